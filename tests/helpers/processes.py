@@ -1,6 +1,6 @@
-"""Training runs in processes that can be killed, started in a moment.
+"""Runs and verbs in processes that can be killed, started in a moment.
 
-The processes are forked from one that has imported torch and Lightning already.
+The processes are forked from one that has imported all that they need, `tests.helpers.warm`.
 """
 
 import multiprocessing
@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,17 +21,8 @@ from tests.helpers.text import write_parallel
 from transformer.cli.config.compose import compose_config
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(
-    [
-        "tests.helpers.processes",
-        "transformer.runs.train",
-        "transformer.cli.evaluate.evaluate",
-        "transformer.cli.translate.translate",
-        "transformer.cli.load",
-        "sacrebleu",
-        "torch._dynamo",
-    ]
-)
+FORKS.set_forkserver_preload(["tests.helpers.warm"])
+PROJECT = Path(__file__).resolve().parents[2]
 _MOST = 240
 """Seconds until a process counts as hung."""
 
@@ -132,16 +124,34 @@ def call(arguments: Sequence[str], home: Path, fault: Callable[[], None] | None 
     return exit_code(process)
 
 
-def call_verb(arguments: Sequence[str], home: Path, stdin: bytes) -> tuple[int, str, str]:
-    """Run ``transformer VERB …`` in a folder; returns exit code, stdout and stderr."""
-    with TemporaryDirectory() as folder:
-        files = [Path(folder) / name for name in ("stdin", "stdout", "stderr")]
-        files[0].write_bytes(stdin)
-        what = (list(arguments), home, files, dict(os.environ))
-        process = FORKS.Process(target=call_verb_here, args=what, daemon=False)
-        process.start()
-        code = exit_code(process)
-        return code, files[1].read_bytes().decode(), files[2].read_bytes().decode()
+@dataclass(frozen=True)
+class Verb:
+    """A verb that runs in a process of its own; its streams are files in a folder."""
+
+    process: BaseProcess
+    folder: TemporaryDirectory[str]
+
+    def ended(self, most: float = _MOST) -> tuple[int, str, str]:
+        """Wait for its end; returns exit code, stdout and stderr."""
+        with self.folder as folder:
+            code = exit_code(self.process, most)
+            out, err = (Path(folder, name).read_bytes().decode() for name in ("stdout", "stderr"))
+            return code, out, err
+
+
+def start_verb(
+    arguments: Sequence[str], home: Path, stdin: bytes = b"", **environment: str
+) -> Verb:
+    """Start ``transformer VERB …`` in a folder."""
+    folder = TemporaryDirectory()
+    files = [Path(folder.name, name) for name in ("stdin", "stdout", "stderr")]
+    files[0].write_bytes(stdin)
+    whole = {**os.environ, "PYTHONPATH": str(PROJECT), **environment}
+    process = FORKS.Process(
+        target=call_verb_here, args=(list(arguments), home, files, whole), daemon=False
+    )
+    process.start()
+    return Verb(process, folder)
 
 
 def exit_code(process: BaseProcess, most: float = _MOST) -> int:

@@ -8,7 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.helpers.runs import PROJECT
+from torch.distributed import TCPStore
+
+from tests.helpers.processes import PROJECT, start_verb
 
 Curve = dict[tuple[str, int], float]
 
@@ -46,6 +48,26 @@ def torchrun(node: int, nodes: int, processes: int, port: int, *more: str) -> li
         *(f"--nproc-per-node={processes}", "--master-addr=127.0.0.1", f"--master-port={port}"),
         *more,
     ]
+
+
+def forked_ranks(
+    arguments: Sequence[str], home: Path, machines: int = 1
+) -> list[tuple[int, str, str]]:
+    """Run a verb as two ranks with what torchrun tells them; exit code, stdout, stderr of each."""
+    here = 2 // machines
+    # The store of torchrun, which outlives its ranks.
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    group = {
+        **{"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": str(here), "GROUP_WORLD_SIZE": str(machines)},
+        **{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port)},
+        **{"TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_USE_AGENT_STORE": "True"},
+    }
+    places = [
+        {"RANK": str(rank), "LOCAL_RANK": str(rank % here), "GROUP_RANK": str(rank // here)}
+        for rank in range(2)
+    ]
+    ranks = [start_verb(arguments, home, **group, **place) for place in places]
+    return [rank.ended() for rank in ranks]
 
 
 def free_port() -> int:

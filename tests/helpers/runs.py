@@ -8,12 +8,10 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
-from tests.helpers.processes import call_verb
+from tests.helpers.processes import PROJECT, start_verb
 from tests.helpers.text import write_parallel
 from transformer.cli.config.compose import compose_config
 from transformer.training.config import RunConfig, run_config
-
-PROJECT = Path(__file__).resolve().parents[2]
 
 SMALL = [
     "tokenizer=bpe",
@@ -63,6 +61,8 @@ def run(
     )
 
 
-def verb(name: str, *arguments: str, home: Path, stdin: bytes = b"") -> tuple[int, str, str]:
+def verb(
+    name: str, *arguments: str, home: Path, stdin: bytes = b"", **environment: str
+) -> tuple[int, str, str]:
     """Call a verb in ``home``: exit code, stdout, stderr."""
-    return call_verb([name, *arguments], home, stdin)
+    return start_verb([name, *arguments], home, stdin, **environment).ended()

@@ -1,9 +1,8 @@
-"""The formula, the fused kernel and the cache are three ways to the same numbers."""
+"""The formula and the fused kernel are two ways to the same numbers."""
 
 import pytest
 import torch
 
-from tests.helpers.models import tiny_transformer
 from tests.helpers.tolerance import assert_close
 from transformer.model.attention.masks import causal_mask
 from transformer.model.attention.multi_head import attend, attend_fused
@@ -57,49 +56,15 @@ def test_a_query_that_may_attend_to_nothing_yields_zeros(attention: object) -> N
     assert torch.isfinite(query.grad).all()
 
 
-def test_weights_are_a_distribution_over_what_may_be_attended_to() -> None:
+def test_weights_are_a_distribution_with_the_scale_of_a_head() -> None:
     query, key = torch.randn(2, 1, 3, 4), torch.randn(2, 1, 5, 4)
     mask = torch.rand(2, 1, 3, 5) < 0.5
     mask[..., 0] = True
     _, weights = attend(query, key, key, mask)
     assert_close(weights.sum(-1), torch.ones(2, 1, 3))
     assert (weights[~mask] == 0).all()
-
-
-def test_the_scale_is_that_of_one_head() -> None:
     # A key along the query has the score d_k / sqrt(d_k) = 2 for d_k = 4, the other one 0.
     query = torch.ones(1, 1, 1, 4)
     key = torch.stack([torch.ones(4), torch.zeros(4)])[None, None]
     _, weights = attend(query, key, key)
     assert_close(weights[0, 0, 0], torch.tensor([2.0, 0.0]).softmax(0))
-
-
-@pytest.mark.parametrize("norm_order", ["pre", "post"])
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-@pytest.mark.parametrize("beam", [1, 3])
-def test_decoding_with_a_cache_equals_decoding_all_at_once(
-    norm_order: str, positions: str, beam: int
-) -> None:
-    model = tiny_transformer(norm_order=norm_order, positions=positions)
-    source = torch.tensor([[5, 6, 7, 3], [8, 3, 0, 0]])
-    target = torch.randint(4, 24, (2 * beam, 6), generator=torch.Generator().manual_seed(1))
-    full = model(source.repeat_interleave(beam, 0), target)
-    cache = model.start(model.encode(source))
-    steps = [model.decode(target[:, i : i + 1], cache) for i in range(6)]
-    assert_close(torch.cat(steps, dim=1), full)
-
-
-def test_the_cache_follows_reorder_and_keep() -> None:
-    model = tiny_transformer()
-    source = torch.tensor([[5, 6, 7, 3], [8, 3, 0, 0], [9, 10, 3, 0]])
-    target = torch.randint(4, 24, (6, 4), generator=torch.Generator().manual_seed(1))
-    cache = model.start(model.encode(source))
-    model.decode(target[:, :3], cache)
-    # Both beams of the first sentence go on from its second one; then that sentence leaves.
-    cache.reorder(torch.tensor([1, 1, 2, 3, 5, 4]))
-    cache.keep(torch.tensor([1, 2]), beam=2)
-    last = target[:4, 3:]
-    actual = model.decode(last, cache)
-    histories = target[torch.tensor([2, 3, 5, 4]), :3]
-    full = model(source[1:].repeat_interleave(2, 0), torch.cat((histories, last), dim=1))
-    assert_close(actual, full[:, -1:])

@@ -99,7 +99,7 @@ def assert_as_the_formula(
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("kernel", [Sdpa(), Sdpa("math"), flex, auto])
-def test_self_attention_with_padding_and_a_sentence_of_nothing_else(
+def test_self_attention_with_padding(
     kernel: Kernel, causal: bool, pattern: str, dtype: torch.dtype
 ) -> None:
     stack = SelfAttentionBias(causal=causal, pattern=PATTERNS[pattern])
@@ -239,14 +239,11 @@ def test_the_causal_mask_alone_is_not_made(kv_heads: int) -> None:
 
 
 @pytest.mark.parametrize("backend", ["efficient", "cudnn"])
-def test_a_kernel_that_this_device_lacks_is_named(backend: str) -> None:
+def test_a_forced_kernel_runs_or_is_named(backend: str) -> None:
     inputs = heads(2, 3, HEADS, torch.float32)
     with pytest.raises(InputError, match=f"model.sdpa_backend={backend} cannot compute") as caught:
         Sdpa(backend)(*inputs, AttentionBias(padding(3)), 0.0)
     assert "\n" not in str(caught.value)
-
-
-def test_a_forced_kernel_is_the_one_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     inputs = heads(65, 65, HEADS, torch.float32)
     with torch.profiler.profile() as profile:
         Sdpa("math")(*inputs, AttentionBias(), 0.0)
@@ -322,15 +319,12 @@ def test_a_few_queries_by_plain_products_are_the_formula(
     assert_close(found, eager(query, key, value, attention_bias, 0.0))
 
 
-def test_a_few_queries_drop_weights_too() -> None:
+def test_plain_products_drop_weights_and_leave_out_the_blind() -> None:
     torch.manual_seed(3)
     query, key = torch.randn(1, 2, 1, 4), torch.randn(1, 2, 20, 4)
     with torch.no_grad():
         dropped = [Sdpa()(query, key, key, AttentionBias(), 0.5) for _ in range(2)]
     assert not torch.equal(*dropped)
-
-
-def test_what_sees_nothing_is_not_left_to_plain_products() -> None:
     blind = AttentionBias(torch.zeros(1, 1, 1, 16, dtype=torch.bool))
     keys = torch.randn(1, 2, 16, 4)
     with torch.inference_mode():

@@ -88,19 +88,15 @@ def theirs(sources: list[list[int]], **search: Any) -> list[tuple[tuple[int, ...
     return list(zip(rows, [0.0] * len(rows) if scores is None else scores.tolist(), strict=True))
 
 
-def test_logits() -> None:
+def test_the_twin_is_a_copy_with_the_same_logits() -> None:
     model = half_trained()
     source = pad_source(random_sentences(20, seed=1))
     target = torch.randint(4, VOCAB, (20, 9), generator=torch.Generator().manual_seed(1))
     target[:, 0] = BOS
-    found = marian(model)(source, (source != PAD).long(), target).logits
+    twin = marian(model)
+    found = twin(source, (source != PAD).long(), target).logits
     expected = model.logits(model(source, target))
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
-
-
-def test_the_twin_is_a_copy() -> None:
-    model = half_trained()
-    twin = marian(model)
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     with torch.no_grad():
         for parameter in twin.parameters():
@@ -120,19 +116,21 @@ def test_another_architecture_is_refused(changes: dict[str, Any]) -> None:
         marian(model)
 
 
-def test_greedy_translations_are_equal() -> None:
-    sources = random_sentences(SENTENCES, seed=1)
-    expected = ours(sources, algorithm="greedy", beam_size=1)
-    assert len({hypothesis.tokens for hypothesis in expected}) > 0.9 * SENTENCES
-    found = theirs(sources, num_beams=1)
-    assert [tokens for tokens, _ in found] == [hypothesis.tokens for hypothesis in expected]
+GREEDY = {"algorithm": "greedy", "beam_size": 1}
 
 
-@pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0])
-def test_beam_translations_are_equal(length_penalty: float) -> None:
+@pytest.mark.parametrize("length_penalty", [None, 0.0, 0.6, 1.0])
+def test_translations_are_equal(length_penalty: float | None) -> None:
+    """Of greedy search, and of beam search with a length penalty."""
     sources = random_sentences(SENTENCES, seed=1)
-    expected = ours(sources, beam_size=4, length_penalty=length_penalty)
-    found = theirs(sources, num_beams=4, length_penalty=length_penalty, early_stopping=True)
+    if length_penalty is None:
+        expected, found = ours(sources, **GREEDY), theirs(sources, num_beams=1)
+        assert len({hypothesis.tokens for hypothesis in expected}) > 0.9 * SENTENCES
+        assert [tokens for tokens, _ in found] == [hypothesis.tokens for hypothesis in expected]
+        return
+    penalty = {"length_penalty": length_penalty}
+    expected = ours(sources, beam_size=4, **penalty)
+    found = theirs(sources, num_beams=4, early_stopping=True, **penalty)
     # A forced end is certain there.
     free = [i for i, h in enumerate(expected) if max(len(h.tokens), len(found[i][0])) < LONGEST]
     assert len(free) > 0.8 * SENTENCES

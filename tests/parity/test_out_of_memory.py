@@ -116,31 +116,34 @@ def gradients(
     return [torch.load(file.with_suffix(f".{step}"), weights_only=True) for step in range(2)]
 
 
+R_DROP = {"consistency": "r_drop", "consistency_weight": 5.0}
+"""Without dropout its passes do not differ, and its gradient is that of one."""
+
+
 @pytest.mark.parametrize(
-    ("ranks", "most", "where"), [(1, 3, "backward"), (2, 3, "forward"), (2, 1, "backward")]
+    ("ranks", "most", "where", "loss"),
+    [
+        (1, 3, "backward", {}),
+        (1, 3, "backward", R_DROP),
+        (2, 3, "forward", {}),
+        (2, 1, "backward", {}),
+    ],
 )
 def test_the_gradient_is_that_of_enough_memory(
-    tmp_path: Path, ranks: int, most: int, where: Literal["forward", "backward"]
+    tmp_path: Path,
+    ranks: int,
+    most: int,
+    where: Literal["forward", "backward"],
+    loss: dict[str, Any],
 ) -> None:
     expected = gradients(tmp_path / "rich", ranks=ranks)
-    actual = gradients(tmp_path / "poor", most, where, ranks)
+    actual = gradients(tmp_path / "poor", most, where, ranks, **loss)
     for (tokens, poor), (all_tokens, rich) in zip(actual, expected, strict=True):
         assert tokens == all_tokens == sum(batch.target_tokens for batch in BATCHES)
         assert poor.keys() == rich.keys()
         for name, value in rich.items():
             torch.testing.assert_close(poor[name], value, rtol=0, atol=1e-6)
         assert max(value.abs().max() for value in rich.values()) > 1e-2
-
-
-def test_two_passes_are_halved_together(tmp_path: Path) -> None:
-    """Without dropout nothing but the rows decides about their gradient."""
-    r_drop = {"consistency": "r_drop", "consistency_weight": 5.0}
-    expected = gradients(tmp_path / "rich")
-    actual = gradients(tmp_path / "poor", 3, "backward", **r_drop)
-    for (tokens, poor), (all_tokens, rich) in zip(actual, expected, strict=True):
-        assert tokens == all_tokens
-        for name, value in rich.items():
-            torch.testing.assert_close(poor[name], value, rtol=0, atol=1e-6)
 
 
 def room_for_four() -> tuple[list[int], Callable[..., tuple[int, dict[str, Tensor]]]]:
@@ -156,7 +159,7 @@ def room_for_four() -> tuple[list[int], Callable[..., tuple[int, dict[str, Tenso
     return tried, backward
 
 
-def test_batches_as_large_are_halved_beforehand_from_then_on() -> None:
+def test_after_one_batch_too_large_all_are_halved_beforehand() -> None:
     tried, backward = room_for_four()
     accumulate = Accumulator(backward, lambda: None)
     assert accumulate(Update.of([BATCHES[0]], [0])).tokens == BATCHES[0].target_tokens
@@ -164,22 +167,18 @@ def test_batches_as_large_are_halved_beforehand_from_then_on() -> None:
     tried.clear()
     accumulate(Update.of([BATCHES[0]], [1]))
     assert tried == [4, 3]
-
-
-def test_one_batch_too_large_tells_of_all_of_its_update() -> None:
+    # The others of the same update as well.
     tried, backward = room_for_four()
     alike = [BATCHES[0]] * 4
     totals = Accumulator(backward, lambda: None)(Update.of(alike, [0, 1, 2, 3]))
     assert totals.tokens == 4 * BATCHES[0].target_tokens
     assert tried == [7, *(4 * [4, 3])]
 
-
-def test_one_row_too_large_is_an_input_error() -> None:
-    def backward(batch: Batch, path: tuple[int, ...]) -> tuple[int, dict[str, Tensor]]:
+    def no_memory(batch: Batch, path: tuple[int, ...]) -> tuple[int, dict[str, Tensor]]:
         raise torch.OutOfMemoryError
 
     with pytest.raises(InputError, match="with a single sentence pair of 3 tokens"):
-        Accumulator(backward, lambda: None)(Update.of([collate([[5]], [[]])], [0]))
+        Accumulator(no_memory, lambda: None)(Update.of([collate([[5]], [[]])], [0]))
 
 
 def test_halves_hold_the_rows_and_no_needless_padding() -> None:

@@ -91,13 +91,8 @@ def test_beam_of_one_is_greedy(alpha: float) -> None:
     for [one], [other] in zip(beam, greedy, strict=True):
         assert one.score == pytest.approx(other.score, abs=1e-5)
     assert len({len(h.tokens) for [h] in greedy}) > 3
-
-
-@torch.inference_mode()
-def test_beam_of_one_is_greedy_over_a_transformer() -> None:
     model = sharp_transformer()
     limits = torch.tensor([9, 7, 5])
-    config = search_config(beam_size=1)
     beam = beam_search(ModelStep(model, SOURCES, 1), limits, config)
     greedy = greedy_search(ModelStep(model, SOURCES, 1), limits, config)
     assert [h.tokens for [h] in beam] == [h.tokens for [h] in greedy]

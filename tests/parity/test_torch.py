@@ -8,11 +8,8 @@ from tests.helpers.models import tiny_transformer
 from tests.helpers.tolerance import assert_close
 from tests.helpers.torch_twins import (
     copy_attention,
-    copy_decoder_layer,
-    copy_encoder_layer,
     torch_transformer,
 )
-from transformer.model.attention.bias import AttentionBias
 from transformer.model.attention.kernels import Sdpa, auto, flex
 from transformer.model.attention.masks import causal_mask, padding_mask
 from transformer.model.attention.multi_head import Kernel, MultiHeadAttention, eager
@@ -45,32 +42,6 @@ def test_multi_head_attention(kernel: Kernel, heads: int) -> None:
     mask = padding_mask(SOURCE, PAD)
     expected, _ = theirs(query, memory, memory, key_padding_mask=~mask[:, 0, 0])
     assert_close(ours(query, memory, memory, mask), expected)
-
-
-def test_encoder_layer(model: Transformer) -> None:
-    layer = model.encoder.layers[0]
-    pre = model.config.norm_order == "pre"
-    theirs = nn.TransformerEncoderLayer(16, 4, 32, 0.0, norm_first=pre, batch_first=True).eval()
-    copy_encoder_layer(layer, theirs)
-    hidden = torch.randn(3, 5, 16)
-    mask = padding_mask(SOURCE, PAD)
-    real = SOURCE != PAD
-    expected = theirs(hidden, src_key_padding_mask=~real)
-    assert_close(layer(hidden, AttentionBias(mask))[real], expected[real])
-
-
-def test_decoder_layer(model: Transformer) -> None:
-    layer = model.decoder.layers[0]
-    pre = model.config.norm_order == "pre"
-    theirs = nn.TransformerDecoderLayer(16, 4, 32, 0.0, norm_first=pre, batch_first=True).eval()
-    copy_decoder_layer(layer, theirs)
-    hidden, memory = torch.randn(3, 4, 16), torch.randn(3, 5, 16)
-    mask, causal = padding_mask(SOURCE, PAD), causal_mask(4, 4)
-    actual = layer(hidden, layer.start(memory), AttentionBias(causal), AttentionBias(mask))
-    expected = theirs(
-        hidden, memory, tgt_mask=~causal[0, 0], memory_key_padding_mask=~mask[:, 0, 0]
-    )
-    assert_close(actual, expected)
 
 
 def test_the_whole_stack_in_value_and_gradient(model: Transformer) -> None:

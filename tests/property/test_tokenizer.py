@@ -51,27 +51,15 @@ TOKENIZERS = {algorithm: build(algorithm) for algorithm in ALGORITHMS}
 
 
 @settings(deadline=None, max_examples=300)
-@given(TEXT, st.sampled_from(ALGORITHMS))
-def test_decoding_gives_the_normalised_text_back(text: str, algorithm: str) -> None:
-    tokenizer = TOKENIZERS[algorithm]
-    (ids,) = tokenizer.encode_target([text])
-    assert tokenizer.decode_target([ids]) == [normalize(text)]
-
-
-@settings(deadline=None, max_examples=300)
 @given(TEXT, st.integers(0, 2**64), st.sampled_from(ALGORITHMS))
-def test_a_drawn_segmentation_is_the_same_text(text: str, seed: int, algorithm: str) -> None:
+def test_a_segmentation_is_the_text_and_no_control_symbol(
+    text: str, seed: int, algorithm: str
+) -> None:
     tokenizer = TOKENIZERS[algorithm]
-    (ids,) = tokenizer.sample_target([text], [seed])
-    assert tokenizer.decode_target([ids]) == [normalize(text)]
-
-
-@settings(deadline=None, max_examples=200)
-@given(TEXT, st.integers(0, 9), st.sampled_from(ALGORITHMS))
-def test_no_text_has_a_control_symbol(text: str, seed: int, algorithm: str) -> None:
-    tokenizer = TOKENIZERS[algorithm]
-    rows = tokenizer.encode_source([text]) + tokenizer.sample_source([text], [seed])
-    assert not {PAD, UNK, BOS, EOS} & {subword for row in rows for subword in row}
+    targets = tokenizer.encode_target([text]) + tokenizer.sample_target([text], [seed])
+    assert tokenizer.decode_target(targets) == [normalize(text)] * 2
+    sources = tokenizer.encode_source([text]) + tokenizer.sample_source([text], [seed])
+    assert not {PAD, UNK, BOS, EOS} & {subword for row in sources for subword in row}
 
 
 @settings(deadline=None, max_examples=200)
@@ -102,22 +90,19 @@ def test_any_pieces_decode_to_valid_text(ids: list[int], algorithm: str) -> None
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_draw_depends_on_the_seed_alone(algorithm: str) -> None:
+def test_a_draw_depends_on_the_seed_alone(algorithm: str, tmp_path: Path) -> None:
     tokenizer, again = TOKENIZERS[algorithm], build(algorithm)
     seeds = range(40)
     drawn = [tokenizer.sample_target(SENTENCES[2:3], [seed])[0] for seed in seeds]
     assert drawn == again.sample_target(SENTENCES[2:3] * len(seeds), list(seeds))
     assert len(set(map(tuple, drawn))) > 5
-
-
-def test_a_draw_is_the_same_in_another_process(tmp_path: Path) -> None:
-    tokenizer = TOKENIZERS["unigram"]
+    # The same in another process.
     (tmp_path / "model").write_bytes(bytes(tokenizer.to_state()["source"].numpy()))
     code = (
         "import sentencepiece\n"
         "from transformer.data.tokenization import subword_regularization\n"
         f"model = sentencepiece.SentencePieceProcessor(model_file={str(tmp_path / 'model')!r})\n"
-        "sampler = subword_regularization.SegmentationSampler(model, 'unigram', 0.2)\n"
+        f"sampler = subword_regularization.SegmentationSampler(model, {algorithm!r}, 0.2)\n"
         f"print(sampler.draw({SENTENCES[0]!r}, 7))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -173,12 +158,9 @@ def test_bpe_draws_follow_the_algorithm_of_the_paper() -> None:
     assert most < 5 * np.sqrt(0.25 / draws)
 
 
-def test_bpe_without_dropout_is_plain_bpe() -> None:
-    tokenizer = TOKENIZERS["bpe"].with_sampling(0.0)
-    assert tokenizer.sample_source(SENTENCES, [1] * 4) == tokenizer.encode_source(SENTENCES)
-
-
-def test_bpe_with_full_dropout_leaves_characters() -> None:
-    tokenizer = TOKENIZERS["bpe"].with_sampling(1.0)
-    (ids,) = tokenizer.sample_source(["der Hund"], [1])
-    assert tokenizer.source_subwords(ids) == list("▁der▁Hund")
+def test_bpe_with_no_and_with_full_dropout() -> None:
+    plain = TOKENIZERS["bpe"].with_sampling(0.0)
+    assert plain.sample_source(SENTENCES, [1] * 4) == plain.encode_source(SENTENCES)
+    characters = TOKENIZERS["bpe"].with_sampling(1.0)
+    (ids,) = characters.sample_source(["der Hund"], [1])
+    assert characters.source_subwords(ids) == list("▁der▁Hund")

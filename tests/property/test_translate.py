@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.models import portable
-from tests.helpers.runs import PROJECT
+from tests.helpers.processes import PROJECT, start_verb
 from tests.helpers.steps import search_config
 from tests.helpers.translators import tiny_tokenizer, tiny_translator
 from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
@@ -71,22 +71,14 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def translated(checkpoint: Path, lines: list[str], folder: Path, *more: str) -> list[str]:
-    """What the verb answers to a file of these lines on its standard input."""
-    source = folder / "lines"
-    source.write_text("".join(f"{line}\n" for line in lines), "utf-8", newline="")
-    call = ["-m", "transformer", "translate", f"checkpoint={checkpoint}", *more]
-    with source.open("rb") as file:
-        done = subprocess.run(
-            [sys.executable, *call],
-            stdin=file,
-            capture_output=True,
-            env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)},
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr.decode()[-2000:]
-    assert b"Traceback" not in done.stderr
-    *answers, rest = done.stdout.decode("utf-8").split("\n")
+def translated(checkpoint: Path, lines: list[str], *more: str) -> list[str]:
+    """What the verb answers to these lines on its standard input."""
+    text = "".join(f"{line}\n" for line in lines).encode()
+    call = ("translate", f"checkpoint={checkpoint}", *more)
+    code, stdout, stderr = start_verb(call, checkpoint.parent, text).ended(most=3600)
+    assert code == 0, stderr[-2000:]
+    assert "Traceback" not in stderr
+    *answers, rest = stdout.split("\n")
     assert rest == ""
     return answers
 
@@ -99,10 +91,17 @@ def compare(lines: list[str], answers: list[str]) -> None:
             assert answer == ""
 
 
-def test_random_unicode(checkpoint: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("count", "option"),
+    [
+        (300, "decoding.algorithm=beam"),
+        pytest.param(100_000, "batch_tokens=8192", marks=pytest.mark.slow),
+    ],
+)
+def test_random_unicode(checkpoint: Path, count: int, option: str) -> None:
     random_ = random.Random(1)
-    lines = [random_line(random_) for _ in range(300)]
-    compare(lines, translated(checkpoint, lines, tmp_path, "decoding.algorithm=beam"))
+    lines = [random_line(random_) for _ in range(count)]
+    compare(lines, translated(checkpoint, lines, option))
 
 
 def test_each_line_is_answered_before_the_next_is_there(checkpoint: Path) -> None:
@@ -121,10 +120,3 @@ def test_each_line_is_answered_before_the_next_is_there(checkpoint: Path) -> Non
             assert process.stdout.read() == b""
         finally:
             process.kill()
-
-
-@pytest.mark.slow
-def test_a_hundred_thousand_lines_of_random_unicode(checkpoint: Path, tmp_path: Path) -> None:
-    random_ = random.Random(2)
-    lines = [random_line(random_) for _ in range(100_000)]
-    compare(lines, translated(checkpoint, lines, tmp_path, "batch_tokens=8192"))

@@ -85,7 +85,7 @@ def test_the_colours_are_those_of_the_weights(page: Page, address: str) -> None:
     assert wrong == 0
 
 
-def test_pointing_at_a_weight_tells_it(page: Page, address: str) -> None:
+def test_pointing_tells_a_weight_and_a_click_enlarges(page: Page, address: str) -> None:
     page.resize(1400, 900)
     page.open(f"{address}#cross")
     # Row 1 of 5, column 4 of 7 of the first head.
@@ -95,10 +95,6 @@ def test_pointing_at_a_weight_tells_it(page: Page, address: str) -> None:
     assert page.evaluate("document.getElementById('tip').checkVisibility()")
     page.point("h1", 0.5, 0.5)
     assert not page.evaluate("document.getElementById('tip').checkVisibility()")
-
-
-def test_a_click_enlarges_and_escape_closes(page: Page, address: str) -> None:
-    page.resize(1400, 900)
     page.open(f"{address}#encoder")
     page.point("[aria-label^='Layer 1, head 2:']", 0.5, 0.5, click=True)
     assert page.evaluate("document.getElementById('large').open")
@@ -112,7 +108,7 @@ def test_a_click_enlarges_and_escape_closes(page: Page, address: str) -> None:
     page.wait("location.hash === '#encoder'")
 
 
-def test_the_arrow_keys_walk_over_the_weights(page: Page, address: str) -> None:
+def test_the_arrow_keys_walk_over_weights_and_tabs(page: Page, address: str) -> None:
     page.resize(390, 844)
     page.open(f"{address}#decoder/0.1")
     for key in ("ArrowDown", "ArrowDown", "ArrowRight"):
@@ -124,9 +120,6 @@ def test_the_arrow_keys_walk_over_the_weights(page: Page, address: str) -> None:
     assert page.evaluate("location.hash") == "#decoder/0.1/1.2"
     page.point("#after", 0.5, 0.5, click=True)
     assert page.evaluate("location.hash") == "#decoder/0.2/1.2"
-
-
-def test_the_tabs_are_walked_with_the_arrow_keys(page: Page, address: str) -> None:
     page.resize(1400, 900)
     page.open(address)
     page.evaluate("document.querySelector('#tabs button').focus()")

@@ -22,17 +22,16 @@ from benchmarks.version import code_version
 from tests.helpers.runs import PROJECT
 
 
-def test_a_finished_run_is_not_repeated(trained: Trained) -> None:
+def test_a_finished_run_is_known_and_not_repeated(trained: Trained, tmp_path: Path) -> None:
     log = trained.folder.with_name("run.log")
     before = log.read_text()
     trained.train(threads=1)
     assert log.read_text() == before
     assert [updates for updates, _ in trained.validated] == [2, 4]
-
-
-def test_a_finished_run_of_which_nobody_knows_the_hours_is_refused(
-    trained: Trained, tmp_path: Path
-) -> None:
+    [call] = map(json.loads, trained.folder.with_name("run.calls.jsonl").read_text().splitlines())
+    assert trained.commit == call["commit"] == (code_version()["commit"] or UNKNOWN)
+    assert trained.calls.machine == machine(1) and "1 of " in machine(1)
+    assert 0 < trained.hours == call["seconds"] / 3600
     shutil.copytree(trained.folder, tmp_path / "run")
     moved = Trained(trained.overrides, tmp_path / "run")
     with pytest.raises(SystemExit, match=r"run\.calls\.jsonl is not there, which says how long"):
@@ -40,7 +39,7 @@ def test_a_finished_run_of_which_nobody_knows_the_hours_is_refused(
 
 
 @pytest.mark.parametrize("over", [True, False])
-def test_a_run_of_other_settings_is_refused_before_any_is_trained(
+def test_a_run_of_other_settings_is_refused_before_training(
     trained: Trained, over: bool, tmp_path: Path
 ) -> None:
     folder = tmp_path / "run"
@@ -52,13 +51,6 @@ def test_a_run_of_other_settings_is_refused_before_any_is_trained(
     with pytest.raises(SystemExit, match="holds a run with another model than is asked for now"):
         list(train_all([new, other], processes=1, threads=1))
     assert not new.folder.exists()
-
-
-def test_it_is_known_which_code_trained_where_and_how_long(trained: Trained) -> None:
-    [call] = map(json.loads, trained.folder.with_name("run.calls.jsonl").read_text().splitlines())
-    assert trained.commit == call["commit"] == (code_version()["commit"] or UNKNOWN)
-    assert trained.calls.machine == machine(1) and "1 of " in machine(1)
-    assert 0 < trained.hours == call["seconds"] / 3600
 
 
 def test_what_was_moved_away_is_not_counted(tmp_path: Path) -> None:
@@ -188,12 +180,7 @@ def test_ablations_grow_and_are_compared_with_one_recipe(
     ):
         fakes.call(*asked, "loss-r_drop")
     assert len(fakes.lines()) == 3
-
-
-def test_a_row_whose_text_is_missing_is_refused_before_any_is_trained(
-    trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fakes = Fakes(ablations, trained, tmp_path, monkeypatch)
+    fakes.begun.clear()
     with pytest.raises(SystemExit, match=r"has no train\.de\.gz; set data\.root"):
         fakes.call("--data-root", str(tmp_path), "--only", "seed-2", "recipe-backtranslate")
     assert fakes.begun == []
@@ -207,9 +194,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux tells a child of that")
-def test_a_training_ends_with_a_benchmark_that_is_killed_and_its_time_is_kept(
-    tmp_path: Path,
-) -> None:
+def test_a_training_ends_with_a_benchmark_that_is_killed(tmp_path: Path) -> None:
     program = (
         "from pathlib import Path; from benchmarks import calls; calls.NOTED_EVERY = 0.1;"
         "sleep = 'import os, time; print(os.getpid(), flush=True); time.sleep(100)';"

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -44,57 +45,41 @@ def test_runs_are_compared_and_what_they_said_is_kept(home: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("first", "group", "changes", "says"),
     [
-        (["split=train"], "split=train is not there to evaluate on; choose one of"),
-        (["output=run/run.log/o"], "cannot be written to"),
-        (["training=gone"], "gone: no such file"),
-        (["short"], "short has 1 lines for"),
-        ([], "tokenize=other cannot be used (unknown to sacreBLEU)"),
+        (
+            "run",
+            "data",
+            {"validation": ["validation.src", "other.tgt"]},
+            "and run: other references, first in pair 7",
+        ),
+        # Known before anything is translated.
+        (
+            "other.ckpt",
+            "metrics",
+            {"tokenize": "other"},
+            "tokenize=other cannot be used (unknown to sacreBLEU)",
+        ),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_is_translated(
+def test_a_run_of_other_text_or_scores_is_refused(
     home: Path,
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
+    first: str,
+    group: str,
+    changes: dict[str, Any],
     says: str,
 ) -> None:
-    run = tmp_path / "run.ckpt"
-    payload = torch.load(home / "run/checkpoints/best.ckpt", weights_only=True)
-    if not arguments:
-        payload["transformer"]["config"]["metrics"]["tokenize"] = "other"
-    torch.save(payload, run)
-    for file in home.glob("*.*"):
-        if file.is_file():
-            shutil.copy(file, tmp_path)
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run/run.log").write_text("")
-    (tmp_path / "short").write_text("one\n")
-    monkeypatch.chdir(tmp_path)
-    assert main(["compare", str(run), str(run), *arguments]) == 2
-    said = capsys.readouterr()
-    assert (said.out, says in said.err) == ("", True), said.err
-    assert "translat" not in said.err
-
-
-def test_runs_of_other_text_are_refused(
-    home: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    other = tmp_path / "other.ckpt"
-    payload = torch.load(home / "run/checkpoints/best.ckpt", weights_only=True)
-    data = payload["transformer"]["config"]["data"]
-    data["validation"] = [data["validation"][0], str(tmp_path / "other.tgt")]
-    torch.save(payload, other)
     lines = (home / "validation.tgt").read_text().split("\n")
-    (tmp_path / "other.tgt").write_text("\n".join([*lines[:6], "alpha alpha", *lines[7:]]))
+    (home / "other.tgt").write_text("\n".join([*lines[:6], "alpha alpha", *lines[7:]]))
+    payload = torch.load(home / "run/checkpoints/best.ckpt", weights_only=True)
+    payload["transformer"]["config"][group] |= changes
+    torch.save(payload, home / "other.ckpt")
     monkeypatch.chdir(home)
-    assert main(["compare", "run", str(other), "training=false"]) == 2
+    assert main(["compare", first, "other.ckpt", "training=false"]) == 2
     said = capsys.readouterr()
     assert said.out == ""
     [error] = [line for line in said.err.split("\n") if line.startswith("error:")]
-    assert f"{other} and run: other references, first in pair 7" in error
+    assert says in error
+    assert ("translat" in said.err) == (first == "run")

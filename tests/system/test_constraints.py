@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.helpers.runs import verb
 
 JSON = ("translate", "checkpoint=run", "input_format=json")
@@ -38,15 +36,12 @@ def test_json_lines_in_and_out(home: Path) -> None:
     assert (blank["text"], blank["unmet"]) == ("", ["must: omega"])
 
 
-def test_text_output_warns(home: Path) -> None:
+def test_text_output_warns_and_a_bad_line_ends_it(home: Path) -> None:
     requests = lines({"text": "alpha"}, {"text": " ", "prefix": "x", "must": ["y"]})
     code, stdout, stderr = verb(*JSON, home=home, stdin=requests)
     assert code == 0
     assert stdout.count("\n") == 2
     assert "warning: stdin:2: unmet: prefix: x; must: y" in stderr.split("\n")
-
-
-def test_a_bad_line_ends_it_after_the_lines_before(home: Path) -> None:
     good = lines({"text": "alpha", "never": ["omega"]}, {"text": "beta"})
     (home / "requests").write_bytes(good + b'{"text": "beta", "must": "x"}\n')
     code, stdout, stderr = verb(*JSON, "input=requests", home=home)
@@ -73,21 +68,3 @@ def test_terms_are_counted_and_can_be_asked_for(home: Path) -> None:
     assert free["signature"] == "nterms:80|match:words|search:free"
     assert constrained["score"] == 100
     assert constrained["signature"] == "nterms:80|match:words|search:must"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("translate", "input_format=xml"), "input_format='xml' must be text or json"),
-        (("translate", "input_format=json", "decoding=greedy"), "set decoding=beam"),
-        (("evaluate", "terms=short"), "short has 1 lines for 40 pairs, 1 of them"),
-    ],
-)
-def test_what_cannot_be_is_one_line(home: Path, arguments: tuple[str, ...], says: str) -> None:
-    (home / "short").write_text("Hund\n")
-    request = lines({"text": "alpha", "must": ["x"]})
-    name, *rest = arguments
-    code, stdout, stderr = verb(name, "checkpoint=run", *rest, home=home, stdin=request)
-    assert (code, stdout) == (2, "")
-    assert says in stderr.strip().split("\n")[-1]
-    assert "Traceback" not in stderr

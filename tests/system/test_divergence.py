@@ -2,6 +2,7 @@
 
 import csv
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,11 @@ from transformer.model.checkpoint.checkpoint import read_payload
 from transformer.runs.train import train
 from transformer.tasks.translation_module import TranslationModule
 
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 RUN = [
     *SMALL,
+    *("model.d_model=16", "model.num_heads=2", "model.encoder_layers=1", "model.decoder_layers=1"),
     "trainer.max_steps=12",
     "trainer.val_check_interval=4",
     "trainer.log_every_n_steps=1",
@@ -45,10 +49,16 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> Any:
     return bad
 
 
-def trained(folder: Path, *changes: str) -> dict[str, Any]:
+def trained(folder: Path, *changes: str, run: str = "run") -> dict[str, Any]:
     """Train and test; what ``last.ckpt`` holds then."""
-    train(composed([*RUN, *corpus_overrides(folder), *changes], folder / "cache"), folder / "run")
-    return read_payload(folder / "run" / "checkpoints" / "last.ckpt")
+    train(composed([*RUN, *corpus_overrides(folder), *changes], folder / "cache"), folder / run)
+    return read_payload(folder / run / "checkpoints" / "last.ckpt")
+
+
+def rate(payload: dict[str, Any]) -> float:
+    """The learning rate of a checkpoint."""
+    learning_rate: float = payload["optimizer_states"][0]["param_groups"][0]["lr"]
+    return learning_rate
 
 
 def test_single_bad_updates_are_left_out_and_the_run_goes_on(
@@ -68,7 +78,7 @@ def test_single_bad_updates_are_left_out_and_the_run_goes_on(
     assert all(weight.isfinite().all() for weight in last["state_dict"].values())
 
 
-def test_too_many_in_a_row_lead_back_to_the_last_checkpoint(
+def test_too_many_in_a_row_lead_back_to_a_checkpoint(
     tmp_path: Path, poisoned: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     poisoned |= {(update, 0) for update in range(6, 12)}
@@ -76,16 +86,25 @@ def test_too_many_in_a_row_lead_back_to_the_last_checkpoint(
     assert last["global_step"] == 12
     assert last["recovery"]["returned"] == 1
     assert last["recovery"]["skipped"] == 3
-    assert last["optimizer_states"][0]["param_groups"][0]["lr"] == pytest.approx(5e-4)
+    assert rate(last) == pytest.approx(5e-4)
     assert "3 bad updates in a row, the last of them 9: going back to" in caplog.text
-    resumed = f"checkpoint={tmp_path / 'run'}"
-    again = trained(tmp_path, "trainer.max_steps=14", resumed)
-    assert again["optimizer_states"][0]["param_groups"][0]["lr"] == pytest.approx(5e-4)
+
+    def resumed(folder: str, *changes: str) -> dict[str, Any]:
+        shutil.copytree(tmp_path / "run", tmp_path / folder)
+        return trained(tmp_path, *changes, f"checkpoint={tmp_path / folder}", run=folder)
+
+    assert rate(resumed("again", "trainer.max_steps=14")) == pytest.approx(5e-4)
+    # Another learning rate begins without returns.
+    other = resumed("other", "trainer.max_steps=14", "optimizer.lr=2e-4")
+    assert other["recovery"]["returned"] == 0
+    assert rate(other) == pytest.approx(2e-4)
+    # Else the bound holds for the run that goes on.
+    poisoned |= {(update, back) for update in range(13, 20) for back in range(5)}
+    with pytest.raises(InputError, match="after 1 returns to the last good checkpoint"):
+        resumed("bounded", "trainer.max_steps=20", "recovery.returns=0")
 
 
-def test_a_run_that_diverges_again_and_again_ends_and_shows_the_batch(
-    tmp_path: Path, poisoned: Any
-) -> None:
+def test_a_run_that_diverges_again_and_again_shows_the_batch(tmp_path: Path, poisoned: Any) -> None:
     poisoned |= {(update, back) for update in range(6, 12) for back in range(3)}
     with pytest.raises(InputError, match="after 2 returns to the last good checkpoint") as raised:
         trained(tmp_path, "recovery.returns=2")
@@ -97,22 +116,3 @@ def test_a_run_that_diverges_again_and_again_ends_and_shows_the_batch(
     assert all(source == target for source, target in (line.split("\t") for line in lines))
     last = read_payload(tmp_path / "run" / "checkpoints" / "last.ckpt")
     assert last["global_step"] == 4
-
-
-def test_the_bound_on_returns_holds_for_a_run_that_goes_on(tmp_path: Path, poisoned: Any) -> None:
-    poisoned |= {(update, 0) for update in range(6, 12)}
-    assert trained(tmp_path)["recovery"]["returned"] == 1
-    poisoned |= {(update, back) for update in range(13, 20) for back in range(5)}
-    resumed = f"checkpoint={tmp_path / 'run'}"
-    with pytest.raises(InputError, match="after 1 returns to the last good checkpoint"):
-        trained(tmp_path, "trainer.max_steps=20", "recovery.returns=0", resumed)
-
-
-def test_another_learning_rate_begins_without_returns(tmp_path: Path, poisoned: Any) -> None:
-    poisoned |= {(update, 0) for update in range(6, 12)}
-    assert trained(tmp_path)["recovery"]["returned"] == 1
-    poisoned.clear()
-    resumed = f"checkpoint={tmp_path / 'run'}"
-    last = trained(tmp_path, "trainer.max_steps=14", "optimizer.lr=2e-4", resumed)
-    assert last["recovery"]["returned"] == 0
-    assert last["optimizer_states"][0]["param_groups"][0]["lr"] == pytest.approx(2e-4)

@@ -10,8 +10,11 @@ from tests.helpers.runs import SMALL, composed, corpus_overrides
 from transformer.model.checkpoint.checkpoint import read_payload
 from transformer.runs.train import train
 
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 RUN = [
     *SMALL,
+    *("model.d_model=16", "model.num_heads=2", "model.encoder_layers=1", "model.decoder_layers=1"),
     "trainer.max_steps=-1",
     "trainer.val_check_interval=1000",
     "schedule=constant",
@@ -33,7 +36,7 @@ def logged(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_a_bound_in_epochs_holds_over_a_resume_with_other_shares(tmp_path: Path) -> None:
+def test_a_bound_in_epochs_holds_over_a_resume(tmp_path: Path) -> None:
     first = trained(tmp_path, "trainer.max_epochs=1")
     [state] = first["loops"]["fit_loop"]["state_dict"]["combined_loader"]
     length = state["epoch_length"]

@@ -28,23 +28,7 @@ def test_an_export_is_verified_and_whole(home: Path) -> None:
     assert "engine exists; remove it" in stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["quantization=int4"], "quantization=int4 is unknown; choose float32 or int8"),
-        (["format=onnx"], "format=onnx is unknown; choose ctranslate2 or safetensors"),
-        (["output=validation.src/none"], "validation.src cannot be written to"),
-        (["max_bleu_loss=-1"], "more than max_bleu_loss=-1; nothing was written"),
-        (["sentences=0"], "sentences=0 must be at least 1, or null"),
-        (["sentences=few"], "sentences='few' must be a whole number or null"),
-        (["max_bleu_loss=little"], "max_bleu_loss='little' must be a number"),
-    ],
-)
-def test_what_is_refused_leaves_nothing(home: Path, arguments: list[str], says: str) -> None:
-    code, stdout, stderr = verb("export", "checkpoint=run", "output=none", *arguments, home=home)
-    assert (code, stdout) == (2, "")
-    assert says in stderr.strip().split("\n")[-1]
-    assert not list(home.glob("none*"))
+CT2 = ["engine=ctranslate2"]
 
 
 @pytest.fixture(scope="module")
@@ -76,38 +60,6 @@ def test_the_engine_translates_alike(search: list[str], home: Path, engines: Pat
         assert theirs["score"] == pytest.approx(ours["score"], abs=1e-2)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["engine=onnx"], "engine='onnx' must be torch or ctranslate2"),
-        (["engine=ctranslate2", "engine_folder=x"], "engine_folder=x holds no model.bin"),
-        (["engine=ctranslate2", "decoding=sampling"], "decoding.algorithm=sampling cannot be done"),
-        (["engine=ctranslate2", "decoding.no_repeat_ngram=2"], "no_repeat_ngram=2 cannot be done"),
-        (["engine=ctranslate2", "checkpoint=run"], "holds no exports for engine=ctranslate2"),
-        (["engine=ctranslate2", "checkpoint=[run,run]"], "engine=ctranslate2 takes one checkpoint"),
-        (
-            ["engine=ctranslate2", "precision=int8"],
-            "engine=ctranslate2 takes one checkpoint and no precision=",
-        ),
-        (["engine=ctranslate2", "heads_off=cross.0.0"], "not exported from this checkpoint as it"),
-    ],
-)
-def test_what_the_engine_cannot_do_is_said(
-    arguments: list[str],
-    says: str,
-    home: Path,
-    engines: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(home)
-    assert main(["translate", "checkpoint=engines", *arguments]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert says in captured.err
-    assert captured.err.count("\n") == 1
-
-
 @pytest.fixture(scope="module")
 def alone(home: Path, engines: Path) -> Path:
     """An export of a run that was validated by greedy search, moved away from it."""
@@ -137,27 +89,46 @@ def test_an_export_alone_translates_as_its_run(home: Path, alone: Path) -> None:
     assert translated_outside(alone, texts) == expected.split("\n")[:-1]
 
 
+ALONE = "is an export for CTranslate2; translate with engine=ctranslate2"
+
+
 @pytest.mark.parametrize(
-    ("name", "arguments", "says"),
+    ("verb", "arguments", "says"),
     [
-        ("translate", [], "is an export for CTranslate2; translate with engine=ctranslate2"),
-        ("evaluate", [], "is an export for CTranslate2; translate with engine=ctranslate2"),
-        ("score", ["source=a", "target=b"], "is an export for CTranslate2; translate with"),
-        ("translate", ["engine=ctranslate2", "alignment=true"], "alignment= needs the run"),
-        ("translate", ["engine=ctranslate2", "heads_off=cross.0.0"], "heads_off= needs the run"),
+        ("translate", ["engine=onnx"], "engine='onnx' must be torch or ctranslate2"),
+        ("translate", [*CT2, "engine_folder=x"], "engine_folder=x holds no model.bin"),
+        ("translate", [*CT2, "decoding=sampling"], "decoding.algorithm=sampling cannot be done"),
+        ("translate", [*CT2, "decoding.no_repeat_ngram=2"], "no_repeat_ngram=2 cannot be done"),
+        ("translate", [*CT2, "checkpoint=run"], "holds no exports for engine=ctranslate2"),
+        ("translate", [*CT2, "checkpoint=[run,run]"], "engine=ctranslate2 takes one checkpoint"),
+        ("translate", [*CT2, "precision=int8"], "takes one checkpoint and no precision="),
+        ("translate", [*CT2, "heads_off=cross.0.0"], "not exported from this checkpoint as it"),
+        ("translate", ["checkpoint=elsewhere/model"], ALONE),
+        ("evaluate", ["checkpoint=elsewhere/model"], ALONE),
+        ("score", ["checkpoint=elsewhere/model", "source=a", "target=b"], ALONE),
+        (
+            "translate",
+            [*CT2, "checkpoint=elsewhere/model", "alignment=true"],
+            "alignment= needs the run",
+        ),
+        (
+            "translate",
+            [*CT2, "checkpoint=elsewhere/model", "heads_off=cross.0.0"],
+            "heads_off= needs the run",
+        ),
     ],
 )
-def test_what_an_export_alone_cannot_do_is_one_line(
-    name: str,
+@pytest.mark.usefixtures("alone")
+def test_what_an_export_cannot_do_is_one_line(
+    verb: str,
     arguments: list[str],
     says: str,
     home: Path,
-    alone: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(home)
-    assert main([name, f"checkpoint={alone}", *arguments]) == 2
+    assert main([verb, "checkpoint=engines", *arguments]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert says in captured.err

@@ -63,14 +63,17 @@ def kill(values: dict[str, Any], folder: Path, kills: int, seed: int) -> None:
         print(f"run {run}: {killed} kills so far, equal")
 
 
-def test_killed_a_few_times(tmp_path: Path) -> None:
-    kill(tiny_config(tmp_path), tmp_path, kills=3, seed=1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("overrides", [[], EVERYTHING], ids=["plain", "everything"])
-def test_killed_a_hundred_times(tmp_path: Path, overrides: list[str]) -> None:
-    kill(tiny_config(tmp_path, *overrides), tmp_path, kills=100, seed=2)
+@pytest.mark.parametrize(
+    ("kills", "overrides"),
+    [
+        (3, []),
+        pytest.param(100, [], marks=pytest.mark.slow),
+        pytest.param(100, EVERYTHING, marks=pytest.mark.slow),
+    ],
+    ids=["a few times", "often", "often with everything"],
+)
+def test_killed_at_any_time(tmp_path: Path, kills: int, overrides: list[str]) -> None:
+    kill(tiny_config(tmp_path, *overrides), tmp_path, kills, seed=1)
 
 
 @pytest.mark.parametrize(
@@ -123,20 +126,16 @@ def test_stopped_by_a_signal(home: Path, tmp_path: Path, fault: SignalAt, code: 
     assert "is finished" not in said(folder)
 
 
-def test_where_the_disk_is_full_for_a_while_training_goes_on(home: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    finish(tiny_config(home), folder, DiskFull(3, 6))
+def test_where_the_disk_is_full_training_goes_on_or_ends(home: Path, tmp_path: Path) -> None:
+    values, folder = tiny_config(home), tmp_path / "run"
+    finish(values, folder, DiskFull(3, 6))
     assert "last.ckpt: cannot be written (No space left on device)" in said(folder)
     assert "training goes on" in said(folder)
     one, other = outcome(home / "whole"), outcome(folder)
     assert differences(one["last"]["state_dict"], other["last"]["state_dict"]) == []
     assert differences(one["rows"], other["rows"]) == []
-
-
-def test_where_the_disk_stays_full_it_ends_in_one_line_and_goes_on_later(
-    home: Path, tmp_path: Path
-) -> None:
-    values, folder = tiny_config(home), tmp_path / "run"
+    # Where it stays full, a run ends in one line, and goes on later.
+    folder = tmp_path / "full"
     finish(values, folder, DiskFull(6, 1000), code=2)
     assert said(folder).strip().split("\n")[-1].startswith("error: ")
     finish(values, folder)

@@ -65,11 +65,6 @@ def test_it_begins_with_the_averaged_weights_and_nothing_else(home: Path, tmp_pa
     assert tokenizers[0]["tags"]["corpora"] == ["like_this"]
 
 
-def test_it_learns_as_any_run_dropout_included(home: Path, tmp_path: Path) -> None:
-    _, task, updates = fit(run_config(second(home)), tmp_path / "run")
-    assert updates == 6 and task.module.model.training
-
-
 def test_it_goes_on_without_what_it_began_with(home: Path, tmp_path: Path) -> None:
     for file in home.glob("*.*"):
         shutil.copy(file, tmp_path)
@@ -86,7 +81,9 @@ def test_it_goes_on_without_what_it_began_with(home: Path, tmp_path: Path) -> No
 
 
 def test_the_tags_of_the_vocabulary_may_be_used_and_no_others(home: Path, tmp_path: Path) -> None:
-    finish(second(home, *mixed(home)), tmp_path / "run")
+    _, task, updates = fit(run_config(second(home, *mixed(home))), tmp_path / "run")
+    # It learns as any run, dropout included.
+    assert updates == 6 and task.module.model.training
     finish(second(home, *mixed(home, "unlike")), tmp_path / "refused", code=2)
     assert "error: the run has the tags <tag like_this>, and not <tag unlike>" in said(
         tmp_path / "refused"
@@ -117,14 +114,13 @@ def test_another_model_is_refused_with_what_to_set(
         make_task(config, initial_payload(config, Path(str(config.finetune_from))))
 
 
-def test_what_says_nothing_of_the_weights_is_free(home: Path) -> None:
-    free = ["model.dropout=0.5", "model.pattern=sliding", "model.max_length=99"]
-    assert initial_payload(run_config(second(home, *free)), home / "first")
-
-
-def test_another_score_than_that_of_the_first_run_is_said(
+def test_what_may_change_and_another_score_is_said(
     home: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    free = ["model.dropout=0.5", "model.pattern=sliding", "model.max_length=99"]
+    assert initial_payload(run_config(second(home, *free)), home / "first")
+    with pytest.raises(InputError, match="finetune_from cannot change: a run goes on with what it"):
+        resumed_config(home / "first", [f"finetune_from={home}/other"])
     caplog.set_level("INFO", "transformer.runs.finetuning")
     initial_payload(run_config(second(home)), home / "first")
     assert not caplog.messages
@@ -133,11 +129,6 @@ def test_another_score_than_that_of_the_first_run_is_said(
         f"scored with metrics.tokenize=none, but {home}/first with metrics.tokenize=13a; if the "
         "text is alike, set the same"
     ]
-
-
-def test_a_run_that_goes_on_cannot_be_fine_tuned_as_well(home: Path) -> None:
-    with pytest.raises(InputError, match="finetune_from cannot change: a run goes on with what it"):
-        resumed_config(home / "first", [f"finetune_from={home}/other"])
 
 
 @pytest.mark.slow

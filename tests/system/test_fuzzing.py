@@ -14,7 +14,7 @@ from tests.helpers.outcomes import said
 from tests.helpers.processes import TINY, call, overrides_in, tiny_overrides
 from transformer.data.quality.config import CHECKS
 
-SHORT, LONG = 40, 10_000
+SHORT, LONG, SLICES = 40, 10_000, 10
 TEXTS, MANY_TEXTS = 24, 2_000
 SPLITS = ("train", "validation", "test")
 
@@ -74,13 +74,20 @@ def outcome_of(name: str, content: bytes, home: Path) -> tuple[int, list[str]]:
     return found.code, [*wrong, found.stderr[-2000:]] if wrong else []
 
 
-def cases(home: Path, count: int) -> Iterator[tuple[str, str, bytes]]:
+def slices(short: int, long: int) -> list[Any]:
+    """The numbers of the first few cases; and, if slow tests are asked for, of all, in slices."""
+    size = long // SLICES
+    slow = [range(first, first + size) for first in range(0, long, size)]
+    return [range(short), *(pytest.param(numbers, marks=pytest.mark.slow) for numbers in slow)]
+
+
+def cases(home: Path, numbers: range) -> Iterator[tuple[str, str, bytes]]:
     payloads: list[Any] = [
         torch.load(home / f"{name}.ckpt", weights_only=True)
         for name in ("run/checkpoints/last", "run/checkpoints/best", "streamed/checkpoints/last")
     ]
     verbs = list(READERS)
-    for number in range(count):
+    for number in numbers:
         draw = random.Random(number)
         verb = verbs[number % len(verbs)]
         yield f"case {number}, {verb}", verb, mutated(draw.choice(payloads), draw)
@@ -92,10 +99,10 @@ def test_the_file_itself_is_read_by_every_verb(home: Path, verb: str) -> None:
     assert outcome_of(verb, saved(whole), home) == (0, [])
 
 
-@pytest.mark.parametrize("count", [SHORT, pytest.param(LONG, marks=pytest.mark.slow)])
-def test_whatever_is_in_a_checkpoint(home: Path, count: int) -> None:
+@pytest.mark.parametrize("numbers", slices(SHORT, LONG), ids=str)
+def test_whatever_is_in_a_checkpoint(home: Path, numbers: range) -> None:
     wrong = {}
-    for name, verb, content in cases(home, count):
+    for name, verb, content in cases(home, numbers):
         if complaints := outcome_of(verb, content, home)[1]:
             wrong[name] = complaints
             (home / f"{name.replace(' ', '-')}.bad").write_bytes(content)
@@ -141,10 +148,10 @@ def text_outcome(number: int, home: Path) -> tuple[str, list[str]]:
     return verb, [*wrong, found.stderr[-2000:]] if (wrong := found.complaints()) else []
 
 
-@pytest.mark.parametrize("count", [TEXTS, pytest.param(MANY_TEXTS, marks=pytest.mark.slow)])
-def test_whatever_is_in_a_text(home: Path, count: int) -> None:
+@pytest.mark.parametrize("numbers", slices(TEXTS, MANY_TEXTS), ids=str)
+def test_whatever_is_in_a_text(home: Path, numbers: range) -> None:
     wrong = {}
-    for number in range(count):
+    for number in numbers:
         verb, complaints = text_outcome(number, home)
         if complaints:
             wrong[f"text {number}, {verb}"] = complaints

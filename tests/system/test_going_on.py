@@ -33,9 +33,7 @@ def test_a_moved_run_goes_on_with_its_best_score(home: Path, tmp_path: Path) -> 
     assert torch.load(tmp_path / "here" / "checkpoints" / "last.ckpt")["global_step"] == 18
 
 
-def test_a_run_that_goes_on_from_its_best_does_not_validate_again(
-    home: Path, tmp_path: Path
-) -> None:
+def test_a_run_from_its_best_does_not_validate_again(home: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(home / "whole", folder)
     checkpoints = folder / "checkpoints"
@@ -47,9 +45,7 @@ def test_a_run_that_goes_on_from_its_best_does_not_validate_again(
     assert_equals_whole(home, folder)
 
 
-def test_a_finished_run_does_nothing_and_goes_on_with_a_later_end(
-    home: Path, tmp_path: Path
-) -> None:
+def test_a_finished_run_goes_on_only_with_a_later_end(home: Path, tmp_path: Path) -> None:
     shorter = tiny_config(home, "trainer.max_steps=16", "schedule.total=30")
     folder = tmp_path / "run"
     finish(shorter, folder)
@@ -63,9 +59,7 @@ def test_a_finished_run_does_nothing_and_goes_on_with_a_later_end(
     assert_equals_whole(home, folder)
 
 
-def test_a_run_that_is_compared_on_validation_does_not_see_the_test(
-    home: Path, tmp_path: Path
-) -> None:
+def test_a_run_without_test_does_not_see_the_test_set(home: Path, tmp_path: Path) -> None:
     finish(tiny_config(home, "test=false", "trainer.max_steps=4"), tmp_path / "run")
     assert is_finished(tmp_path / "run")
     assert outcome(tmp_path / "run")["last"]["global_step"] == 4
@@ -105,13 +99,10 @@ def test_keys_given_on_resume_have_their_effect(home: Path, tmp_path: Path) -> N
     whole = torch.load(home / "whole" / "checkpoints" / "last.ckpt")
     step = [last["state_dict"][name] - tensor for name, tensor in whole["state_dict"].items()]
     assert max(difference.abs().max() for difference in step) > 0.1
-
-
-def test_another_model_is_refused_in_one_line(home: Path, tmp_path: Path) -> None:
-    shutil.copytree(home / "whole", tmp_path / "run")
-    finish(tiny_config(home, "model.ffn_dim=32", "trainer.max_steps=40"), tmp_path / "run", code=2)
-    last = said(tmp_path / "run").strip().split("\n")[-1]
-    assert last.startswith("error: the model of the config does not fit the checkpoint: model.")
+    # Another model is refused in one line.
+    finish(tiny_config(home, "model.ffn_dim=32", "trainer.max_steps=40"), folder, code=2)
+    line = said(folder).strip().split("\n")[-1]
+    assert line.startswith("error: the model of the config does not fit the checkpoint: model.")
 
 
 def test_the_same_command_goes_on_by_itself(home: Path, tmp_path: Path) -> None:
@@ -139,9 +130,7 @@ def test_the_same_command_goes_on_by_itself(home: Path, tmp_path: Path) -> None:
     assert "Traceback" not in said(tmp_path)
 
 
-def test_a_vocabulary_the_text_cannot_fill_is_the_largest_it_can(
-    home: Path, tmp_path: Path
-) -> None:
+def test_a_vocabulary_too_large_for_the_text_is_made_smaller(home: Path, tmp_path: Path) -> None:
     sized = [*tiny_overrides(home), "trainer.max_steps=6"]
     command = [one for one in sized if not one.startswith("tokenizer.vocab_size=")]
     assert call([*sized, "tokenizer.vocab_size=8000", "hydra.run.dir=exact"], tmp_path) == 2

@@ -3,12 +3,10 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.helpers.runs import verb
 
 
-def test_heads_ranks_every_head_by_the_loss_without_it(home: Path) -> None:
+def test_heads_ranks_every_head_and_evaluate_agrees(home: Path) -> None:
     code, stdout, stderr = verb("heads", "checkpoint=run", "prune=[0.5]", home=home)
     assert code == 0, stderr
     told = json.loads(stdout)
@@ -20,9 +18,6 @@ def test_heads_ranks_every_head_by_the_loss_without_it(home: Path) -> None:
     assert told["pruned"][0]["heads_off"] == cheapest
     assert f"with 24 heads: {told['score']:.4f}" in stderr
     assert "note:" not in stderr
-
-
-def test_evaluate_without_heads_says_what_heads_said(home: Path) -> None:
     code, stdout, stderr = verb(
         *("heads", "checkpoint=run", "metric=bleu", "split=test", "alone=false", "prune=[0.75]"),
         home=home,
@@ -44,23 +39,3 @@ def test_evaluate_without_heads_says_what_heads_said(home: Path) -> None:
         )
         assert code == 0, stderr
         assert (stdout == hypotheses) is same
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["metric=ter"], "metric='ter' must be loss or bleu"),
-        (["sentences=0"], "sentences=0 must be at least 1"),
-        (["prune=[0.5,1.5]"], "prune=[0.5, 1.5] must be fractions"),
-        (["split=tset"], "split=tset is not there"),
-        (["heads_off=[cross.2.0]"], "head cross.2.0 is not there"),
-    ],
-)
-def test_a_wrong_call_of_heads_is_one_line_and_exit_code_2(
-    home: Path, arguments: list[str], says: str
-) -> None:
-    code, stdout, stderr = verb("heads", "checkpoint=run", *arguments, home=home)
-    assert (code, stdout) == (2, "")
-    (line,) = stderr.strip().split("\n")
-    assert line.startswith("error: ")
-    assert says in line

@@ -12,8 +12,16 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from tests.helpers.ranks import curve, distance, ended, free_port, started, torchrun
-from tests.helpers.runs import SMALL, corpus_overrides
+from tests.helpers.ranks import (
+    curve,
+    distance,
+    ended,
+    forked_ranks,
+    free_port,
+    started,
+    torchrun,
+)
+from tests.helpers.runs import PROJECT, SMALL, corpus_overrides, verb
 
 TRAIN = ("-m", "transformer", "train")
 DDP = ("trainer=ddp", "trainer.accelerator=cpu")
@@ -38,8 +46,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a corpus and the run of one process, whose updates have two micro-batches."""
     folder = tmp_path_factory.mktemp("ranks")
     (folder / "corpus").write_text("\n".join(corpus_overrides(folder)))
-    call = [*TRAIN, *settings(folder), *LENGTH, "trainer.accumulate_grad_batches=2"]
-    code, stderr = ended(started([*call, "hydra.run.dir=one"], folder))
+    call = ["train", *settings(folder), *LENGTH, "trainer.accumulate_grad_batches=2"]
+    code, _, stderr = verb(*call, "hydra.run.dir=one", home=folder)
     assert code == 0, stderr
     return folder
 
@@ -53,8 +61,8 @@ def files(folder: Path) -> set[str]:
 
 
 def test_two_processes_train_as_one_does(home: Path) -> None:
-    call = [*TRAIN, *settings(home), *DDP, *LENGTH, "trainer.devices=2", "hydra.run.dir=two"]
-    code, stderr = ended(started(call, home))
+    call = ["train", *settings(home), *DDP, *LENGTH, "trainer.devices=2", "hydra.run.dir=two"]
+    code, _, stderr = verb(*call, home=home)
     assert code == 0, stderr
     one, two = curve(home / "one"), curve(home / "two")
     assert distance(one, two) < 1e-4
@@ -69,10 +77,9 @@ def test_two_processes_train_as_one_does(home: Path) -> None:
 
 
 def test_two_machines_make_one_run_directory(home: Path) -> None:
-    port = free_port()
-    call = [*TRAIN, *settings(home), *DDP, *LENGTH]
-    nodes = [started([*torchrun(node, 2, 1, port), *call], home) for node in (0, 1)]
-    for code, stderr in [ended(node) for node in nodes]:
+    for code, _, stderr in forked_ranks(
+        ["train", *settings(home), *DDP, *LENGTH], home, machines=2
+    ):
         assert code == 0, stderr
     (folder,) = (home / "runs" / "files").iterdir()
     assert files(folder) == files(home / "one")
@@ -80,11 +87,11 @@ def test_two_machines_make_one_run_directory(home: Path) -> None:
     assert OmegaConf.load(folder / "config.yaml").trainer.strategy == "ddp"
 
 
-def test_shared_out_weights_train_as_whole_ones_do_and_become_one_file(home: Path) -> None:
+def test_sharded_weights_train_alike_and_become_one_file(home: Path) -> None:
     more = ("trainer.devices=2", "gradient_checkpointing=true", "hydra.run.dir=sharded")
-    call = [*TRAIN, *settings(home), *DDP, *LENGTH, "trainer=fsdp", *more]
-    code, stderr = ended(started(call, home))
-    assert code == 0, stderr
+    call = ["train", *settings(home), *DDP, *LENGTH, "trainer=fsdp", *more]
+    for code, _, stderr in forked_ranks(call, home):
+        assert code == 0, stderr
     assert distance(curve(home / "sharded"), curve(home / "one")) < 1e-4
     assert files(home / "sharded") == files(home / "one")
     one, sharded = (
@@ -120,29 +127,29 @@ def test_a_rank_that_fails_says_why_and_none_hangs(
     home: Path, tmp_path: Path, launcher: str
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(RANK_1_FAILS)
-    call = [*TRAIN, *settings(home), *DDP, *LENGTH, f"hydra.run.dir=failing-{launcher}"]
+    call = ["train", *settings(home), *DDP, *LENGTH, f"hydra.run.dir=failing-{launcher}"]
+    paths = f"{tmp_path}{os.pathsep}{PROJECT}"
     if launcher == "ours":
-        call.append("trainer.devices=2")
-    else:
-        call = [*torchrun(0, 1, 2, free_port()), *call]
-    code, stderr = ended(started(call, home, {"PYTHONPATH": str(tmp_path)}), timeout=120)
-    assert "error: rank 1 has bad luck; give it better\n" in stderr
-    assert stderr.count("error: ") == 1
-    if launcher == "ours":
+        code, _, stderr = verb(*call, "trainer.devices=2", home=home, PYTHONPATH=paths)
+        # Nothing of torch's launcher.
         assert code == 2
         assert "Traceback" not in stderr
         assert "elastic" not in stderr
     else:
+        call = [*torchrun(0, 1, 2, free_port()), "-m", "transformer", *call]
+        code, stderr = ended(started(call, home, {"PYTHONPATH": str(tmp_path)}), timeout=120)
         # torchrun ends so whatever its processes end with.
         assert code == 1
         assert "RuntimeError" not in stderr
+    assert "error: rank 1 has bad luck; give it better\n" in stderr
+    assert stderr.count("error: ") == 1
 
 
 def test_what_all_ranks_refuse_is_said_once(home: Path) -> None:
-    call = [*TRAIN, *settings(home), *DDP, "trainer.devices=2", "hydra.run.dir=refused"]
-    code, stderr = ended(started([*call, "data.train=[gone.src,gone.tgt]"], home))
-    assert code == 2
-    assert stderr.count("gone.src: no such file") == 1
+    call = ["train", *settings(home), *DDP, "trainer.devices=2", "hydra.run.dir=refused"]
+    ranks = forked_ranks([*call, "data.train=[gone.src,gone.tgt]"], home)
+    assert [code for code, _, _ in ranks] == [2, 2]
+    assert "".join(stderr for _, _, stderr in ranks).count("gone.src: no such file") == 1
     assert not (home / "refused").exists()
 
 

@@ -130,9 +130,7 @@ def test_backtranslate_makes_again_what_changes(
         assert sorted(kept) == sorted(before[name].values())
 
 
-def test_bidirectional_begins_again_with_the_weights_of_both_directions(
-    base: list[str], tmp_path: Path
-) -> None:
+def test_bidirectional_begins_again_with_both_directions(base: list[str], tmp_path: Path) -> None:
     call = ["recipe=bidirectional", *base, "output=x", "callbacks.ema_decay=0.5"]
     assert recipe([*call, "finetune.model.d_model=32"], tmp_path) == 2
     assert said(tmp_path).strip() == (

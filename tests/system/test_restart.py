@@ -35,7 +35,7 @@ if os.environ.get("RANK") == "1":
 
 
 @pytest.mark.slow
-def test_a_killed_worker_costs_the_updates_since_the_last_checkpoint(tmp_path: Path) -> None:
+def test_a_killed_worker_goes_on_from_the_last_checkpoint(tmp_path: Path) -> None:
     settings = [*corpus_overrides(tmp_path), *SMALL, "model.dropout=0.2", "data.batch_tokens=256"]
     settings += ["trainer.log_every_n_steps=1", "callbacks.samples=0", "decoding=greedy"]
     settings += ["trainer.max_steps=2", "trainer.val_check_interval=2", "hydra.run.dir=killed"]

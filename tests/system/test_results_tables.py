@@ -29,17 +29,16 @@ def test_a_line_of_results_says_what_was_measured(trained: Trained) -> None:
     assert said["machine"] == machine(1)
     assert said["commit"] == short(trained.commit)
     assert signature in found.signatures and len(found.signatures) == 2
-
-
-def test_a_changed_recipe_has_a_name_and_a_line_of_its_own(trained: Trained) -> None:
+    commit = "0123456789" * 4
+    assert (short(commit), short(f"{commit} {commit}+")) == ("0123456", "0123456 0123456+")
+    # A changed recipe has a name and a line of its own.
     result = Result("pocket", None, "en-de", "B", "loss=label_smoothed")
     assert len({one.name for one in RESULTS}) == len(RESULTS)
     assert result.name == "pocket-en-de-label_smoothed"
     run = result.run(Path("data"), Path("runs"), seed=2)
     assert run.overrides[:2] == ("experiment=pocket", "loss=label_smoothed")
     assert "data.root=FOLDER" not in command(run)
-    found = measured(result, 2, trained)
-    assert row(result, [found])[0] == "pocket loss=label_smoothed"
+    assert row(result, [measured(result, 2, trained)])[0] == "pocket loss=label_smoothed"
 
 
 def test_seeds_make_one_line_and_tell_where_they_differ(trained: Trained) -> None:
@@ -50,6 +49,8 @@ def test_seeds_make_one_line_and_tell_where_they_differ(trained: Trained) -> Non
     assert said["BLEU"] == f"{first.bleu + 1:.2f} ± 1.41"
     assert (said["seeds"], said["machine"]) == ("2", f"{machine(1)}, another")
     assert said["model"] == "2+2, 64, 128"
+    assert spread([39.0]) == "39.00"
+    assert spread([39.0, 40.0, 41.0]) == "40.00 ± 1.00"
 
 
 def test_records_outlive_the_trainings(trained: Trained, tmp_path: Path) -> None:
@@ -90,11 +91,6 @@ def test_what_is_recorded_is_on_the_page(module: ModuleType) -> None:
     assert table in module.PAGE.read_text(encoding="utf-8")
 
 
-def test_code_that_is_in_no_commit_is_told_of() -> None:
-    commit = "0123456789" * 4
-    assert (short(commit), short(f"{commit} {commit}+")) == ("0123456", "0123456 0123456+")
-
-
 def test_an_average_of_checkpoints_is_compared_with_the_run(trained: Trained) -> None:
     mean = system(CHANGE, trained.run)
     assert mean == trained.run / "checkpoints" / "average-2.ckpt"
@@ -117,13 +113,10 @@ def test_a_line_of_ablations_has_the_less_sure_of_two_tests(trained: Trained) ->
     assert (said["BLEU"], said["difference"], said["p"]) == ("38.50", "", "")
 
 
-def test_every_row_has_a_name_of_its_own() -> None:
+def test_rows_have_names_and_what_they_learn_from_is_chosen() -> None:
     assert len({change.name for change in ROWS}) == len(ROWS)
     averaged = [change for change in ROWS if change.average]
     assert [change.folder for change in averaged] == ["callbacks.ema_decay-0"]
-
-
-def test_who_learns_from_others_has_them_trained() -> None:
     assert [change.name for change in chosen(["recipe-distill"])] == [
         *("recipe", "seed-2", "seed-3", "recipe-distill")
     ]
@@ -131,7 +124,7 @@ def test_who_learns_from_others_has_them_trained() -> None:
 
 
 @pytest.mark.parametrize("change", CHAINS, ids=lambda change: change.name)
-def test_what_takes_several_trainings_ends_with_the_one_that_is_compared(
+def test_a_chain_ends_with_the_training_that_is_compared(
     change: Change, trained: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data, folder = write_corpus(tmp_path / "corpus", "multi30k", "en", "de"), tmp_path / "runs"
@@ -143,8 +136,3 @@ def test_what_takes_several_trainings_ends_with_the_one_that_is_compared(
     stages = [line for line in capsys.readouterr().out.splitlines() if line.startswith("#")]
     number = int(change.last.partition("_")[0]) + 1
     assert stages[-2:] == [f"# {change.last} (new)", f"# {number:02}_evaluate (new)"]
-
-
-def test_several_seeds_are_given_with_their_spread() -> None:
-    assert spread([39.0]) == "39.00"
-    assert spread([39.0, 40.0, 41.0]) == "40.00 ± 1.00"

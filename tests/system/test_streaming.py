@@ -14,6 +14,7 @@ from transformer.runs.train import train
 
 QUICK = [
     *SMALL,
+    *("model.d_model=16", "model.num_heads=2"),
     "model.encoder_layers=1",
     "model.decoder_layers=1",
     "model.dropout=0.1",
@@ -37,6 +38,7 @@ def stream(tmp_path: Path) -> list[str]:
     ]
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_restart_in_the_middle_changes_nothing(
     tmp_path: Path, stream: list[str], workers: int

@@ -45,6 +45,12 @@ def test_optuna_finds_the_best_validation(home: Path) -> None:
     best, worse = stderr.splitlines()[-2:]
     assert best.split()[1:3] == ["best", told[0]["run"]]
     assert told[1]["run"] in worse
+    # One run has no objective, and leaves no folder.
+    call = ("objective=val/loss", "hydra.run.dir=refused", *corpus_overrides(home), *SMALL)
+    code, _, stderr = verb("train", *call, home=home)
+    assert code == 2
+    assert stderr == "error: objective=val/loss is for a sweep; add --multirun\n"
+    assert not (home / "refused").exists()
 
 
 @pytest.mark.slow
@@ -56,11 +62,3 @@ def test_a_trial_that_cannot_be_says_so_in_a_line(home: Path) -> None:
     code, stderr = sweep(home, "optimizer.lr=-1,1e-3")
     assert code == 2
     assert stderr.splitlines()[-1] == "error: optimizer.lr=-1.0 must be positive"
-
-
-def test_an_objective_is_for_sweeps_and_a_refused_run_leaves_no_folder(home: Path) -> None:
-    call = ("objective=val/loss", "hydra.run.dir=refused", *corpus_overrides(home), *SMALL)
-    code, _, stderr = verb("train", *call, home=home)
-    assert code == 2
-    assert stderr == "error: objective=val/loss is for a sweep; add --multirun\n"
-    assert not (home / "refused").exists()

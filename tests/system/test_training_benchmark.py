@@ -33,12 +33,9 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     return said
 
 
-def test_all_train_on_the_same_batches(answers: dict[str, dict[str, Any]]) -> None:
+def test_all_have_the_same_batches_and_loss(answers: dict[str, dict[str, Any]]) -> None:
     assert len({answer["tokens"] for answer in answers.values()}) == 1
     assert all(answer["seconds"] > 0 and answer["peak"] > 100 for answer in answers.values())
-
-
-def test_from_the_same_weights_the_loss_is_the_same(answers: dict[str, dict[str, Any]]) -> None:
     assert answers["hf"]["loss"] == pytest.approx(answers["ours"]["loss"], rel=1e-5)
     assert answers["hf_eager"]["loss"] == pytest.approx(answers["ours"]["loss"], rel=1e-5)
     # torch.nn.Transformer begins with weights of its own.
@@ -63,12 +60,9 @@ def test_torch_drops_where_ours_and_marian_do() -> None:
     assert all(one.dropout == 0 for one in attentions)
 
 
-def test_the_spread_of_turns() -> None:
+def test_the_spread_of_turns_and_what_quick_measures() -> None:
     subject = Subject("ours", "float32", kept=True, speeds=[90.0, 100.0, 130.0])
     assert (subject.speed, subject.spread) == (100, 0.2)
-
-
-def test_quick_measures_what_is_promised_and_no_more() -> None:
     base = ["ours_bfloat16", "ours_float32", "hf_float32", "hf_bfloat16", "torch_float32"]
     (found,) = subjects("base", quick=True)
     assert [subject.key for subject in found] == base

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.helpers.runs import run, verb
+from tests.helpers.runs import verb
 
 
 def test_a_run_leaves_what_it_promises(home: Path) -> None:
@@ -34,14 +34,11 @@ def test_a_run_leaves_what_it_promises(home: Path) -> None:
     assert {"train/grad_norm", "val/loss", "val/bleu", "val/chrf"} <= set(header)
 
 
-def test_evaluate_says_what_training_said(home: Path) -> None:
+def test_evaluate_says_what_training_said_and_takes_files(home: Path) -> None:
     code, stdout, stderr = verb("evaluate", "checkpoint=run", home=home)
     assert code == 0, stderr
     assert json.loads(stdout) == json.loads((home / "run" / "test.json").read_text())
     assert "BLEU" in stderr
-
-
-def test_evaluate_own_files(home: Path) -> None:
     code, stdout, stderr = verb(
         *("evaluate", "checkpoint=run", "source=validation.src", "reference=validation.tgt"),
         *("output=scores", "decoding.beam_size=1"),
@@ -61,17 +58,20 @@ def test_translate_gives_a_line_for_a_line(home: Path) -> None:
     assert [bool(line) for line in lines] == [True, False, False, True, True, False]
 
 
-def test_a_checkpoint_needs_no_other_file(home: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_or_an_average_needs_no_other_file(home: Path, tmp_path: Path) -> None:
     moved = tmp_path / "moved.ckpt"
     shutil.copy(home / "run" / "checkpoints" / "best.ckpt", moved)
     torch.load(moved, weights_only=True)
     text = b"alpha beta gamma\n"
-    alone = run(
-        "-m", "transformer", "translate", f"checkpoint={moved}", stdin=text, folder=tmp_path
-    )
-    assert alone.returncode == 0, alone.stderr.decode()
-    _, there, _ = verb("translate", "checkpoint=run", home=home, stdin=text)
-    assert alone.stdout.decode() == there
+    alone = verb("translate", f"checkpoint={moved}", home=tmp_path, stdin=text)
+    assert alone[0] == 0, alone[2]
+    assert alone == verb("translate", "checkpoint=run", home=home, stdin=text)
+    code, stdout, stderr = verb("average", "checkpoint=run", "last=2", home=home)
+    assert code == 0, stderr
+    averaged = f"checkpoint={stdout.strip()}"
+    code, translated, stderr = verb("translate", averaged, home=home, stdin=text)
+    assert code == 0, stderr
+    assert translated.count("\n") == 1
 
 
 def test_translate_json_tells_scores_nbest_and_attention(home: Path) -> None:
@@ -88,22 +88,7 @@ def test_translate_json_tells_scores_nbest_and_attention(home: Path) -> None:
     assert blank["text"] == ""
 
 
-def test_average_writes_a_checkpoint_that_translates(home: Path) -> None:
-    code, stdout, stderr = verb("average", "checkpoint=run", "last=2", home=home)
-    assert code == 0, stderr
-    code, translated, stderr = verb(
-        "translate", f"checkpoint={stdout.strip()}", home=home, stdin=b"alpha\n"
-    )
-    assert code == 0, stderr
-    assert translated.count("\n") == 1
-
-
-def test_average_of_no_number_is_one_line(home: Path) -> None:
-    code, stdout, stderr = verb("average", "checkpoint=run", "last=all", home=home)
-    assert (code, stdout, stderr) == (2, "", "error: last='all' must be a whole number\n")
-
-
-def test_attention_writes_a_page_and_the_measures_of_every_head(home: Path) -> None:
+def test_attention_writes_a_page_and_measures(home: Path, tmp_path: Path) -> None:
     code, stdout, stderr = verb(
         "attention", "checkpoint=run", "text=alpha, (beta", "sentences=30", "png=false", home=home
     )
@@ -119,9 +104,7 @@ def test_attention_writes_a_page_and_the_measures_of_every_head(home: Path) -> N
     # No gold links are known for this corpus.
     assert {head["alignment_error"] for head in cross["heads"]} == {None}
     assert "heads over 30 sentence pairs" in stderr
-
-
-def test_attention_reads_a_given_target_and_needs_no_corpus(home: Path, tmp_path: Path) -> None:
+    # A given target needs no corpus.
     code, stdout, stderr = verb(
         *("attention", f"checkpoint={home}/run/checkpoints/best.ckpt", "text=alpha beta"),
         *("target=omega, [omega]", "sentences=0", "png=false", f"output={tmp_path}/here"),
@@ -132,46 +115,6 @@ def test_attention_reads_a_given_target_and_needs_no_corpus(home: Path, tmp_path
     told = json.loads((tmp_path / "here" / "attention.json").read_text())
     assert (told["target"], told["forced"], told["sentences"]) == ("omega, [omega]", True, 1)
     assert told["attention"][1]["queries"][0] == "<s>"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ([], "text= is missing"),
-        (["text= "], "text= is blank"),
-        (["text=alpha", "split=tset", "png=false"], "split=tset is not there"),
-        (["text=alpha", "sentences=0", "png=false", "output=train.src"], "cannot be written to"),
-    ],
-)
-def test_a_wrong_call_of_attention_is_one_line_and_exit_code_2(
-    home: Path, arguments: list[str], says: str
-) -> None:
-    code, stdout, stderr = verb("attention", "checkpoint=run", *arguments, home=home)
-    assert (code, stdout) == (2, "")
-    (line,) = [line for line in stderr.splitlines() if line.startswith("error: ")]
-    assert says in line
-    assert "Traceback" not in stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["checkpoint=nowhere"], "nowhere does not exist"),
-        (["checkpoint=run", "beam=3"], "unknown key beam"),
-        (["checkpoint=run", "decoding.beam_sise=3"], "decoding.beam_size"),
-        (["checkpoint=run", "nonsense"], "KEY=VALUE"),
-        (["checkpoint=train.src"], "cannot be read as a checkpoint"),
-        (["checkpoint=run", "device=cuda:99"], "device=cuda:99"),
-        (["checkpoint=run", "input=gone.txt"], "gone.txt"),
-    ],
-)
-def test_a_wrong_call_is_one_line_and_exit_code_2(
-    home: Path, arguments: list[str], says: str
-) -> None:
-    code, stdout, stderr = verb("translate", *arguments, home=home)
-    assert (code, stdout) == (2, "")
-    assert says in stderr
-    assert len(stderr.strip().split("\n")) == 1, stderr
 
 
 @pytest.mark.parametrize("closed", ["> /dev/full", ">&-", "<&-"])
