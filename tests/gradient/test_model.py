@@ -17,10 +17,13 @@ def rand(*shape: int) -> torch.Tensor:
     return torch.randn(shape, dtype=torch.float64, generator=generator, requires_grad=True)
 
 
-@pytest.mark.parametrize("masked", [True, False])
-def test_attention(masked: bool) -> None:
+BLIND = torch.tensor([[[[True, False, True, True], [False] * 4, [False, True, False, False]]]])
+"""A mask whose second query may attend to nothing."""
+
+
+@pytest.mark.parametrize("mask", [None, causal_mask(3, 4), BLIND])
+def test_attention(mask: torch.Tensor | None) -> None:
     inputs = (rand(2, 2, 3, 2), rand(2, 2, 4, 2), rand(2, 2, 4, 2))
-    mask = causal_mask(3, 4) if masked else None
     assert gradcheck(lambda q, k, v: attend(q, k, v, mask)[0], inputs)
     assert gradcheck(lambda q, k, v: attend_fused(q, k, v, mask), inputs)
 
