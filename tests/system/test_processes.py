@@ -4,12 +4,13 @@ import json
 import os
 import random
 import signal
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.processes import start_verb
+from tests.helpers.processes import FORKS, start_verb
 from tests.helpers.ranks import forked_ranks
 from tests.helpers.runs import verb
 from tests.helpers.text import WORDS
@@ -18,6 +19,18 @@ from transformer.cli.translate.part_files import BLOCK
 # Samples of a text depend on the text alone, and tell it from others. A draw from few tokens lies
 # near the border of two much more seldom than one from all: rounding does not turn it.
 FILES = ("translate", "checkpoint=run", "decoding=sampling", "decoding.top_k=5")
+
+
+def exit_if_cold() -> None:
+    sys.exit("transformer.runs.train" not in sys.modules)
+
+
+def test_processes_of_tests_are_forked_warm() -> None:
+    # A forkserver whose imports fail says nothing: its children would import everything anew.
+    process = FORKS.Process(target=exit_if_cold)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
 
 
 def phrases(count: int, seed: int = 5) -> str:
