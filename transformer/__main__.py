@@ -43,7 +43,7 @@ def main(call: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if call is None else call)
     code = run_to_exit_code(lambda: _run(arguments))
     torch = sys.modules.get("torch")
-    if code and torch and torch.distributed.is_initialized():
+    if code and torch and torch.distributed.is_available() and torch.distributed.is_initialized():
         # A rank that has failed does not wait for the others, which Python may do when it exits.
         os._exit(code)
     return code

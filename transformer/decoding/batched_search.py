@@ -49,8 +49,10 @@ class ModelSearcher:
         """Use the weights of the model at each call; the arguments are those of ``Translator``.
 
         Raises:
-            InputError: There is no such utility.
+            InputError: ``batch_tokens`` is below 1, or there is no such utility.
         """
+        if batch_tokens < 1:
+            raise InputError(f"batch_tokens={batch_tokens} must be at least 1")
         if search.algorithm == "mbr":
             from transformer.decoding.mbr import utility_named
 

@@ -3,13 +3,11 @@
 import hashlib
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 from pathlib import Path
 from typing import Any
-
-from torch.utils._pytree import tree_leaves
 
 from transformer.recipes.overrides import override, override_key
 
@@ -69,8 +67,8 @@ class Stage:
     @property
     def inputs(self) -> tuple[Path, ...]:
         """Files that it reads."""
-        files = (value for value in tree_leaves(dict(self.own)) if isinstance(value, Path))
-        return (*self.reads, *(file for file in files if not file.is_relative_to(self.folder)))
+        named = (path for path in _paths_in(self.own) if not path.is_relative_to(self.folder))
+        return (*self.reads, *named)
 
     @property
     def digest(self) -> str:
@@ -83,3 +81,11 @@ class Stage:
         """The name of a file, relative to the folder of the recipe if it is inside."""
         home = self.folder.parent
         return str(file.relative_to(home) if file.is_relative_to(home) else file.absolute())
+
+
+def _paths_in(value: Any) -> Iterator[Path]:
+    if isinstance(value, Path):
+        yield value
+    elif not isinstance(value, str) and isinstance(value, Sequence | Mapping):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from _paths_in(inner)

@@ -59,6 +59,10 @@ class SweepConfig:
     batch_tokens: int
     device: torch.device
 
+    def __post_init__(self) -> None:
+        if not self.length_penalties and any(size > 1 for size in self.beam_sizes):
+            raise InputError("length_penalties=[] leaves no beam to try; give at least one")
+
 
 @dataclass(frozen=True)
 class Trial:

@@ -144,10 +144,10 @@ def as_files(config: DataConfig) -> DataConfig:
         raise MissingFile(f"data.root={config.root} is no folder (seen from {Path.cwd()})")
     files: dict[str, Any] = {}
     for split, names in FOLDER_NAMES.items():
-        sides = {code: _find(root, names, code) for code in (config.source, config.target)}
-        found = tuple(path for path in sides.values() if path is not None)
+        sides = [(code, _find(root, names, code)) for code in (config.source, config.target)]
+        found = tuple(path for _, path in sides if path is not None)
         if len(found) == 1 or (split == "train" and not found):
-            missing = [code for code, path in sides.items() if path is None]
+            missing = [code for code, path in sides if path is None]
             raise InputError(
                 f"{root} has no {split}.{f' and no {split}.'.join(missing)} (or .gz)"
                 f"{f', only {Path(found[0]).name}' if found else ''}; add it, or set data.source "

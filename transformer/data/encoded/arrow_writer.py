@@ -5,6 +5,7 @@ https://arrow.apache.org/docs/format/Columnar.html.
 """
 
 import json
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -61,7 +62,9 @@ class ShardWriter:
     def write(self, block: Block) -> None:
         """Encode a block and write the kept pairs, always as the same bytes; raises NoSpaceLeft."""
         selection = Selection(self.filters, block.first)
-        kept = list(encoded(block.pairs, self.tokenizer, selection))
+        rows = encoded(block.pairs, self.tokenizer, selection)
+        # Arrays take a tenth of the memory of lists.
+        kept = [(index, array("i", source), array("i", target)) for index, source, target in rows]
         columns: dict[str, Any] = {
             "source": _lists([source for _, source, _ in kept]),
             "target": _lists([target for *_, target in kept]),

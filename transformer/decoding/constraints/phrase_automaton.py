@@ -7,7 +7,6 @@ Source: Aho and Corasick 1975, "Efficient String Matching: An Aid to Bibliograph
 """
 
 from collections.abc import Sequence
-from functools import cache
 
 import numpy as np
 import torch
@@ -62,7 +61,7 @@ class PhraseAutomaton:
         self._table = torch.from_numpy(_table(moves))
         self._classes = torch.from_numpy(_classes(vocabulary, known))
         self._lengths = torch.from_numpy(vocabulary.lengths)
-        self._cached_completing = cache(self._completing)
+        self._rows: dict[tuple[int, bool], Bool[Tensor, " vocab"]] = {}
 
     def to(self, device: torch.device) -> "PhraseAutomaton":
         """Move it in place."""
@@ -88,15 +87,17 @@ class PhraseAutomaton:
         visits few of them.
         """
         visited, indices = states.unique(return_inverse=True)
-        rows = [self._cached_completing(state, at_end) for state in visited.tolist()]
+        rows = [self._completing(state, at_end) for state in visited.tolist()]
         return torch.stack(rows)[indices]
 
     def _completing(self, state: int, at_end: bool) -> Bool[Tensor, " vocab"]:
-        subwords = torch.arange(len(self._lengths), device=self.found.device)
-        after = self.read(torch.full_like(subwords, state), subwords)
-        row = (self.found_at_end if at_end else self.found)[after]
-        row[EOS] = self.found_at_end[state]
-        return row
+        if (state, at_end) not in self._rows:
+            subwords = torch.arange(len(self._lengths), device=self.found.device)
+            after = self.read(torch.full_like(subwords, state), subwords)
+            row = (self.found_at_end if at_end else self.found)[after]
+            row[EOS] = self.found_at_end[state]
+            self._rows[state, at_end] = row
+        return self._rows[state, at_end]
 
 
 def with_edges(phrase: Spelling) -> list[int]:

@@ -54,7 +54,9 @@ def write_archive(values: Any, path: Path, previous: Path | None = None) -> None
                 os.replace(path, previous)
     except OSError as error:
         reason = error.strerror or error
-        raise InputError(f"{path}: cannot be written ({reason}); mend the folder") from error
+        raise InputError(
+            f"{path}: cannot be written ({reason}); mend the folder, or write elsewhere"
+        ) from error
 
 
 def _save(values: Any, path: Path) -> None:

@@ -39,8 +39,10 @@ class Int8Linear(nn.Module):
         if "onednn" in engines.supported_engines:
             # Its product is the fastest for a vocabulary.
             engines.engine = "onednn"
-        self.packed = torch.ops.quantized.linear_prepack(quantized, bias)
-        engines.engine = engine
+        try:
+            self.packed = torch.ops.quantized.linear_prepack(quantized, bias)
+        finally:
+            engines.engine = engine
 
     def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width_out"]:
         """Map the last axis."""

@@ -14,15 +14,15 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch._utils import _flatten_dense_tensors, _take_tensors, _unflatten_dense_tensors
+from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 from transformer.common.errors import InputError, is_out_of_memory
 from transformer.data.batching.loader import Update
 
 logger = logging.getLogger(__name__)
 
-_BUCKET = 2**26
-"""Bytes of gradients sent at once."""
+_BUCKET = 2**24
+"""Gradients sent at once: 64 MB of float32."""
 
 
 @dataclass
@@ -137,8 +137,19 @@ def sum_over_ranks(parameters: Iterable[nn.Parameter]) -> None:
     for parameter in shared:
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
-    for bucket in _take_tensors([p.grad for p in shared], _BUCKET):
+    for bucket in _buckets([p.grad for p in shared if p.grad is not None]):
         flat = _flatten_dense_tensors(bucket)
         dist.all_reduce(flat)
         for gradient, total in zip(bucket, _unflatten_dense_tensors(flat, bucket), strict=True):
             gradient.copy_(total)
+
+
+def _buckets(gradients: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    bucket: list[Tensor] = []
+    for gradient in gradients:
+        if bucket and sum(g.numel() for g in bucket) + gradient.numel() > _BUCKET:
+            yield bucket
+            bucket = []
+        bucket.append(gradient)
+    if bucket:
+        yield bucket
