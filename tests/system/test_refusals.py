@@ -23,7 +23,7 @@ CALLS: dict[str, list[tuple[tuple[str, ...], str]]] = {
         (("decoding.top_k=3",), "decoding.top_k=3 has no effect with decoding."),
         (("decoding=sampling", "decoding.top_p=2.0"), "must be above 0 and at most 1"),
         (("decoding=mbr", "decoding.utility=comet"), "is neither chrf nor bleu"),
-        (("input_format=xml",), "input_format=xml is unknown; choose text or json"),
+        (("input_format=xml",), "input_format='xml' must be text or json"),
         (("input_format=json", "decoding=greedy"), "set decoding=beam"),
         ((*SAMPLED, "input=gone"), "gone: no such file"),
         ((*SAMPLED, "input=folder"), "folder: cannot be read (Is a directory); give a file"),
@@ -38,7 +38,7 @@ CALLS: dict[str, list[tuple[tuple[str, ...], str]]] = {
     ],
     "score": [
         (("source=text", "target=gone"), "gone: no such file"),
-        (("source=text", "target=text", "format=xml"), "format=xml is unknown"),
+        (("source=text", "target=text", "format=xml"), "format='xml' must be text or json"),
     ],
     "evaluate": [
         (("alignment=true",), "the gold links of this text are not known; give alignment=FILE"),
