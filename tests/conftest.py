@@ -10,11 +10,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["TRANSFORMER_TRUST"] = "true"
 
 import pytest
+from hypothesis import settings
 from jaxtyping import install_import_hook
 
 from tests.helpers.checks import no_checks
 
 install_import_hook("transformer", "beartype.beartype")
+
+# The same code passes or fails alike each time; other examples: --hypothesis-profile=default.
+settings.register_profile("repeatable", derandomize=True)
+settings.load_profile("repeatable")
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from transformer.common.errors import InputError, did_you_mean, raise_objections
+from transformer.common.escaping import escaped
 
 T = TypeVar("T")
 
@@ -19,7 +20,7 @@ def typed(kind: type[T], values: Any, where: str) -> T:
     hints = get_type_hints(kind)
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     raise_objections(
-        f"{where}.{unknown} is not a setting of {where}{did_you_mean(unknown, names)}"
+        f"{where}.{escaped(unknown)} is not a setting of {where}{did_you_mean(unknown, names)}"
         for unknown in sorted(map(str, values.keys() - names))
     )
     raise_objections(

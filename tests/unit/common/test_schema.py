@@ -1,10 +1,11 @@
-"""Ranges that stand beside the fields of a config."""
+"""Ranges that stand beside the fields of a config, and keys that it has not."""
 
 from dataclasses import dataclass
 from typing import Annotated
 
 import pytest
 
+from transformer.common.errors import InputError
 from transformer.common.schema import Range, out_of_range, typed
 
 
@@ -30,3 +31,8 @@ class Config:
 def test_ranges(values: dict[str, float], objections: list[str]) -> None:
     found = list(out_of_range(typed(Config, values, "x"), "x"))
     assert [one[: len(o)] for one, o in zip(found, objections, strict=True)] == objections
+
+
+def test_an_unknown_key_of_a_file_is_named_in_one_line() -> None:
+    with pytest.raises(InputError, match=r"^x\.si⟨U\+000D⟩ze is not a setting of x$"):
+        typed(Config, {"si\rze": 1}, "x")
