@@ -34,5 +34,5 @@ def test_ranges(values: dict[str, float], objections: list[str]) -> None:
 
 
 def test_an_unknown_key_of_a_file_is_named_in_one_line() -> None:
-    with pytest.raises(InputError, match=r"^x\.si⟨U\+000D⟩ze is not a setting of x$"):
+    with pytest.raises(InputError, match=r"^x\.si⟨U\+000D⟩ze is not a setting of x"):
         typed(Config, {"si\rze": 1}, "x")
