@@ -13,16 +13,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.decoding.alignment import Aligner, batched_attention, segment_links
 from transformer.decoding.batched_search import ModelSearcher, hypothesis_texts, max_subwords
-from transformer.decoding.constraints.request import Constraints, Request, make_windows
+from transformer.decoding.constraints.request import Constraints, Request
 from transformer.decoding.inference_mode import evaluating
+from transformer.decoding.line_windows import make_windows
 from transformer.decoding.long_inputs import Segment, split_segments, warn_about_segments
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.ensemble import Model, ensemble_members
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.translation.length_limit import LengthLimit
 from transformer.decoding.translation.result import BLANK, Candidate, Translation
-from transformer.decoding.translation.trained import Aligner, trained_with
+from transformer.decoding.translation.trained import trained_with
 from transformer.model.checkpoint.checkpoint import load_checkpoint
 from transformer.model.heads import HeadName
 
@@ -192,7 +194,7 @@ class Translator:
             name: The name of a line for warnings, from its index.
         """
         start = 0
-        for window in make_windows(lines, ready):
+        for window in make_windows(map(Request.from_line, lines), ready):
             yield from self.translate(
                 [request.text for request in window],
                 [request.constraints for request in window],
@@ -206,8 +208,6 @@ class Translator:
         self, segments: list[Segment], found: list[list[Hypothesis]]
     ) -> list[Float[Tensor, "target source"]]:
         """Recompute the attention of the best hypotheses: the search keeps its fast kernel."""
-        from transformer.decoding.alignment import batched_attention
-
         pairs = [(s.subwords, best.tokens) for s, (best, *_) in zip(segments, found, strict=True)]
         return batched_attention(self.model, pairs, self.aligner.head, self.batch_tokens)
 
@@ -226,8 +226,6 @@ class Translator:
         source = [p for s in segments for p in self.tokenizer.source_subwords(s.subwords)]
         links = None
         if alignment:
-            from transformer.decoding.alignment import segment_links
-
             targets = [self.tokenizer.subwords(best.tokens) for (best, *_), _ in parts]
             links = segment_links(weights, source, targets, self.aligner.near_best)
         return Translation(
