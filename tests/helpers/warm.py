@@ -5,10 +5,10 @@ import importlib
 import pkgutil
 
 import pytest  # noqa: F401  every child runs the main module of its parent anew
-from transformer.data.quality.checks.languages import Language
 
 import transformer
 from transformer.cli.config.compose import compose_config
+from transformer.data.quality.checks.languages import Language
 
 LATER = [
     "ftfy",
