@@ -52,9 +52,11 @@ def build_transformer(config: ModelConfig) -> Transformer:
 
 def build_embedding(config: ModelConfig, tokens: TokenEmbedding, token_dropout: float) -> Embedding:
     """The input of a stack: tokens, absolute positions (if the config has them), dropout."""
-    tables = {"sinusoidal": SinusoidalPositions, "learned": LearnedPositions}
-    table = tables.get(config.positions)
-    positions = None if table is None else table(config.d_model, config.max_length)
+    positions: SinusoidalPositions | LearnedPositions | None = None
+    if config.positions == "sinusoidal":
+        positions = SinusoidalPositions(config.d_model, config.max_length)
+    elif config.positions == "learned":
+        positions = LearnedPositions(config.d_model, config.max_length)
     return Embedding(tokens, positions, token_dropout=token_dropout, dropout=config.dropout)
 
 

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-Embedded = Float[Tensor, "batch length width"]
+from transformer.model.layers.shapes import HiddenStates
 
 _LEVELS = 256
 """Values of a byte."""
@@ -52,7 +52,7 @@ class TokenDropout(Dropout):
     Neural Machine Translation Systems for WMT 16", use it in translation.
     """
 
-    def forward(self, embedded: Embedded) -> Embedded:
+    def forward(self, embedded: HiddenStates) -> HiddenStates:
         """Drop."""
         if not self.training or self.probability == 0:
             return embedded

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from transformer.common.errors import InputError
 from transformer.model.layers.dropout import Dropout, TokenDropout
+from transformer.model.layers.shapes import HiddenStates
 
 
 class TokenEmbedding(nn.Module):
@@ -27,7 +28,7 @@ class TokenEmbedding(nn.Module):
         """The table, ``vocab width``."""
         return self.lookup.weight
 
-    def forward(self, tokens: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length width"]:
+    def forward(self, tokens: Int[Tensor, "batch length"]) -> HiddenStates:
         """Embed tokens, padding included (masks hide it)."""
         return self.lookup(tokens) * self.scale
 
@@ -94,7 +95,7 @@ class Embedding(nn.Module):
     def __init__(
         self,
         tokens: TokenEmbedding,
-        positions: nn.Module | None,
+        positions: SinusoidalPositions | LearnedPositions | None,
         *,
         token_dropout: float,
         dropout: float,
@@ -105,9 +106,7 @@ class Embedding(nn.Module):
         self.positions = positions
         self.dropout = Dropout(dropout)
 
-    def forward(
-        self, tokens: Int[Tensor, "batch length"], start: int = 0
-    ) -> Float[Tensor, "batch length width"]:
+    def forward(self, tokens: Int[Tensor, "batch length"], start: int = 0) -> HiddenStates:
         """Embed tokens at the positions from ``start`` on."""
         embedded = self.token_dropout(self.tokens(tokens))
         if self.positions is not None:
