@@ -118,14 +118,14 @@ def build_attention_bias(
         buckets, distance = config.relative_buckets, config.relative_max_distance
         bias = BucketBias(config.num_heads, buckets=buckets, max_distance=distance, causal=causal)
     rotary = RotaryPositions(config.d_k) if config.positions == "rotary" else None
-    near = config.window, config.global_tokens
-    links = config.random_blocks, config.random_block_size, config.pattern_seed
+    window, global_tokens = config.window, config.global_tokens
+    random_links = config.random_blocks, config.random_block_size, config.pattern_seed
     patterns = {
         "full": None,
-        "sliding": Sliding(config.window),
-        "longformer": Longformer(*near),
-        "bigbird": BigBird(*near, *links),
-        "strided": Strided(config.window),
+        "sliding": Sliding(window),
+        "longformer": Longformer(window, global_tokens),
+        "bigbird": BigBird(window, global_tokens, *random_links),
+        "strided": Strided(window),
     }
     return SelfAttentionBias(causal=causal, pattern=patterns[pattern], bias=bias, rotary=rotary)
 

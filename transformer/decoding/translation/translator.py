@@ -147,8 +147,8 @@ class Translator:
         with evaluating(self._model):
             encoded = self.tokenizer.encode_source(texts)
             segmented = [
-                split_segments(subwords, one, self.tokenizer, limit) if text.strip() else []
-                for text, subwords, one in zip(texts, encoded, constraints, strict=True)
+                split_segments(subwords, constraint, self.tokenizer, limit) if text.strip() else []
+                for text, subwords, constraint in zip(texts, encoded, constraints, strict=True)
             ]
             warn_about_segments(list(map(len, segmented)), names, self._model.config.max_length)
             flat = [segment for segments in segmented for segment in segments]
@@ -161,7 +161,8 @@ class Translator:
                 self._join(segments, [next(parts) for _ in segments], attention, alignment)
                 for segments in segmented
             ]
-        return [one.checked(asked) for one, asked in zip(joined, constraints, strict=True)]
+        pairs = zip(joined, constraints, strict=True)
+        return [translation.checked(constraint) for translation, constraint in pairs]
 
     def windows(self, texts: Sequence[str]) -> list[range]:
         """The indices of the texts that are translated together: each text is translated alone."""

@@ -95,10 +95,10 @@ class _Cleaner:
         if self._split.links is not None:
             # Reads them once, so that wrong links are an error.
             deque(self._split.word_links(), maxlen=0)
-        patient = [check for check in self._checks if check.needs_all_pairs]
-        for pair in self._pairs(name) if patient else ():
+        whole_text_checks = [check for check in self._checks if check.needs_all_pairs]
+        for pair in self._pairs(name) if whole_text_checks else ():
             checked, _ = self._repaired(pair)
-            for check in patient:
+            for check in whole_text_checks:
                 check.see(checked)
 
     def clean(self, folder: Path) -> CleanedSplit:
