@@ -4,7 +4,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from transformer.common.errors import InputError
-from transformer.model.attention.bias import SelfAttentionBias
+from transformer.model.attention.attention_bias import SelfAttentionBias
 from transformer.model.attention.kernels import Sdpa, auto, flex
 from transformer.model.attention.multi_head import Kernel, MultiHeadAttention, eager
 from transformer.model.attention.relative_positions import AlibiBias, BucketBias, RotaryPositions

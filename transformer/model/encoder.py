@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from transformer.model.attention.bias import AttentionBias, Mask, SelfAttentionBias
+from transformer.model.attention.attention_bias import AttentionBias, Mask, SelfAttentionBias
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.layers.dropout import layer_is_dropped
 from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
