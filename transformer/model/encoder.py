@@ -8,10 +8,9 @@ from torch import Tensor, nn
 
 from transformer.model.attention.attention_bias import AttentionBias, Mask, SelfAttentionBias
 from transformer.model.attention.multi_head import MultiHeadAttention
-from transformer.model.layers.dropout import layer_is_dropped
+from transformer.model.layers.dropout import HiddenStates, layer_is_dropped
 from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
 from transformer.model.layers.norm import Residual
-from transformer.model.layers.shapes import HiddenStates
 
 
 @dataclass(frozen=True)

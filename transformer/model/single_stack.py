@@ -14,9 +14,9 @@ from transformer.model.build import build_embedding, build_encoder
 from transformer.model.config import ModelConfig
 from transformer.model.encoder import Encoder
 from transformer.model.initialisation import draw_projection, initialise
+from transformer.model.layers.dropout import HiddenStates
 from transformer.model.layers.embedding import Embedding, TokenEmbedding
 from transformer.model.layers.linear import Linear
-from transformer.model.layers.shapes import HiddenStates
 
 
 class SingleStack(nn.Module):

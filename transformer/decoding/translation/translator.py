@@ -9,7 +9,6 @@ from dataclasses import replace
 from statistics import fmean
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -155,14 +154,16 @@ class Translator:
             found = self.length_limit.count(flat, self.searcher(flat))
             maps = [torch.empty(0, 0)] * len(flat)
             if attention or alignment:
-                maps = self._attention(flat, found)
+                # The search keeps its fast kernel: the attention is computed again.
+                pairs = [(s.subwords, beam[0].tokens) for s, beam in zip(flat, found, strict=True)]
+                maps = batched_attention(self.model, pairs, self.aligner.head, self.batch_tokens)
             parts = zip(found, maps, strict=True)
             joined = [
                 self._join(segments, [next(parts) for _ in segments], attention, alignment)
                 for segments in segmented
             ]
-        pairs = zip(joined, constraints, strict=True)
-        return [translation.checked(constraint) for translation, constraint in pairs]
+        constrained = zip(joined, constraints, strict=True)
+        return [translation.checked(constraint) for translation, constraint in constrained]
 
     def windows(self, texts: Sequence[str]) -> list[range]:
         """The indices of the texts that are translated together: each text is translated alone."""
@@ -204,13 +205,6 @@ class Translator:
                 names=[name(start + index) for index in range(len(window))],
             )
             start += len(window)
-
-    def _attention(
-        self, segments: list[Segment], found: list[list[Hypothesis]]
-    ) -> list[Float[Tensor, "target source"]]:
-        """Recompute the attention of the best hypotheses: the search keeps its fast kernel."""
-        pairs = [(s.subwords, best.tokens) for s, (best, *_) in zip(segments, found, strict=True)]
-        return batched_attention(self.model, pairs, self.aligner.head, self.batch_tokens)
 
     def _join(
         self,

@@ -13,7 +13,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer.model.layers.shapes import HiddenStates
+HiddenStates = Float[Tensor, "batch length width"]
+"""Between the blocks of a model."""
 
 _LEVELS = 256
 """Values of a byte."""

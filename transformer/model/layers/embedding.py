@@ -7,8 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transformer.common.errors import InputError
-from transformer.model.layers.dropout import Dropout, TokenDropout
-from transformer.model.layers.shapes import HiddenStates
+from transformer.model.layers.dropout import Dropout, HiddenStates, TokenDropout
 
 
 class TokenEmbedding(nn.Module):
@@ -22,11 +21,6 @@ class TokenEmbedding(nn.Module):
         super().__init__()
         self.lookup = nn.Embedding(vocab_size, d_model, padding_idx=pad)
         self.scale = math.sqrt(d_model)
-
-    @property
-    def weight(self) -> Tensor:
-        """The table, ``vocab width``."""
-        return self.lookup.weight
 
     def forward(self, tokens: Int[Tensor, "batch length"]) -> HiddenStates:
         """Embed tokens, padding included (masks hide it)."""

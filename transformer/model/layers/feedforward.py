@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from transformer.model.layers.dropout import Dropout
+from transformer.model.layers.dropout import Dropout, HiddenStates
 from transformer.model.layers.linear import Linear
-from transformer.model.layers.shapes import HiddenStates
 
 Activation = Callable[[Tensor], Tensor]
 

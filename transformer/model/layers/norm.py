@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 from torch import nn
 
-from transformer.model.layers.dropout import Dropout
-from transformer.model.layers.shapes import HiddenStates
+from transformer.model.layers.dropout import Dropout, HiddenStates
 
 Sublayer = Callable[[HiddenStates], HiddenStates]
 

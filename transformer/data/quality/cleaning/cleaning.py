@@ -112,7 +112,8 @@ class _Cleaner:
             for pair, lines in self._lines():
                 if pair is not None:
                     checked, repairs = self._repaired(pair)
-                    if faults := self._faults(checked):
+                    found = (name for check in self._checks for name in check.faults(checked))
+                    if faults := [name for name in found if name in self._enabled]:
                         done.rejected += 1
                         done.faults.update(faults)
                         records[0].write(_record(pair, {"faults": faults}))
@@ -141,10 +142,6 @@ class _Cleaner:
                 pair = next(pairs, None)
             else:
                 yield None, lines
-
-    def _faults(self, pair: NumberedPair) -> list[str]:
-        found = (name for check in self._checks for name in check.faults(pair))
-        return [name for name in found if name in self._enabled]
 
     def _repaired(self, pair: NumberedPair) -> Repaired:
         """Return the pair to check and to write, and its repairs, made or possible.
