@@ -1,7 +1,4 @@
-"""Cuts a stream of lines into windows that are processed together.
-
-It does not know what is made of a line.
-"""
+"""Cuts a stream of lines into windows that are processed together, and knows no processing."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar

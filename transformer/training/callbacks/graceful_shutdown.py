@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import torch
 from lightning_fabric.plugins.environments import SLURMEnvironment
@@ -21,7 +21,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from transformer.common.errors import Interrupted
 from transformer.common.processes import SIGNALS, listen, restore_handlers
 from transformer.training.checkpointing.run_directory import has_checkpoint
-from transformer.training.optimization.divergence import divergence_detector
+from transformer.training.optimization.divergence import DivergenceDetector
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class GracefulStop(Callback):
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Stop at once from now on, if a checkpoint of this update has just been written."""
-        self._at_once = not divergence_detector(pl_module).in_a_row
+        self._at_once = not cast(DivergenceDetector, pl_module.detector).in_a_row
         self._abort_if_stopped(trainer)
 
     def on_validation_batch_start(self, trainer: Trainer, *_: object) -> None:

@@ -5,7 +5,7 @@ A checkpoint holds no path, so that a run resumes after its directory has been m
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import Checkpoint
@@ -22,7 +22,7 @@ from transformer.training.checkpointing.checkpoint_io import (
 )
 from transformer.training.checkpointing.run_directory import mark_unfinished
 from transformer.training.checkpointing.saved_state import validate_now
-from transformer.training.optimization.divergence import divergence_detector
+from transformer.training.optimization.divergence import DivergenceDetector
 
 _FILES = (f"{LAST}.ckpt", "best.ckpt", "step-*.ckpt", f"*{SUFFIX}")
 
@@ -85,7 +85,7 @@ class LastCheckpoint(Checkpoint):
                 unused = set_aside_unused(self.path.parent, trainer.ckpt_path)
         self._saved = (trainer.global_step, self.validates)
         is_new = not trainer.strategy.broadcast(self.path.exists())
-        saves = is_new or divergence_detector(pl_module).returned
+        saves = is_new or cast(DivergenceDetector, pl_module.detector).returned
         if saves and (error := self._save(trainer)) and is_new:
             if unused is not None:
                 unused.rename(self.path)
@@ -125,7 +125,7 @@ class LastCheckpoint(Checkpoint):
 
     def _save_unless_bad(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save, unless the last update was bad, perhaps because of the weights."""
-        if not divergence_detector(pl_module).in_a_row:
+        if not cast(DivergenceDetector, pl_module.detector).in_a_row:
             self._save(trainer)
 
     def _save(self, trainer: Trainer) -> InputError | None:

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from torch import nn
-
 from transformer.common.errors import raise_objections
 from transformer.common.files import open_unlinked
 from transformer.common.schema import Range, out_of_range
@@ -143,10 +141,3 @@ class DivergenceDetector:
             if loss > usual + self.config.explosion:
                 return f"its loss is {loss:.2f} where {usual:.2f} is usual"
         return None
-
-
-def divergence_detector(module: nn.Module) -> DivergenceDetector:
-    """The detector of an ``UpdateModule``."""
-    detector = module.detector
-    assert isinstance(detector, DivergenceDetector)
-    return detector
