@@ -30,7 +30,7 @@ def measure(kernel_name: str, pattern_name: str, length: int, window: int) -> tu
     """Seconds and MiB of one forward and backward pass, in this process."""
     import torch
 
-    from transformer.model.attention.bias import SelfAttentionBias
+    from transformer.model.attention.attention_bias import SelfAttentionBias
     from transformer.model.attention.kernels import Sdpa, flex
     from transformer.model.attention.multi_head import Kernel, eager
     from transformer.model.attention.sparse_patterns import BigBird, Longformer, Sliding

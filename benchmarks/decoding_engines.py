@@ -21,7 +21,8 @@ from transformer.decoding.batched_search import search_batch
 from transformer.decoding.length_bucketing import bucket_batches
 from transformer.decoding.search.config import SearchConfig
 from transformer.interchange.ctranslate2 import write_ctranslate2
-from transformer.model.layers.quantization import Precision, in_precision
+from transformer.model.config import Precision
+from transformer.model.layers.quantization import in_precision
 
 Pieces = Sequence[int]
 Translate = Callable[[Sequence[Pieces], int], list[Pieces]]

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.trained import markdown
-from transformer.model.attention.bias import AttentionBias
+from transformer.model.attention.attention_bias import AttentionBias
 from transformer.model.attention.kernels import attend_short
 from transformer.model.attention.multi_head import Kernel, attend_fused, eager
 from transformer.training.optimization.cpu_allocator import keep_freed_memory

@@ -6,7 +6,7 @@ from torch.autograd import gradcheck
 
 from tests.helpers.losses import loss_config
 from tests.helpers.models import tiny_transformer
-from transformer.model.attention.bias import AttentionBias
+from transformer.model.attention.attention_bias import AttentionBias
 from transformer.model.attention.masks import causal_mask
 from transformer.model.attention.multi_head import attend, attend_fused
 from transformer.training.losses.cross_entropy import cross_entropy, loss_function

@@ -63,7 +63,7 @@ def copy(ours: nn.Module, theirs: Any, factor: float = 1.0) -> None:
 def copy_embedding(ours: SingleStack | Transformer, theirs: nn.Embedding) -> None:
     """We multiply by sqrt(d_model) after looking up, they keep the products in the table."""
     tokens = ours.embedding if isinstance(ours, SingleStack) else ours.source_embedding
-    theirs.weight.data.copy_(tokens.tokens.weight * math.sqrt(ours.config.d_model))
+    theirs.weight.data.copy_(tokens.tokens.lookup.weight * math.sqrt(ours.config.d_model))
 
 
 def copy_gated(ours: FeedForward | GatedFeedForward, theirs: Any) -> None:

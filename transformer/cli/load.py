@@ -16,9 +16,10 @@ from transformer.common.files import given_path
 from transformer.common.schema import typed, typed_value
 from transformer.data.tokenization.tags import SourceTags
 from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.decoding.alignment import Aligner
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.ensemble import Averaging, Ensemble, Model
-from transformer.decoding.translation.trained import Aligner, trained_with
+from transformer.decoding.translation.trained import trained_with
 from transformer.decoding.translation.translator import Translator
 from transformer.model.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from transformer.model.checkpoint.locate import (

@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
-from jaxtyping import Int
 from torch import Tensor
 
 from transformer.common.errors import InputError, is_out_of_memory
@@ -19,6 +18,7 @@ from transformer.decoding.length_bucketing import bucket_batches
 from transformer.decoding.long_inputs import Segment
 from transformer.decoding.search.beam import beam_search
 from transformer.decoding.search.config import SearchConfig
+from transformer.decoding.search.diverse_beam import diverse_search
 from transformer.decoding.search.ensemble import Model, build_step, ensemble_members
 from transformer.decoding.search.greedy import greedy_search
 from transformer.decoding.search.interface import BanningStep, Hypothesis, StepFunction
@@ -153,19 +153,11 @@ def hypothesis_texts(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> 
     return [text.replace("\n", " ") for text in texts]
 
 
-def _diverse_search(
-    step: StepFunction, limits: Int[Tensor, " batch"], config: SearchConfig
-) -> list[list[Hypothesis]]:
-    from transformer.decoding.search.diverse_beam import diverse_search
-
-    return diverse_search(step, limits, config)
-
-
 Search = Callable[[StepFunction, Tensor, SearchConfig], list[list[Hypothesis]]]
 SEARCHES: dict[str, Search] = {
     "beam": beam_search,
     "greedy": greedy_search,
-    "diverse": _diverse_search,
+    "diverse": diverse_search,
 }
 """Searches that need only a step, limits and the config, by ``decoding.algorithm``."""
 

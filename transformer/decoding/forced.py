@@ -20,7 +20,7 @@ from transformer.decoding.inference_mode import evaluating
 from transformer.decoding.length_bucketing import bucket_batches, check_lengths, pair_lengths
 from transformer.decoding.search.ensemble import Ensemble, Model, ensemble_members
 from transformer.decoding.search.interface import check_no_nan
-from transformer.model.attention.bias import Mask
+from transformer.model.attention.attention_bias import Mask
 from transformer.model.attention.masks import padding_mask
 from transformer.model.attention.record_weights import recording
 from transformer.model.decoder import DecoderLayer

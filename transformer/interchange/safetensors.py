@@ -24,6 +24,9 @@ from transformer.model.transformer import Transformer
 SETTINGS = "config.json"
 SIDES = ("source", "target")
 
+_FAULTS = (InputError, OSError, LookupError, ValueError, TypeError, AttributeError, RecursionError)
+"""Errors of reading a damaged folder."""
+
 
 def write_safetensors(
     model: Transformer, tokenizer: Tokenizer, config: dict[str, Any], folder: Path
@@ -103,10 +106,7 @@ def read_settings(
         tokenizer = {"config": values["tokenizer"], "tags": values["tags"]}
         tokenizer |= {side: _read_subwords(folder, side) for side in SIDES}
         Tokenizer.from_state(tokenizer)
-    except (
-        *(InputError, OSError, LookupError),
-        *(ValueError, TypeError, AttributeError, RecursionError),
-    ) as error:
+    except _FAULTS as error:
         raise _unreadable(folder, error) from error
     return Checkpoint(model.eval(), tokenizer, values["config"], folder)
 

@@ -4,7 +4,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from transformer.common.errors import InputError
-from transformer.model.attention.bias import SelfAttentionBias
+from transformer.model.attention.attention_bias import SelfAttentionBias
 from transformer.model.attention.kernels import Sdpa, auto, flex
 from transformer.model.attention.multi_head import Kernel, MultiHeadAttention, eager
 from transformer.model.attention.relative_positions import AlibiBias, BucketBias, RotaryPositions
@@ -52,9 +52,11 @@ def build_transformer(config: ModelConfig) -> Transformer:
 
 def build_embedding(config: ModelConfig, tokens: TokenEmbedding, token_dropout: float) -> Embedding:
     """The input of a stack: tokens, absolute positions (if the config has them), dropout."""
-    tables = {"sinusoidal": SinusoidalPositions, "learned": LearnedPositions}
-    table = tables.get(config.positions)
-    positions = None if table is None else table(config.d_model, config.max_length)
+    positions: SinusoidalPositions | LearnedPositions | None = None
+    if config.positions == "sinusoidal":
+        positions = SinusoidalPositions(config.d_model, config.max_length)
+    elif config.positions == "learned":
+        positions = LearnedPositions(config.d_model, config.max_length)
     return Embedding(tokens, positions, token_dropout=token_dropout, dropout=config.dropout)
 
 
@@ -116,14 +118,14 @@ def build_attention_bias(
         buckets, distance = config.relative_buckets, config.relative_max_distance
         bias = BucketBias(config.num_heads, buckets=buckets, max_distance=distance, causal=causal)
     rotary = RotaryPositions(config.d_k) if config.positions == "rotary" else None
-    near = config.window, config.global_tokens
-    links = config.random_blocks, config.random_block_size, config.pattern_seed
+    window, global_tokens = config.window, config.global_tokens
+    random_links = config.random_blocks, config.random_block_size, config.pattern_seed
     patterns = {
         "full": None,
-        "sliding": Sliding(config.window),
-        "longformer": Longformer(*near),
-        "bigbird": BigBird(*near, *links),
-        "strided": Strided(config.window),
+        "sliding": Sliding(window),
+        "longformer": Longformer(window, global_tokens),
+        "bigbird": BigBird(window, global_tokens, *random_links),
+        "strided": Strided(window),
     }
     return SelfAttentionBias(causal=causal, pattern=patterns[pattern], bias=bias, rotary=rotary)
 

@@ -129,13 +129,13 @@ class ModelConfig:
 
 
 def _contradictions(config: ModelConfig) -> Iterator[str]:
-    heads = f"model.num_heads={config.num_heads}"
+    heads, width = f"model.num_heads={config.num_heads}", f"model.d_model={config.d_model}"
     if config.head_dim is None and config.d_model % config.num_heads:
-        yield f"model.d_model={config.d_model} is not a multiple of {heads}; or set model.head_dim"
+        yield f"{width} is not a multiple of {heads}; choose a multiple, or set model.head_dim"
     if config.num_kv_heads is not None and config.num_heads % config.num_kv_heads:
         yield f"model.num_kv_heads={config.num_kv_heads} does not divide {heads}"
     if config.positions == "sinusoidal" and config.d_model % 2:
-        yield f"model.d_model={config.d_model} must be even for sinusoidal positions"
+        yield f"{width} must be even for sinusoidal positions"
     if config.positions == "rotary" and config.d_k % 2:
         yield f"a head of width {config.d_k} must be even for rotary positions, which turn pairs"
     if config.positions == "relative":

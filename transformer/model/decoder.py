@@ -9,7 +9,7 @@ from typing import cast
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from transformer.model.attention.bias import AttentionBias
+from transformer.model.attention.attention_bias import AttentionBias
 from transformer.model.attention.kv_cache import DecoderCache, LayerCache, room_for
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.encoder import LayerStack, Memory

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from transformer.model.attention.bias import AttentionBias, Mask, SelfAttentionBias
+from transformer.model.attention.attention_bias import AttentionBias, Mask, SelfAttentionBias
 from transformer.model.attention.multi_head import MultiHeadAttention
-from transformer.model.layers.dropout import layer_is_dropped
+from transformer.model.layers.dropout import HiddenStates, layer_is_dropped
 from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
-from transformer.model.layers.norm import Residual, Stream
+from transformer.model.layers.norm import Residual
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class EncoderLayer(nn.Module):
         self.feed_forward = feed_forward
         self.feed_forward_residual = feed_forward_residual
 
-    def forward(self, hidden: Stream, attention_bias: AttentionBias) -> Stream:
+    def forward(self, hidden: HiddenStates, attention_bias: AttentionBias) -> HiddenStates:
         """One layer of the left half of figure 1."""
         hidden = self.attention_residual(
             hidden, lambda x: self.attention.attend_self(x, attention_bias)
@@ -69,7 +69,7 @@ class LayerStack(nn.Module):
 class Encoder(LayerStack):
     """A stack of encoder layers; with a causal ``attention_bias``, that of a language model."""
 
-    def forward(self, hidden: Stream, mask: Mask | None) -> Stream:
+    def forward(self, hidden: HiddenStates, mask: Mask | None) -> HiddenStates:
         """Encode all positions."""
         attention_bias = self.attention_bias(hidden.size(1), 0, mask, hidden.device)
         for layer in self.layers:

@@ -14,6 +14,7 @@ from transformer.model.build import build_embedding, build_encoder
 from transformer.model.config import ModelConfig
 from transformer.model.encoder import Encoder
 from transformer.model.initialisation import draw_projection, initialise
+from transformer.model.layers.dropout import HiddenStates
 from transformer.model.layers.embedding import Embedding, TokenEmbedding
 from transformer.model.layers.linear import Linear
 
@@ -30,7 +31,7 @@ class SingleStack(nn.Module):
         self.stack = stack
         self.projection = projection
 
-    def forward(self, tokens: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length width"]:
+    def forward(self, tokens: Int[Tensor, "batch length"]) -> HiddenStates:
         """Hidden states of tokens, padded at the right end."""
         # The causal mask hides padding at the right end.
         causal = self.stack.attention_bias.causal

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import starmap
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.files import given_path
@@ -198,7 +198,7 @@ class Plan:
 class Recipe(ABC):
     """A way to a better model; its fields are the keys of the user."""
 
-    kinds = tuple[str, ...]()
+    kinds: ClassVar[tuple[str, ...]] = ()
     """Kinds of its stages, for the user to give arguments to: ``KIND.KEY=VALUE``."""
 
     def __post_init__(self) -> None:

@@ -100,7 +100,8 @@ def resolve_device(config: RunConfig) -> torch.device:
         InputError: The run does not use exactly one GPU, or one batch does not show its memory.
     """
     trainer = config.trainer
-    given, numbers = trainer["devices"], list[int]()
+    given = trainer["devices"]
+    numbers: list[int] = []
     if trainer["accelerator"] in ("gpu", "cuda", "auto") and torch.cuda.is_available():
         try:
             count = CUDAAccelerator.auto_device_count() if given == "auto" else given

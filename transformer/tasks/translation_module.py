@@ -12,7 +12,7 @@ from torch import Tensor
 
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch
-from transformer.decoding.translation.trained import guided_head
+from transformer.decoding.alignment import guided_head
 from transformer.model.decoder import DecoderLayer
 from transformer.model.transformer import Transformer
 from transformer.training.losses.config import LossConfig

@@ -13,8 +13,8 @@ from tests.helpers.translators import PAIRS, tiny_tokenizer
 from transformer.cli.config.compose import compose_config
 from transformer.cli.load import load_translator
 from transformer.common.errors import InputError
+from transformer.decoding.alignment import Aligner
 from transformer.decoding.translation.result import Translation
-from transformer.decoding.translation.trained import Aligner
 from transformer.decoding.translation.translator import Translator
 from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.model.heads import HeadName, heads_off

@@ -12,9 +12,8 @@ from transformer.common.errors import InputError
 from transformer.data.batching.batch import collate
 from transformer.data.text.word_alignment import NO_WORD, subword_words, word_count
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.alignment import align, aligning_attention, word_links
+from transformer.decoding.alignment import Aligner, align, aligning_attention, word_links
 from transformer.decoding.forced import attention_maps
-from transformer.decoding.translation.trained import Aligner
 from transformer.model.heads import HeadName
 
 SOURCES = [source for source, _ in PAIRS]

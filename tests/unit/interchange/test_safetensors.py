@@ -56,7 +56,7 @@ def test_weights_are_bit_equal(changes: dict[str, Any], tmp_path: Path) -> None:
     for name, weight in found.model.state_dict().items():
         assert torch.equal(weight, expected[name])
     if changes == {}:
-        assert found.model.projection.weight is found.model.source_embedding.tokens.weight
+        assert found.model.projection.weight is found.model.source_embedding.tokens.lookup.weight
     tokenizer = Tokenizer.from_state(found.tokenizer)
     assert tokenizer.fingerprint == translator.tokenizer.fingerprint
     assert tokenizer.config == translator.tokenizer.config

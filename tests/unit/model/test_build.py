@@ -28,8 +28,8 @@ def size(model: Transformer) -> int:
 @pytest.mark.parametrize(("tie_embeddings", "tables"), [("none", 3), ("decoder", 2), ("all", 1)])
 def test_tying(tie_embeddings: str, tables: int) -> None:
     model = tiny_transformer(tie_embeddings=tie_embeddings)
-    source = model.source_embedding.tokens.weight
-    target = model.target_embedding.tokens.weight
+    source = model.source_embedding.tokens.lookup.weight
+    target = model.target_embedding.tokens.lookup.weight
     projection = model.projection.weight
     assert (source is target) == (tie_embeddings == "all")
     assert (target is projection) == (tie_embeddings != "none")
@@ -53,7 +53,10 @@ def test_initial_weights() -> None:
             source_vocab_size=500, target_vocab_size=500, d_model=64, tie_embeddings="none", pad=4
         )
     )
-    for table in (model.source_embedding.tokens.weight, model.target_embedding.tokens.weight):
+    for table in (
+        model.source_embedding.tokens.lookup.weight,
+        model.target_embedding.tokens.lookup.weight,
+    ):
         assert not table[4].any()
         real = table[torch.arange(500) != 4]
         # 32,000 draws: the standard error of a deviation is 1 / sqrt(64,000) of it.

@@ -13,7 +13,8 @@ from transformer.cli.data.corpus_options import data_config, split_names
 from transformer.cli.translate.line_io import check_output_path
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
-from transformer.data.corpora.resolve import Split, find_corpus_splits
+from transformer.data.corpora.resolve import find_corpus_splits
+from transformer.data.corpora.split import Split
 
 
 def run(config: DictConfig, _: Sequence[str]) -> None:

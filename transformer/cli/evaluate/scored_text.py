@@ -11,7 +11,7 @@ from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.common.errors import InputError, MissingFile
 from transformer.common.schema import typed
 from transformer.data.corpora.mixture import AnySplit
-from transformer.data.corpora.resolve import Split
+from transformer.data.corpora.split import Split
 from transformer.data.corpora.trust import require_trust
 from transformer.data.text.parallel import Corpus, Pair
 from transformer.evaluation.metrics import MetricsConfig

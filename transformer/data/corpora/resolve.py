@@ -15,7 +15,7 @@ from transformer.data.config import DataConfig, check_unused_keys
 from transformer.data.corpora.catalog import PUBLISHED, fetch, find
 from transformer.data.corpora.holdout import hold_out
 from transformer.data.corpora.mixture import AnySplit, mixed_splits
-from transformer.data.corpora.split import Split as Split
+from transformer.data.corpora.split import Split
 from transformer.data.text.parallel import Corpus
 from transformer.data.tokenization.tags import SourceTags
 

@@ -18,8 +18,8 @@ import pyarrow as pa
 from jaxtyping import Bool, Int
 
 from transformer.common.files import written_whole
-from transformer.data.text.filters import Filters, Selection
 from transformer.data.text.parallel import Pair
+from transformer.data.text.training_filters import Filters, Selection
 from transformer.data.text.word_alignment import WordLinks
 from transformer.data.tokenization.tokenizer import Tokenizer
 

@@ -24,7 +24,7 @@ from transformer.common.errors import InputError
 from transformer.common.files import NoSpaceLeft
 from transformer.common.processes import end_with_parent
 from transformer.data.encoded.arrow_writer import Block, ShardWriter, count_subwords
-from transformer.data.text.filters import Filters, first_occurrences
+from transformer.data.text.training_filters import Filters, first_occurrences
 from transformer.data.text.word_alignment import WordLinks
 from transformer.data.tokenization.tokenizer import Pairs, Tokenizer
 

@@ -5,11 +5,12 @@ Does not know the contents of the datasets (translation.py, tagging.py).
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any
 
 from pytorch_lightning import LightningDataModule
+from torch.utils.data import Dataset
 
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
@@ -81,7 +82,7 @@ class BatchModule(LightningDataModule, ABC):
 
     @property
     @abstractmethod
-    def _training(self) -> Any:
+    def _training(self) -> Dataset[Any]:
         """Dataset of training: a `PlannedDataset` or a `MixedDataset`, unless `row` is another."""
 
     @property
@@ -95,8 +96,8 @@ class BatchModule(LightningDataModule, ABC):
         Raises InputError if no pair is left to train on, or one is longer than the budget.
         """
         data, training = self._data, self._training
-        mixed = isinstance(training, MixedDataset)
-        parts: Sequence[PlannedDataset[Any]] = training.parts if mixed else [training]
+        assert isinstance(training, MixedDataset | PlannedDataset)
+        parts = training.parts if isinstance(training, MixedDataset) else [training]
         sequences = [
             PlannedBatches(
                 BatchPlan(*part.lengths(), batch_tokens=data.batch_tokens, seed=data.seed), index

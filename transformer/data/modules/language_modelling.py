@@ -10,7 +10,8 @@ from functools import cached_property, partial
 
 from transformer.data.config import DataConfig
 from transformer.data.corpora.mixture import AnySplit
-from transformer.data.corpora.resolve import Split, find_splits
+from transformer.data.corpora.resolve import find_splits
+from transformer.data.corpora.split import Split
 from transformer.data.modules.translation import DataModule
 from transformer.data.text.parallel import Pair, file_format
 

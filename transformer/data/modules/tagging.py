@@ -25,9 +25,9 @@ from transformer.data.config import check_unused_keys
 from transformer.data.corpora.pocket import LANGUAGES, pocket_text, read_pocket_tags
 from transformer.data.modules.base import BatchModule
 from transformer.data.text.conllu import UPOS, TaggedSentence, read_conllu
-from transformer.data.text.filters import Filters, log_level
 from transformer.data.text.lines import check_files_exist
 from transformer.data.text.parallel import read_lines
+from transformer.data.text.training_filters import Filters, log_level
 from transformer.data.tokenization.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)

@@ -25,8 +25,8 @@ from transformer.data.encoded.dataset import BatchDataset, EncodedCorpus, Sampli
 from transformer.data.encoded.preprocess import encode_corpus
 from transformer.data.modules.base import BatchModule
 from transformer.data.text.document_windows import joined_pairs
-from transformer.data.text.filters import Filters, log_level
 from transformer.data.text.lines import check_files_exist
+from transformer.data.text.training_filters import Filters, log_level
 from transformer.data.tokenization.tokenizer import Pairs, Tokenizer
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from itertools import islice
 
 from transformer.common.errors import how_to_install
-from transformer.data.corpora.resolve import Split
+from transformer.data.corpora.split import Split
 from transformer.data.quality.base import Check, FindFault, PairCheck, either_side
 from transformer.data.quality.checks import characters, lengths, numbers_and_urls
 from transformer.data.quality.checks.alphabet import (

@@ -16,7 +16,8 @@ from transformer.common.cache import locked
 from transformer.common.files import given_path, written_whole
 from transformer.data.config import DataConfig
 from transformer.data.corpora.mixture import corpus_configs
-from transformer.data.corpora.resolve import Split, find_corpus_splits
+from transformer.data.corpora.resolve import find_corpus_splits
+from transformer.data.corpora.split import Split
 from transformer.data.quality.base import Finding
 from transformer.data.quality.checks.repeated_text import Leaks
 from transformer.data.quality.config import ExaminationConfig

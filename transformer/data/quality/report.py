@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from transformer.data.corpora.resolve import Split
+from transformer.data.corpora.split import Split
 from transformer.data.quality.base import Finding
 from transformer.data.quality.pair import SIDES
 from transformer.data.quality.scan import Examination, Lengths

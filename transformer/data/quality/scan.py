@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
-from transformer.data.corpora.resolve import Split
+from transformer.data.corpora.split import Split
 from transformer.data.quality.base import Finding
 from transformer.data.quality.config import CHECKS, ExaminationConfig
 from transformer.data.quality.factory import Checks

@@ -16,8 +16,8 @@ from transformer.data.config import DataConfig
 from transformer.data.encoded.arrow_writer import encoded, joined
 from transformer.data.encoded.dataset import draw, planned_lengths
 from transformer.data.streaming.shards import Shard, ShardPosition
-from transformer.data.text.filters import Filters, Selection, first_occurrences
 from transformer.data.text.parallel import Pair
+from transformer.data.text.training_filters import Filters, Selection, first_occurrences
 from transformer.data.tokenization.tokenizer import Tokenizer
 
 # The number of a pair has its shard and its row in these bits.

@@ -1,16 +1,17 @@
-"""Requests: texts with the constraints of their translations, one by one or as they come.
+"""Requests: texts with the constraints of their translations.
 
 It knows text only: neither subwords nor the search that obeys.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import typed
 from transformer.data.text.phrases import occurs, one_line
-from transformer.data.tokenization.tags import SourceTags, parse_tags, with_tags
+from transformer.data.tokenization.tags import SourceTags, with_tags
+from transformer.decoding.line_windows import without_end
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,11 @@ class Request:
     constraints: Constraints | None = None
 
     @classmethod
+    def from_line(cls, line: "str | Request") -> "Request":
+        """A line, with or without its end, as a request without constraints."""
+        return cls(without_end(line)) if isinstance(line, str) else line
+
+    @classmethod
     def parse(cls, line: str, where: str) -> "Request":
         """Read ``{"text": "…", "prefix": "…", "must": ["…"], "never": ["…"]}``.
 
@@ -103,34 +109,3 @@ def _contradictions(constraints: Constraints) -> Iterator[str]:
         for never in constraints.never:
             if occurs(never, phrase):
                 yield f"{name} {phrase!r} contains {never!r}, which never forbids; drop one of them"
-
-
-FIRST_WINDOW, LAST_WINDOW = 8, 4096
-"""Maximal lines of the first and of any window; each may be twice as large as the one before: small
-windows give an early answer, large windows full batches."""
-
-
-def make_windows(
-    lines: Iterable[str | Request], ready: Callable[[], bool] | None
-) -> Iterator[list[Request]]:
-    """Cut lines into windows that are translated together.
-
-    Each ends when it is full, or when the next line is not ``ready``. If reading fails, the lines
-    before come first, then the error. The last window may be empty.
-    """
-    window: list[Request] = []
-    size = FIRST_WINDOW
-    try:
-        for line in lines:
-            if isinstance(line, str):
-                text = line.removesuffix("\n").removesuffix("\r")
-                line = Request(with_tags(text, parse_tags(line)))
-            window.append(line)
-            if len(window) == size or (ready is not None and not ready()):
-                yield window
-                window = []
-                size = min(2 * size, LAST_WINDOW)
-    except Exception:
-        yield window
-        raise
-    yield window

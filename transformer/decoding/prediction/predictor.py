@@ -14,7 +14,7 @@ import torch
 from transformer.common.errors import InputError, errors_name
 from transformer.common.schema import typed
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.constraints.request import make_windows
+from transformer.decoding.line_windows import make_windows, without_end
 from transformer.model.checkpoint.checkpoint import (
     PORTABLE,
     checkpoint_task,
@@ -112,7 +112,7 @@ class Predictor(ABC):
                 predicted first.
         """
         for window in make_windows(self._check_lengths(lines, name), ready):
-            yield from self.predict([request.text for request in window])
+            yield from self.predict([without_end(line) for line in window])
 
     def _check_lengths(self, lines: Iterable[str], name: str) -> Iterator[str]:
         limit = self.model.config.max_length

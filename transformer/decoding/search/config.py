@@ -6,7 +6,7 @@ It does not know the searches, nor the model.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, overload
 
 from torch import Tensor
 
@@ -106,7 +106,12 @@ class SearchConfig:
         }
         return replace(self, **changes)
 
-    def penalty(self, length: int | Tensor) -> Any:
+    @overload
+    def penalty(self, length: int) -> float: ...
+    @overload
+    def penalty(self, length: Tensor) -> Tensor: ...
+
+    def penalty(self, length: int | Tensor) -> float | Tensor:
         """The length penalty of so many tokens, the end of the sentence included."""
         return length_penalty(length, self.length_penalty, self.length_penalty_form)
 

@@ -1,14 +1,20 @@
 """The length penalty: a log-probability divided by it is a score."""
 
-from typing import Any, Literal
+from typing import Literal, overload
 
 from torch import Tensor
 
 PenaltyForm = Literal["wu", "average"]
 
 
-def length_penalty(length: int | Tensor, alpha: float, form: PenaltyForm = "wu") -> Any:
-    """Compute the divisor of a log-probability, a float or a tensor as the length.
+@overload
+def length_penalty(length: int, alpha: float, form: PenaltyForm = "wu") -> float: ...
+@overload
+def length_penalty(length: Tensor, alpha: float, form: PenaltyForm = "wu") -> Tensor: ...
+
+
+def length_penalty(length: int | Tensor, alpha: float, form: PenaltyForm = "wu") -> float | Tensor:
+    """Compute the divisor of a log-probability.
 
     ``wu``: ``((5 + length) / 6) ** alpha`` (Wu et al. 2016, "Google's Neural Machine Translation
     System", equation 14). ``average``: ``length ** alpha``, the mean of the tokens at 1. The length

@@ -12,7 +12,8 @@ from itertools import groupby, pairwise
 
 from transformer.data.text.document_windows import begins_window
 from transformer.data.tokenization.tags import SENTENCE_END, parse_tags, with_tags
-from transformer.decoding.constraints.request import Constraints, Request, make_windows
+from transformer.decoding.constraints.request import Constraints, Request
+from transformer.decoding.line_windows import make_windows
 from transformer.decoding.translation.result import Candidate, Translation
 from transformer.decoding.translation.translator import Translator
 
@@ -56,7 +57,7 @@ class DocumentTranslator:
         windows. The first ``done`` lines are left out; the rest is translated as with them.
         """
         held: list[Request] = []
-        reading = make_windows(lines, ready)
+        reading = make_windows(map(Request.from_line, lines), ready)
         ended, failure = False, None
         while not ended:
             try:

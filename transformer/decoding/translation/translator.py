@@ -9,20 +9,21 @@ from dataclasses import replace
 from statistics import fmean
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.decoding.alignment import Aligner, batched_attention, segment_links
 from transformer.decoding.batched_search import ModelSearcher, hypothesis_texts, max_subwords
-from transformer.decoding.constraints.request import Constraints, Request, make_windows
+from transformer.decoding.constraints.request import Constraints, Request
 from transformer.decoding.inference_mode import evaluating
+from transformer.decoding.line_windows import make_windows
 from transformer.decoding.long_inputs import Segment, split_segments, warn_about_segments
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.ensemble import Model, ensemble_members
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.translation.length_limit import LengthLimit
 from transformer.decoding.translation.result import BLANK, Candidate, Translation
-from transformer.decoding.translation.trained import Aligner, trained_with
+from transformer.decoding.translation.trained import trained_with
 from transformer.model.checkpoint.checkpoint import load_checkpoint
 from transformer.model.heads import HeadName
 
@@ -145,21 +146,24 @@ class Translator:
         with evaluating(self._model):
             encoded = self.tokenizer.encode_source(texts)
             segmented = [
-                split_segments(subwords, one, self.tokenizer, limit) if text.strip() else []
-                for text, subwords, one in zip(texts, encoded, constraints, strict=True)
+                split_segments(subwords, constraint, self.tokenizer, limit) if text.strip() else []
+                for text, subwords, constraint in zip(texts, encoded, constraints, strict=True)
             ]
             warn_about_segments(list(map(len, segmented)), names, self._model.config.max_length)
             flat = [segment for segments in segmented for segment in segments]
             found = self.length_limit.count(flat, self.searcher(flat))
             maps = [torch.empty(0, 0)] * len(flat)
             if attention or alignment:
-                maps = self._attention(flat, found)
+                # The search keeps its fast kernel: the attention is computed again.
+                pairs = [(s.subwords, beam[0].tokens) for s, beam in zip(flat, found, strict=True)]
+                maps = batched_attention(self.model, pairs, self.aligner.head, self.batch_tokens)
             parts = zip(found, maps, strict=True)
             joined = [
                 self._join(segments, [next(parts) for _ in segments], attention, alignment)
                 for segments in segmented
             ]
-        return [one.checked(asked) for one, asked in zip(joined, constraints, strict=True)]
+        constrained = zip(joined, constraints, strict=True)
+        return [translation.checked(constraint) for translation, constraint in constrained]
 
     def windows(self, texts: Sequence[str]) -> list[range]:
         """The indices of the texts that are translated together: each text is translated alone."""
@@ -192,7 +196,7 @@ class Translator:
             name: The name of a line for warnings, from its index.
         """
         start = 0
-        for window in make_windows(lines, ready):
+        for window in make_windows(map(Request.from_line, lines), ready):
             yield from self.translate(
                 [request.text for request in window],
                 [request.constraints for request in window],
@@ -201,15 +205,6 @@ class Translator:
                 names=[name(start + index) for index in range(len(window))],
             )
             start += len(window)
-
-    def _attention(
-        self, segments: list[Segment], found: list[list[Hypothesis]]
-    ) -> list[Float[Tensor, "target source"]]:
-        """Recompute the attention of the best hypotheses: the search keeps its fast kernel."""
-        from transformer.decoding.alignment import batched_attention
-
-        pairs = [(s.subwords, best.tokens) for s, (best, *_) in zip(segments, found, strict=True)]
-        return batched_attention(self.model, pairs, self.aligner.head, self.batch_tokens)
 
     def _join(
         self,
@@ -226,8 +221,6 @@ class Translator:
         source = [p for s in segments for p in self.tokenizer.source_subwords(s.subwords)]
         links = None
         if alignment:
-            from transformer.decoding.alignment import segment_links
-
             targets = [self.tokenizer.subwords(best.tokens) for (best, *_), _ in parts]
             links = segment_links(weights, source, targets, self.aligner.near_best)
         return Translation(

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from transformer.model.attention.bias import AttentionBias
+from transformer.model.attention.attention_bias import AttentionBias
 from transformer.model.attention.multi_head import KeyHeads, QueryHeads, attend_fused
 from transformer.model.attention.sparse_patterns import Pattern
 

@@ -16,7 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import flex_attention
 
 from transformer.common.errors import InputError
-from transformer.model.attention.bias import AttentionBias
+from transformer.model.attention.attention_bias import AttentionBias
 from transformer.model.attention.multi_head import (
     KeyHeads,
     QueryHeads,

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer.model.attention.bias import AttentionBias, Mask
+from transformer.model.attention.attention_bias import AttentionBias, Mask
 from transformer.model.attention.relative_positions import Rotation
 from transformer.model.layers.linear import Linear
 from transformer.model.layers.mixed_precision import HeadNorm, for_products, precise_on_cpu

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from jaxtyping import Float
 from torch import Tensor
 
-from transformer.model.attention.bias import AttentionBias
+from transformer.model.attention.attention_bias import AttentionBias
 from transformer.model.attention.multi_head import KeyHeads, MultiHeadAttention, QueryHeads, formula
 
 

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from transformer.common.errors import InputError
-from transformer.model.checkpoint.archive import SHARDS as SHARDS
-from transformer.model.checkpoint.archive import UnreadableFile, read_archive
+from transformer.model.checkpoint.archive import SHARDS, UnreadableFile, read_archive
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-Embedded = Float[Tensor, "batch length width"]
+HiddenStates = Float[Tensor, "batch length width"]
+"""Between the blocks of a model."""
 
 _LEVELS = 256
 """Values of a byte."""
@@ -52,7 +53,7 @@ class TokenDropout(Dropout):
     Neural Machine Translation Systems for WMT 16", use it in translation.
     """
 
-    def forward(self, embedded: Embedded) -> Embedded:
+    def forward(self, embedded: HiddenStates) -> HiddenStates:
         """Drop."""
         if not self.training or self.probability == 0:
             return embedded

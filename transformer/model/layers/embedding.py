@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transformer.common.errors import InputError
-from transformer.model.layers.dropout import Dropout, TokenDropout
+from transformer.model.layers.dropout import Dropout, HiddenStates, TokenDropout
 
 
 class TokenEmbedding(nn.Module):
@@ -22,12 +22,7 @@ class TokenEmbedding(nn.Module):
         self.lookup = nn.Embedding(vocab_size, d_model, padding_idx=pad)
         self.scale = math.sqrt(d_model)
 
-    @property
-    def weight(self) -> Tensor:
-        """The table, ``vocab width``."""
-        return self.lookup.weight
-
-    def forward(self, tokens: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length width"]:
+    def forward(self, tokens: Int[Tensor, "batch length"]) -> HiddenStates:
         """Embed tokens, padding included (masks hide it)."""
         return self.lookup(tokens) * self.scale
 
@@ -94,7 +89,7 @@ class Embedding(nn.Module):
     def __init__(
         self,
         tokens: TokenEmbedding,
-        positions: nn.Module | None,
+        positions: SinusoidalPositions | LearnedPositions | None,
         *,
         token_dropout: float,
         dropout: float,
@@ -105,9 +100,7 @@ class Embedding(nn.Module):
         self.positions = positions
         self.dropout = Dropout(dropout)
 
-    def forward(
-        self, tokens: Int[Tensor, "batch length"], start: int = 0
-    ) -> Float[Tensor, "batch length width"]:
+    def forward(self, tokens: Int[Tensor, "batch length"], start: int = 0) -> HiddenStates:
         """Embed tokens at the positions from ``start`` on."""
         embedded = self.token_dropout(self.tokens(tokens))
         if self.positions is not None:

@@ -2,14 +2,12 @@
 
 from collections.abc import Callable
 
-from jaxtyping import Float
 from torch import Tensor, nn
 
-from transformer.model.layers.dropout import Dropout
+from transformer.model.layers.dropout import Dropout, HiddenStates
 from transformer.model.layers.linear import Linear
 
 Activation = Callable[[Tensor], Tensor]
-Hidden = Float[Tensor, "batch length width"]
 
 
 class FeedForward(nn.Module):
@@ -24,7 +22,7 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout)
         self.outer = Linear(ffn_dim, d_model)
 
-    def forward(self, hidden: Hidden) -> Hidden:
+    def forward(self, hidden: HiddenStates) -> HiddenStates:
         """Widen, activate, narrow."""
         return self.outer(self.dropout(self.activation(self.inner(hidden))))
 
@@ -46,7 +44,7 @@ class GatedFeedForward(nn.Module):
         self.dropout = Dropout(dropout)
         self.outer = Linear(ffn_dim, d_model)
 
-    def forward(self, hidden: Hidden) -> Hidden:
+    def forward(self, hidden: HiddenStates) -> HiddenStates:
         """Widen twice, let one half gate the other, narrow."""
         gated = self.activation(self.gate(hidden)) * self.inner(hidden)
         return self.outer(self.dropout(gated))

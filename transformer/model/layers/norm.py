@@ -2,25 +2,14 @@
 
 from collections.abc import Callable
 
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
-from transformer.model.layers.dropout import Dropout
+from transformer.model.layers.dropout import Dropout, HiddenStates
 
-Stream = Float[Tensor, "batch length width"]
-Sublayer = Callable[[Stream], Stream]
+Sublayer = Callable[[HiddenStates], HiddenStates]
 
 
-class Residual(nn.Module):
-    """The parts of a residual connection: the norm, and the dropout of the sublayer's output."""
-
-    def __init__(self, norm: nn.Module, dropout: float) -> None:
-        super().__init__()
-        self.norm = norm
-        self.dropout = Dropout(dropout)
-
-
-class PostNorm(Residual):
+class PostNorm(nn.Module):
     """``Norm(scale * x + Dropout(Sublayer(x)))``.
 
     Vaswani et al. 2017, section 3.1, with a scale of 1; with a larger one DeepNorm (Wang et al.
@@ -28,27 +17,34 @@ class PostNorm(Residual):
     """
 
     def __init__(self, norm: nn.Module, dropout: float, scale: float = 1.0) -> None:
-        super().__init__(norm, dropout)
+        super().__init__()
+        self.norm = norm
+        self.dropout = Dropout(dropout)
         self.scale = scale
 
-    def forward(self, hidden: Stream, sublayer: Sublayer) -> Stream:
+    def forward(self, hidden: HiddenStates, sublayer: Sublayer) -> HiddenStates:
         """Run the sublayer, add its output to the stream, normalise the stream."""
         output = self.dropout(sublayer(hidden))
         return self.norm(output + (hidden if self.scale == 1 else hidden * self.scale))
 
 
-class PreNorm(Residual):
+class PreNorm(nn.Module):
     """``x + Dropout(Sublayer(Norm(x)))``: the stream itself is never normalised.
 
     Xiong et al. 2020, "On Layer Normalization in the Transformer Architecture".
     """
 
-    def forward(self, hidden: Stream, sublayer: Sublayer) -> Stream:
+    def __init__(self, norm: nn.Module, dropout: float) -> None:
+        super().__init__()
+        self.norm = norm
+        self.dropout = Dropout(dropout)
+
+    def forward(self, hidden: HiddenStates, sublayer: Sublayer) -> HiddenStates:
         """Run the sublayer on the normalised stream, and add its output."""
         return hidden + self.dropout(sublayer(self.norm(hidden)))
 
 
-class SandwichNorm(Residual):
+class SandwichNorm(PreNorm):
     """``x + Dropout(Norm(Sublayer(Norm(x))))``: the output is normalised too.
 
     Ding et al. 2021, "CogView", section 2.4.
@@ -58,6 +54,9 @@ class SandwichNorm(Residual):
         super().__init__(norm, dropout)
         self.outer_norm = outer_norm
 
-    def forward(self, hidden: Stream, sublayer: Sublayer) -> Stream:
+    def forward(self, hidden: HiddenStates, sublayer: Sublayer) -> HiddenStates:
         """Run the sublayer between two norms, and add the result."""
         return hidden + self.dropout(self.outer_norm(sublayer(self.norm(hidden))))
+
+
+Residual = PostNorm | PreNorm | SandwichNorm

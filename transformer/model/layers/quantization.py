@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from transformer.common.errors import InputError
-from transformer.model.config import Precision as Precision
+from transformer.model.config import Precision
 from transformer.model.layers.linear import Linear
 
 Model = TypeVar("Model", bound=nn.Module)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import torch
 from lightning_fabric.plugins.environments import SLURMEnvironment
@@ -21,6 +21,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from transformer.common.errors import Interrupted
 from transformer.common.processes import SIGNALS, listen, restore_handlers
 from transformer.training.checkpointing.run_directory import has_checkpoint
+from transformer.training.optimization.divergence import DivergenceDetector
 
 logger = logging.getLogger(__name__)
 
@@ -49,17 +50,17 @@ class GracefulStop(Callback):
         self._alone = trainer.world_size == 1
         self._previous = listen(self._handle)
 
-    def on_train_batch_start(self, trainer: Trainer, *arguments: Any) -> None:
+    def on_train_batch_start(self, trainer: Trainer, *_: object) -> None:
         """Stop before this update if any rank has received a signal (update_module.py skips it)."""
         if self._any_rank(trainer):
             trainer.should_stop = True
 
-    def on_validation_epoch_start(self, trainer: Trainer, pl_module: Any) -> None:
+    def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Stop at once from now on, if a checkpoint of this update has just been written."""
-        self._at_once = not pl_module.detector.in_a_row
+        self._at_once = not cast(DivergenceDetector, pl_module.detector).in_a_row
         self._abort_if_stopped(trainer)
 
-    def on_validation_batch_start(self, trainer: Trainer, *arguments: Any) -> None:
+    def on_validation_batch_start(self, trainer: Trainer, *_: object) -> None:
         """Abort if any rank has received a signal."""
         if trainer.world_size > 1:
             self._abort_if_stopped(trainer)
@@ -72,7 +73,7 @@ class GracefulStop(Callback):
         """Restore the handlers, after the last checkpoint."""
         restore_handlers(self._previous)
 
-    def on_exception(self, trainer: Trainer, *arguments: Any) -> None:
+    def on_exception(self, trainer: Trainer, *_: object) -> None:
         """Restore the handlers."""
         restore_handlers(self._previous)
 

@@ -9,7 +9,7 @@ import logging
 from typing import Any
 
 import torch
-from pytorch_lightning import Callback, Trainer
+from pytorch_lightning import Callback, LightningModule, Trainer
 from torch import Tensor, nn
 
 from transformer.common.errors import InputError, is_out_of_memory
@@ -29,7 +29,7 @@ class MemoryPreflight(Callback):
     def __init__(self, data: BatchModule) -> None:
         self.data = data
 
-    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Compare the plans of the ranks, and run the batch.
 
         Raises:
@@ -37,6 +37,7 @@ class MemoryPreflight(Callback):
                 of the optimiser and one sentence pair.
         """
         self._compare(trainer)
+        check_memory: Any = pl_module.check_memory
         batch: Any = self.data.largest_batch()
         size = f"{batch.size:,} sentence pairs, {batch.positions:,} tokens"
         logger.info("trying the largest batch: %s of both sides with padding", size)
@@ -44,7 +45,7 @@ class MemoryPreflight(Callback):
         moments = [] if trainer.optimizers[0].state else _reserve_moments(pl_module)
         times = 2 if self.data.accumulation > 1 else 1
         with trainer.precision_plugin.train_step_context():
-            pl_module.check_memory(batch.to(trainer.strategy.root_device), times)
+            check_memory(batch.to(trainer.strategy.root_device), times)
         del moments
 
     def _compare(self, trainer: Trainer) -> None:

@@ -32,7 +32,7 @@ class Measure(Callback):
         self.learnt = self.target = self.real = self.padded = 0
         self.seconds = 0.0
 
-    def on_train_batch_start(self, trainer: Trainer, *arguments: Any) -> None:
+    def on_train_batch_start(self, trainer: Trainer, *_: object) -> None:
         """Start the clock again after a validation."""
         if self.since is None:
             self.since = time.perf_counter()
@@ -115,7 +115,7 @@ class Measure(Callback):
 class LastValidation(Callback):
     """Adds a validation after the last update, so that its weights can be the best, too."""
 
-    def on_train_batch_end(self, trainer: Trainer, *arguments: Any) -> None:
+    def on_train_batch_end(self, trainer: Trainer, *_: object) -> None:
         """Set the interval, which Lightning reads after this, so that it validates now."""
         if 0 <= trainer.max_steps <= trainer.global_step:
             trainer.val_check_batch = 1

@@ -67,7 +67,7 @@ class ProgressBar(Callback):
         self._advance(trainer)
         self._show(trainer)
 
-    def on_train_batch_end(self, trainer: Trainer, *arguments: Any) -> None:
+    def on_train_batch_end(self, trainer: Trainer, *_: object) -> None:
         """Advance; show and log the metrics at the interval."""
         self._advance(trainer)
         if time_to_log(trainer):
@@ -81,14 +81,14 @@ class ProgressBar(Callback):
         if "val/bleu" not in trainer.callback_metrics:
             self._log(trainer, on_bar=False)
 
-    def on_train_end(self, trainer: Trainer, *arguments: Any) -> None:
+    def on_train_end(self, trainer: Trainer, *_: object) -> None:
         """Close the bar."""
         if self.progress is not None and self.above is not None:
             self.progress.stop()
             self.above.close()
             self.progress = self.above = None
 
-    def on_exception(self, trainer: Trainer, *arguments: Any) -> None:
+    def on_exception(self, trainer: Trainer, *_: object) -> None:
         """Close the bar."""
         self.on_train_end(trainer)
 

@@ -5,7 +5,7 @@ A checkpoint holds no path, so that a run resumes after its directory has been m
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import Checkpoint
@@ -22,6 +22,7 @@ from transformer.training.checkpointing.checkpoint_io import (
 )
 from transformer.training.checkpointing.run_directory import mark_unfinished
 from transformer.training.checkpointing.saved_state import validate_now
+from transformer.training.optimization.divergence import DivergenceDetector
 
 _FILES = (f"{LAST}.ckpt", "best.ckpt", "step-*.ckpt", f"*{SUFFIX}")
 
@@ -66,7 +67,7 @@ class LastCheckpoint(Checkpoint):
             trainer.fit_loop.epoch_loop.max_steps = -1
             trainer.should_stop = False
 
-    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save a new run, or one that has returned; run the validation that a stop has prevented.
 
         Raises:
@@ -84,7 +85,7 @@ class LastCheckpoint(Checkpoint):
                 unused = set_aside_unused(self.path.parent, trainer.ckpt_path)
         self._saved = (trainer.global_step, self.validates)
         is_new = not trainer.strategy.broadcast(self.path.exists())
-        saves = is_new or pl_module.detector.returned
+        saves = is_new or cast(DivergenceDetector, pl_module.detector).returned
         if saves and (error := self._save(trainer)) and is_new:
             if unused is not None:
                 unused.rename(self.path)
@@ -95,7 +96,9 @@ class LastCheckpoint(Checkpoint):
             validate_now(trainer)
             trainer.should_stop |= self._should_stop
 
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, *_: object
+    ) -> None:
         """Save at the interval, after all callbacks of the last update."""
         assert self._saved is not None
         since = trainer.global_step - self._saved[0]
@@ -120,9 +123,9 @@ class LastCheckpoint(Checkpoint):
         if self._saved != (trainer.global_step, False) and (error := self._save(trainer)):
             raise _on_rank(error, trainer)
 
-    def _save_unless_bad(self, trainer: Trainer, pl_module: Any) -> None:
+    def _save_unless_bad(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save, unless the last update was bad, perhaps because of the weights."""
-        if not pl_module.detector.in_a_row:
+        if not cast(DivergenceDetector, pl_module.detector).in_a_row:
             self._save(trainer)
 
     def _save(self, trainer: Trainer) -> InputError | None:

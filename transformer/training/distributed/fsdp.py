@@ -18,8 +18,8 @@ from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forwar
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from transformer.common.errors import InputError
-from transformer.model.checkpoint.archive import write_archive
-from transformer.model.checkpoint.sharded import SHARDS, SUFFIX, delete_unnamed, split
+from transformer.model.checkpoint.archive import SHARDS, write_archive
+from transformer.model.checkpoint.sharded import SUFFIX, delete_unnamed, split
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
 from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO

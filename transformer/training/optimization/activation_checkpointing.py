@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from transformer.model.attention.bias import AttentionBias
+from transformer.model.attention.attention_bias import AttentionBias
 from transformer.model.attention.kv_cache import LayerCache
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.decoder import DecoderLayer

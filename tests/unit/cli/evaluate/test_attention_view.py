@@ -13,8 +13,7 @@ from transformer.common.errors import InputError
 from transformer.data.config import DataConfig
 from transformer.data.corpora.resolve import find_splits
 from transformer.data.text.word_alignment import word_count
-from transformer.decoding.alignment import align
-from transformer.decoding.translation.trained import Aligner
+from transformer.decoding.alignment import Aligner, align
 from transformer.evaluation.alignment_error import count_links
 from transformer.evaluation.attention.head_survey import EncodedPair, corpus_pairs, survey
 from transformer.model.heads import HeadName

@@ -16,8 +16,8 @@ from transformer.data.batching.sampler import BatchKey, BatchPlan
 from transformer.data.encoded import arrow_writer, preprocess
 from transformer.data.encoded.dataset import BatchDataset, EncodedCorpus, SamplingDataset
 from transformer.data.encoded.preprocess import encode_corpus
-from transformer.data.text.filters import Filters
 from transformer.data.text.parallel import Corpus
+from transformer.data.text.training_filters import Filters
 from transformer.data.text.word_alignment import WordLinks, read_links
 from transformer.data.tokenization.tokenizer import Tokenizer
 

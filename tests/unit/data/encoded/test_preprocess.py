@@ -18,8 +18,8 @@ from transformer.data.encoded import preprocess
 from transformer.data.encoded.arrow_writer import ShardWriter
 from transformer.data.encoded.dataset import EncodedCorpus
 from transformer.data.encoded.preprocess import encode_corpus
-from transformer.data.text.filters import Filters
 from transformer.data.text.parallel import Corpus
+from transformer.data.text.training_filters import Filters
 from transformer.data.tokenization.tokenizer import Tokenizer
 
 FILTERS = Filters(max_length=20, max_ratio=None, deduplicate=True)

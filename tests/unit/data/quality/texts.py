@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from transformer.data.corpora.pocket import pocket_splits
-from transformer.data.corpora.resolve import Split
+from transformer.data.corpora.split import Split
 from transformer.data.quality.config import CHECKS, ExaminationConfig
 from transformer.data.text.parallel import Corpus
 

@@ -6,8 +6,9 @@ import torch
 from tests.helpers.translators import tiny_translator
 from transformer.data.tokenization.tags import SourceTags, Tags
 from transformer.decoding.translation.fingerprint import compute_fingerprint
+from transformer.model.config import Precision
 from transformer.model.heads import HeadName, switch_off
-from transformer.model.layers.quantization import Precision, in_precision
+from transformer.model.layers.quantization import in_precision
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])

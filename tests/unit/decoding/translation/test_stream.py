@@ -7,7 +7,7 @@ import pytest
 from tests.helpers.translators import PAIRS, tiny_translator
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import SourceTags, parse_tags, with_tags
-from transformer.decoding.constraints.request import make_windows
+from transformer.decoding.line_windows import without_end
 
 TEXTS = [source for source, _ in PAIRS] + ["", "dog", "a cat reads the book . the child sleeps ."]
 
@@ -30,8 +30,8 @@ def test_stream_equals_list_and_reads_one_window_ahead() -> None:
 
 
 def test_a_line_keeps_its_tags() -> None:
-    [[request]] = make_windows([with_tags("a dog\r\n", SourceTags("de"))], None)
-    assert (request.text, parse_tags(request.text)) == ("a dog", SourceTags("de"))
+    line = without_end(with_tags("a dog\r\n", SourceTags("de")))
+    assert (line, parse_tags(line)) == ("a dog", SourceTags("de"))
 
 
 def test_a_stream_answers_before_it_waits() -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tests.helpers.tolerance import assert_close
-from transformer.model.attention.bias import AttentionBias, SelfAttentionBias
+from transformer.model.attention.attention_bias import AttentionBias, SelfAttentionBias
 from transformer.model.attention.block_sparse import Group, visible_blocks
 from transformer.model.attention.kernels import flex
 from transformer.model.attention.sparse_patterns import (

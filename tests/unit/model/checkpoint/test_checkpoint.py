@@ -62,7 +62,7 @@ def test_round_trip(tmp_path: Path, tie_embeddings: str, positions: str) -> None
     for name, tensor in loaded.model.state_dict().items():
         assert torch.equal(tensor, weights.pop(name))
     assert not weights
-    tied = loaded.model.target_embedding.tokens.weight is loaded.model.projection.weight
+    tied = loaded.model.target_embedding.tokens.lookup.weight is loaded.model.projection.weight
     assert tied == (tie_embeddings != "none")
     source, target = torch.tensor([[5, 6, 3]]), torch.tensor([[2, 9]])
     assert torch.equal(

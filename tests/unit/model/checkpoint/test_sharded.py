@@ -12,9 +12,9 @@ from torch import Tensor
 
 from tests.helpers.models import tiny_payload
 from transformer.common.errors import InputError
-from transformer.model.checkpoint.archive import write_archive
+from transformer.model.checkpoint.archive import SHARDS, write_archive
 from transformer.model.checkpoint.checkpoint import read_payload, write_payload
-from transformer.model.checkpoint.sharded import SHARDS, delete_unnamed, shard_names, split
+from transformer.model.checkpoint.sharded import delete_unnamed, shard_names, split
 
 RANKS = 3
 

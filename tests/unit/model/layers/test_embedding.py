@@ -50,7 +50,7 @@ def test_inference_on_a_long_sentence_before_training_on_it() -> None:
         model(tokens, tokens)
     model.train()
     model(tokens, tokens).square().sum().backward()
-    assert model.target_embedding.tokens.weight.grad.any()  # type: ignore[union-attr]
+    assert model.target_embedding.tokens.lookup.weight.grad.any()  # type: ignore[union-attr]
 
 
 def test_sinusoids_are_not_stored_and_learned_positions_are() -> None:

@@ -7,8 +7,9 @@ import torch
 
 from tests.helpers.models import tiny_transformer
 from transformer.common.errors import InputError
+from transformer.model.config import Precision
 from transformer.model.layers.linear import Linear
-from transformer.model.layers.quantization import Int8Linear, Precision, in_precision
+from transformer.model.layers.quantization import Int8Linear, in_precision
 
 SOURCE = torch.tensor([[4, 5, 6, 3], [7, 8, 3, 0]])
 TARGET = torch.tensor([[2, 9, 10], [2, 11, 12]])

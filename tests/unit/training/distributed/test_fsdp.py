@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from tests.unit.model.checkpoint.test_sharded import payload, write
+from transformer.model.checkpoint.archive import SHARDS
 from transformer.model.checkpoint.checkpoint import read_payload
-from transformer.model.checkpoint.sharded import SHARDS
 from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO
 from transformer.training.distributed import fsdp
 from transformer.training.distributed.fsdp import ShardedStrategy

@@ -13,8 +13,8 @@ from tests.helpers.tolerance import assert_close
 from tests.helpers.updates import translation_module
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch, collate
+from transformer.decoding.alignment import guided_head
 from transformer.decoding.forced import attention_maps
-from transformer.decoding.translation.trained import guided_head
 from transformer.model.build import build_transformer
 from transformer.model.heads import HeadName
 from transformer.model.transformer import Transformer

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Int
 
-from transformer.data.corpora.resolve import Split
+from transformer.data.corpora.split import Split
 from transformer.data.quality.base import Check, Example, Finding
 from transformer.data.quality.pair import SIDES, NumberedPair, bare
 from transformer.data.quality.texts import numbered

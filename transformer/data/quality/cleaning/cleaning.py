@@ -95,10 +95,10 @@ class _Cleaner:
         if self._split.links is not None:
             # Reads them once, so that wrong links are an error.
             deque(self._split.word_links(), maxlen=0)
-        patient = [check for check in self._checks if check.needs_all_pairs]
-        for pair in self._pairs(name) if patient else ():
+        whole_text_checks = [check for check in self._checks if check.needs_all_pairs]
+        for pair in self._pairs(name) if whole_text_checks else ():
             checked, _ = self._repaired(pair)
-            for check in patient:
+            for check in whole_text_checks:
                 check.see(checked)
 
     def clean(self, folder: Path) -> CleanedSplit:
@@ -112,7 +112,8 @@ class _Cleaner:
             for pair, lines in self._lines():
                 if pair is not None:
                     checked, repairs = self._repaired(pair)
-                    if faults := self._faults(checked):
+                    found = (name for check in self._checks for name in check.faults(checked))
+                    if faults := [name for name in found if name in self._enabled]:
                         done.rejected += 1
                         done.faults.update(faults)
                         records[0].write(_record(pair, {"faults": faults}))
@@ -141,10 +142,6 @@ class _Cleaner:
                 pair = next(pairs, None)
             else:
                 yield None, lines
-
-    def _faults(self, pair: NumberedPair) -> list[str]:
-        found = (name for check in self._checks for name in check.faults(pair))
-        return [name for name in found if name in self._enabled]
 
     def _repaired(self, pair: NumberedPair) -> Repaired:
         """Return the pair to check and to write, and its repairs, made or possible.

@@ -15,7 +15,7 @@ from tests.unit.data.quality.texts import (
     written,
 )
 from transformer.common.errors import InputError
-from transformer.data.corpora.resolve import Split
+from transformer.data.corpora.split import Split
 from transformer.data.quality.cleaning.cleaning import CleanedSplit, clean
 from transformer.data.quality.config import CHECKS
 from transformer.data.quality.factory import Checks

@@ -1,4 +1,4 @@
-"""Decides which training pairs are kept, and counts the others by reason.
+"""Filters training pairs by length, ratio and duplicates, and counts what is left out.
 
 Does not know files or batches; never applied to validation or test text.
 """

@@ -1,4 +1,4 @@
-"""Which keys a query may attend to, and what their distance adds to the score.
+"""Which keys a query may attend to, and what their distance adds (relative_positions.py).
 
 One ``AttentionBias`` serves all layers of a stack. It does not know queries, keys or values; the
 kernels read it as a whole (``dense_mask``, ``dense_bias``) or block by block.

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from transformer.common.errors import InputError
-from transformer.data.text.filters import Filters, Selection, first_occurrences
+from transformer.data.text.training_filters import Filters, Selection, first_occurrences
 
 FILTERS = Filters(max_length=10, max_ratio=2.0, deduplicate=True)
 

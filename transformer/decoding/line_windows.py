@@ -1,0 +1,38 @@
+"""Cuts a stream of lines into windows that are processed together, and knows no processing."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from transformer.data.tokenization.tags import parse_tags, with_tags
+
+Line = TypeVar("Line")
+
+FIRST_WINDOW, LAST_WINDOW = 8, 4096
+"""Maximal lines of the first and of any window; each may be twice as large as the one before: small
+windows give an early answer, large windows full batches."""
+
+
+def make_windows(lines: Iterable[Line], ready: Callable[[], bool] | None) -> Iterator[list[Line]]:
+    """Cut lines into windows.
+
+    Each ends when it is full, or when the next line is not ``ready``. If reading fails, the lines
+    before come first, then the error. The last window may be empty.
+    """
+    window: list[Line] = []
+    size = FIRST_WINDOW
+    try:
+        for line in lines:
+            window.append(line)
+            if len(window) == size or (ready is not None and not ready()):
+                yield window
+                window = []
+                size = min(2 * size, LAST_WINDOW)
+    except Exception:
+        yield window
+        raise
+    yield window
+
+
+def without_end(line: str) -> str:
+    """The line without its end, with its tags."""
+    return with_tags(line.removesuffix("\n").removesuffix("\r"), parse_tags(line))
