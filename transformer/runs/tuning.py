@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import torch
 
+from transformer.common.errors import InputError
 from transformer.common.schema import typed
 from transformer.data.config import DataConfig
 from transformer.data.corpora.evaluation_text import validation_pairs
