@@ -83,3 +83,15 @@ def test_a_run_of_other_text_or_scores_is_refused(
     [error] = [line for line in said.err.split("\n") if line.startswith("error:")]
     assert says in error
     assert ("translat" in said.err) == (first == "run")
+
+
+def test_a_tagger_is_refused_before_others_translate(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    payload = torch.load(home / "run/checkpoints/best.ckpt", weights_only=True)
+    payload["transformer"]["config"]["task"] = "tagging"
+    torch.save(payload, home / "tagger.ckpt")
+    monkeypatch.chdir(home)
+    assert main(["compare", "run", "tagger.ckpt", "training=false"]) == 2
+    [error] = capsys.readouterr().err.splitlines()
+    assert "does not translate" in error

@@ -24,6 +24,7 @@ CALLS: dict[str, list[tuple[tuple[str, ...], str]]] = {
         (("decoding=sampling", "decoding.top_p=2.0"), "must be above 0 and at most 1"),
         (("decoding=mbr", "decoding.utility=comet"), "is neither chrf nor bleu"),
         (("input_format=xml",), "input_format='xml' must be text or json"),
+        (("decoding.nbest=2",), "decoding.nbest= needs format=json"),
         (("input_format=json", "decoding=greedy"), "set decoding=beam"),
         ((*SAMPLED, "input=gone"), "gone: no such file"),
         ((*SAMPLED, "input=folder"), "folder: cannot be read (Is a directory); give a file"),

@@ -34,7 +34,9 @@ def run(arguments: Sequence[str]) -> None:
     named = [one for one in arguments if one.startswith("recipe=")] or ["recipe="]
     recipe = RECIPES.get(named[-1].removeprefix("recipe="))
     if recipe is None:
-        raise InputError(f"{named[-1]} names no recipe; choose {' or '.join(RECIPES)}")
+        raise InputError(
+            f"{named[-1]} names no recipe; choose recipe={' or recipe='.join(RECIPES)}"
+        )
     groups = {file.name for file in config_folder().iterdir() if file.is_dir()}
     training = {*groups, *map(str, compose_config("train", []))}
     keys = {"recipe", "output", "dry_run", *get_type_hints(recipe)}

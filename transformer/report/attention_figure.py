@@ -3,7 +3,6 @@
 The same grid as the page: a block a kind, a row a layer, a column a head.
 """
 
-import importlib.util
 import io
 import logging
 import textwrap
@@ -11,7 +10,6 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from transformer.common.errors import InputError, how_to_install
 from transformer.evaluation.attention.head_metrics import describe
 from transformer.evaluation.attention.view import AttentionKind, AttentionView
 
@@ -27,19 +25,6 @@ _WIDEST_LABELLED, _WIDEST_PAGE = 24.0, 36.0
 _SMALL = 6.5  # points
 _DPI = 150
 _INVISIBLE = "#ebebe8"
-
-
-def require_matplotlib() -> None:
-    """Check for matplotlib before any work is done.
-
-    Raises:
-        InputError: matplotlib is not installed.
-    """
-    if importlib.util.find_spec("matplotlib") is None:
-        raise InputError(
-            "attention.png is drawn by matplotlib, which is not installed; "
-            f"{how_to_install('plot')}, or set png=false"
-        )
 
 
 def attention_figure(view: AttentionView) -> bytes:

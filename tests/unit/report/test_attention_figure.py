@@ -1,13 +1,11 @@
 """The picture: what it takes, and what it does without matplotlib."""
 
-import importlib.util
 import struct
 
 import pytest
 
 from tests.helpers.views import attention_view
-from transformer.common.errors import InputError
-from transformer.report.attention_figure import attention_figure, require_matplotlib
+from transformer.report.attention_figure import attention_figure
 
 
 def vocab_size_key(png: bytes) -> tuple[int, int]:
@@ -32,9 +30,3 @@ def test_figure_grows_with_heads_and_layers() -> None:
     high = vocab_size_key(attention_figure(attention_view(tokens, tokens, layers=3, heads=2)))
     assert wide[0] > small[0]
     assert high[1] > small[1]
-
-
-def test_without_matplotlib_one_line_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"pip install -e '\.\[plot\]' in the checkout, or set"):
-        require_matplotlib()

@@ -41,7 +41,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     if exceeded := report["exceeded"]:
         raise InputError(
             f"too many faults ({'; '.join(exceeded)}): mend the text, leave them out with "
-            "transformer clean filters.NAME=true, or allow more with thresholds.NAME=SHARE"
+            "transformer clean, or allow more with thresholds.NAME=SHARE"
         )
     print("no fault is more frequent than it may be", file=sys.stderr)
 

@@ -1,10 +1,12 @@
 """``attention``: the weights of every head in one sentence pair, as page, picture, numbers."""
 
 import json
+import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 from transformer.cli.config.compose import compose_config, resolve_path, resolve_value
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, how_to_install
 from transformer.model.checkpoint.locate import run_folder
 
 
@@ -17,13 +19,14 @@ def run(arguments: Sequence[str]) -> None:
     from transformer.cli.evaluate.attention_view import attention_view
     from transformer.cli.load import load_translator
     from transformer.common.files import written_whole
-    from transformer.report.attention_figure import attention_figure, require_matplotlib
+    from transformer.report.attention_figure import attention_figure
     from transformer.report.attention_page import attention_page
     from transformer.report.heads import print_best
     from transformer.report.scores import require_writable
 
-    if png := resolve_value(config, "png", bool):
-        require_matplotlib()
+    if (png := resolve_value(config, "png", bool)) and find_spec("matplotlib") is None:
+        print(f"note: attention.png needs matplotlib; {how_to_install('plot')}", file=sys.stderr)
+        png = False
     default = run_folder(resolve_path(config, "checkpoint")) / "attention"
     folder = resolve_path(config, "output", default)
     translator, run = load_translator(config, keys)

@@ -29,7 +29,8 @@ from transformer.evaluation.attention.head_survey import known_split
 from transformer.evaluation.comparison.compare import ComparedText, ComparisonConfig, System
 from transformer.evaluation.comparison.hypothesis_cache import FOLDER, load_hypotheses
 from transformer.evaluation.comparison.significance import Resampling
-from transformer.model.checkpoint.locate import run_folder
+from transformer.model.checkpoint.checkpoint import read_payload, require_translation
+from transformer.model.checkpoint.locate import find_checkpoint, run_folder
 
 Run = dict[str, Any]
 
@@ -57,6 +58,9 @@ def find_compared(config: DictConfig, arguments: Sequence[str]) -> Compared:
         _check_counts(hypotheses, text)
     systems = {path: System(str(path), lines) for path, lines in hypotheses.items()}
     first, comparison = None, resolve_comparison(config, None)
+    for file in map(find_checkpoint, runs):
+        # A run that cannot translate is known before the others have translated.
+        require_translation(read_payload(file), file)
     for path in runs:
         # One after the other: the models need not fit the memory together.
         single = OmegaConf.create({**config, "checkpoint": str(path)})

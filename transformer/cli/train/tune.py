@@ -51,7 +51,7 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
         # With all that training needs to resume from it.
         payload = read_payload(path)
     write_payload(with_search(payload, best.search), path)
-    print(f"written to {path}:", file=sys.stderr)
+    print(f"written to {path}, now the default of its run; delete it to undo:", file=sys.stderr)
     _show(best)
     report = {
         "checkpoint": str(path),

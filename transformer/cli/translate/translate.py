@@ -19,7 +19,7 @@ from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.translate.engine import translator_by_engine
 from transformer.cli.translate.line_io import Form, line_files, open_input, open_output
 from transformer.cli.translate.part_files import LineAssignment, PartFiles
-from transformer.common.errors import InputError, errors_name
+from transformer.common.errors import InputError, Interrupted, errors_name
 from transformer.common.escaping import escaped
 from transformer.data.text.lines import file_digest
 from transformer.data.tokenization.tags import parse_tags
@@ -46,10 +46,15 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     source, target, regular = line_files(config)
     if not regular and assignment.world > 1:
         raise InputError("several processes need a file to divide: set input= and output= too")
+    if config.format == "text" and any(one.startswith("decoding.nbest=") for one in arguments):
+        raise InputError("decoding.nbest= needs format=json; a line of text is one translation")
     translator = _translator(config, translator_by_engine(config, arguments), assignment)
     if regular and source is not None and target is not None:
         _check_lines(source, config.input_format, translator.tokenizer)
-        _translate_file(config, translator, assignment, source, target)
+        try:
+            _translate_file(config, translator, assignment, source, target)
+        except KeyboardInterrupt as stop:
+            raise Interrupted("stopped; the same command resumes") from stop
         return
     with ExitStack() as stack:
         lines, ready = open_input(source)

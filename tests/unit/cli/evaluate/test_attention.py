@@ -1,7 +1,10 @@
 """``attention`` before any model is loaded: sentences among the arguments."""
 
+from pathlib import Path
+
 import pytest
 
+from tests.helpers.tuning_runs import write_run
 from transformer.__main__ import main
 from transformer.cli.config.compose import compose_config
 from transformer.cli.evaluate.attention import _literal
@@ -48,3 +51,21 @@ def test_a_wrong_call_is_one_line(
     assert said.out == ""
     assert said.err.startswith(f"error: {says}")
     assert said.err.count("\n") == 1
+
+
+def test_without_matplotlib_the_page_is_written_and_a_note_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("transformer.cli.evaluate.attention.find_spec", lambda name: None)
+    call = [
+        f"checkpoint={write_run(tmp_path)}",
+        "text=a dog",
+        "sentences=0",
+        f"output={tmp_path}/o",
+    ]
+    assert main(["attention", *call]) == 0
+    assert {file.name for file in (tmp_path / "o").iterdir()} == {
+        "attention.html",
+        "attention.json",
+    }
+    assert "attention.png needs matplotlib; pip install -e '.[plot]'" in capsys.readouterr().err
