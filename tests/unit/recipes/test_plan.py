@@ -20,7 +20,7 @@ def test_a_dry_run_writes_nothing(
     assert train in stages["05_student"]
 
 
-def test_a_stage_has_its_own_arguments_and_the_last_of_a_key_counts(
+def test_the_last_argument_of_a_stage_counts(
     base: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     own = ["pretrain.model=small", "finetune.model=small", "finetune.trainer.max_steps=99"]

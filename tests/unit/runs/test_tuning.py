@@ -173,7 +173,7 @@ def test_greedy_stands_once_and_every_beam_with_every_penalty() -> None:
         {"algorithm": "mbr", "beam_size": 1, "candidates": 4},
     ],
 )
-def test_what_only_another_algorithm_reads_goes_and_the_rest_stays(own: dict[str, Any]) -> None:
+def test_keys_of_another_algorithm_are_dropped(own: dict[str, Any]) -> None:
     for one in grid(search_config(**own, no_repeat_ngram=3, min_length=2), [1, 2], [0.6]):
         assert (one.no_repeat_ngram, one.min_length, one.nbest) == (3, 2, 1)
         assert (one.temperature, one.groups, one.diversity, one.candidates) == (1.0, 1, 0.0, 1)

@@ -53,7 +53,7 @@ def test_a_wrong_call_is_one_line(
     assert said.err.count("\n") == 1
 
 
-def test_without_matplotlib_the_page_is_written_and_a_note_says_so(
+def test_without_matplotlib_a_note_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("transformer.cli.evaluate.attention.find_spec", lambda name: None)

@@ -56,7 +56,7 @@ def test_runs_is_the_same_as_paths(texts: Path, capsys: pytest.CaptureFixture[st
     assert json.loads(capsys.readouterr().out)["systems"][1]["name"] == "lr=0.1,[x]"
 
 
-def test_words_are_counted_in_the_training_text_even_from_a_pipe(
+def test_words_are_counted_even_from_a_pipe(
     texts: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reading, writing = os.pipe()

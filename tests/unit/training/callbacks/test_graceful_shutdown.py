@@ -177,7 +177,7 @@ def test_where_there_is_nothing_to_finish_it_stops_at_once(
     assert [signal.getsignal(n) for n in SIGNALS] == handlers
 
 
-def test_slurm_warns_jobs_of_a_sweep_with_a_signal_that_is_heard() -> None:
+def test_slurm_warns_jobs_of_a_sweep_by_a_signal() -> None:
     job = OmegaConf.load(config_folder() / "launch" / "slurm.yaml").hydra.launcher
     name, _, _ = job.additional_parameters.signal.partition("@")
     assert signal.Signals[f"SIG{name}"] in SIGNALS

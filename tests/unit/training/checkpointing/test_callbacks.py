@@ -194,7 +194,7 @@ def test_the_best_score_goes_with_the_directory_wherever_it_is(tmp_path: Path) -
     assert written == ["best 3", "best 4"]
 
 
-def test_a_best_that_could_not_be_written_is_not_the_one_to_beat(tmp_path: Path) -> None:
+def test_a_best_that_was_not_written_is_not_to_beat(tmp_path: Path) -> None:
     best, (trainer, written) = BestCheckpoint(tmp_path, Criterion("val/x", "max")), saving_trainer()
     validate(best, trainer, 5)
     trainer.strategy.checkpoint_io.full = True

@@ -87,7 +87,7 @@ def test_a_named_directory_of_another_run_is_refused(key: str, config: dict[str,
         chosen(folder("run", config=STARTED | config))
 
 
-def test_what_a_run_began_with_may_be_moved_or_have_another_name(
+def test_the_start_of_a_run_may_be_moved_or_renamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
