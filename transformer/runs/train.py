@@ -72,8 +72,9 @@ def train(
         if to_test:
             metrics |= test(folder, task, trainer.strategy.root_device)
         mark_finished(folder)
-        verb = "translate" if config.task == "translation" else "predict"
-        logger.info("done; new text: transformer %s checkpoint=%s", verb, folder)
+        if objective is None:
+            verb = "translate" if config.task == "translation" else "predict"
+            logger.info("done; new text: transformer %s checkpoint=%s", verb, folder)
         return metrics
 
 
