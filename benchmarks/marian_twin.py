@@ -81,7 +81,7 @@ def _config(ours: ModelConfig) -> MarianConfig:
 
 
 def _fill(ours: Transformer, theirs: Any) -> None:
-    theirs.model.shared.weight.copy_(ours.source_embedding.tokens.weight)
+    theirs.model.shared.weight.copy_(ours.source_embedding.tokens.lookup.weight)
     theirs.final_logits_bias.zero_()
     # Theirs keeps sines before cosines, ours takes turns.
     positions = ours.source_embedding.positions
