@@ -59,8 +59,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, f
 def test_it_learns_both_and_a_line_asks_for_one(trained: tuple[Path, dict[str, float]]) -> None:
     folder, metrics = trained
     for name in ("val/bleu", "val/bleu_low", "val/bleu_up", "test_low/bleu", "test_up/bleu"):
-        # In the wrong letters nothing would be right; how well it is learnt is a matter of time.
-        assert metrics[name] > 20, name
+        # In the wrong letters nothing would be right. Five seeds, float32 and bfloat16: 9.3 to 50.
+        assert metrics[name] > 4, name
     lines = [{"text": "alpha beta gamma", "to": to} for to in ("low", "up")]
     stdin = "".join(json.dumps(line) + "\n" for line in lines)
     arguments = ("checkpoint=run", "input_format=json")
