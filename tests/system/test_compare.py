@@ -95,3 +95,10 @@ def test_a_tagger_is_refused_before_others_translate(
     assert main(["compare", "run", "tagger.ckpt", "training=false"]) == 2
     [error] = capsys.readouterr().err.splitlines()
     assert "does not translate" in error
+
+
+def test_a_run_is_compared_with_its_export(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home)
+    call = ["export", "checkpoint=run", "format=safetensors", "output=weights", "trust=true"]
+    assert main(call) == 0
+    assert main(["compare", "run", "weights", "training=false"]) == 0

@@ -30,7 +30,7 @@ from transformer.evaluation.comparison.compare import ComparedText, ComparisonCo
 from transformer.evaluation.comparison.hypothesis_cache import FOLDER, load_hypotheses
 from transformer.evaluation.comparison.significance import Resampling
 from transformer.model.checkpoint.checkpoint import read_payload, require_translation
-from transformer.model.checkpoint.locate import find_checkpoint, run_folder
+from transformer.model.checkpoint.locate import find_checkpoint, is_exported, run_folder
 
 Run = dict[str, Any]
 
@@ -58,9 +58,11 @@ def find_compared(config: DictConfig, arguments: Sequence[str]) -> Compared:
         _check_counts(hypotheses, text)
     systems = {path: System(str(path), lines) for path, lines in hypotheses.items()}
     first, comparison = None, resolve_comparison(config, None)
-    for file in map(find_checkpoint, runs):
-        # A run that cannot translate is known before the others have translated.
-        require_translation(read_payload(file), file)
+    for path in runs:
+        # A run that cannot translate is refused before the others translate.
+        if not is_exported(path):  # only translators are exported
+            file = find_checkpoint(path)
+            require_translation(read_payload(file), file)
     for path in runs:
         # One after the other: the models need not fit the memory together.
         single = OmegaConf.create({**config, "checkpoint": str(path)})
