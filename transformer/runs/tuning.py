@@ -165,6 +165,7 @@ def sweep(
     trials: list[Trial] = []
 
     def attempt(weights: str, search: SearchConfig) -> None:
+        """Score and time one combination."""
         load_weights(model, offers[weights], whose)
         translator = in_documents(
             Translator(

@@ -77,7 +77,7 @@ def _resolve_auto(config: DictConfig, folder: Path, *, named: bool, sized: bool)
 
 
 def _trial(config: DictConfig) -> float:
-    """One job of a sweep: returns its best validation, which it must have."""
+    """Run one job of a sweep and return its best score on the validation text."""
     from transformer.cli.train.sweep import save_trial
     from transformer.model.checkpoint.checkpoint import find_last
     from transformer.tasks.registry import task_class
