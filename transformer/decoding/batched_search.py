@@ -22,10 +22,10 @@ from transformer.decoding.search.diverse_beam import diverse_search
 from transformer.decoding.search.ensemble import Model, build_step, ensemble_members
 from transformer.decoding.search.greedy import greedy_search
 from transformer.decoding.search.interface import BanningStep, Hypothesis, StepFunction
-from transformer.model.heads import HeadName
 
 if TYPE_CHECKING:
     from transformer.decoding.constraints.compile import CompiledConstraints, ConstraintCompiler
+    from transformer.model.heads import HeadName
 
 MIN_PARTS = 8
 """Minimal number of parts of long texts in a batch: each alone would take as long as all."""
@@ -44,7 +44,7 @@ class ModelSearcher:
         tokenizer: Tokenizer,
         search: SearchConfig,
         batch_tokens: int,
-        head: HeadName | None = None,
+        head: "HeadName | None" = None,
     ) -> None:
         """Use the weights of the model at each call; the arguments are those of ``Translator``.
 
@@ -166,7 +166,7 @@ def search_batch(
     model: Model,
     segments: Sequence[list[int]],
     config: SearchConfig,
-    head: HeadName | None,
+    head: "HeadName | None",
     constraints: "CompiledConstraints | None" = None,
     banned: Sequence[int] = (),
 ) -> list[list[Hypothesis]]:

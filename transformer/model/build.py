@@ -8,7 +8,6 @@ from transformer.model.attention.attention_bias import SelfAttentionBias
 from transformer.model.attention.kernels import Sdpa, auto, flex
 from transformer.model.attention.multi_head import Kernel, MultiHeadAttention, eager
 from transformer.model.attention.relative_positions import AlibiBias, BucketBias, RotaryPositions
-from transformer.model.attention.sparse_patterns import BigBird, Longformer, Sliding, Strided
 from transformer.model.config import ActivationName, ModelConfig, PatternName
 from transformer.model.decoder import Decoder, DecoderLayer
 from transformer.model.encoder import Encoder, EncoderLayer
@@ -118,16 +117,12 @@ def build_attention_bias(
         buckets, distance = config.relative_buckets, config.relative_max_distance
         bias = BucketBias(config.num_heads, buckets=buckets, max_distance=distance, causal=causal)
     rotary = RotaryPositions(config.d_k) if config.positions == "rotary" else None
-    window, global_tokens = config.window, config.global_tokens
-    random_links = config.random_blocks, config.random_block_size, config.pattern_seed
-    patterns = {
-        "full": None,
-        "sliding": Sliding(window),
-        "longformer": Longformer(window, global_tokens),
-        "bigbird": BigBird(window, global_tokens, *random_links),
-        "strided": Strided(window),
-    }
-    return SelfAttentionBias(causal=causal, pattern=patterns[pattern], bias=bias, rotary=rotary)
+    allowed = None
+    if pattern != "full":
+        from transformer.model.attention.sparse_patterns import build_pattern
+
+        allowed = build_pattern(config, pattern)
+    return SelfAttentionBias(causal=causal, pattern=allowed, bias=bias, rotary=rotary)
 
 
 def build_attention(config: ModelConfig) -> MultiHeadAttention:

@@ -6,7 +6,7 @@ All else is the same for every task (runs/train.py). It does not know which task
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
 from pytorch_lightning import Callback
@@ -17,11 +17,13 @@ from transformer.data.modules.base import BatchModule
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.evaluation.metrics import Score
 from transformer.model.checkpoint.checkpoint import portable_part
-from transformer.model.single_stack import SingleStack
 from transformer.model.transformer import Transformer
 from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.config import RunConfig
 from transformer.training.step.update_module import UpdateModule
+
+if TYPE_CHECKING:
+    from transformer.model.single_stack import SingleStack
 
 
 class Evaluation(NamedTuple):
@@ -78,7 +80,7 @@ D = TypeVar("D", bound=BatchModule)
 
 
 def build_module(
-    kind: type[M], model: Transformer | SingleStack, config: RunConfig, tokenizer: Tokenizer
+    kind: type[M], model: "Transformer | SingleStack", config: RunConfig, tokenizer: Tokenizer
 ) -> M:
     """The training step of a model, with activation checkpointing if the config says so."""
     module = kind(

@@ -17,8 +17,6 @@ from transformer.data.quality.checks.alphabet import (
     describe_foreign_script,
     frequent_scripts,
 )
-from transformer.data.quality.checks.languages import Language, find_wrong_language
-from transformer.data.quality.checks.markup import find_markup_fault
 from transformer.data.quality.checks.misalignment import Misalignment
 from transformer.data.quality.checks.repeated_text import Leaks, Repeats
 from transformer.data.quality.checks.untranslated import Lexicon, find_copy
@@ -34,19 +32,21 @@ _BYTES = 4
 # Pairs of the training text that tell what is usual.
 _SAMPLE = 50_000
 _PACKAGES = {"mojibake": "ftfy", "language": "py3langid"}
-# Checks that know only the pair, in the order of the faults of a rejected pair.
+# Checks that know only the pair.
 _SIMPLE: dict[str, FindFault] = {
     "empty": lengths.find_empty_side,
     "numbers": numbers_and_urls.find_different_numbers,
     "urls": numbers_and_urls.find_different_urls,
     "control": characters.find_control,
-    "markup": partial(find_markup_fault, 1),
-    "markup_both": partial(find_markup_fault, 2),
     "replacement": characters.find_replacement,
     "not_nfc": characters.find_not_nfc,
     "mojibake": characters.find_mojibake,
 }
-_OF_PAIRS = (*_SIMPLE, "too_long", "ratio", "copy", "script", "language", "unknown_characters")
+# In the order of the faults of a rejected pair.
+_OF_PAIRS = (
+    *("empty", "numbers", "urls", "control", "markup", "markup_both", "replacement", "not_nfc"),
+    *("mojibake", "too_long", "ratio", "copy", "script", "language", "unknown_characters"),
+)
 
 
 class Checks:
@@ -112,7 +112,11 @@ class Checks:
             case "script":
                 return either_side(partial(describe_foreign_script, self._scripts))
             case "language":
-                return partial(find_wrong_language, self._languages, self._lexicon)
+                return self._find_wrong_language
+            case "markup" | "markup_both":
+                from transformer.data.quality.checks.markup import find_markup_fault
+
+                return partial(find_markup_fault, 1 if name == "markup" else 2)
             case "unknown_characters":
                 return either_side(partial(self._alphabet.describe, split == "train"))
         return _SIMPLE[name]
@@ -140,9 +144,11 @@ class Checks:
         return dict(zip(SIDES, map(frequent_scripts, self._sides), strict=True))
 
     @cached_property
-    def _languages(self) -> tuple[Language, Language]:
+    def _find_wrong_language(self) -> FindFault:
+        from transformer.data.quality.checks.languages import Language, find_wrong_language
+
         source, target = map(Language, self.config.languages, self._sides)
-        return source, target
+        return partial(find_wrong_language, (source, target), self._lexicon)
 
 
 def count_tokens(

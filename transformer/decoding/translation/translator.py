@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -25,7 +26,9 @@ from transformer.decoding.translation.length_limit import LengthLimit
 from transformer.decoding.translation.result import BLANK, Candidate, Translation
 from transformer.decoding.translation.trained import trained_with
 from transformer.model.checkpoint.checkpoint import load_checkpoint
-from transformer.model.heads import HeadName
+
+if TYPE_CHECKING:
+    from transformer.model.heads import HeadName
 
 
 class Translator:
@@ -47,7 +50,7 @@ class Translator:
         batch_tokens: int,
         device: torch.device | str = "cpu",
         aligner: Aligner | None = None,
-        coverage_head: HeadName | None = None,
+        coverage_head: "HeadName | None" = None,
     ) -> None:
         """Move the model to the device; each call uses its present weights.
 

@@ -7,7 +7,7 @@ kernels read it as a whole (``dense_mask``, ``dense_bias``) or block by block.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -17,7 +17,9 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
 from transformer.model.attention.masks import causal_mask
 from transformer.model.attention.relative_positions import RelativeBias, RotaryPositions, Rotation
-from transformer.model.attention.sparse_patterns import Pattern
+
+if TYPE_CHECKING:
+    from transformer.model.attention.sparse_patterns import Pattern
 
 Mask = Bool[Tensor, "#batch #head #query #key"]
 Positions = Int[Tensor, "*#shape"]
@@ -58,7 +60,7 @@ class AttentionBias:
     queries: Int[Tensor, " query"] | None = None
     keys: Int[Tensor, " key"] | None = None
     causal: bool = False
-    pattern: Pattern | None = None
+    pattern: "Pattern | None" = None
     bias: RelativeBias | None = None
     rotation: Rotation | None = None
     unfilled: int = 0
@@ -148,7 +150,7 @@ class SelfAttentionBias(nn.Module):
         self,
         *,
         causal: bool = False,
-        pattern: Pattern | None = None,
+        pattern: "Pattern | None" = None,
         bias: RelativeBias | None = None,
         rotary: RotaryPositions | None = None,
     ) -> None:

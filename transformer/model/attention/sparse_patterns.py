@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from transformer.model.config import ModelConfig, PatternName
+
 Pattern = Callable[[Int[Tensor, "*#shape"], Int[Tensor, "*#shape"]], Bool[Tensor, "*shape"]]
 
 
@@ -78,6 +80,19 @@ class Strided:
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
         """Near each other, or a multiple of the stride apart."""
         return ((query - key).abs() <= self.stride) | ((query - key) % self.stride == 0)
+
+
+def build_pattern(config: ModelConfig, name: PatternName) -> Pattern | None:
+    """The pattern of this name; None for full attention."""
+    window, global_tokens = config.window, config.global_tokens
+    random_links = config.random_blocks, config.random_block_size, config.pattern_seed
+    return {
+        "full": None,
+        "sliding": Sliding(window),
+        "longformer": Longformer(window, global_tokens),
+        "bigbird": BigBird(window, global_tokens, *random_links),
+        "strided": Strided(window),
+    }[name]
 
 
 def _hash(number: Tensor, seed: int) -> Tensor:

@@ -6,7 +6,7 @@ It does not know what a batch holds: the module of a task names the hidden state
 import math
 import random
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,7 +19,6 @@ from torch.distributed.tensor import DTensor
 from transformer.data.batching.loader import Update
 from transformer.model.checkpoint.checkpoint import PORTABLE
 from transformer.model.layers.dropout import all_layers
-from transformer.model.single_stack import SingleStack
 from transformer.model.transformer import Transformer
 from transformer.training.checkpointing.saved_state import (
     optimizer_state,
@@ -37,6 +36,9 @@ from transformer.training.optimization.gradient_accumulation import (
 from transformer.training.optimization.optimizer import OptimizerConfig, build_optimizer
 from transformer.training.optimization.schedule import ScheduleConfig, build_schedule
 from transformer.training.step.distributed_mean import Means
+
+if TYPE_CHECKING:
+    from transformer.model.single_stack import SingleStack
 
 
 def seed_for(seed: int, *path: int) -> None:
@@ -68,7 +70,7 @@ class UpdateModule(LightningModule, ABC):
 
     def __init__(
         self,
-        model: Transformer | SingleStack,
+        model: "Transformer | SingleStack",
         *,
         loss: LossConfig,
         optimizer: OptimizerConfig,
