@@ -58,7 +58,7 @@ class Lexicon:
         for side, counts, other in zip(SIDES, alone, alone[::-1], strict=True):
             translated = [
                 word
-                for word, count in counts.most_common()
+                for word, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
                 if count >= _MIN_PAIRS and both[word] + other[word] <= _MAX_KEPT * count
             ]
             self._translated[side] = frozenset(translated), frozenset(translated[:_COMMONEST])
