@@ -46,5 +46,5 @@ def readme(tokenizer: Tokenizer, search: SearchConfig, max_subwords: int) -> str
         known = ", ".join(f"`{tag}`" for tag in tags.spelt)
         text += f"- Each source begins with its tags, here {before}. There are {known}.\n"
     if tags.sentences:
-        text += "- Trained on documents too: between sentences, which are cut alone, stands `< >`.\n"
+        text += "- Trained on documents: between sentences, which are cut alone, stands `< >`.\n"
     return text
