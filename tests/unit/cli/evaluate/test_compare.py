@@ -142,6 +142,6 @@ def test_a_wrong_call_is_one_line(
 
 @pytest.mark.parametrize("ema", [True, False])
 def test_a_moving_average_of_weights_is_named(ema: bool, tmp_path: Path) -> None:
-    about = systems._about(write_run(tmp_path, ema=ema))
-    file = {"checkpoint": str(tmp_path / "checkpoints" / "best.ckpt")}
-    assert about == file | ({"weights": "ema"} if ema else {})
+    run = write_run(tmp_path, ema=ema)
+    file = {"checkpoint": str(run / "checkpoints" / "best.ckpt")}
+    assert systems._about(run) == file | ({"weights": "ema"} if ema else {})
