@@ -65,7 +65,7 @@ def _run(call: list[str]) -> None:
     elif {"-h", "--help"} & set(arguments):
         from transformer.cli.config.help import help_text
 
-        print(help_text(verb))
+        print(f"# {verb}: {VERBS[verb][1]}", help_text(verb), sep="\n")
     else:
         _run_verb(verb, arguments)
 

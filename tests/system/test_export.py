@@ -20,6 +20,8 @@ def test_an_export_is_verified_and_whole(home: Path) -> None:
     verified = json.loads(stderr.strip().split("\n")[-1])
     # Two candidates may be so close that rounding, which differs by machine, decides.
     assert verified["agreement"] > 0.95
+    assert (verified["split"], verified["sentences"]) == ("validation", 40)
+    assert verified["search"] == "greedy (beam size 1)"
     assert verified["bleu"] == pytest.approx(verified["bleu_exported"], abs=0.3)
     files = {file.name for file in (home / "engine").iterdir()}
     assert files >= {"model.bin", "config.json", "source.model", "transformer.json", "README.md"}

@@ -21,8 +21,10 @@ from transformer.interchange.ctranslate2_engine import EngineBeams
 
 @dataclass(frozen=True)
 class Verification:
-    """Result of the comparison."""
+    """Result of the comparison on validation."""
 
+    sentences: int
+    """Number of sentences that both have translated."""
     agreement: float
     """Fraction of equal tokens, up to the first difference of each sentence."""
     original: Score
@@ -42,6 +44,9 @@ class Verification:
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         return {
+            "split": "validation",
+            "sentences": self.sentences,
+            "search": "greedy (beam size 1)",
             "agreement": round(self.agreement, 4),
             "bleu": round(self.original.value, 2),
             "bleu_exported": round(self.exported.value, 2),
@@ -78,6 +83,7 @@ def verify_ctranslate2(
     found = [beam[0].tokens[: engine.limit(source)] for source, beam in beams]
     seconds = middle - start, time.perf_counter() - middle
     return Verification(
+        len(sources),
         agreement([one.tokens for one in expected], list(map(tokenizer.subwords, found))),
         score([one.text for one in expected], references, ("bleu",), config=metrics)[0],
         score(tokenizer.decode_target(found), references, ("bleu",), config=metrics)[0],

@@ -8,7 +8,7 @@ from pathlib import Path
 from sacrebleu.metrics.bleu import MAX_NGRAM_ORDER
 
 from transformer.common.escaping import escaped, escaped_json, escaped_markdown
-from transformer.evaluation.comparison.compare import Comparison
+from transformer.evaluation.comparison.compare import Comparison, System
 from transformer.evaluation.comparison.sentence_deltas import MovedSentence
 from transformer.evaluation.comparison.significance import SURE, TestedMetric, TestedScore
 from transformer.report.scores import build_table, made, shown, table_console, write_whole
@@ -38,7 +38,7 @@ def print_comparison(comparison: Comparison) -> None:
             console.print(shown(note))
     for title, sentences in _moved(comparison):
         for line in (title, *chain(*sentences)):
-            console.print(shown(line))
+            console.print(shown(line.rstrip()))
 
 
 def save_comparison(folder: Path, comparison: Comparison) -> None:
@@ -61,7 +61,7 @@ def _letters(comparison: Comparison) -> list[str]:
 
 def _tables(comparison: Comparison) -> Iterator[_Table]:
     names = _letters(comparison)
-    paths = [(name, system.name) for name, system in zip(names, comparison.systems, strict=True)]
+    paths = list(zip(names, map(_described, comparison.systems), strict=True))
     text = f"{comparison.text.name}, {len(comparison.text.sources)} sentences"
     yield _Table(text, ("system", "is"), paths, words=2)
     for metric in comparison.metrics:
@@ -75,6 +75,11 @@ def _tables(comparison: Comparison) -> Iterator[_Table]:
             rows.append((bucket.label, str(bucket.words), *matches))
         notes = (comparison.signatures["frequency"],)
         yield _Table(title, ("times", "words", *names), rows, notes)
+
+
+def _described(system: System) -> str:
+    averaged = system.about.get("weights") == "ema"
+    return f"{system.name} (moving average of the weights, EMA)" if averaged else system.name
 
 
 def _tested(metric: TestedMetric, names: Sequence[str]) -> _Table:

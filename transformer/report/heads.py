@@ -1,6 +1,6 @@
 """Heads on a terminal: the best of an attention view, and the report of a head ablation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,17 +13,17 @@ from transformer.evaluation.attention.head_scores import Scorer
 from transformer.evaluation.attention.view import AttentionView
 from transformer.model.heads import HeadName, attentions, heads_off
 from transformer.model.transformer import Transformer
-from transformer.report.scores import build_table, shown
+from transformer.report.scores import build_table, shown, table_console
 
 
-def print_best(view: AttentionView, console: Console | None = None) -> None:
-    """Show the sentence pair and the best heads, on stderr unless a console is given."""
+def print_best(view: AttentionView) -> None:
+    """Show the sentence pair and the best heads, on stderr."""
     rows = [
         (kind.name, named.title, f"{named.layer}.{named.head}", named.text)
         for kind in view.kinds
         for named in best_heads(kind.characters)
     ]
-    console = console or Console(stderr=True)
+    console = table_console()
     for text in (view.source, view.target):
         console.print(shown(text))
     header = ("attention", "best at", "head", "measured")
@@ -65,9 +65,7 @@ class HeadReport:
             single = ablations.single()
             stacks = attentions(model).values()
             return cls(
-                scorer,
-                ablations.score,
-                tuple(heads_off(model)),
+                *(scorer, ablations.score, tuple(heads_off(model))),
                 shared=any(len(set(stack)) < len(stack) for stack in stacks),
                 single=single,
                 alone=ablations.alone() if alone else {},
@@ -93,34 +91,34 @@ class HeadReport:
             ],
         }
 
-    def print_tables(self, console: Console | None = None) -> None:
-        """Show everything, on stderr unless a console is given."""
-        console = console or Console(stderr=True)
-        scorer, without = self.scorer, ", ".join(map(str, self.off))
+    def print_tables(self) -> None:
+        """Show everything, on stderr."""
+        console = table_console()
+        scorer = self.scorer
+        without = f" (without {', '.join(map(str, self.off))})" if self.off else ""
         lines = [
             f"{scorer.measured}, {scorer.name} ({scorer.signature})",
-            f"with {len(self.single)} heads{f' (without {without})' if without else ''}: "
-            f"{self._shown(self.score)}",
+            f"with {len(self.single)} heads{without}: {self._shown(self.score)}",
         ]
         if self.shared:
             lines.append("layers share heads: a head goes by its first layer, and all lose it")
         for line in lines:
-            console.print(shown(line), soft_wrap=True)
-        pruned = {f"{fraction:.0%} ({len(a.off)})": a for fraction, a in self.pruned.items()}
-        self._print(console, "without", {str(head): a for head, a in self.single.items()})
-        self._print(console, "alone in its layer", {str(h): a for h, a in self.alone.items()})
-        self._print(console, "without the cheapest", pruned)
-
-    def _print(self, console: Console, first: str, rows: Mapping[str, Ablation]) -> None:
-        if not rows:
-            return
-        signed = f"+z.{self.scorer.decimals}f"
-        cells = [
-            (words, self._shown(ablation.score), format(ablation.difference, signed))
-            for words, ablation in rows.items()
-        ]
-        console.print()
-        console.print(build_table("", (first, self.scorer.name, "difference"), cells, right=(1, 2)))
+            console.print(shown(line))
+        tables: dict[str, dict[Any, Ablation]] = {
+            "without": self.single,
+            "alone in its layer": self.alone,
+            "without the cheapest": {
+                f"{fraction:.0%} ({len(a.off)})": a for fraction, a in self.pruned.items()
+            },
+        }
+        for first, ablations in tables.items():
+            rows = [
+                (str(head), self._shown(a.score), f"{a.difference:+z.{scorer.decimals}f}")
+                for head, a in ablations.items()
+            ]
+            if rows:
+                header = (first, scorer.name, "difference")
+                console.print(build_table("", header, rows, right=(1, 2)))
 
     def _shown(self, score: float) -> str:
         return f"{score:.{self.scorer.decimals}f}"

@@ -1,13 +1,13 @@
 """The report of an evaluation: JSON for programs, a table for people."""
 
 import json
+import sys
 import tempfile
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from transformer.common.errors import InputError
@@ -22,6 +22,12 @@ def format_json(scores: Sequence[Score]) -> str:
     return "[\n" + ",\n".join(objects) + "\n]"
 
 
+def print_json(text: str) -> None:
+    """Print JSON for programs: a terminal shows the table alone."""
+    if not sys.stdout.isatty():
+        print(text)
+
+
 def table_console() -> Console:
     """Stderr for tables of any width: a terminal wraps them, rich would cut them."""
     return Console(stderr=True, width=10_000, soft_wrap=True)
@@ -34,14 +40,18 @@ def shown(text: str) -> Text:
 
 def build_table(
     title: str, header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Container[int]
-) -> Table:
-    """A table of any texts; ``right`` are the columns of numbers, from 0."""
-    table = Table(title=shown(title), title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for column, head in enumerate(header):
-        table.add_column(shown(head), justify="right" if column in right else "left")
-    for row in rows:
-        table.add_row(*map(shown, row))
-    return table
+) -> Text:
+    """A table of any texts, without blanks at line ends; ``right`` are the columns of numbers."""
+    columns = [list(map(shown, column)) for column in zip(header, *rows, strict=True)]
+    for number, column in enumerate(columns):
+        width = max(cell.cell_len for cell in column)
+        for cell in column:
+            cell.align("right" if number in right else "left", width)
+    lines = [Text("  ").join(row) for row in zip(*columns, strict=True)]
+    for line in lines:
+        line.rstrip()
+    lines[0].stylize("table.header")
+    return Text("\n").join([Text(escaped(title), "table.title"), *lines])
 
 
 def print_table(title: str, scores: Sequence[Score]) -> None:

@@ -1,12 +1,12 @@
 """The table of a tagger's errors."""
 
-from rich.table import Table
+from rich.text import Text
 
 from transformer.evaluation.tagging_accuracy import Tagging
 from transformer.report.scores import build_table
 
 
-def confusion_table(tagging: Tagging) -> Table:
+def confusion_table(tagging: Tagging) -> Text:
     """A row for each right tag of a tagger and a column for each tag that was given."""
     header, title = ["", *tagging.tags], "right tag, then the tags given"
     rows = (

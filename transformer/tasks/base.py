@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
 from pytorch_lightning import Callback
-from rich.table import Table
+from rich.text import Text
 
 from transformer.common.errors import InputError
 from transformer.data.modules.base import BatchModule
@@ -32,7 +32,7 @@ class Evaluation(NamedTuple):
     scores: Sequence[Score]
     hypotheses: Sequence[str] | None
     """One per sentence; None if the task produces no text."""
-    tables: Sequence[Table] = ()
+    tables: Sequence[Text] = ()
     """More results to show."""
 
 

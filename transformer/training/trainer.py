@@ -147,7 +147,9 @@ def end_reason(trainer: Trainer, config: RunConfig) -> tuple[str, str]:
     if 0 <= last <= done:
         name = "max_steps" if last == config.trainer["max_steps"] else "max_epochs"
         key = f"trainer.{name}"
-        return key, f"all {done} updates of {key}={config.trainer[name]} are done"
+        limit = f"{key}={config.trainer[name]}"
+        over = f"the run has done {done} updates, more than {limit}"
+        return key, over if last < done else f"all {done} updates of {limit} are done"
     for callback in callbacks:
         if isinstance(callback, Patience) and callback.waited >= callback.patience:
             key = "callbacks.patience"

@@ -78,6 +78,7 @@ def test_a_verb_tells_its_keys(
     key = ASKED.get(verb, "checkpoint")
     value = "null" if verb in ("doctor", "clean") else "???"
     out = capsys.readouterr().out
+    assert out.startswith(f"# {verb}: {VERBS[verb][1]}\n# transformer {verb}")
     assert f"\n{key}: {value}" in out
     assert verb != "recipe" or all(f"\n{own}: " in out for own in ("dry_run", "teachers"))
 

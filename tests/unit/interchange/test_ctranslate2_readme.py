@@ -90,3 +90,4 @@ def test_it_names_the_tags() -> None:
     assert "between sentences, which are cut alone, stands `< >`" in text
     plain = readme(tiny_tokenizer(), search_config(), 63)
     assert "tag" not in plain and "< >" not in plain
+    assert "    rows = [cut(text) for text in texts]\n" in plain

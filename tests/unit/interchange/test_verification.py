@@ -52,7 +52,7 @@ def test_a_sentence_that_we_would_cut_is_not_compared(tmp_path: Path) -> None:
     write_ctranslate2(translator.model, translator.tokenizer, tmp_path)
     long = ("a dog runs . " * 9, "ein hund .")
     found = verify_ctranslate2(translator, tmp_path, [long, *PAIRS[:1]], RAW)
-    assert (found.agreement, found.loss) == (1, 0)
+    assert (found.agreement, found.loss, found.sentences) == (1, 0, 1)
     with pytest.raises(InputError, match="no validation sentence has 11 subwords or fewer"):
         verify_ctranslate2(translator, tmp_path, [long], RAW)
 

@@ -1,10 +1,9 @@
 """What is told of heads: plain values and tables of the same numbers."""
 
-import io
 import json
 from collections.abc import Sequence
 
-from rich.console import Console
+import pytest
 
 from tests.helpers.models import tiny_transformer
 from transformer.evaluation.attention.head_scores import Scorer
@@ -20,14 +19,7 @@ def scorer(calls: list[int]) -> Scorer:
     return Scorer("BLEU", "tok:13a", "7 sentence pairs", measure, "higher", decimals=2)
 
 
-def printed(report: HeadReport) -> str:
-    console = Console(file=io.StringIO(), width=60)
-    report.print_tables(console)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
-
-
-def test_a_report_tells_every_head() -> None:
+def test_a_report_tells_every_head(capsys: pytest.CaptureFixture[str]) -> None:
     calls: list[int] = []
     model = tiny_transformer(encoder_layers=1, decoder_layers=1)
     report = HeadReport.measure(model, scorer(calls), alone=True, fractions=[0.25, 0.5])
@@ -42,15 +34,18 @@ def test_a_report_tells_every_head() -> None:
     }
     assert told["pruned"][0]["share"] == 0.25
     assert told["pruned"][0]["heads_off"] == ["cross.0.0", "decoder.0.0", "encoder.0.0"]
-    table = printed(report)
+    report.print_tables()
+    table = capsys.readouterr().err
     assert "BLEU (tok:13a)" in table
     assert "with 12 heads: 30.00" in table
-    assert "encoder.0.3  26.00       -4.00" in table
+    assert "encoder.0.3  26.00       -4.00\n" in table
     assert "50% (6)" in table
     assert "share" not in table
 
 
-def test_a_report_says_what_was_off_and_what_is_shared() -> None:
+def test_a_report_says_what_was_off_and_what_is_shared(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     model = tiny_transformer(share_layers="all")
     switch_off(model, parse_heads(model, ["cross.0.2"]))
     report = HeadReport.measure(model, scorer([]), alone=False, fractions=[])
@@ -58,7 +53,8 @@ def test_a_report_says_what_was_off_and_what_is_shared() -> None:
     assert told["heads_off"] == ["cross.0.2"]
     assert len(told["heads"]) == 11
     assert told["best_alone"] == told["pruned"] == []
-    table = printed(report)
+    report.print_tables()
+    table = capsys.readouterr().err
     assert "with 11 heads (without cross.0.2): 30.00" in table
     assert "layers share heads" in table
     assert "alone" not in table

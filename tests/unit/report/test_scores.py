@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tests.helpers.metrics import RAW
 from transformer.common.errors import InputError
 from transformer.evaluation.metrics import score
-from transformer.report.scores import format_json, print_table, save_report
+from transformer.report.scores import build_table, format_json, print_json, print_table, save_report
 
 HYPOTHESES = ["Ein Hund schläft .", "", "zwei\u2028Katzen\r"]
 SCORES = score(HYPOTHESES, ["Ein Hund schläft .", "Nein .", "zwei Katzen"], config=RAW)
@@ -53,3 +54,24 @@ def test_the_table_names_metric_score_and_signature(
         [line] = [line for line in lines if line.startswith(expected.name)]
         assert f"{expected.value:.2f}" in line
         assert expected.signature in line
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_gets_no_json(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    print_json("[1]")
+    assert capsys.readouterr() == ("" if terminal else "[1]\n", "")
+
+
+def test_a_table_is_aligned_by_width_without_trailing_blanks() -> None:
+    rows = [("\u4f60", "1", "x"), ("ab[red]", "10", ""), ("", "", "")]
+    table = build_table("title", ("name", "n", "note"), rows, right=(1,))
+    assert table.plain.split("\n") == [
+        "title",
+        "name      n  note",
+        "\u4f60        1  x",
+        "ab[red]  10",
+        "",
+    ]

@@ -90,6 +90,7 @@ def test_what_is_left_out_is_judged_where_a_run_begins(
     ("override", "bound", "done", "reached"),
     [
         ("trainer.max_steps=9", 9, 9, "all 9 updates of trainer.max_steps=9 are done"),
+        ("trainer.max_steps=9", 9, 12, "has done 12 updates, more than trainer.max_steps=9"),
         ("trainer.max_epochs=2", 8, 8, "all 8 updates of trainer.max_epochs=2 are done"),
         ("trainer.max_time=00:00:00:00", 9, 7, "max_time=00:00:00:00 is over after update 7 of 9"),
         ("callbacks.patience=3", 9, 7, "callbacks.patience=3 has ended training after update 7"),

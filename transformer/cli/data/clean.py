@@ -12,6 +12,7 @@ from transformer.common.errors import InputError
 from transformer.data.quality.cleaning.cleaning import CleanedSplit, clean
 from transformer.data.quality.factory import Checks
 from transformer.data.quality.texts import given_texts
+from transformer.report.scores import print_json
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
@@ -45,7 +46,8 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
         },
         "skipped": dict(checks.skipped),
     }
-    print(json.dumps(report, indent=1, ensure_ascii=False))
+    print(f"written to {folder}", file=sys.stderr)
+    print_json(json.dumps(report, indent=1, ensure_ascii=False))
 
 
 def _show(cleaned: Mapping[str, CleanedSplit], skipped: Mapping[str, str], repair: bool) -> None:

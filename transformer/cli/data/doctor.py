@@ -19,7 +19,7 @@ from transformer.data.quality.config import Thresholds
 from transformer.data.quality.report import to_json
 from transformer.data.quality.scan import examine
 from transformer.data.quality.texts import given_texts
-from transformer.report.scores import build_table, table_console
+from transformer.report.scores import build_table, print_json, table_console
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
@@ -36,8 +36,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     speed = round(sum(examination.pairs.values()) / (time.perf_counter() - start))
     report = to_json(examination, splits, allowed)
     _show(report, examination.unit, speed)
-    if sys.stdout is not None and not sys.stdout.isatty():
-        print(json.dumps({**report, "pairs_per_second": speed}, indent=1, ensure_ascii=False))
+    print_json(json.dumps({**report, "pairs_per_second": speed}, indent=1, ensure_ascii=False))
     if exceeded := report["exceeded"]:
         raise InputError(
             f"too many faults ({'; '.join(exceeded)}): mend the text, leave them out with "

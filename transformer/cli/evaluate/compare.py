@@ -50,6 +50,7 @@ def run(arguments: Sequence[str]) -> None:
     from transformer.cli.evaluate.scored_text import writable_output
     from transformer.evaluation.comparison.compare import compare
     from transformer.report.comparison import format_comparison, print_comparison, save_comparison
+    from transformer.report.scores import print_json
 
     # Errors of the call come before minutes of translation.
     systems.resolve_comparison(config, None)
@@ -60,6 +61,6 @@ def run(arguments: Sequence[str]) -> None:
         training = systems.training_text(config, found.run)
     comparison = compare(found.text, found.systems, found.comparison, training)
     print_comparison(comparison)
-    print(format_comparison(comparison))
+    print_json(format_comparison(comparison))
     if output is not None:
         save_comparison(output, comparison)

@@ -1,4 +1,4 @@
-"""``evaluate``: score a checkpoint; JSON as sacreBLEU's on stdout, a table on stderr."""
+"""``evaluate``: score a checkpoint; a table on stderr, sacreBLEU's JSON to a file or a pipe."""
 
 import sys
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ from transformer.evaluation.metrics import Score, score
 from transformer.evaluation.term_accuracy import term_accuracy
 from transformer.model.checkpoint.checkpoint import checkpoint_task, read_payload
 from transformer.model.checkpoint.locate import find_checkpoint, is_exported
-from transformer.report.scores import format_json, print_table, save_report
+from transformer.report.scores import format_json, print_json, print_table, save_report
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
@@ -66,7 +66,7 @@ def _evaluate_again(config: DictConfig, task: str) -> None:
         batch_tokens=resolve_positive(config, "batch_tokens"),
         trusted=resolve_value(config, "trust", bool),
     )
-    print(format_json(scores))
+    print_json(format_json(scores))
 
 
 def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None:
@@ -89,7 +89,7 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     name = text_name(config)
     print(escaped(_description(config, translator)), file=sys.stderr)
     print_table(name, scores)
-    print(format_json(scores))
+    print_json(format_json(scores))
     if output is not None:
         save_report(output, name, scores, hypotheses)
 

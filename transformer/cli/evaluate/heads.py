@@ -14,6 +14,7 @@ from transformer.common.errors import InputError
 from transformer.common.schema import typed_value
 from transformer.evaluation.attention.head_scores import bleu_scorer, loss_scorer
 from transformer.report.heads import HeadReport
+from transformer.report.scores import print_json
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
@@ -34,4 +35,4 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
         print(f"note: {note}", file=sys.stderr)
     report = HeadReport.measure(translator.model, scorer, alone=alone, fractions=fractions)
     report.print_tables()
-    print(json.dumps(report.to_json(), indent=1))
+    print_json(json.dumps(report.to_json(), indent=1))

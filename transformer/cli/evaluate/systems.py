@@ -30,7 +30,7 @@ from transformer.evaluation.comparison.compare import ComparedText, ComparisonCo
 from transformer.evaluation.comparison.hypothesis_cache import FOLDER, load_hypotheses
 from transformer.evaluation.comparison.significance import Resampling
 from transformer.model.checkpoint.checkpoint import read_payload, require_translation
-from transformer.model.checkpoint.locate import find_checkpoint, is_exported, run_folder
+from transformer.model.checkpoint.locate import is_exported, run_folder
 
 Run = dict[str, Any]
 
@@ -58,11 +58,8 @@ def find_compared(config: DictConfig, arguments: Sequence[str]) -> Compared:
         _check_counts(hypotheses, text)
     systems = {path: System(str(path), lines) for path, lines in hypotheses.items()}
     first, comparison = None, resolve_comparison(config, None)
-    for path in runs:
-        # A run that cannot translate is refused before the others translate.
-        if not is_exported(path):  # only translators are exported
-            file = find_checkpoint(path)
-            require_translation(read_payload(file), file)
+    # A run that cannot translate is refused before the others translate.
+    about = {path: _about(path) for path in runs}
     for path in runs:
         # One after the other: the models need not fit the memory together.
         single = OmegaConf.create({**config, "checkpoint": str(path)})
@@ -80,7 +77,7 @@ def find_compared(config: DictConfig, arguments: Sequence[str]) -> Compared:
                 f"{_first_difference(text, pairs)}; give a text for all with source=FILE "
                 "reference=FILE"
             )
-        systems[path] = _run_system(path, translator, pairs, text_name(config))
+        systems[path] = _run_system(path, about[path], translator, pairs, text_name(config))
     assert text is not None  # of the user or of a run
     sources, references = ([pair[side] for pair in text] for side in (0, 1))
     compared = ComparedText(text_name(config), sources, references)
@@ -130,11 +127,24 @@ def training_text(config: DictConfig, run: Run | None) -> Iterator[str] | None:
     return (target for _, target in text)
 
 
-def _run_system(path: Path, translator: Translator, pairs: Sequence[Pair], name: str) -> System:
+def _about(path: Path) -> dict[str, Any]:
+    """The file of a run, and whether its weights are a moving average; it must translate."""
+    file = resolve_file(path)
+    about = {"checkpoint": str(file)}
+    if not is_exported(path):  # only translators are exported
+        payload = read_payload(file)
+        require_translation(payload, file)
+        if "current_model_state" in payload:
+            about["weights"] = "ema"
+    return about
+
+
+def _run_system(
+    path: Path, about: Run, translator: Translator, pairs: Sequence[Pair], name: str
+) -> System:
     sources = [source for source, _ in pairs]
     hypotheses = load_hypotheses(translator, sources, run_folder(path) / FOLDER, name)
-    about = {"checkpoint": str(resolve_file(path)), "search": asdict(translator.search)}
-    return System(str(path), hypotheses, about)
+    return System(str(path), hypotheses, {**about, "search": asdict(translator.search)})
 
 
 def _check_counts(hypotheses: Mapping[Path, Sequence[str]], pairs: Sequence[Pair]) -> None:

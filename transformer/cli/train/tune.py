@@ -19,7 +19,7 @@ from transformer.model.checkpoint.checkpoint import (
     write_payload,
 )
 from transformer.model.checkpoint.locate import TUNED, find_checkpoint
-from transformer.report.scores import require_writable
+from transformer.report.scores import print_json, require_writable
 from transformer.runs.tuning import (
     SweepConfig,
     Trial,
@@ -59,7 +59,7 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
         "before": trials[0].to_json(),
         "trials": [trial.to_json() for trial in trials],
     }
-    print(json.dumps(report, indent=1, ensure_ascii=False))
+    print_json(json.dumps(report, indent=1, ensure_ascii=False))
 
 
 def _settings(config: DictConfig) -> SweepConfig:

@@ -74,10 +74,10 @@ def encode_corpus(
         first = first_occurrences(pairs()) if deduplicate else None
         missing = _missing(split, writer, _blocks(pairs, links, first))
         _write(missing, writer, _cores() if workers is None else workers)
-    read, dropped = count_subwords(sorted(parts.glob("*.arrow")))
     os.replace(parts, folder)
-    every = f"{split}: {read:,} pairs, every line kept"
-    logger.info(every if filters is None else filters.describe(split, dropped, read))
+    if filters is None:
+        read, _ = count_subwords(folder.glob("*.arrow"))
+        logger.info("%s: %s pairs, every line kept", split, f"{read:,}")
 
 
 @contextmanager

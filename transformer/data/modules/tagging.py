@@ -124,7 +124,8 @@ class TaggingData(BatchModule):
         if not self._reported:
             _ = self._training
             filters = Filters(min(data.max_length, data.batch_tokens - 1), None, data.deduplicate)
-            filters.report("train", *self._left, data.max_left_out, "sentences")
+            if not filters.report("train", *self._left, data.max_left_out, "sentences"):
+                logger.info(filters.describe("train", *self._left, "sentences"))
             self._reported = True
         for split, sentences in evaluated.items() if self._positions is not None else ():
             lengths = TaggedDataset(sentences, tokenizer).lengths()[0].tolist()
@@ -156,13 +157,13 @@ class TaggingData(BatchModule):
         left, distinct = int((~usable).sum()), len(usable)
         if split == "train":
             self._left = Counter(duplicate=read - distinct, length=left), read
-        if left:
+        elif left:
             logger.log(
-                logging.INFO if split == "train" else log_level(left, distinct),
-                "%s: %s of %s sentences, longer than %s tokens, are left out%s",
-                *(split, f"{left:,}", f"{distinct:,}", limit),
-                "" if split == "train" else " of loss and accuracy in training",
+                log_level(left, distinct),
+                f"{split}: {left:,} of {distinct:,} sentences, longer than {limit} tokens, are "
+                "left out of loss and accuracy in training",
             )
+        if left:
             kept = [sentences[index] for index in np.flatnonzero(usable)]
             dataset = TaggedDataset(kept, self.tokenizer)
         return dataset

@@ -50,11 +50,11 @@ class Filters:
             return "ratio"
         return None
 
-    def describe(self, split: str, dropped: Counter[str], read: int) -> str:
+    def describe(self, split: str, dropped: Counter[str], read: int, unit: str = "pairs") -> str:
         """Return a line for the log: how many pairs are kept, and left out by reason."""
-        kept = read - sum(dropped.values())
-        reasons = ", ".join(self._counted(dropped, reason) for reason in _REASONS)
-        return f"{split}: {kept:,} of {read:,} pairs kept; left out: {reasons}"
+        line = f"{split}: {read - sum(dropped.values()):,} of {read:,} {unit} kept"
+        reasons = [self._counted(dropped, reason) for reason in _REASONS if dropped[reason]]
+        return f"{line}; left out: {', '.join(reasons)}" if reasons else line
 
     def report(
         self, split: str, dropped: Counter[str], read: int, limit: float = 1.0, unit: str = "pairs"

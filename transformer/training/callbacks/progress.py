@@ -6,6 +6,8 @@ It measures nothing: it shows logged metrics.
 import logging
 import os
 import sys
+import time
+from datetime import timedelta
 from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
@@ -52,6 +54,7 @@ class ProgressBar(Callback):
         """Open the bar at the next update, with the metrics of a resumed run."""
         if not trainer.is_global_zero:
             return
+        self.start = (trainer.global_step, time.monotonic())
         for csv in trainer.loggers:
             if trainer.global_step and isinstance(csv, ContinuedCSVLogger):
                 newest = csv.newest()
@@ -72,14 +75,14 @@ class ProgressBar(Callback):
         self._advance(trainer)
         if time_to_log(trainer):
             self._show(trainer)
-            self._log(trainer, on_bar=True)
+            self._log(trainer, periodic=True)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Show the scores with their update; BLEU has a log line of its own."""
         self.validated = trainer.global_step
         self._show(trainer)
         if "val/bleu" not in trainer.callback_metrics:
-            self._log(trainer, on_bar=False)
+            self._log(trainer, periodic=False)
 
     def on_train_end(self, trainer: Trainer, *_: object) -> None:
         """Close the bar."""
@@ -104,11 +107,24 @@ class ProgressBar(Callback):
             fields: Any = self._metrics(trainer)
             self.progress.update(self.task, **fields)
 
-    def _log(self, trainer: Trainer, *, on_bar: bool) -> None:
+    def _log(self, trainer: Trainer, *, periodic: bool) -> None:
+        """Log all metrics and the time left, which the bar shows too, or those of a validation."""
         if trainer.is_global_zero:
             update = shown_update(_update(trainer), _epochs(trainer))
-            metrics = "  ".join(self._metrics(trainer).values())
-            logger.info("%s: %s", update, metrics, extra={"on_bar": on_bar})
+            metrics = self._metrics(trainer).items()
+            shown = [text for name, text in metrics if periodic or name.startswith("val/")]
+            if periodic:
+                shown += self._time_left(trainer)
+            logger.info("%s: %s", update, "  ".join(shown), extra={"on_bar": periodic})
+
+    def _time_left(self, trainer: Trainer) -> list[str]:
+        """The time left at the mean speed of this process, if the number of updates is known."""
+        total, done = _max_updates(trainer), trainer.global_step
+        first, start = self.start
+        if total is None or not first < done < total:
+            return []
+        seconds = (time.monotonic() - start) / (done - first) * (total - done)
+        return [f"left {timedelta(seconds=round(seconds))}"]
 
     def _metrics(self, trainer: Trainer) -> dict[str, str]:
         """The metrics logged so far, also before a resume, as text."""

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.translators import PAIRS
+from tests.helpers.tuning_runs import write_run
 from transformer.__main__ import main
+from transformer.cli.evaluate import systems
 
 SOURCES = [source for source, _ in PAIRS]
 
@@ -136,3 +138,10 @@ def test_a_wrong_call_is_one_line(
     assert said.out == ""
     assert says in said.err
     assert len(said.err.strip().split("\n")) == 1
+
+
+@pytest.mark.parametrize("ema", [True, False])
+def test_a_moving_average_of_weights_is_named(ema: bool, tmp_path: Path) -> None:
+    run = write_run(tmp_path, ema=ema)
+    file = {"checkpoint": str(run / "checkpoints" / "best.ckpt")}
+    assert systems._about(run) == file | ({"weights": "ema"} if ema else {})

@@ -81,8 +81,12 @@ def test_training_leaves_out_what_is_repeated_or_too_long(
     long = TaggedSentence(("dog",) * 30, ("NOUN",) * 30)
     data = files(tmp_path, [*SENTENCES, long, *SENTENCES], max_length=20)
     with caplog.at_level(logging.INFO):
+        data.prepare_data()
         data.setup("fit")
-    assert "train: 1 of 4 sentences, longer than 20 tokens, are left out\n" in caplog.text
+    assert [line for line in caplog.messages if line.startswith("train: ")] == [
+        "train: 4 of 7 sentences (57.1%) are left out: 1 longer than 20 tokens (data.max_length), "
+        "3 exact duplicates (data.deduplicate); set these keys so that more stays, if it is good"
+    ]
     assert "validation: 1 of 7 sentences, longer than 20 tokens, are left out of" in caplog.text
     assert words(first_epoch(data)) == 3 + 2 + 2
     assert data.training_sentences() == SENTENCES

@@ -87,5 +87,8 @@ def test_the_line_of_the_log_accounts_for_every_pair() -> None:
     dropped = Counter({"empty": 1, "length": 2, "duplicate": 3})
     assert FILTERS.describe("train", dropped, 2006) == (
         "train: 2,000 of 2,006 pairs kept; left out: 1 with an empty side, 2 longer than 10 "
-        "tokens, 0 of a length ratio over 2.0, 3 exact duplicates"
+        "tokens, 3 exact duplicates"
+    )
+    assert FILTERS.describe("train", Counter(empty=0), 9, "sentences") == (
+        "train: 9 of 9 sentences kept"
     )

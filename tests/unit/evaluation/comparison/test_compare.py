@@ -28,7 +28,7 @@ TEXT = ComparedText("validation", ["a dog", "two cats run fast", "three birds si
 WORSE = ["ein Hund | schläft [nun]", "Katzen", "drei <Vögel> singen"]
 SYSTEMS = [
     System("runs/[bold]a", WORSE, {"checkpoint": "a.ckpt"}),
-    System("runs/b", REFERENCES),
+    System("runs/b", REFERENCES, {"weights": "ema"}),
     System("runs/c", WORSE),
 ]
 CONFIG = ComparisonConfig(
@@ -89,8 +89,10 @@ def test_people_read_it_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     print_comparison(compared(["ein Hund"]))
     said = capsys.readouterr()
     assert said.out == ""
-    lines = [line.rstrip() for line in said.err.split("\n")]
+    lines = said.err.split("\n")
     assert "A       runs/[bold]a" in lines
+    assert "B       runs/b (moving average of the weights, EMA)" in lines
+    assert lines == [line.rstrip() for line in lines]
     [base, better, same] = [line.split() for line in lines if line.endswith(("base", "not sure"))][
         :3
     ]

@@ -44,15 +44,19 @@ def run(trainer: Any, steps: list[int]) -> None:
 
 
 def test_no_terminal_no_bar(
-    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # Four updates take 100 seconds, the next two 200: 25 and 50 seconds an update on average.
+    monkeypatch.setattr("time.monotonic", Mock(side_effect=[0.0, 100.0, 300.0]))
     with caplog.at_level(logging.INFO):
         run(fake_trainer(callback_metrics=METRICS), [1, 3, 4, 6])
     assert capfd.readouterr() == ("", "")
     shown = "loss 2.346  BLEU 31.2 at update 3  12,346 tokens/s"
     assert caplog.messages == [
-        f"update 4/40, epoch 0.4: {shown}",
-        f"update 6/40, epoch 0.6: {shown}",
+        f"update 4/40, epoch 0.4: {shown}  left 0:15:00",
+        f"update 6/40, epoch 0.6: {shown}  left 0:28:20",
     ]
 
 
@@ -60,12 +64,17 @@ def test_no_terminal_no_bar(
     ("changes", "steps", "line"),
     [
         (
-            {"callback_metrics": {"val/accuracy": torch.tensor(93.254)}},
+            {
+                "callback_metrics": {
+                    "train/loss": torch.tensor(2.34567),
+                    "val/accuracy": torch.tensor(93.254),
+                }
+            },
             [39, 41],
-            "update 41/40, epoch 4.1: accuracy 93.25 at update 41",
+            "update 41/40, epoch 4.1: accuracy 93.25 at update 41",  # the loss has its own line
         ),
         ({"estimated_stepping_batches": float("inf")}, [1, 2, 3], "update 2/?, epoch 0.2: "),
-        ({"datamodule": Mock(epochs=lambda done: None)}, [1, 2, 3], "update 2/40: "),
+        ({"datamodule": Mock(epochs=lambda done: None)}, [1, 40, 41], "update 40/40: "),
     ],
 )
 def test_a_line_without_bleu_end_or_epoch(
