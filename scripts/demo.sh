@@ -7,7 +7,7 @@ run=$(ls -td runs/pocket/*/ | head -n 1)
 run=${run%/}
 
 echo
-echo "Scores on the test sentences (sacreBLEU's JSON):"
+echo "Scores on the test sentences:"
 python -m transformer evaluate checkpoint="$run"
 
 echo

@@ -93,11 +93,7 @@ def verify_ctranslate2(
 
 
 def _uncut(pairs: Sequence[tuple[str, str]], translator: Translator) -> list[tuple[str, str]]:
-    """The pairs with a source that our translator does not cut: the engine never cuts.
-
-    Raises:
-        InputError: There is none.
-    """
+    """The pairs whose source we do not cut, as the engine; raises InputError if there is none."""
     sources = translator.tokenizer.encode_source([source for source, _ in pairs])
     limit = max_subwords(translator.model)
     short = [pair for pair, one in zip(pairs, sources, strict=True) if len(one) <= limit]

@@ -127,11 +127,7 @@ def _mark(stage: Stage, digests: dict[str, str], *, done: bool) -> None:
 
 
 def _move_aside(stage: Stage, log: Callable[[str], None]) -> None:
-    """Rename the folder of an earlier call to ``NAME.old-1``, or the next free number.
-
-    Raises:
-        InputError: The folder has files and no marker: no recipe has made it.
-    """
+    """Rename the folder of an earlier call to ``NAME.old-1``, or the next free number."""
     if not stage.folder.is_dir() or not any(stage.folder.iterdir()):
         return
     if not stage.marker.exists():
@@ -148,11 +144,7 @@ def _move_aside(stage: Stage, log: Callable[[str], None]) -> None:
 
 
 def _run(stage: Stage, digests: dict[str, str]) -> None:
-    """Run a stage; its marker is written before it, and once more when it is done.
-
-    Raises:
-        Interrupted: It has ended with an error, or a signal has come.
-    """
+    """Run a stage between two marks; raises Interrupted at an error or a signal."""
     _mark(stage, digests, done=False)
     stage.folder.mkdir(exist_ok=True)
     code, received = call(stage)

@@ -95,11 +95,7 @@ def _part(values: Mapping[str, Any], updates: int, checkpoint: Path | None) -> d
 
 
 def _run(part: dict[str, Any], folder: Path, until: int | None = None) -> None:
-    """Train in a new process, to its end or ``until`` a number of updates.
-
-    Raises:
-        InputError: The run has failed.
-    """
+    """Train in a new process, ``until`` an update or the end; raises InputError if it fails."""
     arguments = part, folder, until, multiprocessing.get_start_method()
     process = multiprocessing.get_context("spawn").Process(target=_train, args=arguments)
     process.start()

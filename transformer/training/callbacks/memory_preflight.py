@@ -61,11 +61,7 @@ class MemoryPreflight(Callback):
 
 
 def _reserve_moments(module: nn.Module) -> list[Tensor]:
-    """The memory of Adam's moments.
-
-    Raises:
-        InputError: There is not enough, and no smaller batch would help.
-    """
+    """The memory of Adam's moments; raises InputError if there is not enough for any batch."""
     try:
         return adam_moments(module)
     except (RuntimeError, MemoryError) as error:

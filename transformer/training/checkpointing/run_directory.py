@@ -78,8 +78,7 @@ def is_locked(folder: Path) -> bool:
 def _lock(lock: IO[str], how: int) -> bool:
     """Lock a file unless another process holds it; unlike flock, children do not inherit it.
 
-    Raises:
-        InputError: The file system has no locks, or no more.
+    Raises InputError if the file system has no locks, or no more.
     """
     try:
         fcntl.lockf(lock, how | fcntl.LOCK_NB)
