@@ -34,7 +34,7 @@ from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO,
 from transformer.training.config import RunConfig
 from transformer.training.distributed.replicated import ReplicatedStrategy, resolve_devices
 
-_OURS = ("accumulate_grad_batches", "gradient_clip_val", "max_epochs")
+_OURS = ("accumulate_grad_batches", "gradient_clip_val", "max_epochs", "search_tokens")
 """Keys of the group ``trainer`` that Lightning does not get: its batch is a whole update
 (update_module.py), and its epoch has no end (loader.py)."""
 

@@ -11,7 +11,7 @@ from pytorch_lightning import LightningModule
 
 from tests.helpers.metrics import RAW
 from tests.helpers.steps import search_config
-from tests.helpers.training_fakes import fake_module, fake_trainer, logged
+from tests.helpers.training_fakes import fake_module, fake_trainer, logged, one_process
 from transformer.data.batching.batch import collate
 from transformer.data.batching.loader import Update
 from transformer.data.corpora.evaluation_text import Texts
@@ -219,6 +219,25 @@ def test_validation_scores_as_the_run_says() -> None:
         (bleu,) = score(*texts, ("bleu",), config=metrics)
         assert logged(module)[0][f"val/bleu{name}"] == bleu.value
     assert bleu.value != score(*texts, ("bleu",), config=RAW)[0].value
+
+
+def test_validation_on_a_gpu_searches_under_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
+    narrow: list[bool] = []
+
+    class Watched(Dictionary):
+        def translate(self, texts: Sequence[str], attention: bool = False) -> list[Translation]:
+            narrow.append(torch.is_autocast_enabled("cuda"))
+            return super().translate(texts)
+
+    # Without a GPU torch would refuse it.
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    monkeypatch.setattr("torch.cuda.amp.common.amp_definitely_not_available", lambda: False)
+    on_gpu = one_process()
+    on_gpu.root_device = torch.device("cuda")
+    validation = TranslateValidation(Watched(), TEXTS, samples=0, metrics=RAW)
+    trainer = fake_trainer(strategy=on_gpu, precision="bf16-mixed")
+    validation.on_validation_epoch_start(trainer, fake_module())
+    assert set(narrow) == {True}
 
 
 @pytest.mark.parametrize("world_size", [2, 3, 7])
