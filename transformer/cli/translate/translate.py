@@ -183,7 +183,8 @@ def _job(config: DictConfig, translator: "Translator | DocumentTranslator", sour
     settings: Any = OmegaConf.to_container(config)
     for key in ("device", "batch_tokens", "checkpoint", "input", "output"):
         del settings[key]
-    settings["precision"] = resolve_precision(config, translator.device)
+    device = next(translator.members[0].parameters()).device
+    settings["precision"] = resolve_precision(config, device)
     text = file_digest(source).hex()
     whole = [settings, models, str(translator.search), text]
     return hashlib.sha256(json.dumps(whole).encode()).hexdigest()[:12]
