@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import EMAWeightAveraging
 from torch.optim.swa_utils import get_ema_multi_avg_fn
@@ -25,7 +26,7 @@ class MovingAverage(EMAWeightAveraging):
         if self._average_model is not None and device.type != "cpu":
             # One operation for all weights, and a counter that is read without waiting for a GPU.
             self._average_model.multi_avg_fn = get_ema_multi_avg_fn(self.decay)
-            self._average_model.n_averaged = self._average_model.n_averaged.cpu()
+            self._average_model.n_averaged = torch.tensor(0)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int

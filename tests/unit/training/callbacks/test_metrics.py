@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from pytorch_lightning import LightningModule
 
 from tests.helpers.metrics import RAW
 from tests.helpers.steps import search_config
@@ -22,7 +21,6 @@ from transformer.decoding.translation.result import BLANK, Translation
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.tasks.translation import TranslateValidation
-from transformer.training.callbacks.ema import MovingAverage
 from transformer.training.callbacks.metrics import Measure
 
 SOURCES = ["ein Hund", "zwei", "drei Katzen", "vier", "fünf"]
@@ -109,14 +107,6 @@ def test_measure_logs_the_divergence_of_two_passes(clock: Clock) -> None:
     clock.now += 1
     run_update(resumed, trainer, module, 1.0, consistency=1.0)
     assert logged(module)[-1]["train/consistency"] == (5 + 1) / (2 * 6)
-
-
-def test_the_moving_average_lives_where_the_weights_will() -> None:
-    trainer, average = fake_trainer(), MovingAverage(0.9)
-    trainer.strategy.root_device = torch.device("meta")
-    average.setup(trainer, LightningModule(), "fit")
-    assert average._average_model is not None
-    assert average._average_model.n_averaged.device.type == "meta"
 
 
 def test_measure_leaves_out_the_time_of_a_validation(clock: Clock) -> None:
