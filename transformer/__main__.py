@@ -1,8 +1,8 @@
 """``python -m transformer VERB KEY=VALUE…``, also installed as ``transformer``."""
 
 import importlib
-import os
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,12 +41,24 @@ def main(call: Sequence[str] | None = None) -> int:
         call: The verb and its arguments; None takes those of the process.
     """
     arguments = list(sys.argv[1:] if call is None else call)
-    code = run_to_exit_code(lambda: _run(arguments))
-    torch = sys.modules.get("torch")
-    if code and torch and torch.distributed.is_available() and torch.distributed.is_initialized():
-        # A rank that has failed does not wait for the others, which Python may do when it exits.
-        os._exit(code)
+    code = 1
+    try:
+        code = run_to_exit_code(lambda: _run(arguments))
+    except BaseException:
+        if not _in_group():
+            raise
+        traceback.print_exc()
+    if code and _in_group():
+        from transformer.training.distributed.rendezvous import leave_group
+
+        leave_group(code)
     return code
+
+
+def _in_group() -> bool:
+    """Whether this process is one of several ranks."""
+    torch = sys.modules.get("torch")
+    return bool(torch and torch.distributed.is_available() and torch.distributed.is_initialized())
 
 
 def _run(call: list[str]) -> None:

@@ -15,6 +15,7 @@ def fake_trainer(**changes: Any) -> Mock:
         "global_rank": 0,
         "is_global_zero": True,
         "world_size": 1,
+        "precision": "32-true",
         "log_every_n_steps": 2,
         "val_check_interval": 1,
         "should_stop": False,

@@ -24,7 +24,7 @@ from tests.helpers.ranks import (
 from tests.helpers.runs import PROJECT, SMALL, corpus_overrides, verb
 
 TRAIN = ("-m", "transformer", "train")
-DDP = ("trainer=ddp", "trainer.accelerator=cpu")
+DDP = ("trainer=ddp", "trainer.accelerator=cpu", "data.workers=0")
 LENGTH = (
     "trainer.max_steps=4",
     "trainer.val_check_interval=2",

@@ -31,6 +31,9 @@ from transformer.model.checkpoint.locate import (
 from transformer.model.config import Precision
 from transformer.model.heads import HeadName, head_name, parse_heads, switch_off
 
+CPU_TOKENS, GPU_TOKENS = 4096, 65_536
+"""Padded source tokens of a batch, counted once a hypothesis."""
+
 
 def load_translator(
     config: DictConfig, arguments: Sequence[str]
@@ -46,12 +49,13 @@ def load_translator(
     composed: Any = OmegaConf.to_container(config.decoding)
     search = resolve_search(arguments, composed, asdict(trained.search))
     model = load_checkpoint_model(config, checkpoints)
+    device = next(model.parameters()).device
     translator = Translator(
         model,
         tagged_tokenizer(config, trained.tokenizer),
         search,
-        batch_tokens=resolve_positive(config, "batch_tokens"),
-        device=next(model.parameters()).device,
+        batch_tokens=resolve_batch_tokens(config, device),
+        device=device,
         aligner=_aligner(config, arguments, trained.aligner),
         coverage_head=trained.aligner.head,
     )
@@ -102,7 +106,7 @@ def _load(path: Path) -> Checkpoint:
 def load_checkpoint_model(config: DictConfig, checkpoints: Sequence[Checkpoint]) -> Model:
     """The model of these checkpoints on its device, by those keys that the verb has."""
     device = resolve_device(config.get("device", "cpu"))
-    precision = resolve_value(config, "precision", Precision, "float32")
+    precision = resolve_precision(config, device)
     names = config.get("heads_off")
     given = names if isinstance(names, ListConfig) else [] if names is None else [names]
     heads = list(map(str, given))
@@ -134,6 +138,22 @@ def resolve_device(name: Any) -> torch.device:
         reason = str(error).splitlines()[0]
         raise InputError(f"device={name} cannot be used here: {reason}") from error
     return device
+
+
+def resolve_precision(config: DictConfig, device: torch.device) -> Precision:
+    """``precision``; null is bfloat16 on a GPU that has it, else float32."""
+    named: Precision | None = resolve_value(config, "precision", Precision | None, "float32")
+    if named is not None:
+        return named
+    on_gpu = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return "bfloat16" if on_gpu else "float32"
+
+
+def resolve_batch_tokens(config: DictConfig, device: torch.device) -> int:
+    """``batch_tokens``; null is what keeps the device busy."""
+    if config.batch_tokens is None:
+        return GPU_TOKENS if device.type == "cuda" else CPU_TOKENS
+    return resolve_positive(config, "batch_tokens")
 
 
 def tagged_tokenizer(config: DictConfig, tokenizer: Tokenizer) -> Tokenizer:

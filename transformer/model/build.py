@@ -1,5 +1,6 @@
 """ModelConfig to Transformer: turns the values of a config into modules."""
 
+import torch
 from torch import nn
 from torch.nn import functional as F
 
@@ -127,6 +128,9 @@ def build_attention_bias(
 
 def build_attention(config: ModelConfig) -> MultiHeadAttention:
     """Self-attention or cross-attention; both are built alike."""
+    # torch would try cuDNN first on some cards, which plans for every new shape of a batch;
+    # `sdpa_kernel` switches it on again where it is forced.
+    torch.backends.cuda.enable_cudnn_sdp(False)
     kernels: dict[str, Kernel] = {
         "eager": eager,
         "sdpa": Sdpa(config.sdpa_backend),

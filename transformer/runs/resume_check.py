@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -114,12 +115,29 @@ def _train(part: dict[str, Any], folder: Path, until: int | None, start_method: 
     multiprocessing.set_start_method(start_method, force=True)
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    on_cpu = part["trainer"]["accelerator"] == "cpu"
+    torch.use_deterministic_algorithms(True, warn_only=on_cpu)
     try:
-        fit(run_config(part), folder, [_Recorder(folder / "batches", until)])
+        with _deterministic():
+            fit(run_config(part), folder, [_Recorder(folder / "batches", until)])
     except InputError as error:
         (folder / "error").write_text(str(error))
         sys.exit(2)
+
+
+@contextmanager
+def _deterministic() -> Iterator[None]:
+    """Turn the error of an operation that has no deterministic algorithm into an InputError."""
+    try:
+        yield
+    except RuntimeError as error:
+        operation, found, _ = str(error).partition(" does not have a deterministic implementation")
+        if not found:
+            raise
+        raise InputError(
+            f"resume_check: {operation} is not deterministic on this device, so that no two runs "
+            "are equal; check with trainer=cpu"
+        ) from error
 
 
 class _Recorder(Callback):

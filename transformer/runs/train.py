@@ -25,6 +25,7 @@ from transformer.training.checkpointing.saved_state import find_resumable, loade
 from transformer.training.config import RunConfig
 from transformer.training.optimization.cpu_allocator import keep_freed_memory, keep_products
 from transformer.training.optimization.divergence import Diverged, save_text
+from transformer.training.precision import resolve_precision
 from transformer.training.trainer import bound_by_epochs, build_trainer, end_reason
 
 logger = logging.getLogger(__name__)
@@ -90,6 +91,7 @@ def fit(
     if config.keep_memory:
         keep_freed_memory()
     seed_everything(config.seed, workers=True, verbose=False)
+    config = replace(config, trainer=resolve_precision(config.trainer))
     config, task, resume_state = _prepare(config)
     trainer = _fit(config, folder, task, resume_state, watching)
     if torch.distributed.is_initialized():

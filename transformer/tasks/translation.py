@@ -27,6 +27,7 @@ from transformer.tasks.translation_module import TranslationModule
 from transformer.training.callbacks.progress import shown_update
 from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.config import RunConfig, sized_model
+from transformer.training.precision import search_autocast
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ class Translation(Task):
             self.module.model,
             self.data.tokenizer,
             config.decoding,
-            batch_tokens=config.data.batch_tokens,
+            batch_tokens=self._search_tokens,
             coverage_head=guided_head(asdict(config.loss), self.module.model.config),
         )
         texts, samples = self.data.texts("validation"), config.callbacks.samples
@@ -78,20 +79,29 @@ class Translation(Task):
     ) -> Callable[[str], Evaluation]:
         """Translate and score."""
         config = self.config
-        budget = config.data.batch_tokens
         translator = Translator.load(
-            checkpoint, search=config.decoding, batch_tokens=budget, device=device
+            checkpoint,
+            search=config.decoding,
+            batch_tokens=self._search_tokens,
+            device=device,
         )
+        precision = config.trainer["precision"]
 
         def evaluate(split: str) -> Evaluation:
             texts = self.data.texts(split)
-            found = in_documents(translator).translate(texts.sources)
+            with search_autocast(precision, translator.device):
+                found = in_documents(translator).translate(texts.sources)
             warn_about_length_limit([translator.length_limit.pop_counts()])
             hypotheses = [translation.text for translation in found]
             scores = score(hypotheses, texts.references, config=config.metrics)
             return Evaluation(scores, hypotheses)
 
         return evaluate
+
+    @property
+    def _search_tokens(self) -> int:
+        """Budget of a batch of the search."""
+        return self.config.trainer["search_tokens"] or self.config.data.batch_tokens
 
 
 class TranslateValidation(Callback):
@@ -138,7 +148,8 @@ class TranslateValidation(Callback):
     def _translate(self, trainer: Trainer) -> list[str]:
         rank, world_size = trainer.global_rank, trainer.world_size
         windows = self.translator.windows(self.sources)
-        found = self.translator.translate_windows(self.sources, windows[rank::world_size])
+        with search_autocast(trainer.precision, trainer.strategy.root_device):
+            found = self.translator.translate_windows(self.sources, windows[rank::world_size])
         texts = [one.text for window in found for one in window]
         parts = [(texts, self.translator.length_limit.pop_counts())] * world_size
         if world_size > 1:

@@ -23,7 +23,7 @@ from transformer.training.optimization.divergence import RecoveryConfig
 from transformer.training.optimization.optimizer import OptimizerConfig
 from transformer.training.optimization.schedule import ScheduleConfig
 
-PRECISIONS = ("32-true", "bf16-mixed")
+PRECISIONS = ("32-true", "bf16-mixed", "auto")
 
 BUDGET_STEP = 1024
 """Automatic budgets are multiples of this, so that similar devices get the same budget."""
@@ -33,7 +33,7 @@ TaskName = Literal["translation", "tagging", "language_modelling"]
 
 @dataclass(frozen=True)
 class TrainerConfig:
-    """Arguments of ``pytorch_lightning.Trainer`` that conf/trainer/ sets."""
+    """Arguments of ``pytorch_lightning.Trainer`` that conf/trainer/ sets, and some of our own."""
 
     accelerator: str
     strategy: Literal["auto", "ddp", "fsdp"]
@@ -48,6 +48,7 @@ class TrainerConfig:
     val_check_interval: Annotated[int, Range(1)]
     log_every_n_steps: Annotated[int, Range(1)]
     limit_val_batches: int | None = None
+    search_tokens: Annotated[int, Range(1)] | None = None
 
     def __post_init__(self) -> None:
         raise_objections((*out_of_range(self, "trainer"), *self._objections()))

@@ -33,8 +33,9 @@ from transformer.training.checkpointing.callbacks import (
 from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO, Criterion
 from transformer.training.config import RunConfig
 from transformer.training.distributed.replicated import ReplicatedStrategy, resolve_devices
+from transformer.training.precision import resolve_precision
 
-_OURS = ("accumulate_grad_batches", "gradient_clip_val", "max_epochs")
+_OURS = ("accumulate_grad_batches", "gradient_clip_val", "max_epochs", "search_tokens")
 """Keys of the group ``trainer`` that Lightning does not get: its batch is a whole update
 (update_module.py), and its epoch has no end (loader.py)."""
 
@@ -48,7 +49,8 @@ def build_trainer(
         InputError: Lightning refuses an argument.
     """
     _quieten_lightning()
-    arguments = {k: v for k, v in resolve_devices(config.trainer).items() if k not in _OURS}
+    given = resolve_devices(resolve_precision(config.trainer))
+    arguments = {key: value for key, value in given.items() if key not in _OURS}
     arguments["strategy"] = _strategy(config, arguments)
     callbacks = build_callbacks(config.callbacks, validation, criterion, folder / "checkpoints")
     try:

@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from omegaconf import DictConfig, OmegaConf
 
 from tests.helpers.models import portable, tiny_transformer
 from tests.helpers.steps import search_config
 from tests.helpers.translators import PAIRS, tiny_tokenizer
 from transformer.cli.config.compose import compose_config
-from transformer.cli.load import load_translator
+from transformer.cli.load import load_translator, resolve_batch_tokens, resolve_precision
 from transformer.common.errors import InputError
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.translation.result import Translation
@@ -64,6 +65,33 @@ def call(checkpoint: Path, *arguments: str) -> tuple[DictConfig, list[str]]:
 def resolve_search(checkpoint: Path, *arguments: str) -> dict[str, Any]:
     translator, _ = load_translator(*call(checkpoint, *arguments))
     return vars(translator.search)
+
+
+@pytest.mark.parametrize("verb", ["translate", "evaluate"])
+@pytest.mark.parametrize(
+    ("device", "has_bfloat16", "precision", "tokens"),
+    [
+        ("cuda", True, "bfloat16", 65_536),
+        ("cuda", False, "float32", 65_536),
+        ("cpu", True, "float32", 4096),
+    ],
+)
+def test_precision_and_batches_suit_the_device(
+    *,
+    verb: str,
+    device: str,
+    has_bfloat16: bool,
+    precision: str,
+    tokens: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: has_bfloat16)
+    config = compose_config(verb, ["checkpoint=x"])
+    assert resolve_precision(config, torch.device(device)) == precision
+    assert resolve_batch_tokens(config, torch.device(device)) == tokens
+    config = compose_config(verb, ["checkpoint=x", "precision=int8", "batch_tokens=7"])
+    assert resolve_precision(config, torch.device(device)) == "int8"
+    assert resolve_batch_tokens(config, torch.device(device)) == 7
 
 
 def test_the_config_and_the_search_are_those_of_the_run(checkpoint: Path) -> None:

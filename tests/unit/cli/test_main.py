@@ -1,15 +1,20 @@
 """``python -m transformer``: which verbs there are."""
 
 import importlib
+import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+from torch import distributed as dist
 
 from transformer.__main__ import VERBS, main
 from transformer.cli.config.arguments import config_folder
+from transformer.common.errors import InputError
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
@@ -50,6 +55,49 @@ def test_stopped_while_a_verb_is_imported(
     monkeypatch.setattr(importlib, "import_module", stop)
     assert call(monkeypatch, "score") == 130
     assert capsys.readouterr() == ("", "stopped\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (InputError("a.en:3: not UTF-8"), 2, "error: a.en:3: not UTF-8\n"),
+        (ValueError("a bug"), 1, "\nValueError: a bug\n"),
+    ],
+)
+@pytest.mark.parametrize(("backend", "rank"), [("gloo", 0), ("nccl", 0), ("nccl", 1)])
+def test_a_rank_that_fails_waits_for_no_other(
+    *,
+    error: Exception,
+    code: int,
+    says: str,
+    backend: str,
+    rank: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ended: list[object] = []
+
+    def fail(_: list[str]) -> None:
+        raise error
+
+    def end(code: int) -> None:
+        ended.append(code)
+        raise SystemExit(code)
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    with monkeypatch.context() as patch:
+        patch.setattr("transformer.__main__._run", fail)
+        patch.setattr(os, "_exit", end)
+        patch.setattr(threading, "Timer", Mock())
+        patch.setattr(dist, "get_backend", lambda: backend)
+        patch.setattr(dist, "get_rank", lambda: rank)
+        abort = "torch.distributed.distributed_c10d._abort_process_group"
+        patch.setattr(abort, lambda: ended.append("aborted"))
+        with pytest.raises(SystemExit):
+            main(["train"])
+    dist.destroy_process_group()
+    assert ended == (["aborted", code] if (backend, rank) == ("nccl", 0) else [code])
+    assert capsys.readouterr().err.endswith(says)
 
 
 def test_every_verb_has_its_module_and_its_config() -> None:

@@ -4,10 +4,11 @@ import math
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tests.helpers.models import tiny_config, tiny_transformer
 from transformer.cli.config.compose import compose_config
+from transformer.model.attention import kernels
 from transformer.model.build import build_transformer
 from transformer.model.config import ModelConfig
 from transformer.model.transformer import Transformer
@@ -23,6 +24,21 @@ def preset(name: str, vocab_size: int) -> Transformer:
 
 def size(model: Transformer) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("backend", ["any", "cudnn"])
+def test_cudnn_attends_only_if_forced(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    enabled = []
+
+    def attend(query: Tensor, *_: object, **__: object) -> Tensor:
+        enabled.append(torch.backends.cuda.cudnn_sdp_enabled())
+        return query
+
+    monkeypatch.setattr(kernels, "attend_fused", attend)
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    attention = tiny_transformer(sdpa_backend=backend).encoder.layers[0].attention
+    attention.train()(*[torch.zeros(1, kernels.SHORT + 1, 16)] * 3)
+    assert enabled == [backend == "cudnn"]
 
 
 @pytest.mark.parametrize(("tie_embeddings", "tables"), [("none", 3), ("decoder", 2), ("all", 1)])

@@ -51,6 +51,7 @@ def auto(tmp_path: Path, *overrides: str) -> RunConfig:
 
 def on_machine_with(gpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
 
 
@@ -104,6 +105,7 @@ def test_auto_is_refused_before_text_is_read(
     on_machine_with(1, monkeypatch)
     with pytest.raises(InputError, match=r"one GPU with the whole text; .* trainer=fsdp"):
         fit(auto(tmp_path / "cache", *overrides), tmp_path)
+    torch.set_float32_matmul_precision("highest")
     assert not list(tmp_path.iterdir())
 
 

@@ -1,5 +1,6 @@
 """What the check of a run's resume compares, and what it says when something differs."""
 
+import multiprocessing
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -90,6 +91,27 @@ def test_another_device_may_add_in_another_order(
     far = {"w": torch.tensor([0.0, 1.0, 2.0, 3.01])}
     with pytest.raises(InputError, match=r"first state_dict\['w'\] by 0\.01"):
         check(tmp_path, monkeypatch, "trainer.accelerator=gpu", state_dict=far)
+
+
+@pytest.mark.parametrize("accelerator", ["cpu", "gpu"])
+def test_a_gpu_must_be_deterministic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accelerator: str
+) -> None:
+    warns: list[bool] = []
+
+    def fit(*_: object) -> None:
+        warns.append(torch.is_deterministic_algorithms_warn_only_enabled())
+        raise RuntimeError("cumsum_cuda_kernel does not have a deterministic implementation, but")
+
+    monkeypatch.setattr(resume_check, "fit", fit)
+    values = tiny_config(tmp_path, f"trainer.accelerator={accelerator}")
+    try:
+        with pytest.raises(SystemExit):
+            resume_check._train(values, tmp_path, None, multiprocessing.get_start_method())
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert warns == [accelerator == "cpu"]
+    assert "cumsum_cuda_kernel is not deterministic" in (tmp_path / "error").read_text()
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,14 @@ from unittest.mock import Mock
 import pytest
 import torch
 from pytorch_lightning import Callback, Trainer
+from torch import distributed as dist
 
 from tests.helpers.runs import composed
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.checkpoint.checkpoint import PORTABLE
 from transformer.runs import train
+from transformer.tasks.base import Task
 from transformer.tasks.registry import make_task
 from transformer.tasks.translation import model_config
 from transformer.training.callbacks.early_stopping import Patience
@@ -156,3 +158,17 @@ def test_one_stack_has_no_cross_attention(tmp_path: Path, name: str, override: s
 def test_what_lightning_does_not_check_is_checked(tmp_path: Path, override: str, says: str) -> None:
     with pytest.raises(InputError, match=f"{override.split('=')[0]}.*{says}"):
         composed([override], tmp_path)
+
+
+def test_ranks_part_at_the_end_of_a_good_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python's exit would wait for rank 0, which tests the model first."""
+    config = composed([], tmp_path)
+    trained = Mock(spec=Trainer, global_step=9, max_steps=9, callbacks=[])
+    prepared = config, Mock(spec=Task), train.ResumeState(None, 0, None)
+    monkeypatch.setattr(train, "_prepare", lambda _: prepared)
+    monkeypatch.setattr(train, "_fit", lambda *_: trained)
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    assert train.fit(config, tmp_path)[0] is trained
+    assert not dist.is_initialized()

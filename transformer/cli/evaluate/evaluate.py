@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from omegaconf import DictConfig, ListConfig
 
-from transformer.cli.config.compose import resolve_path, resolve_positive, resolve_value
+from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.evaluate.scored_text import (
     own_text,
     pairs_to_score,
@@ -14,7 +14,13 @@ from transformer.cli.evaluate.scored_text import (
     text_name,
     writable_output,
 )
-from transformer.cli.load import checkpoint_paths, load_translator, resolve_device, resolve_file
+from transformer.cli.load import (
+    checkpoint_paths,
+    load_translator,
+    resolve_batch_tokens,
+    resolve_device,
+    resolve_file,
+)
 from transformer.common.errors import InputError
 from transformer.common.escaping import escaped
 from transformer.common.files import given_path
@@ -58,12 +64,13 @@ def _evaluate_again(config: DictConfig, task: str) -> None:
             f"source= and reference= are for translations, but the checkpoint is of task={task}, "
             "which is scored on a split of its own corpus; give split=test or split=validation"
         )
+    device = resolve_device(config.device)
     scores = evaluate_again(
         resolve_path(config, "checkpoint"),
         config.split,
         output=writable_output(config),
-        device=resolve_device(config.device),
-        batch_tokens=resolve_positive(config, "batch_tokens"),
+        device=device,
+        batch_tokens=resolve_batch_tokens(config, device),
         trusted=resolve_value(config, "trust", bool),
     )
     print_json(format_json(scores))

@@ -18,7 +18,7 @@ def translator_by_engine(config: DictConfig, arguments: Sequence[str]) -> Transl
     """The translator of ``engine=torch``, or of ``engine=ctranslate2`` with the only export."""
     if resolve_value(config, "engine", Literal["torch", "ctranslate2"]) == "torch":
         return load_translator(config, arguments)[0]
-    if isinstance(config.checkpoint, ListConfig) or config.precision != "float32":
+    if isinstance(config.checkpoint, ListConfig) or config.precision not in (None, "float32"):
         raise InputError(
             "engine=ctranslate2 takes one checkpoint and no precision=; an export has its own: "
             "transformer export quantization=int8"

@@ -6,8 +6,8 @@ from contextlib import ExitStack
 
 from omegaconf import DictConfig
 
-from transformer.cli.config.compose import resolve_path, resolve_positive, resolve_value
-from transformer.cli.load import resolve_device
+from transformer.cli.config.compose import resolve_path, resolve_value
+from transformer.cli.load import resolve_batch_tokens, resolve_device
 from transformer.cli.translate.line_io import Form, line_files, open_input, open_output
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
@@ -41,5 +41,5 @@ def _predictor(config: DictConfig) -> Predictor:
     if (task := checkpoint_task(read_payload(file))) not in kinds:
         raise InputError(f"{file} was trained for task={task}; use translate in place of predict")
     device = resolve_device(config.device)
-    batch_tokens = resolve_positive(config, "batch_tokens")
+    batch_tokens = resolve_batch_tokens(config, device)
     return kinds[task].load(file, batch_tokens=batch_tokens, device=device)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.config.compose import resolve_path, resolve_value
+from transformer.cli.load import resolve_precision
 from transformer.cli.translate.engine import translator_by_engine
 from transformer.cli.translate.line_io import Form, line_files, open_input, open_output
 from transformer.cli.translate.part_files import LineAssignment, PartFiles
@@ -182,6 +183,8 @@ def _job(config: DictConfig, translator: "Translator | DocumentTranslator", sour
     settings: Any = OmegaConf.to_container(config)
     for key in ("device", "batch_tokens", "checkpoint", "input", "output"):
         del settings[key]
+    device = next(translator.members[0].parameters()).device
+    settings["precision"] = resolve_precision(config, device)
     text = file_digest(source).hex()
     whole = [settings, models, str(translator.search), text]
     return hashlib.sha256(json.dumps(whole).encode()).hexdigest()[:12]

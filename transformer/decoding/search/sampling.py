@@ -99,14 +99,21 @@ def _noise(
         noise[row, :, : limit + 1] = torch.rand(
             (samples, limit + 1), generator=generator, dtype=torch.float64
         )
-    return noise.to(limits.device)
+    # Rounding must not make it 1, which is past the last token.
+    exact = exact_dtype(limits.device)
+    return noise.clamp(max=1 - torch.finfo(exact).eps / 2).to(limits.device, exact)
+
+
+def exact_dtype(device: torch.device) -> torch.dtype:
+    """The widest floats of a device."""
+    return torch.float32 if device.type == "mps" else torch.float64
 
 
 def _draw(
     logits: Float[Tensor, "batch sample vocab"], noise: Float[Tensor, "batch sample"]
 ) -> Int[Tensor, "batch sample"]:
     """Invert the cumulative distribution."""
-    cumulative = logits.exp().cumsum(-1, dtype=torch.float64)
+    cumulative = logits.exp().cumsum(-1, dtype=noise.dtype)
     threshold = noise * cumulative[..., -1]
     return torch.searchsorted(cumulative, threshold[..., None], right=True).squeeze(-1)
 

@@ -13,8 +13,9 @@ class HeadNorm(nn.RMSNorm):
     """RMS norm of heads, which in mixed precision are narrower than its weight."""
 
     def forward(self, heads: Float[Tensor, "*rows head_dim"]) -> Float[Tensor, "*rows head_dim"]:
-        """Normalise, in the precision of the heads."""
-        return F.rms_norm(heads, self.normalized_shape, self.weight.to(heads.dtype), self.eps)
+        """Normalise; the result is as narrow as the heads, where autocast makes it float32."""
+        weight = self.weight.to(heads.dtype)
+        return F.rms_norm(heads, self.normalized_shape, weight, self.eps).to(heads.dtype)
 
 
 def for_products(hidden: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:

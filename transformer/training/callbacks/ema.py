@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import torch
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import EMAWeightAveraging
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 
 class MovingAverage(EMAWeightAveraging):
@@ -15,11 +17,16 @@ class MovingAverage(EMAWeightAveraging):
 
     def __init__(self, decay: float) -> None:
         super().__init__(decay=decay, use_buffers=False)
+        self.decay = decay
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Keep the average on the device on which the weights will be."""
-        self._device = trainer.strategy.root_device
+        self._device = device = trainer.strategy.root_device
         super().setup(trainer, pl_module, stage)
+        if self._average_model is not None and device.type != "cpu":
+            # One operation for all weights, and a counter that is read without waiting for a GPU.
+            self._average_model.multi_avg_fn = get_ema_multi_avg_fn(self.decay)
+            self._average_model.n_averaged = torch.tensor(0)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int

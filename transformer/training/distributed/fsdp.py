@@ -14,7 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
+from torch.distributed.fsdp import (
+    FSDPModule,
+    MixedPrecisionPolicy,
+    fully_shard,
+    register_fsdp_forward_method,
+)
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from transformer.common.errors import InputError
@@ -42,22 +47,23 @@ class ShardedStrategy(ReplicatedStrategy):
             self._trained_model().to(self.root_device)
             return
         mesh = init_device_mesh(self.root_device.type, (self.world_size,))
+        precision = layer_policy(self.precision_plugin.precision, self.root_device)
         layers = [m for m in model.modules() if isinstance(m, EncoderLayer | DecoderLayer)]
         # Layers that share weights are gathered with the rest of the model.
         for layer in layers if model.config.share_layers == "none" else ():
-            self._shard(layer, mesh, keep=False)
+            self._shard(layer, mesh, mp_policy=precision)
             if isinstance(layer, DecoderLayer):
                 register_fsdp_forward_method(layer, "start")
         # The output projection is used after the model's forward pass (cross_entropy.py).
-        self._shard(model, mesh, keep=True)
+        self._shard(model, mesh, reshard_after_forward=False)
 
-    def _shard(self, module: nn.Module, mesh: DeviceMesh, *, keep: bool) -> None:
+    def _shard(self, module: nn.Module, mesh: DeviceMesh, **settings: Any) -> None:
         """Shard the weights of a module, as rank 0 has them, unless they are sharded."""
         module.to(self.root_device)
         for tensor in (*module.parameters(), *module.buffers()):
             if not isinstance(tensor, DTensor):
                 torch.distributed.broadcast(tensor.detach(), src=0)
-        sharded = fully_shard(module, mesh=mesh, reshard_after_forward=not keep)
+        sharded = fully_shard(module, mesh=mesh, **settings)
         # Losses are sums (update_module.py), and so are gradients.
         sharded.set_gradient_divide_factor(1.0)
         sharded.set_force_sum_reduction_for_comms(True)
@@ -133,6 +139,17 @@ class ShardedStrategy(ReplicatedStrategy):
             if not failed_somewhere:
                 self.checkpoint_io.save_checkpoint(index | {SHARDS: names}, file)
             delete_unnamed(file.parent)
+
+
+def layer_policy(precision: str | int, device: torch.device) -> MixedPrecisionPolicy:
+    """In mixed precision a layer is gathered in bfloat16; gradients are summed in float32.
+
+    Autocast casts the inputs, so that hidden states stay float32 between layers. A CPU also leaves
+    the weights to autocast: its layer norm takes none in bfloat16.
+    """
+    if precision != "bf16-mixed" or device.type == "cpu":
+        return MixedPrecisionPolicy()
+    return MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
 
 
 class _Parts:

@@ -6,13 +6,15 @@ It knows torchrun and SLURM, which start ranks, and nothing of training.
 import os
 import re
 import signal
+import sys
+import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from transformer.common.errors import AnotherRankFailed, InputError, Interrupted
 
@@ -23,6 +25,7 @@ _FAILED = "failed"
 _RUN = "run"
 _PATIENCE = timedelta(minutes=10)
 _PATIENCE_FOR_THE_CAUSE = timedelta(seconds=30)
+_SECONDS_FOR_NCCL = 10.0
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,24 @@ def reporting_once(rank: Rank | None) -> Iterator[None]:
             traceback.print_exc()
             raise AnotherRankFailed("", 1) from error
         raise
+
+
+def leave_group(code: int) -> NoReturn:
+    """End this rank, which has failed, at once: Python's exit would wait for the other ranks.
+
+    Rank 0 aborts the group of NCCL, so that no rank waits for it.
+    """
+    from torch import distributed as dist
+
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    if dist.get_backend() == "nccl" and dist.get_rank() == 0:
+        # The abort may wait, too.
+        threading.Timer(_SECONDS_FOR_NCCL, os._exit, (code,)).start()
+        with suppress(RuntimeError):
+            dist.distributed_c10d._abort_process_group()
+    os._exit(code)
 
 
 def _first_code(rank: Rank, error: BaseException) -> int | None:

@@ -23,8 +23,8 @@ Scalar = Float[Tensor, ""]
 BLOCK = 64
 """Tokens of a block of logits that fits the cache of a CPU."""
 
-ROWS = 512
-"""Rows of logits in memory at a time if no gradient is needed."""
+ROWS, GPU_ROWS = 512, 8192
+"""Rows of logits in memory at a time if no gradient is needed, on a CPU and elsewhere."""
 
 
 def cross_entropy(hidden: Hidden, weight: Weight, target: Target, label_smoothing: float) -> Scalar:
@@ -51,8 +51,9 @@ def negative_log_likelihood(hidden: Hidden, weight: Weight, target: Target) -> S
     As in the fused form, not all logits are in memory at a time: validation needs no more memory
     than training.
     """
-    chunks = zip(hidden.split(ROWS), target.split(ROWS), strict=True)
-    return sum((cross_entropy(rows, weight, right, 0.0) for rows, right in chunks), torch.zeros(()))
+    rows = ROWS if hidden.device.type == "cpu" else GPU_ROWS
+    chunks = zip(hidden.split(rows), target.split(rows), strict=True)
+    return sum((cross_entropy(some, weight, right, 0.0) for some, right in chunks), torch.zeros(()))
 
 
 class _FusedCrossEntropy(torch.autograd.Function):

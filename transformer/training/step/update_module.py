@@ -236,7 +236,9 @@ class UpdateModule(LightningModule, ABC):
         """Turn the gradient of the sum into that of the mean, clip it, and return its norm."""
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         torch._foreach_mul_(gradients, 1 / tokens)
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip or math.inf)
+        clip = self.clip or math.inf
+        # Sharded weights would be clipped one by one.
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), clip, foreach=True)
         return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
     def _count_as_done(self) -> None:

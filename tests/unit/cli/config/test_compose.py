@@ -127,6 +127,23 @@ def test_the_recipe_of_the_corpus_and_the_keys_of_the_call() -> None:
     assert (chosen.data.corpus, chosen.tokenizer.vocab_size) == ("multi30k", 99)
 
 
+@pytest.mark.parametrize(
+    ("trainer", "devices", "strategy"),
+    [("gpu", 1, "auto"), ("ddp", -1, "ddp"), ("fsdp", -1, "fsdp")],
+)
+def test_a_gpu_brings_its_settings(trainer: str, devices: int, strategy: str) -> None:
+    config = compose_config("train", [f"trainer={trainer}"])
+    given = config.trainer
+    assert (given.accelerator, given.devices, given.strategy) == ("gpu", devices, strategy)
+    assert (config.precision, given.precision, given.search_tokens) == ("auto", "auto", 65_536)
+    assert (config.data.workers, config.loss.chunk) == (2, 8192)
+    changes = ["precision=32-true", "data.workers=0", "loss.chunk=1", "trainer.search_tokens=9"]
+    config = compose_config("train", [*changes, f"trainer={trainer}", "loss=r_drop"])
+    given = config.trainer
+    assert (given.precision, config.loss.consistency) == ("32-true", "r_drop")
+    assert (config.data.workers, config.loss.chunk, given.search_tokens) == (0, 1, 9)
+
+
 def test_a_corpus_brings_its_experiment() -> None:
     for corpus, vocab_size in (("tanaka_enja", 8000), ("multi30k", 10000)):
         by_corpus = compose_config("train", [f"data={corpus}"])

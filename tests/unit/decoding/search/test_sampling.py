@@ -8,6 +8,7 @@ import torch
 
 from tests.helpers.steps import RecurrentStep, search_config
 from transformer.data.tokenization.tokenizer import EOS
+from transformer.decoding.search import sampling
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.search.sampling import sample_search, truncated
 
@@ -93,3 +94,12 @@ def test_what_may_be_drawn(changes: dict[str, float], kept: set[int]) -> None:
     config = search_config(algorithm="sampling", **changes)
     probability = truncated(logits, config).softmax(-1)
     assert set((probability > 1e-6).nonzero().flatten().tolist()) == kept
+
+
+def test_a_device_without_float64_draws_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The largest random number, rounded, is still below the mass of all tokens."""
+    assert sampling.exact_dtype(torch.device("mps")) == torch.float32
+    monkeypatch.setattr(sampling, "exact_dtype", lambda device: torch.float32)
+    monkeypatch.setattr(torch, "rand", lambda shape, **_: torch.full(shape, 1 - 2**-53).double())
+    [[drawn]] = samples(1, 1, [3])
+    assert drawn.tokens == (6, 6)

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from pytorch_lightning import LightningModule
 
 from tests.helpers.metrics import RAW
 from tests.helpers.steps import search_config
-from tests.helpers.training_fakes import fake_module, fake_trainer, logged
+from tests.helpers.training_fakes import fake_module, fake_trainer, logged, one_process
 from transformer.data.batching.batch import collate
 from transformer.data.batching.loader import Update
 from transformer.data.corpora.evaluation_text import Texts
@@ -22,7 +21,6 @@ from transformer.decoding.translation.result import BLANK, Translation
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.tasks.translation import TranslateValidation
-from transformer.training.callbacks.ema import MovingAverage
 from transformer.training.callbacks.metrics import Measure
 
 SOURCES = ["ein Hund", "zwei", "drei Katzen", "vier", "fünf"]
@@ -109,14 +107,6 @@ def test_measure_logs_the_divergence_of_two_passes(clock: Clock) -> None:
     clock.now += 1
     run_update(resumed, trainer, module, 1.0, consistency=1.0)
     assert logged(module)[-1]["train/consistency"] == (5 + 1) / (2 * 6)
-
-
-def test_the_moving_average_lives_where_the_weights_will() -> None:
-    trainer, average = fake_trainer(), MovingAverage(0.9)
-    trainer.strategy.root_device = torch.device("meta")
-    average.setup(trainer, LightningModule(), "fit")
-    assert average._average_model is not None
-    assert average._average_model.n_averaged.device.type == "meta"
 
 
 def test_measure_leaves_out_the_time_of_a_validation(clock: Clock) -> None:
@@ -219,6 +209,25 @@ def test_validation_scores_as_the_run_says() -> None:
         (bleu,) = score(*texts, ("bleu",), config=metrics)
         assert logged(module)[0][f"val/bleu{name}"] == bleu.value
     assert bleu.value != score(*texts, ("bleu",), config=RAW)[0].value
+
+
+def test_validation_on_a_gpu_searches_under_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
+    narrow: list[bool] = []
+
+    class Watched(Dictionary):
+        def translate(self, texts: Sequence[str], attention: bool = False) -> list[Translation]:
+            narrow.append(torch.is_autocast_enabled("cuda"))
+            return super().translate(texts)
+
+    # Without a GPU torch would refuse it.
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    monkeypatch.setattr("torch.cuda.amp.common.amp_definitely_not_available", lambda: False)
+    on_gpu = one_process()
+    on_gpu.root_device = torch.device("cuda")
+    validation = TranslateValidation(Watched(), TEXTS, samples=0, metrics=RAW)
+    trainer = fake_trainer(strategy=on_gpu, precision="bf16-mixed")
+    validation.on_validation_epoch_start(trainer, fake_module())
+    assert set(narrow) == {True}
 
 
 @pytest.mark.parametrize("world_size", [2, 3, 7])

@@ -2,12 +2,18 @@
 
 import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from pytorch_lightning.plugins import MixedPrecision
+from torch import distributed as dist
+from torch.distributed.fsdp import FSDPModule
 
+from tests.helpers.models import tiny_transformer
+from tests.helpers.updates import translation_module
 from tests.unit.model.checkpoint.test_sharded import payload, write
 from transformer.model.checkpoint.archive import SHARDS
 from transformer.model.checkpoint.checkpoint import read_payload
@@ -100,3 +106,55 @@ def test_a_full_disk_of_any_rank_leaves_the_old_checkpoint(
     if rank == 0:  # which deletes what both have written
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert read_payload(file)
+
+
+@pytest.fixture
+def group() -> Iterator[None]:
+    """A process group of this process alone."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def sharded(device: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A tiny translator whose model is sharded as on a device, for training in mixed precision.
+
+    Its norm takes weights in bfloat16 on a CPU, too.
+    """
+    policy = fsdp.layer_policy("bf16-mixed", torch.device(device))
+    monkeypatch.setattr(fsdp, "layer_policy", lambda *_: policy)
+    strategy = ShardedStrategy(parallel_devices=[torch.device("cpu")])
+    monkeypatch.setattr(ShardedStrategy, "world_size", 1)
+    monkeypatch.setattr(ShardedStrategy, "root_device", torch.device("cpu"))
+    strategy._lightning_module = module = translation_module(tiny_transformer(norm="rms"))
+    strategy.precision_plugin = MixedPrecision("bf16-mixed", "cpu")
+    strategy.configure_ddp()
+    return module
+
+
+@pytest.mark.parametrize(("device", "gathered"), [("cuda", torch.bfloat16), ("cpu", torch.float32)])
+def test_a_layer_is_gathered_as_its_products_need(
+    device: str, gathered: torch.dtype, group: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, plain = sharded(device, monkeypatch), tiny_transformer(norm="rms")
+    layer, tokens, seen = module.model.encoder.layers[0], torch.randint(4, 24, (3, 5)), []
+    assert isinstance(layer, FSDPModule)
+    layer.feed_forward.register_forward_hook(
+        lambda module, *_: seen.extend(p.dtype for p in module.parameters())
+    )
+    layer.register_forward_hook(lambda module, inputs, output: seen.append(output.dtype))
+    with torch.autocast("cpu", torch.bfloat16):
+        hidden, expected = module.model(tokens, tokens), plain(tokens, tokens)
+    assert set(seen[:-1]) == {gathered}
+    assert seen[-1] == hidden.dtype == torch.float32
+    upstream = torch.randn(hidden.shape)
+    hidden.backward(upstream)
+    expected.backward(upstream)
+    with torch.profiler.profile() as profile:
+        norm = module._normalised(1)
+    assert "aten::_foreach_norm" in {event.key for event in profile.key_averages()}
+    gradients = [weight.grad for weight in plain.parameters()]
+    assert norm == pytest.approx(torch.nn.utils.get_total_norm(gradients).item(), rel=0.02)
+    for weight, same in zip(module.model.parameters(), gradients, strict=True):
+        assert weight.grad.dtype == torch.float32
+        assert (weight.grad.full_tensor() - same).norm() < 0.02 * norm

@@ -7,6 +7,7 @@ from torch.nn import functional as F
 
 from tests.helpers.losses import loss_config
 from tests.helpers.tolerance import assert_close
+from transformer.training.losses import cross_entropy as losses
 from transformer.training.losses.config import LossConfig
 from transformer.training.losses.cross_entropy import (
     cross_entropy,
@@ -61,6 +62,21 @@ def test_without_a_gradient_it_is_the_plain_one_too(rows: int, dtype: torch.dtyp
         actual = negative_log_likelihood(hidden.to(dtype), weight.to(dtype), target)
     assert actual.dtype == dtype
     assert_close(actual, expected)
+
+
+@pytest.mark.parametrize(("device", "parts"), [("cpu", [512, 512, 1]), ("meta", [1025])])
+def test_validation_takes_larger_chunks_on_a_gpu(
+    device: str, parts: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def sized(hidden: Tensor, *_: object) -> Tensor:
+        seen.append(len(hidden))
+        return hidden.sum()
+
+    monkeypatch.setattr(losses, "cross_entropy", sized)
+    negative_log_likelihood(*(tensor.detach().to(device) for tensor in inputs(1025)))
+    assert seen == parts
 
 
 @pytest.mark.parametrize("chunk", [5, 512])

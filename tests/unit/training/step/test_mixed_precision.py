@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tests.helpers.ranks import Curve, curve
 from tests.helpers.runs import SMALL, composed, corpus_overrides
 from transformer.model.attention.multi_head import attend_fused
+from transformer.model.layers.mixed_precision import HeadNorm
 from transformer.runs.train import train
 
 
@@ -64,3 +66,15 @@ def test_attention_on_a_cpu_is_computed_in_float32(autocast: bool) -> None:
     for head, exact in zip(heads, precise, strict=True):
         assert head.grad is not None and exact.grad is not None
         assert torch.equal(head.grad, exact.grad.bfloat16())
+
+
+def test_heads_stay_narrow_on_a_gpu(unchecked: None) -> None:
+    """Without a GPU `torch.autocast` would be off for one."""
+    before = torch.is_autocast_enabled("cuda")
+    torch.set_autocast_enabled("cuda", True)
+    try:
+        with FakeTensorMode(), torch.device("cuda"), torch.no_grad():
+            heads = torch.empty(2, 3, 5, 4, dtype=torch.bfloat16)
+            assert HeadNorm(4)(heads).dtype == torch.bfloat16
+    finally:
+        torch.set_autocast_enabled("cuda", before)
