@@ -71,6 +71,7 @@ class ConstrainedStep:
         self.prefixes = prefixes
         self.lengths = (prefixes >= 0).sum(1)
         self.limits = limits
+        self.shortest = int(limits.min())
         self.after_prefix = after_prefix
         self.automaton: PhraseAutomaton | None = None
         if never is not None:
@@ -85,27 +86,31 @@ class ConstrainedStep:
             self.states = states = automaton.read(self.states, tokens)
             banned = automaton.completing(states)
             # After the last subword the search forces the end.
-            if (last := self.limits == self.position + 1).any():
-                banned[last] |= automaton.completing(states[last], at_end=True)
+            if self.shortest <= self.position + 1:
+                last = self.limits == self.position + 1
+                at_end = automaton.completing(states, at_end=True)
+                banned = banned | (last[:, None, None] & at_end)
             # A phrase in the prefix cannot be avoided; without this nothing could follow it.
-            banned &= ~(forced[:, None] | automaton.found[states])[..., None]
+            banned = banned & ~(forced | automaton.found[states])[..., None]
             log_probabilities.masked_fill_(banned, -math.inf)
-        if self.after_prefix is not None and (here := self.lengths == self.position).any():
-            log_probabilities.masked_fill_((here[:, None] & self.after_prefix)[:, None], -math.inf)
+        if self.after_prefix is not None and self.position <= self.prefixes.size(1):
+            here = (self.lengths == self.position)[:, None]
+            log_probabilities.masked_fill_((here & self.after_prefix)[:, None], -math.inf)
         self.position += 1
         return log_probabilities
 
     def _force(
         self, log_probabilities: Float[Tensor, "batch beam vocab"]
-    ) -> Bool[Tensor, " batch"]:
+    ) -> Bool[Tensor, "batch 1"]:
         """Allow only the next subword of the prefix; return which sentences have one."""
-        forced = self.lengths > self.position
-        if forced.any():
-            rows = forced.nonzero().squeeze(1)
-            subwords = self.prefixes[rows, self.position]
-            kept = log_probabilities[rows, :, subwords]
-            log_probabilities[rows] = -math.inf
-            log_probabilities[rows, :, subwords] = kept
+        if self.position >= self.prefixes.size(1):
+            return torch.zeros_like(self.lengths[:, None], dtype=torch.bool)
+        subwords = self.prefixes[:, self.position, None]
+        forced = subwords >= 0
+        # batch 1 -> batch beam 1
+        index = subwords.clamp(min=0)[..., None].expand(-1, log_probabilities.size(1), -1)
+        kept = log_probabilities.gather(2, index)
+        log_probabilities.masked_fill_(forced[..., None], -math.inf).scatter_(2, index, kept)
         return forced
 
     def reorder(self, beams: Int[Tensor, "batch beam"]) -> None:

@@ -73,7 +73,7 @@ class PhraseAutomaton:
     def read(self, states: Int[Tensor, "*rows"], subwords: Int[Tensor, "*rows"]) -> Tensor:
         """The states after these subwords; control symbols change nothing."""
         width = self._table.size(1)
-        for index in range(int(self._lengths[subwords].max())):
+        for index in range(self._classes.size(1)):
             symbol = self._classes[subwords, index]
             states = self._table.view(-1)[states * width + symbol].long()
         return states

@@ -6,7 +6,7 @@ kernels read it as a whole (``dense_mask``, ``dense_bias``) or block by block.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 import torch
@@ -116,8 +116,8 @@ class AttentionBias:
 
     @_once
     def every_query_sees(self) -> bool:
-        """Whether every query may attend to some key."""
-        return self.dense_mask is None or bool(self.dense_mask.any(-1).all())
+        """Whether every query may attend to some key: without a mask, to itself."""
+        return self.mask is None or self.dense_mask is None or bool(self.dense_mask.any(-1).all())
 
     @_once
     def block_mask(self) -> BlockMask:
@@ -130,6 +130,14 @@ class AttentionBias:
             *(batch, heads, len(self.queries), len(self.keys)),
             device=self.keys.device,
         )
+
+    def select(self, sentences: Int[Tensor, " kept"]) -> "AttentionBias":
+        """The bias of these sentences of a batch."""
+        assert self.mask is not None
+        selected = replace(self, mask=self.mask.index_select(0, sentences))
+        if self._made.get("every_query_sees"):
+            selected._made["every_query_sees"] = True
+        return selected
 
     def _sees_in_batch(self, item: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         """Whether a query sees a key, all by their indices."""
