@@ -72,27 +72,19 @@ class ConstrainedStep:
         self.lengths = (prefixes >= 0).sum(1)
         self.limits = limits
         self.shortest = int(limits.min())
+        self.position = 0
         self.after_prefix = after_prefix
         self.automaton: PhraseAutomaton | None = None
         if never is not None:
             self.automaton, self.states = never
-        self.position = 0
+            self.learn(self.states.tolist())
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> Float[Tensor, "batch beam vocab"]:
         """See ``StepFunction``."""
         log_probabilities = self.step(tokens)
         forced = self._force(log_probabilities)
-        if (automaton := self.automaton) is not None:
-            self.states = states = automaton.read(self.states, tokens)
-            banned = automaton.completing(states)
-            # After the last subword the search forces the end.
-            if self.shortest <= self.position + 1:
-                last = self.limits == self.position + 1
-                at_end = automaton.completing(states, at_end=True)
-                banned = banned | (last[:, None, None] & at_end)
-            # A phrase in the prefix cannot be avoided; without this nothing could follow it.
-            banned = banned & ~(forced | automaton.found[states])[..., None]
-            log_probabilities.masked_fill_(banned, -math.inf)
+        if self.automaton is not None:
+            log_probabilities.masked_fill_(self.banned & ~forced[..., None], -math.inf)
         if self.after_prefix is not None and self.position <= self.prefixes.size(1):
             here = (self.lengths == self.position)[:, None]
             log_probabilities.masked_fill_((here & self.after_prefix)[:, None], -math.inf)
@@ -113,6 +105,26 @@ class ConstrainedStep:
         log_probabilities.masked_fill_(forced[..., None], -math.inf).scatter_(2, index, kept)
         return forced
 
+    def look_ahead(self, tokens: Int[Tensor, "batch beam"]) -> Int[Tensor, "batch beam"] | None:
+        """See ``LookingAhead``: the states after these tokens."""
+        if self.automaton is None:
+            return None
+        self.states = self.automaton.read(self.states, tokens)
+        return self.states
+
+    def learn(self, numbers: list[list[int]]) -> None:
+        """Ban what would complete a phrase in these states."""
+        automaton = self.automaton
+        assert automaton is not None
+        banned = automaton.completing(numbers)
+        # After the last subword the search forces the end.
+        if self.shortest <= self.position + 1:
+            last = self.limits == self.position + 1
+            at_end = automaton.completing(numbers, at_end=True)
+            banned = banned | (last[:, None, None] & at_end)
+        # A phrase in the prefix cannot be avoided; without this nothing could follow it.
+        self.banned = banned & ~automaton.found[self.states][..., None]
+
     def reorder(self, beams: Int[Tensor, "batch beam"]) -> None:
         """See ``StepFunction``."""
         self.step.reorder(beams)
@@ -127,7 +139,7 @@ class ConstrainedStep:
         if self.after_prefix is not None:
             self.after_prefix = self.after_prefix[sentences]
         if self.automaton is not None:
-            self.states = self.states[sentences]
+            self.states, self.banned = self.states[sentences], self.banned[sentences]
 
 
 class ConstraintCompiler:

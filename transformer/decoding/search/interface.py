@@ -20,8 +20,8 @@ from transformer.decoding.search.config import SearchConfig
 class StepFunction(Protocol):
     """Log-probabilities of the next token, one sentence a row and one hypothesis a column.
 
-    It keeps state. Between two calls the search may first drop sentences (``keep``), then let
-    hypotheses branch and end (``reorder``). A search gets it before the first token.
+    It keeps state. Between two calls the search may first let hypotheses branch and end
+    (``reorder``), then drop sentences (``keep``). A search gets it before the first token.
     """
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> Float[Tensor, "batch beam vocab"]:
@@ -37,6 +37,19 @@ class StepFunction(Protocol):
 
     def keep(self, sentences: Int[Tensor, " kept"]) -> None:
         """Keep only these sentences, in this order."""
+        ...
+
+
+@runtime_checkable
+class LookingAhead(Protocol):
+    """A step that needs numbers on the host; the search reads them together with its own."""
+
+    def look_ahead(self, tokens: Int[Tensor, "batch beam"]) -> Int[Tensor, "batch numbers"] | None:
+        """Numbers to read before these tokens are appended, of each sentence; None without any."""
+        ...
+
+    def learn(self, numbers: list[list[int]]) -> None:
+        """Take the numbers that were read."""
         ...
 
 

@@ -15,8 +15,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transformer.decoding.search.config import SearchConfig
-from transformer.decoding.search.interface import Hypothesis, NotANumber, StepFunction, constrain
-from transformer.model.attention.kv_cache import repeats_shapes
+from transformer.decoding.search.interface import (
+    Hypothesis,
+    LookingAhead,
+    NotANumber,
+    StepFunction,
+    constrain,
+)
+from transformer.model.attention import kv_cache
 
 LIVE, DONE, NAN = 0, 1, 2
 """What the host reads of a sentence after a step."""
@@ -55,51 +61,36 @@ class Sentences:
         """Read the maximal subwords of each sentence, on the device of the search, once."""
         self.limits = limits
         self.host_limits: list[int] = limits.tolist()
-        self.sentences = list(range(len(limits)))
+        self.of_row = list(range(len(limits)))
         """The sentence of each row."""
-        self.searched = list(self.sentences)
+        self.searched = list(self.of_row)
         """The rows of sentences that are not done."""
 
     @property
     def shortest(self) -> int:
         """The smallest limit of a sentence that is still searched."""
-        return min(self.host_limits[self.sentences[row]] for row in self.searched)
+        return min(self.host_limits[self.of_row[row]] for row in self.searched)
 
     @property
     def longest(self) -> int:
         """The largest limit of all."""
         return max(self.host_limits)
 
-    def end(
-        self, done: Bool[Tensor, " batch"], ranked: Float[Tensor, "batch *ranked"], length: int
-    ) -> list[int]:
-        """Read which sentences are done now; return their rows.
-
-        Args:
-            done: Of each row; a row that was done before does not count.
-            ranked: Log-probabilities that are NaN if the model gave NaN.
-            length: Target tokens before this step.
-
-        Raises:
-            NotANumber: There is a NaN.
-        """
-        nan = ranked.flatten(1).isnan().any(1)
-        outcomes = torch.where(nan, NAN, done.to(torch.int8)).tolist()
-        if any(outcomes[row] == NAN for row in self.searched):
-            raise NotANumber.after(length)
-        ended = [row for row in self.searched if outcomes[row] == DONE]
+    def end(self, outcomes: list[int]) -> list[int]:
+        """Note the outcome of a step for each row; return the rows of sentences that end now."""
+        ended = [row for row in self.searched if outcomes[row] != LIVE]
         self.searched = [row for row in self.searched if outcomes[row] == LIVE]
         return ended
 
     def leave(self) -> Int[Tensor, " kept"] | None:
         """Let sentences that are done leave; return the rows that stay, None for all."""
-        size = kept_size(len(self.searched), len(self.sentences), self.limits.device)
-        if size == len(self.sentences):
+        size = kept_size(len(self.searched), len(self.of_row), self.limits.device)
+        if size == len(self.of_row):
             return None
-        done = sorted(set(range(len(self.sentences))) - set(self.searched))
+        done = sorted(set(range(len(self.of_row))) - set(self.searched))
         kept = sorted(self.searched + done[: size - len(self.searched)])
         self.searched = [row for row, old in enumerate(kept) if old in set(self.searched)]
-        self.sentences = [self.sentences[row] for row in kept]
+        self.of_row = [self.of_row[row] for row in kept]
         rows = on_device(kept, self.limits)
         self.limits = self.limits[rows]
         return rows
@@ -112,7 +103,7 @@ def kept_size(searched: int, rows: int, device: torch.device) -> int:
     of ``2^n`` and ``3 * 2^n``: a step takes hardly less time without them, and longer in a new
     shape.
     """
-    if not repeats_shapes(device):
+    if not kv_cache.repeats_shapes(device):
         return searched
     power = 2 ** (searched - 1).bit_length()
     size = next(size for size in (power // 2, 3 * power // 4, power) if size >= searched)
@@ -179,19 +170,36 @@ def run_search(
         log_probabilities = step(tokens[:, :, -1])
         constrain(log_probabilities, tokens, sentences.limits, config, sentences.shortest)
         advanced = state.advance(log_probabilities, sentences, config)
-        state, parents = advanced.state, advanced.parents
-        ended = sentences.end(advanced.done, advanced.ranked, tokens.size(2) - 1)
-        if ended:
-            order += [sentences.sentences[row] for row in ended]
-            results.append(state.select(on_device(ended, tokens)).result(config))
-            if not sentences.searched:
-                found = zip(order, hypotheses(results), strict=True)
-                return [row for _, row in sorted(found, key=lambda pair: pair[0])]
-            if (kept := sentences.leave()) is not None:
-                state, parents = state.select(kept), None if parents is None else parents[kept]
-                step.keep(kept)
-        if parents is not None:
-            step.reorder(parents)
+        state = advanced.state
+        if advanced.parents is not None:
+            step.reorder(advanced.parents)
+        outcomes = read(advanced, step)
+        if any(outcomes[row] == NAN for row in sentences.searched):
+            raise NotANumber.after(tokens.size(2) - 1)
+        if not (ended := sentences.end(outcomes)):
+            continue
+        order += [sentences.of_row[row] for row in ended]
+        results.append(state.select(on_device(ended, tokens)).result(config))
+        if not sentences.searched:
+            break
+        if (kept := sentences.leave()) is not None:
+            state = state.select(kept)
+            step.keep(kept)
+    found = zip(order, hypotheses(results), strict=True)
+    return [row for _, row in sorted(found, key=lambda pair: pair[0])]
+
+
+def read(advanced: Advanced, step: StepFunction) -> list[int]:
+    """The outcome of a step for each row, and for the step what it needs: the read of the host."""
+    nan = advanced.ranked.flatten(1).isnan().any(1)
+    outcomes = torch.where(nan, NAN, advanced.done.long())
+    newest = advanced.state.tokens[:, :, -1]
+    ahead = step.look_ahead(newest) if isinstance(step, LookingAhead) else None
+    if ahead is None:
+        return outcomes.tolist()
+    rows = torch.cat((outcomes[:, None], ahead), dim=1).tolist()
+    step.learn([numbers for _, *numbers in rows])
+    return [outcome for outcome, *_ in rows]
 
 
 def hypotheses(results: list[Finished]) -> list[list[Hypothesis]]:
