@@ -84,8 +84,10 @@ class AttentionBias:
         seen = self.mask
         if self.queries is None or self.keys is None:
             return seen
-        # A single query is the last position, which sees all keys.
-        if self.causal and (len(self.queries) > 1 or self.unfilled):
+        # A single query is the last position, which sees all keys. What is compiled masks none of
+        # them rather than to be compiled twice.
+        several = len(self.queries) > 1 or torch.compiler.is_compiling() or self.unfilled
+        if self.causal and several:
             filled = len(self.keys) - self.unfilled
             causal = causal_mask(len(self.queries), filled, self.keys.device)
             causal = F.pad(causal, (0, self.unfilled))

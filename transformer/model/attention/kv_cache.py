@@ -60,17 +60,23 @@ class LayerCache:
 
     def append(self, keys: RowHeads, values: RowHeads) -> tuple[AllHeads, AllHeads]:
         """Add new positions; return all, with zeros in the free room."""
-        start, self.length = self.length, self.length + keys.size(2)
         if self.keys is None or self.values is None:
             self.keys, self.values = keys, values
         else:
-            room = room_for(start, keys.size(2), keys.device)
-            self.keys = self._select(self.keys, room)
-            self.values = self._select(self.values, room)
-            self.keys[:, :, start : self.length] = keys
-            self.values[:, :, start : self.length] = values
+            self.make_room(keys.size(2))
+            new = slice(self.length, self.length + keys.size(2))
+            self.keys[:, :, new] = keys
+            self.values[:, :, new] = values
         self.rows = None
+        self.length += keys.size(2)
         return self.keys, self.values
+
+    def make_room(self, new: int) -> None:
+        """Let the hypotheses of ``rows`` continue, with room for new positions."""
+        assert self.keys is not None and self.values is not None
+        room = room_for(self.length, new, self.keys.device)
+        self.keys, self.values = self._select(self.keys, room), self._select(self.values, room)
+        self.rows = None
 
     def _select(self, heads: Tensor, room: int) -> AllHeads:
         """Copy the hypotheses that continue, with room for more positions."""
@@ -96,6 +102,12 @@ class DecoderCache:
         for layer in self.layers:
             layer.cross_keys = layer.cross_keys.contiguous()
             layer.cross_values = layer.cross_values.contiguous()
+
+    def settle(self) -> None:
+        """Do all that changes shapes now, so that a compiled step always finds the same ones."""
+        self.source_bias = AttentionBias(self.source_bias.mask)
+        for layer in self.layers:
+            layer.make_room(1)
 
     def reorder(self, rows: Int[Tensor, " selected"]) -> None:
         """Let hypothesis ``i`` continue hypothesis ``rows[i]`` of the same sentence."""
