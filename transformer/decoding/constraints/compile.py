@@ -105,17 +105,17 @@ class ConstrainedStep:
         log_probabilities.masked_fill_(forced[..., None], -math.inf).scatter_(2, index, kept)
         return forced
 
-    def look_ahead(self, tokens: Int[Tensor, "batch beam"]) -> Int[Tensor, "batch beam"] | None:
-        """See ``LookingAhead``: the states after these tokens."""
+    def look_ahead(self, tokens: Int[Tensor, "batch beam"]) -> Int[Tensor, "batch numbers"]:
+        """See ``LookingAhead``: the states after these tokens, if phrases are forbidden."""
         if self.automaton is None:
-            return None
+            return tokens[:, :0]
         self.states = self.automaton.read(self.states, tokens)
         return self.states
 
     def learn(self, numbers: list[list[int]]) -> None:
         """Ban what would complete a phrase in these states."""
-        automaton = self.automaton
-        assert automaton is not None
+        if (automaton := self.automaton) is None:
+            return
         banned = automaton.completing(numbers)
         # After the last subword the search forces the end.
         if self.shortest <= self.position + 1:

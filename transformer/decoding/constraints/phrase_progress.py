@@ -69,8 +69,10 @@ class MustPhrases:
         sets = pad_sequence([torch.tensor(row, dtype=torch.long) for row in rows], batch_first=True)
         totals = [sum(len(subwords) for subwords, _ in row) for row in sentences]
         return cls(
-            automaton.to(device),
-            *(table.to(device) for table in (units, spaced, proposals)),
+            automaton=automaton.to(device),
+            units=units.to(device),
+            spaced=spaced.to(device),
+            proposals=proposals.to(device),
             totals=torch.tensor(totals, device=device),
             most=max(totals),
             states=automaton.starts[sets.to(device)][:, None],

@@ -44,8 +44,8 @@ class StepFunction(Protocol):
 class LookingAhead(Protocol):
     """A step that needs numbers on the host; the search reads them together with its own."""
 
-    def look_ahead(self, tokens: Int[Tensor, "batch beam"]) -> Int[Tensor, "batch numbers"] | None:
-        """Numbers to read before these tokens are appended, of each sentence; None without any."""
+    def look_ahead(self, tokens: Int[Tensor, "batch beam"]) -> Int[Tensor, "batch numbers"]:
+        """The numbers of each sentence to read before these tokens are appended."""
         ...
 
     def learn(self, numbers: list[list[int]]) -> None:

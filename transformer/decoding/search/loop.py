@@ -193,10 +193,9 @@ def read(advanced: Advanced, step: StepFunction) -> list[int]:
     """The outcome of a step for each row, and for the step what it needs: the read of the host."""
     nan = advanced.ranked.flatten(1).isnan().any(1)
     outcomes = torch.where(nan, NAN, advanced.done.long())
-    newest = advanced.state.tokens[:, :, -1]
-    ahead = step.look_ahead(newest) if isinstance(step, LookingAhead) else None
-    if ahead is None:
+    if not isinstance(step, LookingAhead):
         return outcomes.tolist()
+    ahead = step.look_ahead(advanced.state.tokens[:, :, -1])
     rows = torch.cat((outcomes[:, None], ahead), dim=1).tolist()
     step.learn([numbers for _, *numbers in rows])
     return [outcome for outcome, *_ in rows]
