@@ -25,6 +25,7 @@ def search_config(**changes: object) -> SearchConfig:
         "no_repeat_ngram": 0,
         "eos_threshold": 0.0,
         "stopping": "exact",
+        "compile": False,
         "groups": 1,
         "diversity": 0.0,
         "temperature": 1.0,

@@ -218,9 +218,9 @@ def _search(
         limits = constraints.limits(limits, max_length)
         if constraints.must is not None:
             width = int(constraints.must.widths(width).max())
-    step = build_step(model, pad_source(segments).to(device), width)
+    step = build_step(model, pad_source(segments).to(device), width, config.compile)
     if banned:
-        step = BanningStep(step, torch.tensor(banned, device=device))
+        step = BanningStep(step, torch.tensor(banned).to(device))
     if constraints is not None:
         step = constraints.step(step, limits, width)
         if constraints.must is not None:

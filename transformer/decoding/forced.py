@@ -19,7 +19,7 @@ from transformer.data.tokenization.tokenizer import EOS, PAD, Tokenizer
 from transformer.decoding.inference_mode import evaluating
 from transformer.decoding.length_bucketing import bucket_batches, check_lengths, pair_lengths
 from transformer.decoding.search.ensemble import Ensemble, Model, ensemble_members
-from transformer.decoding.search.interface import check_no_nan
+from transformer.decoding.search.interface import NotANumber
 from transformer.model.attention.attention_bias import Mask
 from transformer.model.attention.masks import padding_mask
 from transformer.model.attention.record_weights import recording
@@ -95,7 +95,8 @@ def score_subwords(
             ]
             combined = model.combine(members) if isinstance(model, Ensemble) else members[0]
             found = _select(combined, batch.target_output, real)
-            check_no_nan(found, batch.target_input.size(1))
+            if found.isnan().any():
+                raise NotANumber.after(batch.target_input.size(1))
             for index, row, target in zip(indices, found.tolist(), targets, strict=True):
                 scores[index] = row[: len(target) + 1]
     return scores

@@ -79,16 +79,16 @@ class Decoder(LayerStack):
     def start(self, memory: Memory) -> DecoderCache:
         """An empty cache over this source."""
         layers = cast(Iterable[DecoderLayer], self.layers)
-        return DecoderCache([layer.start(memory.hidden) for layer in layers], memory.mask)
+        source_bias = AttentionBias(memory.mask)
+        return DecoderCache([layer.start(memory.hidden) for layer in layers], source_bias)
 
     def forward(self, hidden: Hidden, cache: DecoderCache) -> Hidden:
         """Decode the positions that follow those in the cache."""
         length = hidden.size(1)
-        room = room_for(cache.length, length)
+        room = room_for(cache.length, length, hidden.device)
         self_bias = self.attention_bias(length, cache.length, None, hidden.device, room=room)
-        source_bias = AttentionBias(cache.mask)
         for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
             if not layer_is_dropped(self.layer_drop, self.training):
-                hidden = layer(hidden, layer_cache, self_bias, source_bias)
+                hidden = layer(hidden, layer_cache, self_bias, cache.source_bias)
         cache.length += length
         return self.final_norm(hidden)

@@ -144,6 +144,7 @@ def test_an_export_alone_translates_as_with_its_model(tmp_path: Path) -> None:
     [
         {"algorithm": "sampling", "beam_size": 1},
         {"algorithm": "diverse"},
+        {"compile": True},
         {"coverage_penalty": 0.2},
         {"eos_threshold": 1.5},
         {"min_length": 2},

@@ -71,42 +71,59 @@ class ConstrainedStep:
         self.prefixes = prefixes
         self.lengths = (prefixes >= 0).sum(1)
         self.limits = limits
+        self.shortest = int(limits.min())
+        self.position = 0
         self.after_prefix = after_prefix
         self.automaton: PhraseAutomaton | None = None
         if never is not None:
             self.automaton, self.states = never
-        self.position = 0
+            self.learn(self.states.tolist())
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> Float[Tensor, "batch beam vocab"]:
         """See ``StepFunction``."""
         log_probabilities = self.step(tokens)
         forced = self._force(log_probabilities)
-        if (automaton := self.automaton) is not None:
-            self.states = states = automaton.read(self.states, tokens)
-            banned = automaton.completing(states)
-            # After the last subword the search forces the end.
-            if (last := self.limits == self.position + 1).any():
-                banned[last] |= automaton.completing(states[last], at_end=True)
-            # A phrase in the prefix cannot be avoided; without this nothing could follow it.
-            banned &= ~(forced[:, None] | automaton.found[states])[..., None]
-            log_probabilities.masked_fill_(banned, -math.inf)
-        if self.after_prefix is not None and (here := self.lengths == self.position).any():
-            log_probabilities.masked_fill_((here[:, None] & self.after_prefix)[:, None], -math.inf)
+        if self.automaton is not None:
+            log_probabilities.masked_fill_(self.banned & ~forced[..., None], -math.inf)
+        if self.after_prefix is not None and self.position <= self.prefixes.size(1):
+            here = (self.lengths == self.position)[:, None]
+            log_probabilities.masked_fill_((here & self.after_prefix)[:, None], -math.inf)
         self.position += 1
         return log_probabilities
 
     def _force(
         self, log_probabilities: Float[Tensor, "batch beam vocab"]
-    ) -> Bool[Tensor, " batch"]:
+    ) -> Bool[Tensor, "batch 1"]:
         """Allow only the next subword of the prefix; return which sentences have one."""
-        forced = self.lengths > self.position
-        if forced.any():
-            rows = forced.nonzero().squeeze(1)
-            subwords = self.prefixes[rows, self.position]
-            kept = log_probabilities[rows, :, subwords]
-            log_probabilities[rows] = -math.inf
-            log_probabilities[rows, :, subwords] = kept
+        if self.position >= self.prefixes.size(1):
+            return torch.zeros_like(self.lengths[:, None], dtype=torch.bool)
+        subwords = self.prefixes[:, self.position, None]
+        forced = subwords >= 0
+        # batch 1 -> batch beam 1
+        index = subwords.clamp(min=0)[..., None].expand(-1, log_probabilities.size(1), -1)
+        kept = log_probabilities.gather(2, index)
+        log_probabilities.masked_fill_(forced[..., None], -math.inf).scatter_(2, index, kept)
         return forced
+
+    def look_ahead(self, tokens: Int[Tensor, "batch beam"]) -> Int[Tensor, "batch numbers"]:
+        """See ``LookingAhead``: the states after these tokens, if phrases are forbidden."""
+        if self.automaton is None:
+            return tokens[:, :0]
+        self.states = self.automaton.read(self.states, tokens)
+        return self.states
+
+    def learn(self, numbers: list[list[int]]) -> None:
+        """Ban what would complete a phrase in these states."""
+        if (automaton := self.automaton) is None:
+            return
+        banned = automaton.completing(numbers)
+        # After the last subword the search forces the end.
+        if self.shortest <= self.position + 1:
+            last = self.limits == self.position + 1
+            at_end = automaton.completing(numbers, at_end=True)
+            banned = banned | (last[:, None, None] & at_end)
+        # A phrase in the prefix cannot be avoided; without this nothing could follow it.
+        self.banned = banned & ~automaton.found[self.states][..., None]
 
     def reorder(self, beams: Int[Tensor, "batch beam"]) -> None:
         """See ``StepFunction``."""
@@ -122,7 +139,7 @@ class ConstrainedStep:
         if self.after_prefix is not None:
             self.after_prefix = self.after_prefix[sentences]
         if self.automaton is not None:
-            self.states = self.states[sentences]
+            self.states, self.banned = self.states[sentences], self.banned[sentences]
 
 
 class ConstraintCompiler:

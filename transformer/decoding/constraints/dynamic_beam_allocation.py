@@ -13,18 +13,73 @@ Constrained Decoding for Translation and Monolingual Rewriting", section 4.
 """
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn import functional as F
 
 from transformer.data.tokenization.tokenizer import EOS
 from transformer.decoding.constraints.phrase_progress import MustPhrases, complete_slots
 from transformer.decoding.search import beam
 from transformer.decoding.search.config import SearchConfig
-from transformer.decoding.search.interface import Hypothesis, StepFunction, check_no_nan, constrain
+from transformer.decoding.search.interface import Hypothesis, StepFunction
+from transformer.decoding.search.loop import Advanced, Finished, Rows, Sentences, run_search
+
+
+@dataclass(frozen=True)
+class Allocated(Rows):
+    """Beams with the phrases of each hypothesis, and those that ended at their limit without all.
+
+    ``slots`` are the widths of the beams.
+    """
+
+    live: beam.Live
+    finished: Finished
+    unmet: Finished
+    must: MustPhrases
+    slots: Int[Tensor, " batch"]
+
+    @property
+    def tokens(self) -> Int[Tensor, "batch beam length"]:
+        """See ``SearchState``."""
+        return self.live.tokens
+
+    def advance(
+        self,
+        log_probabilities: Float[Tensor, "batch beam vocab"],
+        sentences: Sentences,
+        config: SearchConfig,
+    ) -> Advanced:
+        """Finish what contains all phrases, and divide the beam among the others."""
+        live, finished, unmet, must = self.live, self.finished, self.unmet, self.must
+        length, width = live.tokens.size(2) - 1, live.tokens.size(1)
+        full = sentences.limits <= length
+        log_probabilities[..., EOS].masked_fill_(~(must.met | full[:, None]), -math.inf)
+        candidates = _candidates(live, log_probabilities, must, self.slots)
+        progress = must.proceed(candidates.parents, candidates.tokens)
+        whole = must.met.gather(1, candidates.parents)
+        ends = _best_ends(candidates, progress.banks, config.beam_size)
+        finished = beam.finish(live, finished, _only(candidates, ends & whole), config)
+        if sentences.shortest <= length:
+            unmet = beam.finish(live, unmet, _only(candidates, ends & ~whole), config)
+        order, chosen = _allocation(candidates, progress, self.slots, width, config.beam_size)
+        live, parents = beam.proceed(live, chosen)
+        over = beam.done(live, finished, sentences.limits, config)
+        state = Allocated(live, finished, unmet, progress.pick(order), self.slots)
+        return Advanced(state, over, candidates.log_probabilities, parents)
+
+    def result(self, config: SearchConfig) -> Finished:
+        """The n-best list; of what lacks a phrase, if nothing has all."""
+        none = (self.finished.scores == -math.inf).all(1)
+        parts = zip(vars(self.finished).values(), vars(self.unmet).values(), strict=True)
+        found = (torch.where(_row(none, best), unmet, best) for best, unmet in parts)
+        return Finished(*(part[:, : config.nbest] for part in found))
+
+
+def _row(rows: Bool[Tensor, " batch"], like: Tensor) -> Bool[Tensor, "batch ..."]:
+    """One value a sentence, to broadcast with a tensor."""
+    return rows.view(-1, *[1] * (like.dim() - 1))
 
 
 def allocated_search(
@@ -35,39 +90,14 @@ def allocated_search(
     The step is as wide as the widest of ``must.widths``; ``must`` are the phrases before the first
     token. Other arguments and errors are those of ``beam_search``.
     """
-    found: list[list[Hypothesis]] = [[] for _ in limits]
+    sentences = Sentences(limits)
     slots = must.widths(config.beam_size)
     width = int(slots.max())
-    live, finished = beam.start(limits, width)[0], beam.start(limits, config.beam_size)[1]
-    unmet, must = finished, replace(must, states=must.states.expand(-1, width, -1))
-    while True:
-        log_probabilities = step(live.tokens[:, :, -1])
-        constrain(log_probabilities, live.tokens, live.limits, config)
-        full = live.limits < live.tokens.size(2)
-        log_probabilities[..., EOS].masked_fill_(~(must.met | full[:, None]), -math.inf)
-        candidates = _candidates(live, log_probabilities, must, slots)
-        check_no_nan(candidates.log_probabilities, live.tokens.size(2) - 1)
-        progress = must.proceed(candidates.parents, candidates.tokens)
-        whole = must.met.gather(1, candidates.parents)
-        ends = _best_ends(candidates, progress.banks, config.beam_size)
-        finished = beam.finish(live, finished, _only(candidates, ends & whole), config)
-        if full.any():
-            unmet = beam.finish(live, unmet, _only(candidates, ends & ~whole), config)
-        order, chosen = _allocation(candidates, progress, slots, width, config.beam_size)
-        (live, parents), must = beam.proceed(live, chosen), progress.pick(order)
-        over = beam.done(live, finished, config)
-        if over.any():
-            for row in over.nonzero().squeeze(1).tolist():
-                ended = beam.hypotheses(finished, row, config.nbest)
-                found[live.sentences[row]] = ended or beam.hypotheses(unmet, row, config.nbest)
-            if over.all():
-                return found
-            alive = (~over).nonzero()[:, 0]
-            finished, unmet = finished.select(alive), unmet.select(alive)
-            live, must = live.select(alive), must.select(alive)
-            slots, parents = slots[alive], parents[alive]
-            step.keep(alive)
-        step.reorder(parents)
+    live = beam.start(sentences, width).live
+    finished = beam.start(sentences, config.beam_size).finished
+    must = replace(must, states=must.states.expand(-1, width, -1))
+    state = Allocated(live, finished, finished, must, slots)
+    return run_search(state, step, sentences, config)
 
 
 def _candidates(
@@ -85,9 +115,8 @@ def _candidates(
     totals = log_probabilities
     ranks = torch.arange(2 * width, device=slots.device)
     ranked = best.log_probabilities.masked_fill(ranks >= 2 * slots[:, None], -math.inf)
-    if must.closing.any():
-        # After the last subword of a phrase, the word must not continue.
-        totals = totals.masked_fill(must.closing[..., None] & must.continues_word, -math.inf)
+    # After the last subword of a phrase, the word must not continue.
+    totals = totals.masked_fill(must.closing[..., None] & must.continues_word, -math.inf)
     # batch beam phrase, batch beam 1 -> batch beam tried
     tried = torch.cat((must.proposals[must.states], totals.argmax(-1, keepdim=True)), dim=2)
     values = log_probabilities.gather(2, tried.clamp(min=0)).masked_fill(tried < 0, -math.inf)
@@ -129,7 +158,8 @@ def _allocation(
     """Choose the live candidates: their indices, and the candidates, the best first."""
     live = (candidates.tokens != EOS) & (candidates.log_probabilities > -math.inf)
     # batch candidates -> batch candidates bank
-    members = F.one_hot(progress.banks, int(progress.totals.max()) + 1) * live[..., None]
+    banks = torch.arange(progress.most + 1, device=slots.device)
+    members = (progress.banks[..., None] == banks) & live[..., None]
     ranks = (members.cumsum(1) - 1).gather(2, progress.banks[..., None]).squeeze(2)
     last = progress.banks == progress.totals[:, None]
     guaranteed = ranks < torch.where(last, complete_slots(beam_size), 1)

@@ -73,22 +73,24 @@ class PhraseAutomaton:
     def read(self, states: Int[Tensor, "*rows"], subwords: Int[Tensor, "*rows"]) -> Tensor:
         """The states after these subwords; control symbols change nothing."""
         width = self._table.size(1)
-        for index in range(int(self._lengths[subwords].max())):
+        for index in range(self._classes.size(1)):
             symbol = self._classes[subwords, index]
             states = self._table.view(-1)[states * width + symbol].long()
         return states
 
     def completing(
-        self, states: Int[Tensor, "*rows"], at_end: bool = False
-    ) -> Bool[Tensor, "*rows vocab"]:
+        self, states: Sequence[Sequence[int]], at_end: bool = False
+    ) -> Bool[Tensor, "batch beam vocab"]:
         """Which subwords, or the end of the text, would complete a phrase of the set.
 
         With ``at_end``, the text ends after the subword. Each state is computed once; a search
         visits few of them.
         """
-        visited, indices = states.unique(return_inverse=True)
-        rows = [self._completing(state, at_end) for state in visited.tolist()]
-        return torch.stack(rows)[indices]
+        visited = {state: None for row in states for state in row}
+        rows = torch.stack([self._completing(state, at_end) for state in visited])
+        order = {state: index for index, state in enumerate(visited)}
+        indices = torch.tensor([[order[state] for state in row] for row in states])
+        return rows[indices.to(rows.device, non_blocking=True)]
 
     def _completing(self, state: int, at_end: bool) -> Bool[Tensor, " vocab"]:
         if (state, at_end) not in self._rows:

@@ -46,6 +46,8 @@ class MustPhrases:
     """The subword that continues the phrase from each state; -1 if there is none."""
     totals: Int[Tensor, " batch"]
     """Subwords of all phrases of a sentence."""
+    most: int
+    """The largest of ``totals``."""
     states: Int[Tensor, "batch beam phrase"]
     """The state of each hypothesis."""
     continues_word: Bool[Tensor, " vocab"]
@@ -65,11 +67,17 @@ class MustPhrases:
         automaton = PhraseAutomaton([spellings for _, spellings in cuts], vocabulary)
         units, spaced, proposals = _state_tables(automaton, cuts, vocabulary)
         sets = pad_sequence([torch.tensor(row, dtype=torch.long) for row in rows], batch_first=True)
-        totals = torch.tensor([sum(len(subwords) for subwords, _ in row) for row in sentences])
-        states = automaton.starts[sets][:, None]
-        tensors = (units, spaced, proposals, totals, states, vocabulary.continues_word)
-        parts = (part.to(device) for part in tensors)
-        return cls(automaton.to(device), *parts)
+        totals = [sum(len(subwords) for subwords, _ in row) for row in sentences]
+        return cls(
+            automaton=automaton.to(device),
+            units=units.to(device),
+            spaced=spaced.to(device),
+            proposals=proposals.to(device),
+            totals=torch.tensor(totals, device=device),
+            most=max(totals),
+            states=automaton.starts[sets.to(device)][:, None],
+            continues_word=vocabulary.continues_word.to(device),
+        )
 
     def widths(self, beam_size: int) -> Int[Tensor, " batch"]:
         """``beam_width`` of each sentence."""

@@ -19,41 +19,22 @@ from torch.nn import functional as F
 
 from transformer.data.tokenization.tokenizer import BOS, EOS
 from transformer.decoding.search.config import SearchConfig
-from transformer.decoding.search.interface import Hypothesis, StepFunction, check_no_nan, constrain
+from transformer.decoding.search.interface import Hypothesis, StepFunction
+from transformer.decoding.search.loop import Advanced, Finished, Rows, Sentences, run_search
 
 BLOCK = 128
 """Candidates of a block; ``largest`` ranks blocks by their maxima first."""
 
 
 @dataclass(frozen=True)
-class Finished:
-    """The best finished hypotheses, the best first; the score of a free slot is ``-inf``."""
-
-    scores: Float[Tensor, "batch beam"]
-    log_probabilities: Float[Tensor, "batch beam"]
-    lengths: Int[Tensor, "batch beam"]
-    tokens: Int[Tensor, "batch beam longest"]
-
-    def select(self, rows: Int[Tensor, " kept"]) -> "Finished":
-        """Only these sentences."""
-        return Finished(*(part[rows] for part in vars(self).values()))
-
-
-@dataclass(frozen=True)
-class Live:
+class Live(Rows):
     """The live hypotheses, the best first; the log-probability of a free slot is ``-inf``.
 
-    ``sentences`` are the indices of the sentences in the call; ``tokens`` begin with ``BOS``.
+    ``tokens`` begin with ``BOS``.
     """
 
-    sentences: Int[Tensor, " batch"]
-    limits: Int[Tensor, " batch"]
     tokens: Int[Tensor, "batch beam length"]
     log_probabilities: Float[Tensor, "batch beam"]
-
-    def select(self, rows: Int[Tensor, " kept"]) -> "Live":
-        """Only these sentences."""
-        return Live(*(part[rows] for part in vars(self).values()))
 
 
 @dataclass(frozen=True)
@@ -69,6 +50,36 @@ class Candidates:
         return Candidates(*(part.gather(1, order) for part in vars(self).values()))
 
 
+@dataclass(frozen=True)
+class Beams(Rows):
+    """The live and the best finished hypotheses of each sentence."""
+
+    live: Live
+    finished: Finished
+
+    @property
+    def tokens(self) -> Int[Tensor, "batch beam length"]:
+        """See ``SearchState``."""
+        return self.live.tokens
+
+    def advance(
+        self,
+        log_probabilities: Float[Tensor, "batch beam vocab"],
+        sentences: Sentences,
+        config: SearchConfig,
+    ) -> Advanced:
+        """Finish the best continuations that end, and follow the others."""
+        candidates = expand(self.live, log_probabilities)
+        finished = finish(self.live, self.finished, candidates, config)
+        live, parents = proceed(self.live, candidates)
+        over = done(live, finished, sentences.limits, config)
+        return Advanced(Beams(live, finished), over, candidates.log_probabilities, parents)
+
+    def result(self, config: SearchConfig) -> Finished:
+        """The n-best list."""
+        return Finished(*(part[:, : config.nbest] for part in vars(self.finished).values()))
+
+
 def beam_search(
     step: StepFunction, limits: Int[Tensor, " batch"], config: SearchConfig
 ) -> list[list[Hypothesis]]:
@@ -82,38 +93,22 @@ def beam_search(
     Raises:
         NotANumber: The step gave NaN.
     """
-    found: list[list[Hypothesis]] = [[] for _ in range(len(limits))]
-    live, finished = start(limits, config.beam_size)
-    while True:
-        length = live.tokens.size(2) - 1
-        log_probabilities = step(live.tokens[:, :, -1])
-        constrain(log_probabilities, live.tokens, live.limits, config)
-        candidates = expand(live, log_probabilities)
-        check_no_nan(candidates.log_probabilities, length)
-        finished = finish(live, finished, candidates, config)
-        live, parents = proceed(live, candidates)
-        over = done(live, finished, config)
-        if over.any():
-            for row in over.nonzero().squeeze(1).tolist():
-                found[live.sentences[row]] = hypotheses(finished, row, config.nbest)
-            alive = (~over).nonzero().squeeze(1)
-            if not len(alive):
-                return found
-            live, finished, parents = live.select(alive), finished.select(alive), parents[alive]
-            step.keep(alive)
-        step.reorder(parents)
+    sentences = Sentences(limits)
+    return run_search(start(sentences, config.beam_size), step, sentences, config)
 
 
-def start(limits: Int[Tensor, " batch"], beam: int) -> tuple[Live, Finished]:
+def start(sentences: Sentences, beam: int) -> Beams:
     """One empty hypothesis a sentence; the first step fills the other slots."""
+    limits = sentences.limits
     shape = (len(limits), beam)
     nothing = torch.full(shape, -math.inf, device=limits.device)
     alive = nothing.clone()
     alive[:, 0] = 0.0
-    sentences = torch.arange(len(limits), device=limits.device)
-    live = Live(sentences, limits, limits.new_full((*shape, 1), BOS), alive)
-    tokens = limits.new_zeros((*shape, int(limits.max())))
-    return live, Finished(nothing, nothing, limits.new_zeros(shape), tokens)
+    tokens = limits.new_zeros((*shape, sentences.longest))
+    return Beams(
+        Live(limits.new_full((*shape, 1), BOS), alive),
+        Finished(nothing, nothing, limits.new_zeros(shape), tokens),
+    )
 
 
 def largest(
@@ -153,17 +148,15 @@ def finish(
     """Rank the best candidates that end together with the finished hypotheses."""
     beam, length = live.tokens.size(1), live.tokens.size(2) - 1
     kept = finished.scores.size(1)
-    best = candidates.log_probabilities[:, :beam]
-    ends = (candidates.tokens[:, :beam] == EOS) & (best > -math.inf)
-    if not ends.any():
-        return finished
-    tokens = _pick(live.tokens[:, :, 1:], candidates.parents[:, :beam])
+    parents = candidates.parents[:, :beam]
+    tokens = _pick(live.tokens[:, :, 1:], parents)
     tokens = F.pad(tokens, (0, finished.tokens.size(2) - length))
-    best = best.masked_fill(~ends, -math.inf)
+    best = candidates.log_probabilities[:, :beam]
+    best = best.masked_fill(candidates.tokens[:, :beam] != EOS, -math.inf)
     scores = torch.cat((finished.scores, best / config.penalty(length + 1)), dim=1)
     # Stable: of a tie, the hypothesis that ended first stays.
     order = scores.sort(dim=1, descending=True, stable=True).indices[:, :kept]
-    lengths = torch.full_like(candidates.parents[:, :beam], length)
+    lengths = torch.full_like(parents, length)
     return Finished(
         scores.gather(1, order),
         torch.cat((finished.log_probabilities, best), dim=1).gather(1, order),
@@ -179,10 +172,12 @@ def proceed(live: Live, candidates: Candidates) -> tuple[Live, Int[Tensor, "batc
     ends = (candidates.tokens == EOS).to(torch.uint8)
     chosen = candidates.pick(ends.sort(dim=1, stable=True).indices[:, :beam])
     tokens = torch.cat((_pick(live.tokens, chosen.parents), chosen.tokens[..., None]), dim=2)
-    return Live(live.sentences, live.limits, tokens, chosen.log_probabilities), chosen.parents
+    return Live(tokens, chosen.log_probabilities), chosen.parents
 
 
-def done(live: Live, finished: Finished, config: SearchConfig) -> Bool[Tensor, " batch"]:
+def done(
+    live: Live, finished: Finished, limits: Int[Tensor, " batch"], config: SearchConfig
+) -> Bool[Tensor, " batch"]:
     """Return which sentences are done, by ``config.stopping``.
 
     With ``exact``, no further step can change the n-best list of a sentence. A log-probability only
@@ -191,27 +186,11 @@ def done(live: Live, finished: Finished, config: SearchConfig) -> Bool[Tensor, "
     possible target.
     """
     shortest = config.penalty(live.tokens.size(2))
-    longest = config.penalty(live.limits + 1)
+    longest = config.penalty(limits + 1)
     # The first hypothesis is not always the most probable one: diverse groups rank by more.
     bound = live.log_probabilities.amax(1) / longest.clamp(min=shortest)
     over = bound <= finished.scores[:, config.nbest - 1]
     return over | (finished.scores[:, -1] > -math.inf) if config.stopping == "full" else over
-
-
-def hypotheses(finished: Finished, row: int, nbest: int) -> list[Hypothesis]:
-    """The finished hypotheses of one sentence."""
-    columns = zip(
-        finished.tokens[row, :nbest].tolist(),
-        finished.lengths[row, :nbest].tolist(),
-        finished.scores[row, :nbest].tolist(),
-        finished.log_probabilities[row, :nbest].tolist(),
-        strict=True,
-    )
-    return [
-        Hypothesis(tuple(tokens[:length]), score, total)
-        for tokens, length, score, total in columns
-        if score > -math.inf
-    ]
 
 
 def _pick(

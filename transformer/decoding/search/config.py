@@ -82,6 +82,10 @@ class SearchConfig:
     utility: str
     """``mbr``: ``chrf``, ``bleu`` or ``MODULE:CALLABLE`` (`utility_named`)."""
 
+    compile: bool = False
+    """Compile the step of the decoder (``torch.compile``): it starts slowly, and launches fewer
+    kernels. Scores may differ by rounding. A checkpoint without this key has it off."""
+
     def __post_init__(self) -> None:
         raise_objections(out_of_range(self, "decoding"))
         raise_objections(_contradictions(self))

@@ -5,7 +5,7 @@ It does not know the model; within a group it is beam search (beam.py). Source: 
 diversity (section 4.2).
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
@@ -13,9 +13,57 @@ from torch import Tensor
 
 from transformer.decoding.search import beam
 from transformer.decoding.search.config import SearchConfig
-from transformer.decoding.search.interface import Hypothesis, StepFunction, check_no_nan, constrain
+from transformer.decoding.search.interface import Hypothesis, StepFunction
+from transformer.decoding.search.loop import Advanced, Finished, Sentences, run_search
 
-Group = tuple[beam.Live, beam.Finished]
+
+@dataclass(frozen=True)
+class Groups:
+    """The beams of all groups."""
+
+    beams: list[beam.Beams]
+
+    @property
+    def tokens(self) -> Int[Tensor, "batch beam length"]:
+        """See ``SearchState``."""
+        return torch.cat([group.tokens for group in self.beams], dim=1)
+
+    def advance(
+        self,
+        log_probabilities: Float[Tensor, "batch beam vocab"],
+        sentences: Sentences,
+        config: SearchConfig,
+    ) -> Advanced:
+        """One step of every group in turn."""
+        settings = _group_config(config)
+        width = settings.beam_size
+        chosen = torch.zeros_like(log_probabilities[:, 0])
+        advanced, over, parents = [], [], []
+        owned = log_probabilities.split(width, dim=1)
+        for number, (group, own) in enumerate(zip(self.beams, owned, strict=True)):
+            loss = config.diversity * chosen
+            ranked = beam.expand(group.live, own - loss[:, None])
+            # The loss ranks the candidates, but is not in their log-probability.
+            total = ranked.log_probabilities + loss.gather(1, ranked.tokens)
+            candidates = replace(ranked, log_probabilities=total)
+            finished = beam.finish(group.live, group.finished, candidates, settings)
+            live, group_parents = beam.proceed(group.live, candidates)
+            newest = candidates.tokens[:, :width]
+            chosen = chosen.scatter_add(1, newest, torch.ones_like(newest, dtype=chosen.dtype))
+            advanced.append(beam.Beams(live, finished))
+            over.append(beam.done(live, finished, sentences.limits, settings))
+            parents.append(group_parents + number * width)
+        done = torch.stack(over).all(0)
+        return Advanced(Groups(advanced), done, log_probabilities.amax(-1), torch.cat(parents, 1))
+
+    def select(self, rows: Int[Tensor, " kept"]) -> "Groups":
+        """Only these sentences."""
+        return Groups([group.select(rows) for group in self.beams])
+
+    def result(self, config: SearchConfig) -> Finished:
+        """The hypotheses of all groups, one group after the other."""
+        parts = zip(*(vars(group.finished).values() for group in self.beams), strict=True)
+        return Finished(*(torch.cat(part, dim=1) for part in parts))
 
 
 def diverse_search(
@@ -25,25 +73,17 @@ def diverse_search(
 
     Arguments and errors are those of ``beam_search``.
     """
-    found: list[list[Hypothesis]] = [[] for _ in range(len(limits))]
-    groups = [beam.start(limits, config.beam_size // config.groups) for _ in range(config.groups)]
-    while True:
-        tokens = torch.cat([live.tokens for live, _ in groups], dim=1)
-        log_probabilities = step(tokens[:, :, -1])
-        constrain(log_probabilities, tokens, groups[0][0].limits, config)
-        check_no_nan(log_probabilities, tokens.size(2) - 1)
-        groups, parents = _advance(groups, log_probabilities, config)
-        over = torch.stack([beam.done(*group, _group_config(config)) for group in groups]).all(0)
-        if over.any():
-            for row in over.nonzero().squeeze(1).tolist():
-                found[groups[0][0].sentences[row]] = _merged(groups, row, config)
-            alive = (~over).nonzero().squeeze(1)
-            if not len(alive):
-                return found
-            groups = [(live.select(alive), finished.select(alive)) for live, finished in groups]
-            parents = parents[alive]
-            step.keep(alive)
-        step.reorder(parents)
+    sentences = Sentences(limits)
+    width = config.beam_size // config.groups
+    groups = Groups([beam.start(sentences, width) for _ in range(config.groups)])
+    found = run_search(groups, step, sentences, config)
+    return [_distinct(hypotheses)[: config.nbest] for hypotheses in found]
+
+
+def _distinct(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
+    """Without duplicates, the best first."""
+    distinct = {hypothesis.tokens: hypothesis for hypothesis in hypotheses}
+    return sorted(distinct.values(), key=lambda hypothesis: -hypothesis.score)
 
 
 def _group_config(config: SearchConfig) -> SearchConfig:
@@ -53,35 +93,3 @@ def _group_config(config: SearchConfig) -> SearchConfig:
     """
     width = config.beam_size // config.groups
     return replace(config, algorithm="beam", beam_size=width, nbest=width, groups=1, diversity=0.0)
-
-
-def _advance(
-    groups: list[Group], log_probabilities: Float[Tensor, "batch beam vocab"], config: SearchConfig
-) -> tuple[list[Group], Int[Tensor, "batch beam"]]:
-    """One step of every group in turn; return the parent of each hypothesis."""
-    settings = _group_config(config)
-    width = settings.beam_size
-    chosen = torch.zeros_like(log_probabilities[:, 0])
-    advanced, parents = [], []
-    owned = log_probabilities.split(width, dim=1)
-    for number, ((live, finished), own) in enumerate(zip(groups, owned, strict=True)):
-        loss = config.diversity * chosen
-        ranked = beam.expand(live, own - loss[:, None])
-        # The loss ranks the candidates, but is not in their log-probability.
-        total = ranked.log_probabilities + loss.gather(1, ranked.tokens)
-        candidates = replace(ranked, log_probabilities=total)
-        finished = beam.finish(live, finished, candidates, settings)
-        live, group_parents = beam.proceed(live, candidates)
-        newest = candidates.tokens[:, :width]
-        chosen = chosen.scatter_add(1, newest, torch.ones_like(newest, dtype=chosen.dtype))
-        advanced.append((live, finished))
-        parents.append(group_parents + number * width)
-    return advanced, torch.cat(parents, dim=1)
-
-
-def _merged(groups: list[Group], row: int, config: SearchConfig) -> list[Hypothesis]:
-    """The best hypotheses of all groups, without duplicates."""
-    width = config.beam_size // config.groups
-    every = [h for _, finished in groups for h in beam.hypotheses(finished, row, width)]
-    distinct = {h.tokens: h for h in every}
-    return sorted(distinct.values(), key=lambda h: -h.score)[: config.nbest]

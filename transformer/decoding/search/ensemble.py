@@ -71,10 +71,12 @@ def ensemble_members(model: Model) -> list[Transformer]:
 class EnsembleStep:
     """A ``StepFunction`` that averages those of all models."""
 
-    def __init__(self, ensemble: Ensemble, source: Int[Tensor, "batch source"], beam: int) -> None:
+    def __init__(
+        self, ensemble: Ensemble, source: Int[Tensor, "batch source"], beam: int, compiled: bool
+    ) -> None:
         """Let every model encode the padded source tokens; see ``ModelStep``."""
         self.ensemble = ensemble
-        self.steps = [ModelStep(model, source, beam) for model in ensemble.members]
+        self.steps = [ModelStep(model, source, beam, compiled) for model in ensemble.members]
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> Float[Tensor, "batch beam vocab"]:
         """See ``StepFunction``."""
@@ -91,8 +93,10 @@ class EnsembleStep:
             step.keep(sentences)
 
 
-def build_step(model: Model, source: Int[Tensor, "batch source"], beam: int) -> StepFunction:
+def build_step(
+    model: Model, source: Int[Tensor, "batch source"], beam: int, compiled: bool = False
+) -> StepFunction:
     """The step of a search over padded source tokens, ``beam`` hypotheses a sentence."""
     if isinstance(model, Ensemble):
-        return EnsembleStep(model, source, beam)
-    return ModelStep(model, source, beam)
+        return EnsembleStep(model, source, beam, compiled)
+    return ModelStep(model, source, beam, compiled)

@@ -3,42 +3,54 @@
 It does not know the model. It equals beam search of width one, as a test shows.
 """
 
+from dataclasses import dataclass, replace
+
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from transformer.data.tokenization.tokenizer import BOS, EOS
 from transformer.decoding.search.config import SearchConfig
-from transformer.decoding.search.interface import Hypothesis, StepFunction, check_no_nan, constrain
+from transformer.decoding.search.interface import Hypothesis, StepFunction
+from transformer.decoding.search.loop import Advanced, Finished, Rows, Sentences, run_search
+
+
+@dataclass(frozen=True)
+class Greedy(Rows):
+    """One hypothesis a sentence; its end is a token, too."""
+
+    tokens: Int[Tensor, "batch 1 length"]
+    totals: Float[Tensor, "batch 1"]
+
+    def advance(
+        self,
+        log_probabilities: Float[Tensor, "batch 1 vocab"],
+        sentences: Sentences,
+        config: SearchConfig,
+    ) -> Advanced:
+        """Append the most probable token."""
+        best, chosen = log_probabilities.max(dim=-1)
+        tokens = torch.cat((self.tokens, chosen[..., None]), dim=2)
+        return Advanced(Greedy(tokens, self.totals + best), chosen[:, 0] == EOS, best)
+
+    def result(self, config: SearchConfig) -> Finished:
+        """The hypothesis without its end."""
+        subwords = self.tokens[:, :, 1:-1]
+        lengths = torch.full_like(self.tokens[:, :, 0], subwords.size(2))
+        return Finished(self.totals, self.totals, lengths, subwords)
 
 
 def greedy_search(
     step: StepFunction, limits: Int[Tensor, " batch"], config: SearchConfig
 ) -> list[list[Hypothesis]]:
     """Return one hypothesis a sentence; arguments and errors are those of ``beam_search``."""
-    found: list[list[Hypothesis]] = [[] for _ in range(len(limits))]
-    sentences = list(range(len(limits)))
-    tokens = limits.new_full((len(limits), 1), BOS)
-    totals = torch.zeros(len(limits), device=limits.device)
-    while sentences:
-        length = tokens.size(1) - 1
-        log_probabilities = step(tokens[:, -1:])
-        constrain(log_probabilities, tokens[:, None], limits, config)
-        best, chosen = log_probabilities.max(dim=-1)
-        check_no_nan(best, length)
-        totals = totals + best.squeeze(1)
-        ended = (chosen == EOS).squeeze(1)
-        if ended.any():
-            penalty = config.penalty(length + 1)
-            rows = ended.nonzero().squeeze(1).tolist()
-            subwords = tokens[ended, 1:].tolist()
-            for row, sequence, total in zip(rows, subwords, totals[ended].tolist(), strict=True):
-                found[sentences[row]].append(Hypothesis(tuple(sequence), total / penalty, total))
-            alive = (~ended).nonzero().squeeze(1)
-            sentences = [sentences[row] for row in alive.tolist()]
-            tokens, chosen = tokens[alive], chosen[alive]
-            totals, limits = totals[alive], limits[alive]
-            if sentences:
-                step.keep(alive)
-        tokens = torch.cat((tokens, chosen), dim=1)
-    return found
+    tokens = limits.new_full((len(limits), 1, 1), BOS)
+    totals = torch.zeros(tokens.shape[:2], device=limits.device)
+    found = run_search(Greedy(tokens, totals), step, Sentences(limits), config)
+    return [[scored(hypothesis, config) for hypothesis in row] for row in found]
+
+
+def scored(hypothesis: Hypothesis, config: SearchConfig) -> Hypothesis:
+    """With its log-probability over the length penalty as the score."""
+    penalty = config.penalty(len(hypothesis.tokens) + 1)
+    return replace(hypothesis, score=hypothesis.log_probability / penalty)

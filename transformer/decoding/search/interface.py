@@ -20,8 +20,8 @@ from transformer.decoding.search.config import SearchConfig
 class StepFunction(Protocol):
     """Log-probabilities of the next token, one sentence a row and one hypothesis a column.
 
-    It keeps state. Between two calls the search may first drop sentences (``keep``), then let
-    hypotheses branch and end (``reorder``). A search gets it before the first token.
+    It keeps state. Between two calls the search may first let hypotheses branch and end
+    (``reorder``), then drop sentences (``keep``). A search gets it before the first token.
     """
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> Float[Tensor, "batch beam vocab"]:
@@ -40,6 +40,19 @@ class StepFunction(Protocol):
         ...
 
 
+@runtime_checkable
+class LookingAhead(Protocol):
+    """A step that needs numbers on the host; the search reads them together with its own."""
+
+    def look_ahead(self, tokens: Int[Tensor, "batch beam"]) -> Int[Tensor, "batch numbers"]:
+        """The numbers of each sentence to read before these tokens are appended."""
+        ...
+
+    def learn(self, numbers: list[list[int]]) -> None:
+        """Take the numbers that were read."""
+        ...
+
+
 class BanningStep:
     """A ``StepFunction`` that gives some tokens of another one ``-inf``."""
 
@@ -50,9 +63,7 @@ class BanningStep:
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> Float[Tensor, "batch beam vocab"]:
         """See ``StepFunction``."""
-        log_probabilities = self.step(tokens)
-        log_probabilities[..., self.banned] = -math.inf
-        return log_probabilities
+        return self.step(tokens).index_fill_(-1, self.banned, -math.inf)
 
 
 @dataclass(frozen=True)
@@ -72,17 +83,19 @@ def constrain(
     tokens: Int[Tensor, "batch beam length"],
     limits: Int[Tensor, " batch"],
     config: SearchConfig,
+    shortest: int = 0,
 ) -> None:
     """Ban tokens in place: set their log-probabilities to ``-inf``, without normalising again.
 
     Padding and the beginning are always banned. The end is banned before ``min_length`` subwords
     and by ``eos_threshold``; a subword is banned that would repeat an n-gram. At the limit of a
     sentence everything but the end is banned, however improbable the end is. The hypotheses in
-    ``tokens`` begin with ``BOS``; ``limits`` are the maximal subwords of each sentence.
+    ``tokens`` begin with ``BOS``; ``limits`` are the maximal subwords of each sentence, of which
+    the host knows that none is below ``shortest``.
     """
     length = tokens.size(2) - 1
-    log_probabilities[..., [PAD, BOS]] = -math.inf
-    full = limits <= length
+    for symbol in (PAD, BOS):
+        log_probabilities[..., symbol] = -math.inf
     # A sentence whose limit is below the minimum ends at its limit.
     end = log_probabilities[..., EOS].clamp(min=torch.finfo(log_probabilities.dtype).min)
     if config.no_repeat_ngram:
@@ -91,9 +104,10 @@ def constrain(
         _ban_doubtful_ends(log_probabilities, config.eos_threshold)
     if length < config.min_length:
         log_probabilities[..., EOS] = -math.inf
-    if full.any():
-        log_probabilities.masked_fill_(full[:, None, None], -math.inf)
-        log_probabilities[full, :, EOS] = end[full]
+    if shortest <= length:
+        full = (limits <= length)[:, None]
+        log_probabilities.masked_fill_(full[..., None], -math.inf)
+        log_probabilities[..., EOS] = end.where(full, log_probabilities[..., EOS])
 
 
 def _ban_repeated_ngrams(
@@ -111,12 +125,12 @@ def _ban_repeated_ngrams(
     windows = subwords.unfold(2, size, 1)
     last = subwords[:, :, None, subwords.size(2) - size + 1 :]
     again = (windows[..., :-1] == last).all(-1)
-    sentence, hypothesis, _ = found = again.nonzero(as_tuple=True)
-    repeated = windows[..., -1][found]
-    kept = log_probabilities[sentence, hypothesis, repeated]
-    log_probabilities[sentence, hypothesis, repeated] = -math.inf
-    stuck = (log_probabilities[sentence, hypothesis] == -math.inf).all(-1)
-    log_probabilities[sentence[stuck], hypothesis[stuck], repeated[stuck]] = kept[stuck]
+    # Padding, which is banned already, stands for the windows that do not repeat.
+    repeated = windows[..., -1].where(again, PAD)
+    kept = log_probabilities.gather(2, repeated)
+    log_probabilities.scatter_(2, repeated, -math.inf)
+    stuck = log_probabilities.amax(-1, keepdim=True) == -math.inf
+    log_probabilities.scatter_(2, repeated, kept.where(stuck, -math.inf))
 
 
 def _ban_doubtful_ends(
@@ -133,11 +147,10 @@ def _ban_doubtful_ends(
 class NotANumber(InputError):
     """A model computes NaN: its weights are damaged, or too large for its precision."""
 
-
-def check_no_nan(log_probabilities: Tensor, length: int) -> None:
-    """Raise a NotANumber if a log-probability is NaN."""
-    if log_probabilities.isnan().any():
-        raise NotANumber(
+    @classmethod
+    def after(cls, length: int) -> "NotANumber":
+        """The error of a step after so many target tokens."""
+        return cls(
             f"the model gave NaN as log-probability after {length} target tokens; use another "
             "checkpoint, or precision=float32"
         )

@@ -3,12 +3,16 @@
 It knows the model, but neither how the search chooses nor text.
 """
 
+from collections.abc import Callable
+from functools import cache
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from transformer.model.attention.kv_cache import BLOCK
+from transformer.common.errors import InputError
+from transformer.model.attention.kv_cache import BLOCK, DecoderCache
 from transformer.model.encoder import Memory
 from transformer.model.transformer import Transformer
 
@@ -19,10 +23,20 @@ class ModelStep:
     Keys and values of the source are computed once, when it is built.
     """
 
-    def __init__(self, model: Transformer, source: Int[Tensor, "batch source"], beam: int) -> None:
-        """Encode the padded source tokens of a batch for a search of ``beam`` hypotheses."""
+    def __init__(
+        self,
+        model: Transformer,
+        source: Int[Tensor, "batch source"],
+        beam: int,
+        compiled: bool = False,
+    ) -> None:
+        """Encode the padded source tokens of a batch for a search of ``beam`` hypotheses.
+
+        ``compiled`` computes by ``torch.compile`` from the second position on.
+        """
         self.model = model
         self.beam = beam
+        self.compiled = compiled
         self.cache = model.start(padded_memory(model.encode(source)))
         self.cache.gather_source()
 
@@ -31,19 +45,23 @@ class ModelStep:
         if not self.cache.length:
             return self._first(tokens)
         # batch beam -> (batch beam) 1
-        hidden = self.model.decode(tokens.reshape(-1, 1), self.cache)
+        flat = tokens.reshape(-1, 1)
+        if self.compiled:
+            self.cache.settle()
+            # Strides are part of a shape, too.
+            flat = flat.clone(memory_format=torch.contiguous_format)
+            following = _compute_compiled(self.model, flat, self.cache)
+        else:
+            following = next_log_probabilities(self.model, flat, self.cache)
         # (batch beam) vocab -> batch beam vocab
-        return self._next(hidden).unflatten(0, tokens.shape)
+        return following.unflatten(0, tokens.shape)
 
     def _first(self, tokens: Int[Tensor, "batch beam"]) -> Float[Tensor, "batch beam vocab"]:
         """All hypotheses of a sentence begin alike: compute one and copy it."""
-        hidden = self.model.decode(tokens[:, :1], self.cache)
+        following = next_log_probabilities(self.model, tokens[:, :1], self.cache)
         sentences = torch.arange(len(tokens), device=tokens.device)
         self.cache.reorder(sentences.repeat_interleave(self.beam))
-        return self._next(hidden)[:, None].repeat(1, self.beam, 1)
-
-    def _next(self, hidden: Float[Tensor, "rows 1 width"]) -> Float[Tensor, "rows vocab"]:
-        return self.model.logits(hidden[:, -1]).float().log_softmax(dim=-1)
+        return following[:, None].repeat(1, self.beam, 1)
 
     def reorder(self, beams: Int[Tensor, "batch beam"]) -> None:
         """See ``StepFunction``."""
@@ -54,6 +72,34 @@ class ModelStep:
     def keep(self, sentences: Int[Tensor, " kept"]) -> None:
         """See ``StepFunction``."""
         self.cache.keep(sentences, self.beam)
+
+
+def next_log_probabilities(
+    model: Transformer, tokens: Int[Tensor, "rows 1"], cache: DecoderCache
+) -> Float[Tensor, "rows vocab"]:
+    """Append one token to each row of the cache; return the log-probabilities of the next."""
+    hidden = model.decode(tokens, cache)
+    return model.logits(hidden[:, -1]).float().log_softmax(dim=-1)
+
+
+@cache
+def compiled_step() -> Callable[[Transformer, Tensor, DecoderCache], Tensor]:
+    """``next_log_probabilities``, compiled for any size."""
+    return torch.compile(next_log_probabilities, dynamic=True)
+
+
+def _compute_compiled(model: Transformer, tokens: Tensor, cache: DecoderCache) -> Tensor:
+    # It takes a second to import, which nothing else in the search does.
+    from torch._dynamo.exc import TorchDynamoException
+
+    try:
+        return compiled_step()(model, tokens, cache)
+    except TorchDynamoException as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(
+            f"decoding.compile=true cannot compile this model here ({reason}); set "
+            "decoding.compile=false"
+        ) from error
 
 
 def padded_memory(memory: Memory) -> Memory:

@@ -9,6 +9,7 @@ the Heat: Min-p Sampling for Creative and Coherent LLM Outputs" (min-p).
 import hashlib
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
@@ -16,7 +17,40 @@ from torch import Tensor
 
 from transformer.data.tokenization.tokenizer import BOS, EOS
 from transformer.decoding.search.config import SearchConfig
-from transformer.decoding.search.interface import Hypothesis, StepFunction, check_no_nan, constrain
+from transformer.decoding.search.greedy import scored
+from transformer.decoding.search.interface import Hypothesis, StepFunction
+from transformer.decoding.search.loop import Advanced, Finished, Rows, Sentences, run_search
+
+
+@dataclass(frozen=True)
+class Samples(Rows):
+    """The samples of each sentence; those that ended have a length, the others -1."""
+
+    tokens: Int[Tensor, "batch sample length"]
+    totals: Float[Tensor, "batch sample"]
+    lengths: Int[Tensor, "batch sample"]
+    noise: Float[Tensor, "batch sample steps"]
+
+    def advance(
+        self,
+        log_probabilities: Float[Tensor, "batch sample vocab"],
+        sentences: Sentences,
+        config: SearchConfig,
+    ) -> Advanced:
+        """Draw the next token of each sample."""
+        length = self.tokens.size(2) - 1
+        chosen = _draw(truncated(log_probabilities, config), self.noise[:, :, length])
+        live = self.lengths < 0
+        drawn = log_probabilities.gather(-1, chosen[..., None]).squeeze(-1)
+        totals = self.totals + drawn.masked_fill(~live, 0.0)
+        lengths = self.lengths.masked_fill(live & (chosen == EOS), length)
+        tokens = torch.cat((self.tokens, chosen[..., None]), dim=2)
+        state = Samples(tokens, totals, lengths, self.noise)
+        return Advanced(state, (lengths >= 0).all(1), log_probabilities.amax(-1))
+
+    def result(self, config: SearchConfig) -> Finished:
+        """All samples, in the order of the draws."""
+        return Finished(self.totals, self.totals, self.lengths, self.tokens[:, :, 1:])
 
 
 def sample_search(
@@ -27,35 +61,15 @@ def sample_search(
     The step is ``nbest`` wide. There is one seed a sentence; its samples depend on no other
     sentence. Other arguments and errors are those of ``beam_search``.
     """
-    found: list[list[Hypothesis]] = [[] for _ in seeds]
-    sentences = list(range(len(seeds)))
-    noise = _noise(limits, config.nbest, seeds)
+    sentences = Sentences(limits)
     tokens = limits.new_full((len(seeds), config.nbest, 1), BOS)
     totals = torch.zeros(tokens.shape[:2], device=limits.device)
     lengths = limits.new_full(tokens.shape[:2], -1)
-    while sentences:
-        length = tokens.size(2) - 1
-        log_probabilities = step(tokens[:, :, -1])
-        constrain(log_probabilities, tokens, limits, config)
-        check_no_nan(log_probabilities, length)
-        chosen = _draw(truncated(log_probabilities, config), noise[:, :, length])
-        live = lengths < 0
-        drawn = log_probabilities.gather(-1, chosen[..., None]).squeeze(-1)
-        totals = totals + drawn.masked_fill(~live, 0.0)
-        lengths = torch.where(live & (chosen == EOS), length, lengths)
-        tokens = torch.cat((tokens, chosen[..., None]), dim=2)
-        done = (lengths >= 0).all(1)
-        if done.any():
-            for row in done.nonzero().squeeze(1).tolist():
-                found[sentences[row]] = _ranked(tokens[row], lengths[row], totals[row], config)
-            alive = (~done).nonzero().squeeze(1)
-            sentences = [sentences[row] for row in alive.tolist()]
-            tokens, totals, lengths, limits, noise = (
-                part[alive] for part in (tokens, totals, lengths, limits, noise)
-            )
-            if sentences:
-                step.keep(alive)
-    return found
+    noise = _noise(sentences, config.nbest, seeds)
+    found = run_search(Samples(tokens, totals, lengths, noise), step, sentences, config)
+    every = [[scored(sample, config) for sample in row] for row in found]
+    # Ties keep the order of the draws.
+    return [sorted(row, key=lambda sample: -sample.score) for row in every]
 
 
 def derive_seed(subwords: Sequence[int], seed: int) -> int:
@@ -90,18 +104,18 @@ def truncated(
 
 
 def _noise(
-    limits: Int[Tensor, " batch"], samples: int, seeds: Sequence[int]
+    sentences: Sentences, samples: int, seeds: Sequence[int]
 ) -> Float[Tensor, "batch sample steps"]:
     """Uniform random numbers for each step of each sample; a shorter sentence needs fewer."""
-    noise = torch.zeros(len(seeds), samples, int(limits.max()) + 1, dtype=torch.float64)
-    for row, (seed, limit) in enumerate(zip(seeds, limits.tolist(), strict=True)):
+    noise = torch.zeros(len(seeds), samples, sentences.longest + 1, dtype=torch.float64)
+    for row, (seed, limit) in enumerate(zip(seeds, sentences.host_limits, strict=True)):
         generator = torch.Generator().manual_seed(seed)
         noise[row, :, : limit + 1] = torch.rand(
             (samples, limit + 1), generator=generator, dtype=torch.float64
         )
     # Rounding must not make it 1, which is past the last token.
-    exact = exact_dtype(limits.device)
-    return noise.clamp(max=1 - torch.finfo(exact).eps / 2).to(limits.device, exact)
+    exact = exact_dtype(sentences.limits.device)
+    return noise.clamp(max=1 - torch.finfo(exact).eps / 2).to(sentences.limits.device, exact)
 
 
 def exact_dtype(device: torch.device) -> torch.dtype:
@@ -115,19 +129,6 @@ def _draw(
     """Invert the cumulative distribution."""
     cumulative = logits.exp().cumsum(-1, dtype=noise.dtype)
     threshold = noise * cumulative[..., -1]
-    return torch.searchsorted(cumulative, threshold[..., None], right=True).squeeze(-1)
-
-
-def _ranked(
-    tokens: Int[Tensor, "sample length"],
-    lengths: Int[Tensor, " sample"],
-    totals: Float[Tensor, " sample"],
-    config: SearchConfig,
-) -> list[Hypothesis]:
-    """The samples of one sentence, the best first; ties keep the order of the draws."""
-    columns = zip(tokens[:, 1:].tolist(), lengths.tolist(), totals.tolist(), strict=True)
-    samples = [
-        Hypothesis(tuple(row[:length]), total / config.penalty(length + 1), total)
-        for row, length, total in columns
-    ]
-    return sorted(samples, key=lambda sample: -sample.score)
+    found = torch.searchsorted(cumulative, threshold[..., None], right=True).squeeze(-1)
+    # NaN is above all; the loop reads it later.
+    return found.clamp(max=logits.size(-1) - 1)

@@ -6,7 +6,7 @@ kernels read it as a whole (``dense_mask``, ``dense_bias``) or block by block.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
@@ -86,8 +86,10 @@ class AttentionBias:
         seen = self.mask
         if self.queries is None or self.keys is None:
             return seen
-        # A single query is the last position, which sees all keys.
-        if self.causal and (len(self.queries) > 1 or self.unfilled):
+        # A single query is the last position, which sees all keys. What is compiled masks none of
+        # them rather than to be compiled twice.
+        several = len(self.queries) > 1 or torch.compiler.is_compiling() or self.unfilled
+        if self.causal and several:
             filled = len(self.keys) - self.unfilled
             causal = causal_mask(len(self.queries), filled, self.keys.device)
             causal = F.pad(causal, (0, self.unfilled))
@@ -118,8 +120,8 @@ class AttentionBias:
 
     @_once
     def every_query_sees(self) -> bool:
-        """Whether every query may attend to some key."""
-        return self.dense_mask is None or bool(self.dense_mask.any(-1).all())
+        """Whether every query may attend to some key: without a mask, to itself."""
+        return self.mask is None or self.dense_mask is None or bool(self.dense_mask.any(-1).all())
 
     @_once
     def block_mask(self) -> BlockMask:
@@ -132,6 +134,14 @@ class AttentionBias:
             *(batch, heads, len(self.queries), len(self.keys)),
             device=self.keys.device,
         )
+
+    def select(self, sentences: Int[Tensor, " kept"]) -> "AttentionBias":
+        """The bias of these sentences of a batch."""
+        assert self.mask is not None
+        selected = replace(self, mask=self.mask.index_select(0, sentences))
+        if self._made.get("every_query_sees"):
+            selected._made["every_query_sees"] = True
+        return selected
 
     def _sees_in_batch(self, item: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         """Whether a query sees a key, all by their indices."""

@@ -97,6 +97,7 @@ def few_queries(query: QueryHeads, key: KeyHeads, attention_bias: AttentionBias)
         and query.size(2) <= FEW <= key.size(2)
         and query.size(1) == key.size(1)
         and not torch.is_grad_enabled()
+        and not torch.compiler.is_compiling()
         and attention_bias.every_query_sees
     )
 

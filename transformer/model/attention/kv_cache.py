@@ -7,24 +7,41 @@ each sentence, since all its hypotheses attend to the same source.
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
+
+from transformer.model.attention.attention_bias import AttentionBias
 
 RowHeads = Float[Tensor, "rows kv_head target head_dim"]
 AllHeads = Float[Tensor, "rows kv_head room head_dim"]
 SentenceHeads = Float[Tensor, "batch kv_head source head_dim"]
 
 BLOCK = 16
-"""Positions allocated at once: the vector size of torch's softmax on a CPU."""
+"""Positions allocated at once on a CPU: the vector size of torch's softmax there."""
+
+REPEATED_BLOCK = 32
+"""The same where shapes should repeat."""
 
 
-def room_for(past: int, new: int) -> int:
+def repeats_shapes(device: torch.device) -> bool:
+    """Whether a search should repeat the shapes of its tensors, rather than make them smaller.
+
+    Everywhere but on a CPU: a kernel takes longer to start, or to compile, than to compute a few
+    rows and positions more.
+    """
+    return device.type != "cpu"
+
+
+def room_for(past: int, new: int, device: torch.device) -> int:
     """Positions that a layer allocates for past and new ones.
 
     The first ones get no more than they need: teacher forcing adds none later.
     """
-    return -(-(past + new) // BLOCK) * BLOCK if past else new
+    if not past:
+        return new
+    block = REPEATED_BLOCK if repeats_shapes(device) else BLOCK
+    return -(-(past + new) // block) * block
 
 
 @dataclass
@@ -43,17 +60,23 @@ class LayerCache:
 
     def append(self, keys: RowHeads, values: RowHeads) -> tuple[AllHeads, AllHeads]:
         """Add new positions; return all, with zeros in the free room."""
-        start, self.length = self.length, self.length + keys.size(2)
         if self.keys is None or self.values is None:
             self.keys, self.values = keys, values
         else:
-            room = room_for(start, keys.size(2))
-            self.keys = self._select(self.keys, room)
-            self.values = self._select(self.values, room)
-            self.keys[:, :, start : self.length] = keys
-            self.values[:, :, start : self.length] = values
+            self.make_room(keys.size(2))
+            new = slice(self.length, self.length + keys.size(2))
+            self.keys[:, :, new] = keys
+            self.values[:, :, new] = values
         self.rows = None
+        self.length += keys.size(2)
         return self.keys, self.values
+
+    def make_room(self, new: int) -> None:
+        """Let the hypotheses of ``rows`` continue, with room for new positions."""
+        assert self.keys is not None and self.values is not None
+        room = room_for(self.length, new, self.keys.device)
+        self.keys, self.values = self._select(self.keys, room), self._select(self.values, room)
+        self.rows = None
 
     def _select(self, heads: Tensor, room: int) -> AllHeads:
         """Copy the hypotheses that continue, with room for more positions."""
@@ -64,14 +87,14 @@ class LayerCache:
 
 @dataclass
 class DecoderCache:
-    """The caches of all layers, the source mask, and the number of cached positions.
+    """The caches of all layers, the bias of the source, and the number of cached positions.
 
     ``reorder`` takes effect when the next position is added: attention reads the keys right after,
     while they are in the processor's cache (docs/decoding.md).
     """
 
     layers: list[LayerCache]
-    mask: Bool[Tensor, "batch 1 1 source"]
+    source_bias: AttentionBias
     length: int = 0
 
     def gather_source(self) -> None:
@@ -79,6 +102,12 @@ class DecoderCache:
         for layer in self.layers:
             layer.cross_keys = layer.cross_keys.contiguous()
             layer.cross_values = layer.cross_values.contiguous()
+
+    def settle(self) -> None:
+        """Do all that changes shapes now, so that a compiled step always finds the same ones."""
+        self.source_bias = AttentionBias(self.source_bias.mask)
+        for layer in self.layers:
+            layer.make_room(1)
 
     def reorder(self, rows: Int[Tensor, " selected"]) -> None:
         """Let hypothesis ``i`` continue hypothesis ``rows[i]`` of the same sentence."""
@@ -94,4 +123,4 @@ class DecoderCache:
         for layer in self.layers:
             layer.cross_keys = layer.cross_keys.index_select(0, sentences)
             layer.cross_values = layer.cross_values.index_select(0, sentences)
-        self.mask = self.mask.index_select(0, sentences)
+        self.source_bias = self.source_bias.select(sentences)

@@ -66,9 +66,11 @@ def test_a_batch_keeps_the_budget_and_uses_it(monkeypatch: pytest.MonkeyPatch) -
     sizes: list[tuple[int, int]] = []
 
     class RecordingStep(ModelStep):
-        def __init__(self, model: Transformer, source: torch.Tensor, beam: int) -> None:
+        def __init__(
+            self, model: Transformer, source: torch.Tensor, beam: int, compiled: bool
+        ) -> None:
             sizes.append((len(source), source.numel() * beam))
-            super().__init__(model, source, beam)
+            super().__init__(model, source, beam, compiled)
 
     monkeypatch.setattr("transformer.decoding.search.ensemble.ModelStep", RecordingStep)
     tiny_translator(100, beam_size=2, max_length_offset=1).translate(TEXTS * 6)

@@ -1,0 +1,153 @@
+"""The host reads at most once a step of any search, and both ways of leaving a batch agree."""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tests.helpers.steps import search_config
+from tests.helpers.translators import PAIRS, tiny_tokenizer, tiny_translator
+from transformer.decoding import batched_search
+from transformer.decoding.batched_search import search_batch
+from transformer.decoding.constraints.compile import ConstraintCompiler
+from transformer.decoding.constraints.request import Constraints
+from transformer.decoding.search.ensemble import Ensemble, Model, build_step
+from transformer.decoding.search.interface import Hypothesis, StepFunction
+
+READS = {
+    "aten::_local_scalar_dense",
+    "aten::_unique2",
+    "aten::equal",
+    "aten::is_nonzero",
+    "aten::masked_select",
+    "aten::nonzero",
+    "aten::repeat_interleave.Tensor",
+    "aten::unique_dim",
+}
+
+
+class HostReads(TorchDispatchMode):
+    """Counts the operations that wait for a device; ``tolist`` is none, and counted beside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func._schema.name
+        overload = f"{name}.{func._overloadname}"
+        indices = args[1] if name in ("aten::index", "aten::index_put_", "aten::index_put") else ()
+        by_mask = any(index is not None and index.dtype == torch.bool for index in indices)
+        self.count += by_mask or name in READS or overload in READS
+        return func(*args, **(kwargs or {}))
+
+
+class Lists(TorchFunctionMode):
+    """Counts ``tolist`` and ``numpy`` among the reads."""
+
+    def __init__(self, reads: HostReads) -> None:
+        super().__init__()
+        self.reads = reads
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.reads.count += func in (Tensor.tolist, Tensor.numpy, Tensor.cpu)
+        return func(*args, **(kwargs or {}))
+
+
+class CountedStep:
+    """A step that notes how often the host had read at each of its calls."""
+
+    def __init__(self, step: StepFunction, reads: HostReads, counts: list[int]) -> None:
+        self.step = step
+        self.reads = reads
+        self.counts = counts
+        self.reorder, self.keep = step.reorder, step.keep
+
+    def __call__(self, tokens: Tensor) -> Tensor:
+        self.counts.append(self.reads.count)
+        return self.step(tokens)
+
+
+NOTHING = Constraints()
+SEARCHES: dict[str, tuple[dict[str, Any], list[Constraints]]] = {
+    "greedy": ({"algorithm": "greedy", "beam_size": 1}, []),
+    "beam": ({"nbest": 2, "length_penalty": 1.0}, []),
+    "full": ({"stopping": "full"}, []),
+    "options": ({"no_repeat_ngram": 2, "eos_threshold": 1.5, "min_length": 3}, []),
+    "diverse": ({"algorithm": "diverse", "beam_size": 4, "groups": 2, "diversity": 0.5}, []),
+    "sampling": (
+        {"algorithm": "sampling", "nbest": 3, "top_k": 9, "top_p": 0.9, "min_p": 0.01},
+        [],
+    ),
+    "mbr": ({"algorithm": "mbr", "beam_size": 1, "candidates": 4}, []),
+    "mbr_nbest": (
+        {"algorithm": "mbr", "beam_size": 1, "candidates": 4, "candidates_by": "beam"},
+        [],
+    ),
+    "prefix": ({}, [Constraints(prefix="ein "), NOTHING, Constraints(prefix="der hund"), NOTHING]),
+    "never": ({}, [Constraints(never=("ein", "hund")), NOTHING, NOTHING, NOTHING]),
+    "must": ({}, [Constraints(must=("hund",)), NOTHING, Constraints(must=("ein", "a")), NOTHING]),
+    "ensemble": ({"nbest": 2}, []),
+}
+
+
+def searched(kind: str, **model: Any) -> list[list[Hypothesis]]:
+    """Four sentences of different limits."""
+    changes, constraints = SEARCHES[kind]
+    tokenizer = tiny_tokenizer()
+    one = tiny_translator(**model).model
+    models: Model = Ensemble([one, one]) if kind == "ensemble" else one
+    compiled = None
+    if constraints:
+        compiled = ConstraintCompiler(tokenizer).compile(constraints, 60, torch.device("cpu"))
+    config = search_config(max_length_ratio=1.0, max_length_offset=1, **changes)
+    segments = tokenizer.encode_source([source for source, _ in PAIRS])
+    with torch.inference_mode():
+        return search_batch(models, segments, config, None, compiled, tokenizer.never_written)
+
+
+@pytest.fixture(params=["sentences leave at once", "shapes repeat"])
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "shapes repeat":
+        repeat_shapes(monkeypatch)
+
+
+def repeat_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Search as on a device that is not a CPU."""
+    monkeypatch.setattr("transformer.model.attention.kv_cache.repeats_shapes", lambda device: True)
+
+
+@pytest.mark.usefixtures("form")
+@pytest.mark.parametrize("kind", SEARCHES)
+def test_the_host_reads_once_a_step(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = HostReads()
+    counts: list[int] = []
+    build: Callable[..., StepFunction] = build_step
+    monkeypatch.setattr(
+        batched_search, "build_step", lambda *args: CountedStep(build(*args), reads, counts)
+    )
+    with reads, Lists(reads):
+        searched(kind)
+    each = [later - earlier for earlier, later in pairwise(counts)]
+    # At the first step a CPU looks whether a source is empty.
+    assert max(each[1:]) == 1, each
+    assert len(each) > 5
+
+
+@pytest.mark.parametrize("kind", SEARCHES)
+def test_shapes_that_repeat_change_no_translation(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = searched(kind)
+    repeat_shapes(monkeypatch)
+    actual = searched(kind)
+    assert [[h.tokens for h in row] for row in actual] == [
+        [h.tokens for h in row] for row in expected
+    ]
+    scores = [h.score for row in expected for h in row]
+    assert [h.score for row in actual for h in row] == pytest.approx(scores, abs=1e-5)

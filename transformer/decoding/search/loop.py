@@ -1,0 +1,221 @@
+"""The loop of every search: a step, its choice, and the sentences that leave the batch.
+
+The host reads once a step, one number for each sentence: whether it is done, and whether the model
+gave NaN. What the sentences have found is read at the end. It knows neither the model nor how a
+search chooses.
+"""
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from transformer.decoding.search.config import SearchConfig
+from transformer.decoding.search.interface import (
+    Hypothesis,
+    LookingAhead,
+    NotANumber,
+    StepFunction,
+    constrain,
+)
+from transformer.model.attention import kv_cache
+
+LIVE, DONE, NAN = 0, 1, 2
+"""What the host reads of a sentence after a step."""
+
+
+R = TypeVar("R", bound="Rows")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Tensors with one row a sentence, or parts that have such tensors."""
+
+    def select(self: R, rows: Int[Tensor, " kept"]) -> R:
+        """Only these rows."""
+        parts: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name, part in parts.items():
+            whole = isinstance(part, Tensor)
+            parts[name] = part.index_select(0, rows) if whole else part.select(rows)
+        return replace(self, **parts)
+
+
+@dataclass(frozen=True)
+class Finished(Rows):
+    """Finished hypotheses; the score of a free slot is ``-inf``."""
+
+    scores: Float[Tensor, "batch beam"]
+    log_probabilities: Float[Tensor, "batch beam"]
+    lengths: Int[Tensor, "batch beam"]
+    tokens: Int[Tensor, "batch beam longest"]
+
+
+class Sentences:
+    """The sentences of a batch: their limits, their rows, and which of them are still searched."""
+
+    def __init__(self, limits: Int[Tensor, " batch"]) -> None:
+        """Read the maximal subwords of each sentence, on the device of the search, once."""
+        self.limits = limits
+        self.host_limits: list[int] = limits.tolist()
+        self.of_row = list(range(len(limits)))
+        """The sentence of each row."""
+        self.searched = list(self.of_row)
+        """The rows of sentences that are not done."""
+
+    @property
+    def shortest(self) -> int:
+        """The smallest limit of a sentence that is still searched."""
+        return min(self.host_limits[self.of_row[row]] for row in self.searched)
+
+    @property
+    def longest(self) -> int:
+        """The largest limit of all."""
+        return max(self.host_limits)
+
+    def end(self, outcomes: list[int]) -> list[int]:
+        """Note the outcome of a step for each row; return the rows of sentences that end now."""
+        ended = [row for row in self.searched if outcomes[row] != LIVE]
+        self.searched = [row for row in self.searched if outcomes[row] == LIVE]
+        return ended
+
+    def leave(self) -> Int[Tensor, " kept"] | None:
+        """Let sentences that are done leave; return the rows that stay, None for all."""
+        size = kept_size(len(self.searched), len(self.of_row), self.limits.device)
+        if size == len(self.of_row):
+            return None
+        done = sorted(set(range(len(self.of_row))) - set(self.searched))
+        kept = sorted(self.searched + done[: size - len(self.searched)])
+        self.searched = [row for row, old in enumerate(kept) if old in set(self.searched)]
+        self.of_row = [self.of_row[row] for row in kept]
+        rows = on_device(kept, self.limits)
+        self.limits = self.limits[rows]
+        return rows
+
+
+def kept_size(searched: int, rows: int, device: torch.device) -> int:
+    """Rows to continue with: those of ``searched`` sentences, and a few that are done.
+
+    On a CPU all that are done leave at once. Elsewhere they stay until a quarter is done, in sizes
+    of ``2^n`` and ``3 * 2^n``: a step takes hardly less time without them, and longer in a new
+    shape.
+    """
+    if not kv_cache.repeats_shapes(device):
+        return searched
+    power = 2 ** (searched - 1).bit_length()
+    size = next(size for size in (power // 2, 3 * power // 4, power) if size >= searched)
+    return size if 4 * size <= 3 * rows else rows
+
+
+def on_device(rows: list[int], like: Tensor) -> Int[Tensor, " rows"]:
+    """These indices on the device of a tensor; the host does not wait for it."""
+    return torch.tensor(rows).to(like.device, non_blocking=True)
+
+
+@dataclass(frozen=True)
+class Advanced:
+    """A search after a step."""
+
+    state: "SearchState"
+    done: Bool[Tensor, " batch"]
+    """Which sentences are done."""
+    ranked: Float[Tensor, "batch *ranked"]
+    """Log-probabilities of what was chosen; NaN if the step gave NaN."""
+    parents: Int[Tensor, "batch beam"] | None = None
+    """The hypothesis that each one continues; None is itself."""
+
+
+@runtime_checkable
+class SearchState(Protocol):
+    """The hypotheses of all sentences of a batch."""
+
+    @property
+    def tokens(self) -> Int[Tensor, "batch beam length"]:
+        """The live hypotheses; they begin with ``BOS``."""
+        ...
+
+    def advance(
+        self,
+        log_probabilities: Float[Tensor, "batch beam vocab"],
+        sentences: Sentences,
+        config: SearchConfig,
+    ) -> Advanced:
+        """Choose the next tokens; without any read by the host."""
+        ...
+
+    def select(self, rows: Int[Tensor, " kept"]) -> "SearchState":
+        """Only these sentences."""
+        ...
+
+    def result(self, config: SearchConfig) -> Finished:
+        """What a sentence returns that is done."""
+        ...
+
+
+def run_search(
+    state: SearchState, step: StepFunction, sentences: Sentences, config: SearchConfig
+) -> list[list[Hypothesis]]:
+    """Search until every sentence is done; return the hypotheses of each, in their order.
+
+    Raises:
+        NotANumber: The step gave NaN.
+    """
+    order: list[int] = []
+    results: list[Finished] = []
+    while True:
+        tokens = state.tokens
+        log_probabilities = step(tokens[:, :, -1])
+        constrain(log_probabilities, tokens, sentences.limits, config, sentences.shortest)
+        advanced = state.advance(log_probabilities, sentences, config)
+        state = advanced.state
+        if advanced.parents is not None:
+            step.reorder(advanced.parents)
+        outcomes = read(advanced, step)
+        if any(outcomes[row] == NAN for row in sentences.searched):
+            raise NotANumber.after(tokens.size(2) - 1)
+        if not (ended := sentences.end(outcomes)):
+            continue
+        order += [sentences.of_row[row] for row in ended]
+        results.append(state.select(on_device(ended, tokens)).result(config))
+        if not sentences.searched:
+            break
+        if (kept := sentences.leave()) is not None:
+            state = state.select(kept)
+            step.keep(kept)
+    found = zip(order, hypotheses(results), strict=True)
+    return [row for _, row in sorted(found, key=lambda pair: pair[0])]
+
+
+def read(advanced: Advanced, step: StepFunction) -> list[int]:
+    """The outcome of a step for each row, and for the step what it needs: the read of the host."""
+    nan = advanced.ranked.flatten(1).isnan().any(1)
+    outcomes = torch.where(nan, NAN, advanced.done.long())
+    if not isinstance(step, LookingAhead):
+        return outcomes.tolist()
+    ahead = step.look_ahead(advanced.state.tokens[:, :, -1])
+    rows = torch.cat((outcomes[:, None], ahead), dim=1).tolist()
+    step.learn([numbers for _, *numbers in rows])
+    return [outcome for outcome, *_ in rows]
+
+
+def hypotheses(results: list[Finished]) -> list[list[Hypothesis]]:
+    """The finished hypotheses of each sentence, read at once."""
+    longest = max(result.tokens.size(2) for result in results)
+    tokens = [F.pad(r.tokens, (0, longest - r.tokens.size(2))) for r in results]
+    columns = (
+        torch.cat([result.scores for result in results]),
+        torch.cat([result.log_probabilities for result in results]),
+        torch.cat([result.lengths for result in results]),
+        torch.cat(tokens),
+    )
+    return [
+        [
+            Hypothesis(tuple(tokens[:length]), score, total)
+            for score, total, length, tokens in zip(*row, strict=True)
+            if score > -math.inf
+        ]
+        for row in zip(*(column.tolist() for column in columns), strict=True)
+    ]
