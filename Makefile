@@ -1,7 +1,8 @@
 # make demo | make test | make lint | make docs: each makes its own .venv first.
 PYTHON ?= python3
 BIN := .venv/bin
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# Python compiles what it imports; to compile all of torch here would take as long as to unpack it.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
 .PHONY: demo test lint docs clean
 
