@@ -30,7 +30,6 @@ from transformer.training.optimization.optimizer import build_optimizer
 
 VOCABULARY, SENTENCES, LENGTH = 6000, 64, 24
 NOTHING = {"empty", "empty_like", "new_empty", "detach", "_unsafe_view", "promote_types"}
-SHOWN = 8
 
 
 class Launches(TorchDispatchMode):
@@ -57,7 +56,7 @@ def main() -> None:
     overrides = parser.parse_args().overrides
     use_kernels_of_a_gpu()
     tiny, base = (launches(f"model={name}", *overrides) for name in ("tiny", "base"))
-    rows = [(name, tiny[name], base[name]) for name, _ in base.most_common(SHOWN)]
+    rows = [(name, tiny[name], base[name]) for name, _ in base.most_common(8)]
     for row in [("operation", "tiny", "base"), *rows, ("all", tiny.total(), base.total())]:
         print("{:48}{:>8}{:>8}".format(*row))
 
@@ -68,7 +67,7 @@ def use_kernels_of_a_gpu() -> None:
         module._get_fused_kernels_supported_devices = lambda: ["meta"]  # type: ignore[attr-defined]
     _foreach_utils._get_foreach_kernels_supported_devices = lambda: ["meta"]
     F.scaled_dot_product_attention = attention  # type: ignore[assignment]
-    F.dropout = lambda x, p: torch.native_dropout(x, p, True)[0]  # type: ignore[assignment]
+    F.dropout = lambda x, p: torch.native_dropout(x, p, True)[0]  # type: ignore[assignment,misc]
 
 
 def attention(
@@ -85,8 +84,7 @@ def attention(
         attn_mask = attn_mask.expand(*query.shape[:-1], keys)
     more = True, options["dropout_p"], options["is_causal"]
     kernel = torch.ops.aten._scaled_dot_product_efficient_attention
-    attended: Tensor = kernel(query, key, value, attn_mask, *more)[0]
-    return attended
+    return kernel(query, key, value, attn_mask, *more)[0]  # type: ignore[no-any-return]
 
 
 def launches(*overrides: str) -> Counter[str]:

@@ -50,5 +50,13 @@ def linear_together(
     linear = [layer for layer in layers if isinstance(layer, Linear)]
     if x.device.type == "cpu" or not torch.is_grad_enabled() or len(linear) < len(layers):
         return tuple(layer(x) for layer in layers)
-    weight, bias = (torch.cat([getattr(layer, n) for layer in linear]) for n in ("weight", "bias"))
-    return F.linear(x, weight, bias).split([layer.out_features for layer in linear], dim=-1)
+    return one_product(x, linear)
+
+
+def one_product(
+    x: Float[Tensor, "*rows width"], layers: Sequence[nn.Linear]
+) -> tuple[Float[Tensor, "*rows width_out"], ...]:
+    """Map one input by several layers with biases, whose weights are laid end to end."""
+    weight = torch.cat([layer.weight for layer in layers])
+    bias = torch.cat([layer.bias for layer in layers])
+    return F.linear(x, weight, bias).split([layer.out_features for layer in layers], dim=-1)
