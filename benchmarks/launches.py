@@ -84,7 +84,7 @@ def attention(
         attn_mask = attn_mask.expand(*query.shape[:-1], keys)
     more = True, options["dropout_p"], options["is_causal"]
     kernel = torch.ops.aten._scaled_dot_product_efficient_attention
-    return kernel(query, key, value, attn_mask, *more)[0]  # type: ignore[no-any-return]
+    return kernel(query, key, value, attn_mask, *more)[0]
 
 
 def launches(*overrides: str) -> Counter[str]:
