@@ -105,7 +105,7 @@ class Profiled(Callback):
         """Tell."""
         if trainer.global_step <= self.first:
             return
-        self.tokens += outputs["tokens"]
+        self.tokens += outputs["outcome"].tokens
         if trainer.global_step < self.first + self.updates:
             return
         seconds = time.perf_counter() - self.began

@@ -115,7 +115,8 @@ class Paced(Callback):
         batch_idx: int,
     ) -> None:
         """Count."""
-        self.clock.count(outputs["tokens"], outputs["sums"]["loss"])
+        outcome = outputs["outcome"]
+        self.clock.count(outcome.tokens, outcome.sums["loss"])
 
 
 class TorchTransformer(nn.Module):

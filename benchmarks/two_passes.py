@@ -36,18 +36,12 @@ def config_of(*overrides: str) -> RunConfig:
     return run_config(OmegaConf.to_container(compose_config("train", overrides)))  # type: ignore[arg-type]
 
 
-def batch_of(tokens: int) -> Batch:
-    """Random sentences that fill a budget of target tokens."""
+def batch_of(tokens: int, times: int = 1) -> Batch:
+    """Random sentences that fill a budget of target tokens, once or several times over."""
     random = np.random.default_rng(1)
     lengths = random.integers(LONGEST // 2, LONGEST, tokens // LONGEST)
     rows = [random.integers(4, VOCABULARY, length).tolist() for length in lengths]
-    return collate(rows, rows[::-1])
-
-
-def twice(batch: Batch) -> Batch:
-    """The same rows, and once more."""
-    both = (batch.source, batch.target_input, batch.target_output)
-    return Batch(*(side.repeat(2, 1) for side in both))
+    return collate(rows * times, rows[::-1] * times)
 
 
 def build_step(overrides: list[str], batch: Batch) -> Callable[[], float]:
@@ -91,7 +85,7 @@ def main() -> None:
     batch, more = batch_of(arguments.tokens), arguments.overrides
     dropping = ["model.source_token_dropout=0.1", "model.target_token_dropout=0.1"]
     steps = {
-        PLAIN: build_step(more, twice(batch)),
+        PLAIN: build_step(more, batch_of(arguments.tokens, 2)),
         "loss=r_drop": build_step(["loss=r_drop", *more], batch),
         "loss=simcut": build_step(["loss=simcut", *more], batch),
         "plain, the batch": build_step(more, batch),

@@ -40,7 +40,7 @@ def one_process() -> Mock:
 
 def fake_module() -> Mock:
     """A module on the CPU; ``logged`` tells what it was given to log."""
-    return Mock(spec=LightningModule, device=torch.device("cpu"))
+    return Mock(spec=LightningModule, device=torch.device("cpu"), detector=Mock(skipped=0))
 
 
 def logged(module: Mock) -> list[dict[str, float]]:

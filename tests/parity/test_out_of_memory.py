@@ -21,6 +21,7 @@ from transformer.data.batching.batch import Batch, collate
 from transformer.data.batching.loader import Update
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.distributed.replicated import ReplicatedStrategy
+from transformer.training.optimization import gradient_buckets
 from transformer.training.optimization.gradient_accumulation import Accumulator
 
 TIMEOUT = 120
@@ -91,6 +92,8 @@ def _train(
     loss: dict[str, Any],
 ) -> None:
     torch.set_num_threads(1)
+    # Those of the decoder leave before memory runs out in the backward pass of the encoder.
+    gradient_buckets._BUCKET = 500
     strategy = ReplicatedStrategy(start_method="fork") if ranks > 1 else "auto"
     trainer = quiet_trainer(file.parent, devices=ranks, strategy=strategy, max_steps=2)
     trainer.fit(Poor(file, most, where, **loss))

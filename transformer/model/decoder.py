@@ -60,9 +60,9 @@ class DecoderLayer(nn.Module):
         return LayerCache(*self.cross_attention.project(memory, memory))
 
     def _attend_self(self, x: Hidden, cache: LayerCache, attention_bias: AttentionBias) -> Hidden:
-        x = for_products(x)
-        keys, values = cache.append(*self.self_attention.project(x, x, attention_bias.rotation))
-        return self.self_attention.attend_projected(x, keys, values, attention_bias)
+        queries, *new = self.self_attention.project_self(x, attention_bias)
+        keys, values = cache.append(*new)
+        return self.self_attention.attend_heads(queries, keys, values, attention_bias)
 
     def _attend_source(self, x: Hidden, cache: LayerCache, attention_bias: AttentionBias) -> Hidden:
         # Target positions do not attend to each other here: the hypotheses of a sentence are one

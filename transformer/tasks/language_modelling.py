@@ -40,8 +40,7 @@ class LanguageModule(UpdateModule):
     def predictions(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Hidden states before each real target token, and these tokens."""
         hidden = self.model(batch.target_input)
-        real = batch.target_output != self.model.config.pad
-        return hidden[real], batch.target_output[real]
+        return hidden.flatten(0, 1).index_select(0, batch.labelled), batch.labels
 
     def validated(self, means: dict[str, float]) -> dict[str, float]:
         """Log ``val/perplexity`` too, a token."""

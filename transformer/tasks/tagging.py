@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer.data.batching.batch import UNTAGGED, TaggedBatch
+from transformer.data.batching.batch import TaggedBatch
 from transformer.data.modules.tagging import TaggingData
 from transformer.data.text.conllu import UPOS
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -33,8 +33,8 @@ class TaggingModule(UpdateModule):
 
     def predictions(self, batch: TaggedBatch) -> tuple[Tensor, Tensor]:
         """Hidden states of the first subwords, and the tags of their words."""
-        first = batch.tags != UNTAGGED
-        return self.model(batch.source)[first], batch.tags[first]
+        hidden = self.model(batch.source)
+        return hidden.flatten(0, 1).index_select(0, batch.labelled), batch.labels
 
     def validate(self, hidden: Tensor, right: Tensor) -> None:
         """Count also for ``val/accuracy``, the percentage of words with the right tag."""

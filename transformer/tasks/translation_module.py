@@ -42,8 +42,7 @@ class TranslationModule(UpdateModule):
     def predictions(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Hidden states and right tokens of the real target positions, side by side."""
         hidden = self.model(batch.source, batch.target_input)
-        real = batch.target_output != self.model.config.pad
-        return hidden[real], batch.target_output[real]
+        return hidden.flatten(0, 1).index_select(0, batch.labelled), batch.labels
 
     def recompute_layers(self) -> None:
         """Recompute all layers except the one of guided alignment."""
@@ -90,10 +89,8 @@ class TranslationModule(UpdateModule):
         cut = (drawn_cut(side, self.loss.cut) for side in (source, target_input))
         with cutting(self.model, *cut):
             hidden = self.model(source, target_input)
-        real = batch.target_output != self.model.config.pad
-        right = batch.target_output[real]
-        # (2 batch) target width -> 2 token width
-        hidden = hidden.unflatten(0, (2, -1))[:, real]
+        # (2 batch) target width -> 2 (batch target) width -> 2 token width
+        hidden = hidden.view(2, -1, hidden.size(-1)).index_select(1, batch.labelled)
         weight = self.model.projection.weight
-        loss, cross_entropy, divergence = consistency_loss(self.loss, hidden, weight, right)
-        return loss, len(right), {"loss": cross_entropy, "consistency": divergence}
+        loss, cross_entropy, divergence = consistency_loss(self.loss, hidden, weight, batch.labels)
+        return loss, batch.target_tokens, {"loss": cross_entropy, "consistency": divergence}

@@ -47,6 +47,7 @@ class TrainerConfig:
     gradient_clip_val: Annotated[float, Range(above=0)] | None
     val_check_interval: Annotated[int, Range(1)]
     log_every_n_steps: Annotated[int, Range(1)]
+    reduce_bfloat16: bool
     limit_val_batches: int | None = None
     search_tokens: Annotated[int, Range(1)] | None = None
 
@@ -63,6 +64,8 @@ class TrainerConfig:
             yield f"trainer.max_time={time} must be {form}"
         if self.precision not in PRECISIONS:
             yield f"precision={self.precision} must be {' or '.join(PRECISIONS)}"
+        if self.reduce_bfloat16 and self.strategy == "fsdp":
+            yield "trainer.reduce_bfloat16=true sums whole gradients; set trainer=ddp, or false"
 
 
 @dataclass(frozen=True)

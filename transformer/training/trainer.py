@@ -35,9 +35,12 @@ from transformer.training.config import RunConfig
 from transformer.training.distributed.replicated import ReplicatedStrategy, resolve_devices
 from transformer.training.precision import resolve_precision
 
-_OURS = ("accumulate_grad_batches", "gradient_clip_val", "max_epochs", "search_tokens")
+_OURS = (
+    *("accumulate_grad_batches", "gradient_clip_val", "max_epochs", "reduce_bfloat16"),
+    "search_tokens",
+)
 """Keys of the group ``trainer`` that Lightning does not get: its batch is a whole update
-(update_module.py), and its epoch has no end (loader.py)."""
+(update_module.py), whose gradients we sum ourselves, and its epoch has no end (loader.py)."""
 
 
 def build_trainer(
@@ -74,6 +77,8 @@ def build_trainer(
         raise InputError(f"trainer: {reason}") from error
     # Lightning's signal handlers would communicate with other ranks at any time.
     trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
+    # It would send, and read, whether there was one before every update.
+    trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None  # type: ignore[method-assign]
     return trainer
 
 
@@ -111,7 +116,8 @@ def _strategy(config: RunConfig, arguments: dict[str, Any]) -> Strategy | str:
 
         return ShardedStrategy()
     several = arguments["devices"] not in (1, "1") or arguments["num_nodes"] > 1
-    return ReplicatedStrategy() if several else "auto"
+    narrow = config.trainer["reduce_bfloat16"]
+    return ReplicatedStrategy(reduce_bfloat16=narrow) if several else "auto"
 
 
 def bound_by_epochs(

@@ -5,7 +5,7 @@ Does not know text, files or order. Teacher forcing as in Sutskever et al. 2014,
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -55,9 +55,9 @@ class PaddedBatch:
         middle = (self.size + 1) // 2
         return self._rows(slice(None, middle)), self._rows(slice(middle, None))
 
-    def to(self: P, device: torch.device | str, **kwargs: Any) -> P:
-        """Return the batch on ``device``; Lightning calls this with ``non_blocking=True``."""
-        return self._each(lambda tensor: tensor.to(device, **kwargs))
+    def to(self: P, device: torch.device | str) -> P:
+        """Return the batch on ``device``; from page-locked memory the copies do not block."""
+        return self._each(lambda tensor: tensor.to(device, non_blocking=tensor.is_pinned()))
 
     def pin_memory(self: P) -> P:
         """Return the batch in page-locked memory; the DataLoader calls this."""
@@ -79,14 +79,21 @@ class Batch(PaddedBatch):
     """BOS and the target subwords: the input of the decoder."""
     target_output: Int[Tensor, "batch target"]
     """Target subwords and EOS: the labels."""
+    labelled: Int[Tensor, " token"]
+    """Flat indices of the labels that are not padding, so that no GPU has to count them."""
     alignment: Bool[Tensor, "batch target source"] | None = None
     """With word links: the source subwords that each subword of ``target_output`` is linked to.
     EOS and padding have no links."""
 
     @property
+    def labels(self) -> Int[Tensor, " token"]:
+        """The labels without padding, one after another."""
+        return self.target_output.take(self.labelled)
+
+    @property
     def target_tokens(self) -> int:
         """Target tokens without padding, EOS included: the tokens of the loss."""
-        return int((self.target_output != PAD).sum())
+        return len(self.labelled)
 
     @property
     def tokens(self) -> int:
@@ -105,11 +112,12 @@ class Batch(PaddedBatch):
     def _rows(self, rows: slice) -> "Batch":
         source = int((self.source[rows] != PAD).any(0).sum())
         target = int((self.target_output[rows] != PAD).any(0).sum())
-        links = self.alignment
+        links, labels = self.alignment, self.target_output[rows, :target]
         return Batch(
             source=self.source[rows, :source],
             target_input=self.target_input[rows, :target],
-            target_output=self.target_output[rows, :target],
+            target_output=labels,
+            labelled=flat_indices(labels != PAD),
             alignment=None if links is None else links[rows, :target, :source],
         )
 
@@ -120,6 +128,13 @@ class TaggedBatch(PaddedBatch):
 
     tags: Int[Tensor, "batch source"]
     """A tag at the first subword of each word, UNTAGGED elsewhere."""
+    labelled: Int[Tensor, " word"]
+    """Flat indices of the tags."""
+
+    @property
+    def labels(self) -> Int[Tensor, " word"]:
+        """The tags, one after another."""
+        return self.tags.take(self.labelled)
 
     def text(self) -> tuple[Int[Tensor, "batch source"]]:
         """Return the subwords, with eos and padding."""
@@ -127,7 +142,8 @@ class TaggedBatch(PaddedBatch):
 
     def _rows(self, rows: slice) -> "TaggedBatch":
         length = int((self.source[rows] != PAD).any(0).sum())
-        return TaggedBatch(self.source[rows, :length], self.tags[rows, :length])
+        tags = self.tags[rows, :length]
+        return TaggedBatch(self.source[rows, :length], tags, flat_indices(tags != UNTAGGED))
 
 
 def collate(
@@ -151,7 +167,8 @@ def collate(
         alignment = torch.zeros(*target_output.shape, source.shape[1], dtype=torch.bool)
         for row, linked in zip(alignment, links, strict=True):
             row[: linked.shape[0], : linked.shape[1]] = torch.from_numpy(linked)
-    return Batch(source, target_input, target_output, alignment)
+    labelled = flat_indices(target_output != PAD)
+    return Batch(source, target_input, target_output, labelled, alignment)
 
 
 def collate_tagged(sources: Sequence[Row], tags: Sequence[Row]) -> TaggedBatch:
@@ -160,7 +177,12 @@ def collate_tagged(sources: Sequence[Row], tags: Sequence[Row]) -> TaggedBatch:
     padded = torch.full_like(source, UNTAGGED)
     for row, labels in zip(padded, tags, strict=True):
         row[: len(labels)] = torch.as_tensor(labels)
-    return TaggedBatch(source, padded)
+    return TaggedBatch(source, padded, flat_indices(padded != UNTAGGED))
+
+
+def flat_indices(chosen: Bool[Tensor, "batch length"]) -> Int[Tensor, " chosen"]:
+    """Return the indices of the True elements, row after row."""
+    return chosen.flatten().nonzero().squeeze(1)
 
 
 def pad_source(sources: Sequence[Row]) -> Int[Tensor, "batch source"]:

@@ -45,9 +45,9 @@ class Update(Generic[B]):
         tokens = sum(batch.tokens for batch in batches)
         return cls(batches, numbers, tokens, sum(batch.positions for batch in batches))
 
-    def to(self, device: torch.device | str, **kwargs: Any) -> "Update[B]":
-        """Return the update on ``device``; Lightning calls this with ``non_blocking=True``."""
-        return replace(self, batches=[batch.to(device, **kwargs) for batch in self.batches])
+    def to(self, device: torch.device | str) -> "Update[B]":
+        """Return the update on ``device``; Lightning calls this."""
+        return replace(self, batches=[batch.to(device) for batch in self.batches])
 
 
 class UpdateLoader(Generic[B]):

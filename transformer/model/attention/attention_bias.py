@@ -7,7 +7,7 @@ kernels read it as a whole (``dense_mask``, ``dense_bias``) or block by block.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -24,6 +24,31 @@ if TYPE_CHECKING:
 Mask = Bool[Tensor, "#batch #head #query #key"]
 Positions = Int[Tensor, "*#shape"]
 T = TypeVar("T")
+
+_ALIGNMENT = 8
+"""Elements; fused kernels on a GPU copy a summand whose rows do not begin at a multiple."""
+
+
+class HiddenKeys(NamedTuple):
+    """A mask as fused kernels read it."""
+
+    summand: Float[Tensor, "#batch #head #query #key"]
+    """Of the scores: -inf where a query may not attend, but 0 where it may attend to nothing."""
+    sees: Float[Tensor, "#batch #head #query 1"]
+    """Factor of the result: 0 where a query may attend to nothing, else 1."""
+
+
+def hide(mask: Mask, dtype: torch.dtype) -> HiddenKeys:
+    """Turn a mask into a summand.
+
+    Kernels differ on a query that may attend to nothing: NaN or the mean, also in the gradient.
+    Here it attends to everything, and its result is to be multiplied by zero.
+    """
+    sees = mask.any(-1, keepdim=True)
+    rows, keys = mask.shape[:-1], mask.size(-1)
+    room = keys + -keys % _ALIGNMENT
+    summand = torch.zeros(*rows, room, dtype=dtype, device=mask.device)[..., :keys]
+    return HiddenKeys(summand.masked_fill_(sees & ~mask, -math.inf), sees.to(dtype))
 
 
 def _once(make: Callable[["AttentionBias"], T]) -> T:
@@ -117,6 +142,13 @@ class AttentionBias:
             return bias
         hidden = torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, -math.inf)
         return hidden if bias is None else bias + hidden
+
+    def hidden_keys(self, dtype: torch.dtype) -> HiddenKeys | None:
+        """The mask for a fused kernel in this dtype, computed once for all layers."""
+        mask, name = self.dense_mask, f"hidden_keys {dtype}"
+        if mask is not None and name not in self._made:
+            self._made[name] = hide(mask, dtype)
+        return self._made.get(name)
 
     @_once
     def every_query_sees(self) -> bool:

@@ -76,8 +76,8 @@ class Sdpa:
             with nullcontext() if self.backend == "any" else sdpa_kernel(BACKENDS[self.backend]):
                 if attention_bias.only_causal:
                     return attend_fused(query, key, value, dropout=dropout, causal=True)
-                mask, bias = attention_bias.dense_mask, attention_bias.dense_bias
-                return attend_fused(query, key, value, mask, bias=bias, dropout=dropout)
+                hidden, bias = attention_bias.hidden_keys(query.dtype), attention_bias.dense_bias
+                return attend_fused(query, key, value, hidden, bias=bias, dropout=dropout)
         except RuntimeError as error:
             if "No viable backend" not in str(error) and "No available kernel" not in str(error):
                 raise

@@ -13,9 +13,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer.model.attention.attention_bias import AttentionBias, Mask
-from transformer.model.attention.relative_positions import Rotation
-from transformer.model.layers.linear import Linear
+from transformer.model.attention.attention_bias import AttentionBias, HiddenKeys, Mask, hide
+from transformer.model.layers.linear import Linear, linear_together
 from transformer.model.layers.mixed_precision import HeadNorm, for_products, precise_on_cpu
 
 QueryHeads = Float[Tensor, "batch head query head_dim"]
@@ -68,7 +67,7 @@ def attend_fused(
     query: QueryHeads,
     key: KeyHeads,
     value: KeyHeads,
-    mask: Mask | None = None,
+    mask: Mask | HiddenKeys | None = None,
     *,
     bias: Bias | None = None,
     dropout: float = 0.0,
@@ -77,33 +76,29 @@ def attend_fused(
     """Compute ``attend`` with torch's fused kernel, without keeping the weights.
 
     Dao et al. 2022, "FlashAttention"; torch picks the kernel. Keys and values may have fewer
-    heads than queries. ``causal=True`` replaces a causal mask, so that kernels skip hidden keys;
-    it excludes ``mask`` and ``bias``.
+    heads than queries. A mask may come as ``hide`` makes it. ``causal=True`` replaces a causal
+    mask, so that kernels skip hidden keys; it excludes ``mask`` and ``bias``.
     """
     grouped = key.size(1) != query.size(1)
     if grouped and (mask is not None or bias is not None):
         # With a mask, torch groups heads only in its slow kernel, which keeps the weights.
         grouped, key, value = False, *(split_query_heads(query, heads) for heads in (key, value))
-    blind = None
-    if mask is not None:
-        # Kernels differ on a query that may attend to nothing: NaN or the mean, also in the
-        # gradient. Here it attends to everything, and its result is set to zero.
-        blind = ~mask.any(-1, keepdim=True)
-        mask = mask | blind
-    if bias is not None:
-        bias = bias.to(query.dtype)
-        bias = bias if mask is None else bias.masked_fill(~mask, -math.inf)
+    hidden = hide(mask, query.dtype) if isinstance(mask, Tensor) else mask
+    if hidden is None:
+        summand = None if bias is None else bias.to(query.dtype)
+    else:
+        summand = hidden.summand if bias is None else bias.to(query.dtype) + hidden.summand
     with precise_on_cpu(query) as dtype:
         attended = F.scaled_dot_product_attention(
             query.to(dtype),
             key.to(dtype),
             value.to(dtype),
-            attn_mask=mask if bias is None else bias.to(dtype),
+            attn_mask=None if summand is None else summand.to(dtype),
             dropout_p=dropout,
             is_causal=causal,
             enable_gqa=grouped,
         ).to(query.dtype)
-    return attended if blind is None else attended.masked_fill(blind, 0.0)
+    return attended if hidden is None else attended * hidden.sees
 
 
 def formula(
@@ -185,24 +180,34 @@ class MultiHeadAttention(nn.Module):
 
     def attend_self(self, hidden: Queries, attention_bias: AttentionBias) -> Queries:
         """Self-attention: query = key = value."""
-        hidden = for_products(hidden)
-        keys, values = self.project(hidden, hidden, attention_bias.rotation)
-        return self.attend_projected(hidden, keys, values, attention_bias)
+        return self.attend_heads(*self.project_self(hidden, attention_bias), attention_bias)
 
-    def project(
-        self, key: Keys, value: Keys, rotation: Rotation | None = None
-    ) -> tuple[KeyHeads, KeyHeads]:
+    def project_self(
+        self, hidden: Queries, attention_bias: AttentionBias
+    ) -> tuple[QueryHeads, KeyHeads, KeyHeads]:
+        """Queries, keys and values of every head, all of one input."""
+        layers = (self.key, self.value, self.query)
+        keys, values, queries = map(self._split, linear_together(for_products(hidden), layers))
+        keys, queries = self.key_norm(keys), self.query_norm(queries)
+        if attention_bias.rotation is not None:
+            keys, queries = attention_bias.rotation(keys), attention_bias.rotation(queries)
+        return queries, keys, values
+
+    def project(self, key: Keys, value: Keys) -> tuple[KeyHeads, KeyHeads]:
         """Keys and values of every head, as a cache stores them."""
-        keys = self.key_norm(self._split(self.key(key)))
-        return keys if rotation is None else rotation(keys), self._split(self.value(value))
+        return self.key_norm(self._split(self.key(key))), self._split(self.value(value))
 
     def attend_projected(
         self, query: Queries, keys: KeyHeads, values: KeyHeads, attention_bias: AttentionBias
     ) -> Queries:
         """Attend to keys and values that ``project`` has made."""
         queries = self.query_norm(self._split(self.query(query)))
-        if attention_bias.rotation is not None:
-            queries = attention_bias.rotation(queries)
+        return self.attend_heads(queries, keys, values, attention_bias)
+
+    def attend_heads(
+        self, queries: QueryHeads, keys: KeyHeads, values: KeyHeads, attention_bias: AttentionBias
+    ) -> Queries:
+        """Attend in every head, concatenate, project."""
         dropout = self.dropout if self.training else 0.0
         attended = self.kernel(queries, keys, values, attention_bias, dropout)
         if self.head_mask is not None:

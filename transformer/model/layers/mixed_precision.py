@@ -1,7 +1,8 @@
 """Attention in bfloat16, by autocast and on a CPU; in float32 nothing here changes anything."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -18,12 +19,23 @@ class HeadNorm(nn.RMSNorm):
         return F.rms_norm(heads, self.normalized_shape, weight, self.eps).to(heads.dtype)
 
 
-def for_products(hidden: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
-    """Cast as autocast would for a product: once, if several products follow."""
+def product_dtype(hidden: Float[Tensor, "*axes"]) -> torch.dtype:
+    """The type in which a product is computed: that of autocast, where it is on."""
     device = hidden.device.type
     autocast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
-    narrow = autocast and hidden.dtype == torch.float32
-    return hidden.to(torch.get_autocast_dtype(device)) if narrow else hidden
+    return torch.get_autocast_dtype(device) if autocast else hidden.dtype
+
+
+def for_products(hidden: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
+    """Cast as autocast would for a product: once, if several products follow."""
+    return hidden.to(product_dtype(hidden)) if hidden.dtype == torch.float32 else hidden
+
+
+def without_autocast(device: str) -> AbstractContextManager[Any]:
+    """Compute in the types that tensors have; a device may have no autocast to switch off."""
+    if not torch.amp.is_autocast_available(device):
+        return nullcontext()
+    return torch.autocast(device, enabled=False)
 
 
 @contextmanager

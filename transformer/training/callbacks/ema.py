@@ -32,7 +32,7 @@ class MovingAverage(EMAWeightAveraging):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Update the average."""
-        if outputs["good"]:
+        if outputs["outcome"].good:
             super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

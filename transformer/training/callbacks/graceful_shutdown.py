@@ -21,7 +21,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from transformer.common.errors import Interrupted
 from transformer.common.processes import SIGNALS, listen, restore_handlers
 from transformer.training.checkpointing.run_directory import has_checkpoint
-from transformer.training.optimization.divergence import DivergenceDetector
+from transformer.training.step.update_module import UpdateModule
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +37,8 @@ class GracefulStop(Callback):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.received: int | None = None
+        self._agreed: int | None = None
+        self._module: Any = None
         self._alone, self._at_once = True, False
         self._previous: dict[int, Any] = {}
 
@@ -48,16 +50,25 @@ class GracefulStop(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Install the handler."""
         self._alone = trainer.world_size == 1
+        self._module = pl_module
         self._previous = listen(self._handle)
 
-    def on_train_batch_start(self, trainer: Trainer, *_: object) -> None:
-        """Stop before this update if any rank has received a signal (update_module.py skips it)."""
-        if self._any_rank(trainer):
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, *_: object
+    ) -> None:
+        """Stop before this update if any rank has received a signal (update_module.py skips it).
+
+        The ranks have told each other in an earlier update.
+        """
+        if not self._alone:
+            self._agreed = self._agreed or cast(UpdateModule, pl_module).agreed_signal
+            self.received = self._agreed or self.received
+        if self._agreed is not None or (self._alone and self.received is not None):
             trainer.should_stop = True
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Stop at once from now on, if a checkpoint of this update has just been written."""
-        self._at_once = not cast(DivergenceDetector, pl_module.detector).in_a_row
+        self._at_once = not cast(UpdateModule, pl_module).detector.in_a_row
         self._abort_if_stopped(trainer)
 
     def on_validation_batch_start(self, trainer: Trainer, *_: object) -> None:
@@ -89,14 +100,14 @@ class GracefulStop(Callback):
         received = torch.tensor(weight, device=trainer.strategy.root_device)
         agreed = int(trainer.strategy.reduce(received, reduce_op="max"))
         if agreed:
-            self.received = SIGNALS[agreed - 1]
+            self.received = self._agreed = SIGNALS[agreed - 1]
         return agreed > 0
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         again = self.received is not None
         if again and signum != signal.SIGINT:
             return  # Schedulers send it several times.
-        self.received = self.received or signum
+        self.received = self._module.signal = self.received or signum
         if again or (self._at_once and self._alone):
             raise interrupted(signum, self.folder)
         advice = "; press Ctrl-C again to stop at once" if signum == signal.SIGINT else ""

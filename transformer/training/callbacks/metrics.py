@@ -8,12 +8,13 @@ import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from transformer.training.callbacks.progress import time_to_log
+from transformer.training.step.outcome import Outcome
 
 _SAVED = ("loss", "alignment", "consistency", "learnt")
 
 
 class Measure(Callback):
-    """Logs loss, tokens per second, padding and learning rate since the last log, over all ranks.
+    """Logs loss, speed, padding, norm and learning rate since the last log, over all ranks.
 
     ``train/loss`` is the smoothed loss per target token, in nats, without skipped updates.
     ``train/tokens_per_second`` counts real target tokens; waiting for data counts, validation does
@@ -24,6 +25,7 @@ class Measure(Callback):
 
     def __init__(self) -> None:
         self.since: float | None = None
+        self._unread: list[Outcome] = []
         self._restart()
 
     def _restart(self) -> None:
@@ -46,22 +48,34 @@ class Measure(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Count the update; log at the interval."""
-        sums = outputs["sums"]
-        if outputs["good"]:
-            self.loss += sums["loss"]
-            self.learnt += outputs["tokens"]
-            pairs = zip(self.alignment, sums.get("alignment", (0.0, 0.0)), strict=True)
-            self.alignment = [before + more for before, more in pairs]
-            if "consistency" in sums:
-                self.consistency = (self.consistency or 0.0) + sums["consistency"]
-        self.lr = outputs["lr"]
-        self.target += outputs["tokens"]
+        self._unread.append(outputs["outcome"])
         self.real += batch.tokens
         self.padded += batch.positions
         if time_to_log(trainer) and self.since is not None:
+            last = self._unread[-1]
+            self._read()
             self._take_time()
-            pl_module.log_dict(self._values(trainer))
+            module: Any = pl_module
+            norm = {"train/grad_norm": last.norm} if last.good else {}
+            skipped = {"train/skipped": float(module.detector.skipped)}
+            pl_module.log_dict(norm | skipped | self._values(trainer, last.lr))
             self._restart()
+
+    def _read(self) -> None:
+        """Add up the outcomes since the last read; only here does the host wait for a GPU."""
+        for outcome in self._unread:
+            self.target += outcome.tokens
+            if outcome.good:
+                self._add(outcome.tokens, outcome.sums)
+        self._unread.clear()
+
+    def _add(self, tokens: int, sums: dict[str, Any]) -> None:
+        self.learnt += tokens
+        self.loss += sums["loss"]
+        pairs = zip(self.alignment, sums.get("alignment", (0.0, 0.0)), strict=True)
+        self.alignment = [before + more for before, more in pairs]
+        if "consistency" in sums:
+            self.consistency = (self.consistency or 0.0) + sums["consistency"]
 
     def _take_time(self) -> None:
         if self.since is not None:
@@ -76,6 +90,7 @@ class Measure(Callback):
 
         The speed is not saved: a checkpoint with times would not be the same twice.
         """
+        self._read()
         sums = {name: getattr(self, name) for name in _SAVED}
         checkpoint["measured"] = {**sums, "counted": self._counted(trainer)}
 
@@ -96,13 +111,13 @@ class Measure(Callback):
         summed = trainer.strategy.reduce(counted, reduce_op="sum")
         return [int(count) for count in summed.tolist()]
 
-    def _values(self, trainer: Trainer) -> dict[str, float]:
+    def _values(self, trainer: Trainer, lr: float) -> dict[str, float]:
         real, padded = self._counted(trainer)
         values = {
             "train/loss": self.loss / self.learnt if self.learnt else math.nan,
             "train/tokens_per_second": self.target / self.seconds,
             "train/padding": 1 - real / padded,
-            "lr": self.lr,
+            "lr": lr,
         }
         summed, linked = self.alignment
         if linked:

@@ -1,6 +1,6 @@
 """Data-parallel training: each process has all the weights, and gradients are summed.
 
-It does not know when they are summed: update_module.py does it, once per update.
+It does not know when they are summed: gradient_buckets.py does it, once per update.
 """
 
 import os
@@ -21,7 +21,14 @@ class ReplicatedStrategy(DDPStrategy):
 
     DDP's wrapper sends gradients during the backward pass, and a rank that runs out of memory there
     leaves the others waiting for ever.
+
+    Args:
+        reduce_bfloat16: Sum the gradients in bfloat16.
     """
+
+    def __init__(self, *, reduce_bfloat16: bool = False, **options: Any) -> None:
+        super().__init__(**options)
+        self.reduce_bfloat16 = reduce_bfloat16
 
     def setup_distributed(self) -> None:
         """Create the process group, which Lightning then uses.

@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from transformer.model.layers.mixed_precision import without_autocast
 from transformer.training.losses.config import LossConfig
 from transformer.training.losses.cross_entropy import (
     BLOCK,
@@ -112,7 +113,7 @@ class _FusedConsistencyLoss(torch.autograd.Function):
         matrix, mean = weight.to(dtype), weight.mean(0).to(exact)
         grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight)
         sums = torch.zeros(2, dtype=exact, device=hidden.device)
-        with torch.autocast(device, enabled=False):
+        with without_autocast(device):
             for start in range(0, hidden.size(1), half):
                 some = slice(start, start + half)
                 # 2 token width -> (2 token) width

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from transformer.model.layers.mixed_precision import product_dtype, without_autocast
 from transformer.training.losses.config import LossConfig
 
 Hidden = Float[Tensor, "token width"]
@@ -77,7 +78,7 @@ class _FusedCrossEntropy(torch.autograd.Function):
         size = min(BLOCK if device == "cpu" else config.chunk, len(hidden))
         # One buffer for all blocks stays in the cache.
         scratch = loss.new_empty(0 if dtype == exact else size, len(weight))
-        with torch.autocast(device, enabled=False):
+        with without_autocast(device):
             for start in range(0, len(hidden), config.chunk):
                 some = slice(start, start + config.chunk)
                 rows, right = in_blocks(hidden[some].to(dtype), config.chunk), target[some, None]
@@ -139,10 +140,7 @@ def _block(
 
 def matrix_dtype(config: LossConfig, hidden: Tensor) -> torch.dtype:
     """The dtype of the matrix products of the fused form."""
-    if config.bfloat16:
-        return torch.bfloat16
-    device = hidden.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
+    return torch.bfloat16 if config.bfloat16 else product_dtype(hidden)
 
 
 def loss_function(config: LossConfig, hidden: Hidden, weight: Weight, target: Target) -> Scalar:

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from jaxtyping import Bool
+from torch import Tensor
+
 from transformer.common.errors import raise_objections
 from transformer.common.files import open_unlinked
 from transformer.common.schema import Range, out_of_range
@@ -79,7 +82,9 @@ def save_text(divergence: Diverged, folder: Path, rank: int, tokenizer: Tokenize
 
 
 class DivergenceDetector:
-    """Classifies updates as good or bad and counts the bad ones; all ranks agree.
+    """Classifies updates as good or bad on their device, and counts them on the host.
+
+    All ranks agree.
 
     Attributes:
         in_a_row: Bad updates since the last good one.
@@ -92,21 +97,27 @@ class DivergenceDetector:
         self.in_a_row = self.skipped = self.returned = 0
         self._losses: deque[float] = deque(maxlen=_WINDOW)
 
-    def is_good(self, loss: float, norm: float, update: int) -> bool:
+    def accepts(self, loss: Tensor, norm: Tensor) -> Bool[Tensor, ""]:
         """Whether an update may be applied, by its loss (nats per target token) and gradient norm.
 
-        Both are over all ranks. The number of the update is for the log.
+        Both are over all ranks. The answer stays on their device.
         """
-        reason = self._reason(loss, norm)
-        if reason is None:
+        good = loss.isfinite() & norm.isfinite()
+        usual = self._usual_loss()
+        if usual is None or self.config.explosion is None:
+            return good
+        return good & (loss <= usual + self.config.explosion)
+
+    def count(self, good: bool, loss: float, norm: float, update: int) -> None:
+        """Count an update, accepted or not; its number is for the log."""
+        if good:
             self.in_a_row = 0
             self._losses.append(loss)
-            return True
+            return
         self.in_a_row += 1
         self.skipped += 1
         counts = f"{self.in_a_row} in a row, {self.skipped} in all"
-        logger.warning("update %d is left out: %s (%s)", update, reason, counts)
-        return False
+        logger.warning("update %d is left out: %s (%s)", update, self._reason(loss, norm), counts)
 
     def raise_if_diverged(self, update: Update[Any], number: int) -> None:
         """Raise Diverged after ``recovery.skips`` bad updates in a row."""
@@ -131,13 +142,13 @@ class DivergenceDetector:
         self.skipped = max(self.skipped, state["skipped"])
         self.returned = max(self.returned, state["returned"])
 
-    def _reason(self, loss: float, norm: float) -> str | None:
+    def _usual_loss(self) -> float | None:
+        """The median of the last good updates; None if they are too few."""
+        return statistics.median(self._losses) if len(self._losses) >= _MIN_LOSSES else None
+
+    def _reason(self, loss: float, norm: float) -> str:
         if not math.isfinite(loss):
             return f"its loss is {loss}"
         if not math.isfinite(norm):
             return f"the norm of its gradient is {norm}"
-        if self.config.explosion is not None and len(self._losses) >= _MIN_LOSSES:
-            usual = statistics.median(self._losses)
-            if loss > usual + self.config.explosion:
-                return f"its loss is {loss:.2f} where {usual:.2f} is usual"
-        return None
+        return f"its loss is {loss:.2f} where {self._usual_loss():.2f} is usual"

@@ -7,22 +7,17 @@ content of a batch nor the use of the gradient.
 
 import gc
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.distributed as dist
-from torch import Tensor, nn
-from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
+from torch import Tensor
 
 from transformer.common.errors import InputError, is_out_of_memory
 from transformer.data.batching.loader import Update
 
 logger = logging.getLogger(__name__)
-
-_BUCKET = 2**24
-"""Gradients sent at once: 64 MB of float32."""
 
 
 @dataclass
@@ -30,12 +25,14 @@ class Totals:
     """Sums over the micro-batches of an update.
 
     Attributes:
-        tokens: Number of predictions.
+        tokens: Number of predictions; a tensor once it is that of several ranks.
         sums: Losses and other logged sums, of any shape, without gradient.
+        signals: How many of several ranks have received each signal to stop.
     """
 
-    tokens: int = 0
+    tokens: int | Tensor = 0
     sums: dict[str, Tensor] = field(default_factory=dict)
+    signals: Tensor | None = None
 
 
 class Accumulator:
@@ -62,8 +59,12 @@ class Accumulator:
         self.max_positions = float("inf")
         self.alone = True
 
-    def __call__(self, update: Update[Any]) -> Totals:
+    def __call__(
+        self, update: Update[Any], before_last: Callable[[], None] | None = None
+    ) -> Totals:
         """Compute the gradient of the whole update.
+
+        ``before_last`` is called before the micro-batch that completes it.
 
         If memory does not suffice for a micro-batch, the update starts again, and from then on
         batches of as many positions are halved: the gradients of the halves have the same sum.
@@ -75,15 +76,21 @@ class Accumulator:
             numbered = zip(update.batches, update.numbers, strict=True)
             parts = [part for batch, n in numbered for part in self._fitting(batch, (n,))]
             self.clear()
-            totals, too_large = self._add_up(parts)
+            totals, too_large = self._add_up(parts, before_last)
             if too_large is None:
                 return totals
             self._make_room(too_large)
 
-    def _add_up(self, parts: Sequence[tuple[Any, tuple[int, ...]]]) -> tuple[Totals, Any | None]:
+    def _add_up(
+        self,
+        parts: Sequence[tuple[Any, tuple[int, ...]]],
+        before_last: Callable[[], None] | None,
+    ) -> tuple[Totals, Any | None]:
         """The totals, and the batch for which memory did not suffice."""
         totals = Totals()
-        for batch, path in parts:
+        for index, (batch, path) in enumerate(parts, 1):
+            if index == len(parts) and before_last is not None:
+                before_last()
             try:
                 tokens, sums = self.backward(batch, path)
             except (RuntimeError, MemoryError) as error:
@@ -126,30 +133,3 @@ class Accumulator:
             "lower data.batch_tokens spares the time",
             size,
         )
-
-
-def sum_over_ranks(parameters: Iterable[nn.Parameter]) -> None:
-    """Replace each gradient by the sum over all ranks; one that no rank has stays None."""
-    learning = [parameter for parameter in parameters if parameter.requires_grad]
-    has = torch.tensor([float(p.grad is not None) for p in learning], device=learning[0].device)
-    dist.all_reduce(has)
-    shared = [p for p, ranks in zip(learning, has.tolist(), strict=True) if ranks]
-    for parameter in shared:
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
-    for bucket in _buckets([p.grad for p in shared if p.grad is not None]):
-        flat = _flatten_dense_tensors(bucket)
-        dist.all_reduce(flat)
-        for gradient, total in zip(bucket, _unflatten_dense_tensors(flat, bucket), strict=True):
-            gradient.copy_(total)
-
-
-def _buckets(gradients: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    bucket: list[Tensor] = []
-    for gradient in gradients:
-        if bucket and sum(g.numel() for g in bucket) + gradient.numel() > _BUCKET:
-            yield bucket
-            bucket = []
-        bucket.append(gradient)
-    if bucket:
-        yield bucket

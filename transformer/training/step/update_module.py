@@ -4,11 +4,9 @@ It does not know what a batch holds: the module of a task names the hidden state
 """
 
 import math
-import random
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from pytorch_lightning import LightningModule
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
@@ -28,29 +26,17 @@ from transformer.training.checkpointing.saved_state import (
 from transformer.training.losses.config import LossConfig
 from transformer.training.losses.cross_entropy import loss_function, negative_log_likelihood
 from transformer.training.optimization.divergence import DivergenceDetector, RecoveryConfig
-from transformer.training.optimization.gradient_accumulation import (
-    Accumulator,
-    Totals,
-    sum_over_ranks,
-)
+from transformer.training.optimization.gradient_accumulation import Accumulator
+from transformer.training.optimization.gradient_buckets import GradientBuckets
 from transformer.training.optimization.optimizer import OptimizerConfig, build_optimizer
 from transformer.training.optimization.schedule import ScheduleConfig, build_schedule
 from transformer.training.step.distributed_mean import Means
+from transformer.training.step.outcome import Outcome
+from transformer.training.step.rank_totals import sum_over_ranks
+from transformer.training.step.seeding import seed_for
 
 if TYPE_CHECKING:
     from transformer.model.single_stack import SingleStack
-
-
-def seed_for(seed: int, *path: int) -> None:
-    """Seed the generators of torch (every device), NumPy and Python for a micro-batch.
-
-    The path is its number in the run, and the indices of its half, quarter, … So no random state is
-    saved: a resumed run, a run on more ranks and a repeated update draw the same dropout masks.
-    """
-    word = int(np.random.SeedSequence([seed, len(path), *path]).generate_state(1, np.uint64)[0])
-    torch.manual_seed(word)
-    np.random.seed(word % 2**32)
-    random.seed(word)
 
 
 class UpdateModule(LightningModule, ABC):
@@ -66,6 +52,10 @@ class UpdateModule(LightningModule, ABC):
         clip: Maximum norm of the gradient; None does not clip.
         seed: Of the random numbers of training.
         portable: Part of every checkpoint besides the weights (``checkpoint.portable_part``).
+
+    Attributes:
+        signal: Signal that asks this rank to stop; None if there was none.
+        agreed_signal: That of the ranks together, known after an update.
     """
 
     def __init__(
@@ -85,9 +75,13 @@ class UpdateModule(LightningModule, ABC):
         self.model, self.portable = model, portable
         self.loss, self.optimizer, self.schedule = loss, optimizer, schedule
         self.clip, self.seed = clip, seed
-        self.detector = DivergenceDetector(recovery)
         self.means = Means()
-        self.accumulate = Accumulator(self._backward, self.zero_grad)
+        self.accumulate = Accumulator(self._backward, self._clear)
+        self.signal: int | None = None
+        self.agreed_signal: int | None = None
+        self._buckets: GradientBuckets | None = None
+        self._detector = DivergenceDetector(recovery)
+        self._enqueued: tuple[Outcome, Update[Any]] | None = None
 
     @abstractmethod
     def predictions(self, batch: Any) -> tuple[Tensor, Tensor]:
@@ -114,34 +108,50 @@ class UpdateModule(LightningModule, ABC):
         recompute_layers(self.model)
 
     def training_step(self, update: Update[Any], update_index: int) -> dict[str, Any]:
-        """Update the weights once, unless the update is bad.
+        """Update the weights once, unless the update is bad; return its ``outcome``.
 
-        Returns:
-            The ``sums`` over all ranks of the sums of ``micro_loss``, as plain numbers, and of its
-            ``tokens``; the ``lr``; and whether the update was ``good``.
+        On a GPU the update is judged there, and the host reads the outcome at the next one.
 
         Raises:
             Diverged: Too many updates in a row were bad.
         """
-        totals = self._sum_over_ranks(self.accumulate(update))
+        totals = self.accumulate(update, self._buckets.begin if self._buckets else None)
+        if self.trainer.world_size > 1:
+            totals = sum_over_ranks(totals, self._buckets, self.signal, self.device)
         norm = self._normalised(totals.tokens)
-        number = self.global_step + 1
-        # Read all values from the device here, before the optimiser starts work there.
-        sums: dict[str, Any] = {name: value.tolist() for name, value in totals.sums.items()}
-        good = self.detector.is_good(sums["loss"] / totals.tokens, float(norm), number)
+        good = self.detector.accepts(totals.sums["loss"] / totals.tokens, norm)
         optimizer: Any = self.optimizers()
         lr = optimizer.param_groups[0]["lr"]
-        if good:
-            optimizer.step()
-            self.log("train/grad_norm", norm)
-        else:
-            self._count_as_done()
-            self.detector.raise_if_diverged(update, number)
-        self.log("train/skipped", float(self.detector.skipped))
+        # Adam leaves the weights as they are where this is 1.
+        optimizer.optimizer.found_inf = good.logical_not().float()
+        optimizer.step()
         schedule: Any = self.lr_schedulers()
         schedule.step()
         self.zero_grad()
-        return {"sums": sums, "tokens": totals.tokens, "lr": lr, "good": good}
+        outcome = Outcome(good, norm, totals, lr, self.global_step)
+        self._enqueued = outcome, update
+        if self.device.type == "cpu":
+            self.settle()
+        return {"outcome": outcome}
+
+    @property
+    def detector(self) -> DivergenceDetector:
+        """It has counted all updates."""
+        self.settle()
+        return self._detector
+
+    def settle(self) -> None:
+        """Count the last update, once its outcome is on the host.
+
+        Raises:
+            Diverged: Too many updates in a row were bad.
+        """
+        if self._enqueued is None:
+            return
+        (outcome, update), self._enqueued = self._enqueued, None
+        self.agreed_signal = outcome.signal
+        self._detector.count(outcome.good, outcome.loss, outcome.norm, outcome.number)
+        self._detector.raise_if_diverged(update, outcome.number)
 
     def check_memory(self, batch: Any, times: int = 1) -> None:
         """Compute the gradient of the largest batch and drop it, to check that memory suffices.
@@ -183,6 +193,13 @@ class UpdateModule(LightningModule, ABC):
         """Set whether a rank may repeat a batch alone; the memory check needs it already."""
         self.accumulate.alone = not self.sharded
 
+    def on_train_start(self) -> None:
+        """Prepare the sum of gradients over the ranks, which sharded weights do themselves."""
+        if self.trainer.world_size > 1 and not self.sharded and self._buckets is None:
+            strategy: Any = self.trainer.strategy
+            parameters = self.model.parameters()
+            self._buckets = GradientBuckets(parameters, bfloat16=strategy.reduce_bfloat16)
+
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add config, tokenizer and detector, so that the file needs no other."""
         checkpoint[PORTABLE] = self.portable
@@ -212,37 +229,25 @@ class UpdateModule(LightningModule, ABC):
         """Skip the update if training stops before it (graceful_shutdown.py)."""
         return -1 if self.trainer.should_stop else None
 
+    def _clear(self) -> None:
+        """Delete the gradients; buckets that are sent already stay so."""
+        self.zero_grad()
+        if self._buckets is not None:
+            self._buckets.hold()
+
     def _backward(self, batch: Any, path: tuple[int, ...]) -> tuple[int, dict[str, Tensor]]:
         seed_for(self.seed, *path)
         loss, tokens, sums = self.micro_loss(batch)
         self.manual_backward(loss)
         return tokens, sums
 
-    def _sum_over_ranks(self, totals: Totals) -> Totals:
-        """Sum the gradients and the totals over the ranks."""
-        if self.trainer.world_size == 1:
-            return totals
-        if not self.sharded:
-            sum_over_ranks(self.model.parameters())
-        sums = dict(sorted(totals.sums.items()))
-        tokens = torch.tensor([totals.tokens], device=self.device)
-        flat = torch.cat([value.double().flatten() for value in (tokens, *sums.values())])
-        torch.distributed.all_reduce(flat)
-        tokens, *parts = flat.split([1, *(value.numel() for value in sums.values())])
-        pairs = zip(sums.items(), parts, strict=True)
-        return Totals(int(tokens.item()), {name: part.view_as(old) for (name, old), part in pairs})
-
-    def _normalised(self, tokens: int) -> Tensor:
+    def _normalised(self, tokens: int | Tensor) -> Tensor:
         """Turn the gradient of the sum into that of the mean, clip it, and return its norm."""
-        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        torch._foreach_mul_(gradients, 1 / tokens)
+        whole = [p.grad for p in self.model.parameters() if p.grad is not None]
+        gradients = [g.to_local() if isinstance(g, DTensor) else g for g in whole]
+        scale = 1 / tokens
+        torch._foreach_mul_(gradients, scale.float() if isinstance(scale, Tensor) else scale)
         clip = self.clip or math.inf
         # Sharded weights would be clipped one by one.
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), clip, foreach=True)
         return norm.full_tensor() if isinstance(norm, DTensor) else norm
-
-    def _count_as_done(self) -> None:
-        """Count a skipped update, as the next batches follow from the number of updates."""
-        done = self.trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress
-        done.increment_ready()
-        done.increment_completed()

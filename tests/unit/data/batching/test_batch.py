@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 import torch
 from lightning_fabric.utilities import move_data_to_device
+from torch import Tensor
 
-from transformer.data.batching.batch import collate, pad_source
+from tests.helpers.host_reads import HostReads
+from transformer.data.batching.batch import collate, collate_tagged, pad_source
+from transformer.data.batching.loader import Update
 
 BATCH = collate([[5, 6], [7]], [[8], [9, 10, 11]])
 
@@ -37,3 +40,20 @@ def test_lightning_moves_a_batch_to_a_device() -> None:
     moved = move_data_to_device(BATCH, torch.device("meta"))
     assert {moved.source.device.type, moved.target_input.device.type} == {"meta"}
     assert moved.target_output.device.type == "meta"
+
+
+def test_copies_from_pinned_memory_do_not_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    with HostReads(), pytest.raises(AssertionError, match="waits for a copy to the device"):
+        move_data_to_device(BATCH, torch.device("meta"))
+    monkeypatch.setattr(Tensor, "is_pinned", lambda tensor: True)
+    with HostReads():
+        move_data_to_device(Update.of([BATCH], [0]), torch.device("meta"))
+
+
+def test_the_labels_are_those_that_are_not_padding() -> None:
+    assert BATCH.labels.tolist() == [8, 3, 9, 10, 11, 3]
+    assert [half.labels.tolist() for half in BATCH.halves()] == [[8, 3], [9, 10, 11, 3]]
+    assert BATCH.target_tokens == 6
+    tagged = collate_tagged([[5, 6], [7]], [[2, -1], [0]])
+    assert tagged.labels.tolist() == [2, 0]
+    assert [half.labels.tolist() for half in tagged.halves()] == [[2], [0]]

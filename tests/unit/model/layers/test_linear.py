@@ -1,13 +1,18 @@
-"""The linear map by oneDNN: when it computes, and that it computes the same."""
+"""The linear map by oneDNN, and several maps as one product: when, and that they are equal."""
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tests.helpers.tolerance import assert_close
 from transformer.model.layers import linear as module
-from transformer.model.layers.linear import ONEDNN_FROM, Linear
+from transformer.model.layers.linear import (
+    ONEDNN_FROM,
+    Linear,
+    linear_together,
+    one_product,
+)
 
 
 @pytest.fixture
@@ -59,3 +64,29 @@ def test_without_onednn_torch_computes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "onednn_linear", None)
     linear, x = large()
     assert torch.equal(linear(x), F.linear(x, linear.weight, linear.bias))
+
+
+def test_one_product_has_the_values_and_gradients_of_several() -> None:
+    torch.manual_seed(1)
+    layers = [Linear(6, width) for width in (4, 2, 4)]
+    x = torch.randn(3, 5, 6, requires_grad=True)
+    weights = [x, *(parameter for layer in layers for parameter in layer.parameters())]
+    upstream = [torch.randn(3, 5, layer.out_features) for layer in layers]
+
+    def gradients(mapped: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        total = sum(((y * g).sum() for y, g in zip(mapped, upstream, strict=True)), x.new_zeros(()))
+        return torch.autograd.grad(total, weights)
+
+    several, one = tuple(layer(x) for layer in layers), one_product(x, layers)
+    for mine, other in zip((*one, *gradients(one)), (*several, *gradients(several)), strict=True):
+        assert_close(mine, other)
+
+
+def test_off_the_cpu_a_trained_map_is_one_product() -> None:
+    layers = [Linear(6, 4, device="meta") for _ in range(3)]
+    x = torch.empty(2, 6, device="meta")
+    assert {y.stride(0) for y in linear_together(x, layers)} == {12}
+    with torch.no_grad():
+        assert {y.stride(0) for y in linear_together(x, layers)} == {4}
+    # Another kind of map, such as one in bytes, has no such weights.
+    assert {y.stride(0) for y in linear_together(x, [*layers, nn.Identity()])} == {4, 6}

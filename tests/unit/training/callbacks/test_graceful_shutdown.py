@@ -8,7 +8,6 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-import torch
 from omegaconf import OmegaConf
 from pytorch_lightning import LightningModule
 
@@ -34,9 +33,9 @@ def send(number: int) -> None:
     os.kill(os.getpid(), number)
 
 
-def module(bad_updates: int = 0) -> Mock:
+def module(bad_updates: int = 0, agreed_signal: int | None = None) -> Mock:
     detector = Mock(spec=DivergenceDetector, in_a_row=bad_updates)
-    return Mock(spec=LightningModule, detector=detector)
+    return Mock(spec=LightningModule, detector=detector, agreed_signal=agreed_signal)
 
 
 def listening(folder: Path = Path("run"), **changes: Any) -> tuple[GracefulStop, Mock]:
@@ -108,53 +107,50 @@ def test_a_validation_behind_a_checkpoint_is_aborted() -> None:
     assert trainer.should_stop
 
 
-def another_rank_hears(number: int) -> Any:
-    """The collective of two ranks, of which the other has been told this."""
-    weight = 1 + [int(known) for known in SIGNALS].index(number)
-
-    def reduce(tensor: torch.Tensor, reduce_op: str) -> torch.Tensor:
-        assert reduce_op == "max"
-        return tensor.clamp(min=weight)
-
-    return reduce
-
-
 @pytest.mark.parametrize("here", [None, signal.SIGTERM, signal.SIGINT])
 def test_slurm_is_heard_by_all_whichever_rank_it_tells(here: int | None) -> None:
     stop, trainer = listening(world_size=2)
-    trainer.strategy.reduce = another_rank_hears(signal.SIGUSR1)
     if here is not None:
         send(here)
-    stop.on_train_batch_start(trainer, module(), None, 0)
+    stop.on_train_batch_start(trainer, module(agreed_signal=signal.SIGUSR1), None, 0)
+    assert trainer.should_stop
     with pytest.raises(Interrupted) as caught:
         stop.raise_if_stopped()
     assert caught.value.code == 128 + signal.SIGUSR1
 
 
-def test_a_signal_after_the_agreement_waits_an_update() -> None:
-    stop, trainer = listening(world_size=2)
-
-    def too_late(tensor: torch.Tensor, reduce_op: str) -> torch.Tensor:
-        send(signal.SIGUSR1)
-        return tensor
-
-    trainer.strategy.reduce = too_late
-    stop.on_train_batch_start(trainer, module(), None, 0)
+def test_a_signal_waits_until_the_ranks_agree() -> None:
+    stop, trainer = GracefulStop(Path("run")), fake_trainer(world_size=2)
+    trained = module()
+    stop.on_train_start(trainer, trained)
+    send(signal.SIGTERM)
+    assert trained.signal == signal.SIGTERM
+    stop.on_train_batch_start(trainer, trained, None, 0)
     assert not trainer.should_stop
-    stop.on_train_batch_start(trainer, module(), None, 0)
+    trained.agreed_signal = signal.SIGTERM
+    stop.on_train_batch_start(trainer, trained, None, 0)
     assert trainer.should_stop
 
 
-def test_a_signal_to_one_rank_stops_all() -> None:
-    stop, trainer = listening(world_size=2)
-    trainer.strategy.reduce = another_rank_hears(signal.SIGTERM)
-    stop.on_train_batch_start(trainer, module(), None, 0)
-    assert trainer.should_stop
+def test_a_signal_to_one_rank_aborts_a_validation() -> None:
     stop, trainer = listening(world_size=2)
     stop.on_validation_epoch_start(trainer, module())
-    send(signal.SIGTERM)  # waits until the ranks agree
+    send(signal.SIGTERM)
     with pytest.raises(Interrupted):
         stop.on_validation_batch_start(trainer, module(), None, 0)
+
+
+def test_a_signal_to_another_rank_aborts_a_validation() -> None:
+    stop, trainer = listening(world_size=2)
+    stop.on_validation_epoch_start(trainer, module())
+    # Another rank has received it.
+    weight = 1 + SIGNALS.index(signal.SIGTERM)
+    trainer.strategy.reduce = lambda tensor, reduce_op: tensor.clamp(min=weight)
+    with pytest.raises(Interrupted) as caught:
+        stop.on_validation_batch_start(trainer, module(), None, 0)
+    assert caught.value.code == 128 + signal.SIGTERM
+    stop.on_train_batch_start(trainer, module(), None, 0)
+    assert trainer.should_stop
 
 
 def test_a_data_process_ends_at_sigterm_alone() -> None:

@@ -22,6 +22,8 @@ from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.tasks.translation import TranslateValidation
 from transformer.training.callbacks.metrics import Measure
+from transformer.training.optimization.gradient_accumulation import Totals
+from transformer.training.step.outcome import Outcome
 
 SOURCES = ["ein Hund", "zwei", "drei Katzen", "vier", "fünf"]
 REFERENCES = ["a dog runs fast .", "two birds sing now .", "three cats .", "four .", "five ."]
@@ -45,12 +47,19 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 UPDATE = Update.of([collate([[5, 6], [7]], [[5], [6, 7, 8]])], [0])
 
 
+def outputs_of(loss: float, *, tokens: int = 6, good: bool = True, **sums: Any) -> dict[str, Any]:
+    """The outputs of a training step on one rank."""
+    tensors = {name: torch.tensor(value) for name, value in ({"loss": loss} | sums).items()}
+    norm = torch.tensor(0.5)
+    return {"outcome": Outcome(torch.tensor(good), norm, Totals(tokens, tensors), 0.125, 1)}
+
+
 def run_update(
     measure: Measure, trainer: Any, module: Any, loss: float, *, good: bool = True, **sums: Any
 ) -> None:
     measure.on_train_batch_start(trainer, module, UPDATE, 0)
     trainer.global_step += 1
-    outputs = {"sums": {"loss": loss} | sums, "tokens": 6, "lr": 0.125, "good": good}
+    outputs = outputs_of(loss, good=good, **sums)
     measure.on_train_batch_end(trainer, module, outputs, UPDATE, 0)
 
 
@@ -111,7 +120,7 @@ def test_measure_logs_the_divergence_of_two_passes(clock: Clock) -> None:
 
 def test_measure_leaves_out_the_time_of_a_validation(clock: Clock) -> None:
     measure, trainer, module = Measure(), fake_trainer(), fake_module()
-    outputs = {"sums": {"loss": 1.0}, "tokens": 6, "lr": 0.125, "good": True}
+    outputs = outputs_of(1.0)
     measure.on_train_batch_start(trainer, module, UPDATE, 0)
     clock.now += 2
     trainer.global_step = 1
@@ -155,7 +164,7 @@ def test_measure_counts_over_all_micro_batches_and_ranks(clock: Clock) -> None:
     measure.on_train_batch_start(trainer, module, UPDATE, 0)
     trainer.global_step, clock.now = 1, clock.now + 2
     twice = Update.of(UPDATE.batches * 2, [0, 2])
-    outputs = {"sums": {"loss": 54.0}, "tokens": 27, "lr": 0.125, "good": True}
+    outputs = outputs_of(54.0, tokens=27)
     measure.on_train_batch_end(trainer, module, outputs, twice, 0)
     (values,) = logged(module)
     assert values["train/loss"] == 2.0

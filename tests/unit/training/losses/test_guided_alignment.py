@@ -1,6 +1,6 @@
 """Guided alignment: the formula, the head it belongs to, and the step that it is part of."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from tests.helpers.models import tiny_config, tiny_transformer
 from tests.helpers.tolerance import assert_close
 from tests.helpers.updates import translation_module
 from transformer.common.errors import InputError
-from transformer.data.batching.batch import Batch, collate
+from transformer.data.batching.batch import collate
 from transformer.decoding.alignment import guided_head
 from transformer.decoding.forced import attention_maps
 from transformer.model.build import build_transformer
@@ -23,7 +23,7 @@ from transformer.training.losses.guided_alignment import alignment_loss, watchin
 
 LINKED = [np.array([[1, 0], [0, 1], [0, 0]], dtype=bool), np.array([[1]], dtype=bool)]
 BATCH = collate([[5, 6], [7]], [[8, 9, 10], [11]], LINKED)
-UNLINKED = Batch(BATCH.source, BATCH.target_input, BATCH.target_output)
+UNLINKED = replace(BATCH, alignment=None)
 
 
 def module(model: Transformer | None = None, **changes: Any) -> TranslationModule:

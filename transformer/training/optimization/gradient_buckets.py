@@ -1,0 +1,105 @@
+"""Sums gradients over the ranks in buckets, which travel while the backward pass still runs.
+
+It does not know what an update is, nor who uses the sums. Li et al. 2020, "PyTorch Distributed:
+Experiences on Accelerating Data Parallel Training".
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
+
+_BUCKET = 2**23
+"""Weights of a bucket: 32 MB of float32."""
+
+
+class GradientBuckets:
+    """The gradients of the parameters that learn, in buckets that are sent in a fixed order.
+
+    The order is about that of the backward pass: the last parameters come first. A bucket is sent
+    once all its gradients are complete, after those before it. What is sent is complete: a rank
+    that then runs out of memory repeats its part alone and sends only the rest, while the others
+    wait.
+
+    Args:
+        parameters: All parameters, in the same order on all ranks.
+        bfloat16: Send and sum in bfloat16: half of the traffic.
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter], *, bfloat16: bool = False) -> None:
+        learning = [parameter for parameter in parameters if parameter.requires_grad]
+        self._buckets = list(_buckets(learning[::-1]))
+        self._bfloat16 = bfloat16
+        # Gradients of each bucket that are not complete; None outside of the last backward pass.
+        self._missing: list[int] | None = None
+        self._sent: list[tuple[Tensor, dist.Work | None]] = []
+        self._has: list[bool] = []
+        for index, bucket in enumerate(self._buckets):
+            for parameter in bucket:
+                parameter.register_post_accumulate_grad_hook(partial(self._complete, index))
+
+    def begin(self) -> None:
+        """Send buckets from now on: the next backward pass completes the gradients."""
+        self._missing = [len(bucket) for bucket in self._buckets]
+
+    def hold(self) -> None:
+        """Send no more buckets: the gradients are computed again."""
+        self._missing = None
+
+    def finish(self) -> list[bool]:
+        """Send what is left, and put the sums in the place of the gradients.
+
+        A gradient that this rank does not have counts as zero. Returns which it has.
+        """
+        self.hold()
+        while len(self._sent) < len(self._buckets):
+            self._send()
+        for bucket, (flat, work) in zip(self._buckets, self._sent, strict=True):
+            if work is not None:
+                work.wait()
+            sums = _unflatten_dense_tensors(flat.to(bucket[0].dtype), bucket)
+            for parameter, total in zip(bucket, sums, strict=True):
+                parameter.grad = total
+        has, self._sent, self._has = self._has, [], []
+        return has
+
+    def drop(self, ranks: Sequence[float]) -> None:
+        """Delete each gradient that no rank has, given how many ranks have it."""
+        parameters = (parameter for bucket in self._buckets for parameter in bucket)
+        for parameter, number in zip(parameters, ranks, strict=True):
+            if not number:
+                parameter.grad = None
+
+    def _complete(self, index: int, parameter: Tensor) -> None:
+        if self._missing is None:
+            return
+        self._missing[index] -= 1
+        while len(self._sent) < len(self._buckets) and not self._missing[len(self._sent)]:
+            self._send()
+
+    def _send(self) -> None:
+        bucket = self._buckets[len(self._sent)]
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in bucket]
+        flat = _flatten_dense_tensors(gradients)
+        flat = flat.bfloat16() if self._bfloat16 else flat
+        self._sent.append((flat, dist.all_reduce(flat, async_op=True)))
+        self._has += [parameter.grad is not None for parameter in bucket]
+        for parameter in bucket:
+            # The flat copy takes their room.
+            parameter.grad = None
+
+
+def _buckets(parameters: Sequence[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
+    """Consecutive parameters of one dtype and at most ``_BUCKET`` weights together."""
+    bucket: list[nn.Parameter] = []
+    for parameter in parameters:
+        full = sum(p.numel() for p in bucket) + parameter.numel() > _BUCKET
+        if bucket and (full or parameter.dtype != bucket[0].dtype):
+            yield bucket
+            bucket = []
+        bucket.append(parameter)
+    if bucket:
+        yield bucket
