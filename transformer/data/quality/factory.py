@@ -11,7 +11,7 @@ from itertools import islice
 from transformer.common.errors import how_to_install
 from transformer.data.corpora.split import Split
 from transformer.data.quality.base import Check, FindFault, PairCheck, either_side
-from transformer.data.quality.checks import characters, lengths, numbers_and_urls
+from transformer.data.quality.checks import characters, lengths
 from transformer.data.quality.checks.alphabet import (
     Alphabet,
     describe_foreign_script,
@@ -35,8 +35,6 @@ _PACKAGES = {"mojibake": "ftfy", "language": "py3langid"}
 # Checks that know only the pair.
 _SIMPLE: dict[str, FindFault] = {
     "empty": lengths.find_empty_side,
-    "numbers": numbers_and_urls.find_different_numbers,
-    "urls": numbers_and_urls.find_different_urls,
     "control": characters.find_control,
     "replacement": characters.find_replacement,
     "not_nfc": characters.find_not_nfc,
@@ -113,6 +111,12 @@ class Checks:
                 return either_side(partial(describe_foreign_script, self._scripts))
             case "language":
                 return self._find_wrong_language
+            case "numbers" | "urls":
+                from transformer.data.quality.checks import numbers_and_urls
+
+                if name == "numbers":
+                    return numbers_and_urls.find_different_numbers
+                return numbers_and_urls.find_different_urls
             case "markup" | "markup_both":
                 from transformer.data.quality.checks.markup import find_markup_fault
 

@@ -27,16 +27,15 @@ from transformer.training.losses.config import LossConfig
 from transformer.training.losses.cross_entropy import loss_function, negative_log_likelihood
 from transformer.training.optimization.divergence import DivergenceDetector, RecoveryConfig
 from transformer.training.optimization.gradient_accumulation import Accumulator
-from transformer.training.optimization.gradient_buckets import GradientBuckets
 from transformer.training.optimization.optimizer import OptimizerConfig, build_optimizer
 from transformer.training.optimization.schedule import ScheduleConfig, build_schedule
 from transformer.training.step.distributed_mean import Means
 from transformer.training.step.outcome import Outcome
-from transformer.training.step.rank_totals import sum_over_ranks
 from transformer.training.step.seeding import seed_for
 
 if TYPE_CHECKING:
     from transformer.model.single_stack import SingleStack
+    from transformer.training.optimization.gradient_buckets import GradientBuckets
 
 
 class UpdateModule(LightningModule, ABC):
@@ -110,13 +109,15 @@ class UpdateModule(LightningModule, ABC):
     def training_step(self, update: Update[Any], update_index: int) -> dict[str, Any]:
         """Update the weights once, unless the update is bad; return its ``outcome``.
 
-        On a GPU the update is judged there, and the host reads the outcome at the next one.
+        A GPU judges the update itself, and the host reads the outcome at the next one.
 
         Raises:
             Diverged: Too many updates in a row were bad.
         """
         totals = self.accumulate(update, self._buckets.begin if self._buckets else None)
         if self.trainer.world_size > 1:
+            from transformer.training.step.rank_totals import sum_over_ranks
+
             totals = sum_over_ranks(totals, self._buckets, self.signal, self.device)
         norm = self._normalised(totals.tokens)
         good = self.detector.accepts(totals.sums["loss"] / totals.tokens, norm)
@@ -141,11 +142,7 @@ class UpdateModule(LightningModule, ABC):
         return self._detector
 
     def settle(self) -> None:
-        """Count the last update, once its outcome is on the host.
-
-        Raises:
-            Diverged: Too many updates in a row were bad.
-        """
+        """Count the last update, once its outcome is on the host; it may raise Diverged."""
         if self._enqueued is None:
             return
         (outcome, update), self._enqueued = self._enqueued, None
@@ -157,9 +154,7 @@ class UpdateModule(LightningModule, ABC):
         """Compute the gradient of the largest batch and drop it, to check that memory suffices.
 
         ``times`` is 2 if an update adds up several batches: the second must fit beside a gradient.
-
-        Raises:
-            InputError: Memory does not suffice for one sentence.
+        Raises InputError if memory does not suffice for one sentence.
         """
         with all_layers(self.model):
             self.accumulate(Update.of([batch] * times, [0] * times))
@@ -196,6 +191,8 @@ class UpdateModule(LightningModule, ABC):
     def on_train_start(self) -> None:
         """Prepare the sum of gradients over the ranks, which sharded weights do themselves."""
         if self.trainer.world_size > 1 and not self.sharded and self._buckets is None:
+            from transformer.training.optimization.gradient_buckets import GradientBuckets
+
             strategy: Any = self.trainer.strategy
             parameters = self.model.parameters()
             self._buckets = GradientBuckets(parameters, bfloat16=strategy.reduce_bfloat16)
@@ -243,11 +240,11 @@ class UpdateModule(LightningModule, ABC):
 
     def _normalised(self, tokens: int | Tensor) -> Tensor:
         """Turn the gradient of the sum into that of the mean, clip it, and return its norm."""
-        whole = [p.grad for p in self.model.parameters() if p.grad is not None]
-        gradients = [g.to_local() if isinstance(g, DTensor) else g for g in whole]
-        scale = 1 / tokens
-        torch._foreach_mul_(gradients, scale.float() if isinstance(scale, Tensor) else scale)
-        clip = self.clip or math.inf
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        gradients = [g.to_local() if isinstance(g, DTensor) else g for g in gradients]
+        scale = 1 / tokens if isinstance(tokens, int) else (1 / tokens).float()
+        torch._foreach_mul_(gradients, scale)
+        parameters, clip = self.model.parameters(), self.clip or math.inf
         # Sharded weights would be clipped one by one.
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), clip, foreach=True)
+        norm = torch.nn.utils.clip_grad_norm_(parameters, clip, foreach=self.sharded or None)
         return norm.full_tensor() if isinstance(norm, DTensor) else norm
