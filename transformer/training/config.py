@@ -47,9 +47,9 @@ class TrainerConfig:
     gradient_clip_val: Annotated[float, Range(above=0)] | None
     val_check_interval: Annotated[int, Range(1)]
     log_every_n_steps: Annotated[int, Range(1)]
-    reduce_bfloat16: bool
     limit_val_batches: int | None = None
     search_tokens: Annotated[int, Range(1)] | None = None
+    reduce_bfloat16: bool = False
 
     def __post_init__(self) -> None:
         raise_objections((*out_of_range(self, "trainer"), *self._objections()))
