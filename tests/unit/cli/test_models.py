@@ -82,7 +82,6 @@ def test_another_vocabulary_is_refused(run: Path, tmp_path: Path) -> None:
         (["checkpoint=[RUN]", "averaging=probability"], "averaging=probability is of ensembles"),
         (["checkpoint=[RUN,RUN]", "averaging=mean"], "averaging='mean' must be probability or"),
         (["checkpoint=RUN", "precision=int4"], "precision='int4' must be float32 or bfloat16 or"),
-        (["checkpoint=RUN", "precision=null"], "precision=null must be float32 or bfloat16 or"),
         (["checkpoint=RUN", "precision=int8", "device=meta"], "precision=int8 computes on a CPU"),
     ],
 )
