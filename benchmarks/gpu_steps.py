@@ -33,7 +33,7 @@ SETTINGS = ("model=base", "schedule=noam", "optimizer.lr=1.0", "precision=bf16-m
 LAYERS: dict[str, Sequence[str]] = {"eager": ()}
 """Ways to run the layers, with their settings; an option that compiles them gets a row here."""
 LONGEST = (10, 60)
-"""Tokens of the longest sentence of a batch; the others are up to a tenth shorter."""
+"""Subwords of the longest source of a batch; the others are up to a tenth shorter."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class BareStep:
 
 
 def made_batches(bench: Bench, tokens: int, count: int) -> list[Batch]:
-    """Random sentence pairs in memory of the host, with about as many tokens on each side."""
+    """Random sentence pairs in memory of the host; no side has more tokens, padding included."""
     random = np.random.default_rng(1)
 
     def side(rows: int, longest: int) -> list[np.ndarray]:
@@ -155,7 +155,8 @@ def made_batches(bench: Bench, tokens: int, count: int) -> list[Batch]:
     made = []
     for longest in random.integers(*LONGEST, count, endpoint=True).tolist():
         rows = max(1, tokens // (longest + 1))
-        made.append(collate(side(rows, longest), side(rows, longest)))
+        shorter = int(random.integers(longest * 8 // 10, longest, endpoint=True))
+        made.append(collate(side(rows, longest), side(rows, shorter)))
     return made
 
 
