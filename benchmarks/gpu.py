@@ -13,6 +13,7 @@ card.
 
 import argparse
 import json
+import math
 import os
 import signal
 import subprocess
@@ -31,6 +32,7 @@ from benchmarks.gpu_cost import Assumptions, cost_tables
 from benchmarks.gpu_steps import Bench, Rows
 from benchmarks.page import write_between
 from benchmarks.trained import markdown
+from transformer.recipes.runner import stop_with_parent
 
 ROOT = Path(__file__).resolve().parents[1]
 UNMEASURED = "not measured yet: no card was at hand"
@@ -45,17 +47,17 @@ class Case:
 
 
 CASES = {
-    "env": Case(gpu_kernels.env, 30),
+    "env": Case(gpu_kernels.env, 25),
     "shapes": Case(gpu_steps.shapes, 40),
-    "loss": Case(gpu_kernels.loss, 40),
-    "attention": Case(gpu_kernels.attention, 50),
-    "step": Case(gpu_steps.step, 110),
-    "syncs": Case(gpu_runs.syncs, 60),
+    "loss": Case(gpu_kernels.loss, 30),
+    "attention": Case(gpu_kernels.attention, 35),
+    "step": Case(gpu_steps.step, 160),
+    "syncs": Case(gpu_runs.syncs, 45),
     "train": Case(gpu_runs.train, 50),
-    "oom": Case(gpu_runs.oom, 40),
+    "oom": Case(gpu_runs.oom, 35),
     "resume": Case(gpu_runs.resume, 60),
-    "decode": Case(gpu_decoding.decode, 60),
-    "ddp": Case(gpu_runs.ddp, 60),
+    "decode": Case(gpu_decoding.decode, 45),
+    "ddp": Case(gpu_runs.ddp, 75),
 }
 
 
@@ -74,7 +76,12 @@ def result(name: str, bench: Bench) -> dict[str, Any]:
 def result_of_process(name: str, call: Sequence[str], seconds: float) -> dict[str, Any]:
     """The line that a call prints last; its processes are killed after so many seconds."""
     process = subprocess.Popen(
-        call, stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True
+        call,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        start_new_session=True,
+        preexec_fn=stop_with_parent(),
     )
     try:
         said, _ = process.communicate(timeout=seconds)
@@ -92,15 +99,16 @@ def result_of_process(name: str, call: Sequence[str], seconds: float) -> dict[st
 
 
 def tables(results: Sequence[dict[str, Any]]) -> list[str]:
-    """A table of each case, in the order of ``CASES``; one without rows says why."""
+    """A table of each case, in the order of ``CASES``, and why the others have none."""
     by_name = {line["case"]: line for line in results}
-    lines = []
+    lines, missing = [], []
     for name in CASES:
         line = by_name.get(name, {"why": UNMEASURED})
-        lines += [f"**{name}**", ""]
-        lines += table(line["rows"]) if "rows" in line else [line["why"]]
-        lines.append("")
-    return lines[:-1]
+        if "rows" in line:
+            lines += [f"**{name}**", "", *table(line["rows"]), ""]
+        else:
+            missing.append([name, shown(line["why"])])
+    return [*lines, *(markdown(["case", "no numbers"], missing) if missing else ())]
 
 
 def table(rows: Rows) -> list[str]:
@@ -128,12 +136,20 @@ def parse() -> argparse.Namespace:
     pages = [case, cost := cases.add_parser("cost")]
     for one in pages:
         one.add_argument("--write", type=Path, metavar="PAGE", help="put the tables there")
-    cost.add_argument("--tflops", type=float, default=Assumptions.tflops)
-    cost.add_argument("--price", type=float, default=Assumptions.price)
-    cost.add_argument("--nvlink", type=float, default=Assumptions.nvlink)
-    cost.add_argument("--adapter", type=float, default=Assumptions.adapter)
-    cost.add_argument("--adapters", type=int, default=Assumptions.adapters)
+    cost.add_argument("--tflops", type=positive, default=Assumptions.tflops)
+    cost.add_argument("--price", type=positive, default=Assumptions.price)
+    cost.add_argument("--nvlink", type=positive, default=Assumptions.nvlink)
+    cost.add_argument("--adapter", type=positive, default=Assumptions.adapter)
+    cost.add_argument("--adapters", type=positive, default=Assumptions.adapters)
     return parser.parse_args()
+
+
+def positive(text: str) -> float:
+    """A rate or a price."""
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} must be above 0")
+    return value
 
 
 def measured(arguments: argparse.Namespace) -> list[dict[str, Any]]:

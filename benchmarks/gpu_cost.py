@@ -89,7 +89,7 @@ class Assumptions:
     price: float = 3.0
     nvlink: float = 450.0
     adapter: float = 50.0
-    adapters: int = 1
+    adapters: float = 1.0
 
     def compute_seconds(self, size: Size, tokens: float) -> float:
         """Of forward and backward over so many target tokens, on one card."""
@@ -158,7 +158,7 @@ def _assumed(assumptions: Assumptions) -> list[Sequence[str]]:
         ("dollars for an hour of one card (`--price`)", f"{assumptions.price:g}"),
         ("GB/s that a card sends over NVLink (`--nvlink`)", f"{assumptions.nvlink:g}"),
         ("GB/s that a network adapter sends (`--adapter`)", f"{assumptions.adapter:g}"),
-        ("network adapters of a machine (`--adapters`)", f"{assumptions.adapters}"),
+        ("network adapters of a machine (`--adapters`)", f"{assumptions.adapters:g}"),
         ("cards of a machine", f"{CARDS_A_MACHINE}"),
         ("tokens of a sentence, of either side", f"{LENGTH}"),
     ]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from benchmarks.gpu_runs import new_folder, run_settings
 from benchmarks.gpu_steps import Bench, Rows, Stopwatch
 from transformer.interchange.ctranslate2 import write_ctranslate2
+from transformer.model.transformer import Transformer
 from transformer.tasks.registry import make_task
 
 if TYPE_CHECKING:
@@ -59,11 +60,16 @@ def decoding_subject(bench: Bench, sentences: int) -> "Subject":
     config = bench.config(*run_settings(bench, decoding="beam"))
     task = make_task(config)
     task.data.prepare_data()
-    tokenizer, model = task.data.tokenizer, task.module.model
+    model, tokenizer = task.module.model, task.data.tokenizer
+    assert isinstance(model, Transformer)
     with (bench.folder / f"train-{bench.pairs}.tsv").open(encoding="utf-8") as file:
         lines = [line.split("\t")[0] for line in islice(file, sentences)]
-    forced = {"min_length": FORCED_LENGTH, "max_length_offset": FORCED_LENGTH}
-    search = replace(config.decoding, max_length_ratio=0.0, **forced)
+    search = replace(
+        config.decoding,
+        min_length=FORCED_LENGTH,
+        max_length_ratio=0.0,
+        max_length_offset=FORCED_LENGTH,
+    )
     model.to(bench.device).eval()
     sources = tokenizer.encode_source(lines)
     return Subject("base", model, tokenizer, sources, None, config.metrics, search)

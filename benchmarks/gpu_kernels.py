@@ -19,8 +19,9 @@ from transformer.model.attention.kernels import BACKENDS, Sdpa
 from transformer.model.attention.multi_head import Kernel, eager
 from transformer.training.losses.cross_entropy import loss_function
 
-KERNELS: dict[str, Kernel] = {"formula": eager} | {
-    backend: Sdpa(backend) for backend in ("any", *BACKENDS)
+KERNELS: dict[str, Kernel] = {
+    "formula": eager,
+    **{backend: Sdpa(backend) for backend in ("any", *BACKENDS)},
 }
 
 
@@ -43,7 +44,7 @@ def env(bench: Bench) -> Rows:
             "GiB": card.total_memory / 2**30,
             "cards": torch.cuda.device_count(),
         }
-        found |= {"CUDA": torch.version.cuda, "cuDNN": torch.backends.cudnn.version()}
+        found |= {"CUDA": torch.version.cuda, "cuDNN": str(torch.backends.cudnn.version())}
     else:
         found["card"] = platform.machine()
     for dtype in (torch.float32, torch.bfloat16):
@@ -87,8 +88,10 @@ def attention(bench: Bench) -> Rows:
         causal = AttentionBias(queries=where, keys=where, causal=True)
         for name, bias in (("padded", padded), ("causal", causal)):
             heads = _heads(bench, count, length)
-            times = {kernel: _attend(bench, KERNELS[kernel], heads, bias) for kernel in KERNELS}
-            rows.append({"length": length, "mask": name} | times)
+            row: dict[str, Any] = {"length": length, "mask": name}
+            for kernel, call in KERNELS.items():
+                row[kernel] = _attend(bench, call, heads, bias)
+            rows.append(row)
     return rows
 
 
@@ -98,12 +101,13 @@ def _heads(bench: Bench, rows: int, length: int) -> list[Tensor]:
 
 
 def _attend(bench: Bench, kernel: Kernel, heads: list[Tensor], bias: AttentionBias) -> float | str:
-    *inputs, upstream = heads
+    query, key, value, upstream = heads
 
     def work(_: int) -> None:
-        torch.autograd.grad(kernel(*inputs, bias, 0.0), inputs, upstream)
+        attended = kernel(query, key, value, bias, 0.0)
+        torch.autograd.grad(attended, (query, key, value), upstream)
 
     try:
         return bench.milliseconds(work)
-    except InputError:
+    except (InputError, RuntimeError):  # as cuDNN says it
         return "cannot"

@@ -138,7 +138,7 @@ class BareStep:
         """Update once."""
         with torch.autocast(self.module.device.type, torch.bfloat16, enabled=self.narrow):
             loss, tokens, _ = self.module.micro_loss(batch)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         self.module._normalised(tokens)
         self.adam.step()
         self.adam.zero_grad()
