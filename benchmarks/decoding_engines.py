@@ -156,7 +156,12 @@ def hugging_face(
 
 
 def ctranslate2_engine(
-    subject: Subject, folder: Path, precision: str, search: SearchConfig, threads: int
+    subject: Subject,
+    folder: Path,
+    precision: str,
+    search: SearchConfig,
+    threads: int,
+    device: str = "cpu",
 ) -> Translate:
     """CTranslate2; a batch has so many source tokens.
 
@@ -164,7 +169,7 @@ def ctranslate2_engine(
     of ours is timed with it.
     """
     engine = ctranslate2.Translator(
-        str(folder), compute_type=precision, inter_threads=1, intra_threads=threads
+        str(folder), device, compute_type=precision, inter_threads=1, intra_threads=threads
     )
     tokenizer = subject.tokenizer
     spelt = tokenizer.source_subwords(range(tokenizer.source_vocab_size))

@@ -30,7 +30,7 @@ CONTENTS = {
     "Begin": "first_model training configuration other_toolkits",
     "Text": "data scale doctor",
     "Model": "attention regularization single_stacks",
-    "Training": "recipes processes reliability",
+    "Training": "recipes processes gpu reliability",
     "Translating": "decoding alignment seeing python api",
     "Measured": "results comparing performance history",
     "Code": "architecture",
