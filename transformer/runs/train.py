@@ -91,7 +91,9 @@ def fit(
     if config.keep_memory:
         keep_freed_memory()
     seed_everything(config.seed, workers=True, verbose=False)
-    config = replace(config, trainer=resolve_precision(config.trainer))
+    given, config = config, replace(config, trainer=resolve_precision(config.trainer))
+    if given.trainer != config.trainer:
+        logger.info("precision=auto is %s on this device", config.trainer["precision"])
     config, task, resume_state = _prepare(config)
     trainer = _fit(config, folder, task, resume_state, watching)
     if torch.distributed.is_initialized():

@@ -36,7 +36,10 @@ from transformer.training.distributed.replicated import ReplicatedStrategy, reso
 from transformer.training.precision import resolve_precision
 
 _OURS = (
-    *("accumulate_grad_batches", "gradient_clip_val", "max_epochs", "reduce_bfloat16"),
+    "accumulate_grad_batches",
+    "gradient_clip_val",
+    "max_epochs",
+    "reduce_bfloat16",
     "search_tokens",
 )
 """Keys of the group ``trainer`` that Lightning does not get: its batch is a whole update

@@ -20,6 +20,7 @@ from transformer.cli.load import (
     resolve_batch_tokens,
     resolve_device,
     resolve_file,
+    resolve_precision,
 )
 from transformer.common.errors import InputError
 from transformer.common.escaping import escaped
@@ -109,6 +110,9 @@ def _description(config: DictConfig, translator: Translator) -> str:
     if search.algorithm in ("beam", "diverse"):
         words.append(f"decoding.beam_size={search.beam_size}")
         words.append(f"decoding.length_penalty={search.length_penalty:g}")
+    precision = resolve_precision(config, translator.device)
+    if precision != "float32":
+        words.append(f"precision={precision}")
     return f"{', '.join(files)}, {' '.join(words)}"
 
 

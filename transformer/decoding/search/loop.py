@@ -89,7 +89,8 @@ class Sentences:
             return None
         done = sorted(set(range(len(self.of_row))) - set(self.searched))
         kept = sorted(self.searched + done[: size - len(self.searched)])
-        self.searched = [row for row, old in enumerate(kept) if old in set(self.searched)]
+        searched = set(self.searched)
+        self.searched = [row for row, old in enumerate(kept) if old in searched]
         self.of_row = [self.of_row[row] for row in kept]
         rows = on_device(kept, self.limits)
         self.limits = self.limits[rows]

@@ -24,7 +24,8 @@ class MovingAverage(EMAWeightAveraging):
         self._device = device = trainer.strategy.root_device
         super().setup(trainer, pl_module, stage)
         if self._average_model is not None and device.type != "cpu":
-            # One operation for all weights, and a counter that is read without waiting for a GPU.
+            # One operation for all weights. The host still waits for each update, as a bad one does
+            # not count (docs/gpu.md).
             self._average_model.multi_avg_fn = get_ema_multi_avg_fn(self.decay)
             self._average_model.n_averaged = torch.tensor(0)
 
