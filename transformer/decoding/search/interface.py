@@ -21,7 +21,7 @@ class StepFunction(Protocol):
     """Log-probabilities of the next token, one sentence a row and one hypothesis a column.
 
     It keeps state. Between two calls the search may first let hypotheses branch and end
-    (``reorder``), then drop sentences (``keep``). A search gets it before the first token.
+    (``reorder``), then drop sentences (``keep``). A search begins with no token in its state.
     """
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> Float[Tensor, "batch beam vocab"]:

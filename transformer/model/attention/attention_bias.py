@@ -111,8 +111,8 @@ class AttentionBias:
         seen = self.mask
         if self.queries is None or self.keys is None:
             return seen
-        # A single query is the last position, which sees all keys. What is compiled masks none of
-        # them rather than to be compiled twice.
+        # A single query is the last position, which sees all keys. Compiled code masks it all the
+        # same, so that it is not compiled twice.
         several = len(self.queries) > 1 or torch.compiler.is_compiling() or self.unfilled
         if self.causal and several:
             filled = len(self.keys) - self.unfilled

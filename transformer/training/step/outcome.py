@@ -16,12 +16,17 @@ from transformer.training.optimization.gradient_accumulation import Totals
 class Outcome:
     """Numbers of an update, over all ranks.
 
-    They start for the host as one copy. Whoever reads the first of them waits for it, but not for
-    what has been enqueued on a GPU since.
+    One copy to the host starts at once. Reading a number waits for that copy, but on CUDA not for
+    what has been enqueued since.
+
+    Args:
+        good: 0-d bool: whether the update was applied.
+        norm: 0-d: norm of the gradient before clipping.
+        totals: Sums over the micro-batches of all ranks.
 
     Attributes:
         lr: Learning rate.
-        number: Of the update in the run.
+        number: Index of the update in the run, from 1.
     """
 
     def __init__(self, good: Tensor, norm: Tensor, totals: Totals, lr: float, number: int) -> None:

@@ -1,4 +1,4 @@
-"""What the ranks tell each other in an update besides the gradients, in one message.
+"""Communication between ranks in one update: gradients, token counts, losses, signals.
 
 It does not know the model.
 """
@@ -21,6 +21,9 @@ def sum_over_ranks(
         buckets: The gradients; None if the ranks have summed them already.
         signal: That this rank has received, if any.
         device: Of the sums.
+
+    Returns:
+        Totals whose ``tokens`` are a 0-d float64, and ``signals`` one count for each of SIGNALS.
     """
     has = [] if buckets is None else buckets.finish()
     counts = [totals.tokens, *(signal == one for one in SIGNALS), *has]

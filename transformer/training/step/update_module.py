@@ -137,7 +137,7 @@ class UpdateModule(LightningModule, ABC):
 
     @property
     def detector(self) -> DivergenceDetector:
-        """It has counted all updates."""
+        """The detector, after it has counted every update; reading it may raise Diverged."""
         self.settle()
         return self._detector
 
@@ -227,7 +227,7 @@ class UpdateModule(LightningModule, ABC):
         return -1 if self.trainer.should_stop else None
 
     def _clear(self) -> None:
-        """Delete the gradients; buckets that are sent already stay so."""
+        """Delete the gradients; no bucket is sent until the last micro-batch begins again."""
         self.zero_grad()
         if self._buckets is not None:
             self._buckets.hold()
