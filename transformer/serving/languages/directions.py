@@ -60,7 +60,7 @@ class Directions:
         return self._by_codes.get((source, target))
 
     def code(self, asked: str, known: Sequence[str]) -> str | None:
-        """The code among the known ones that a client means: that code, an alias, or one variant."""
+        """The known code that a client means: that code itself, an alias, or the only variant."""
         asked = asked.lower().replace("_", "-")
         asked = asked if asked in known else _ALIASES.get(asked, asked)
         if asked in known:
