@@ -16,6 +16,7 @@ VERBS = {
     "evaluate": ("evaluate.evaluate", "score a checkpoint on a test set"),
     "compare": ("evaluate.compare", "whether a system is better than another, and where"),
     "translate": ("translate.translate", "translate stdin to stdout, line by line"),
+    "serve": ("serve", "answer requests over HTTP, as LibreTranslate and DeepL do"),
     "predict": ("translate.predict", "tags or probabilities of stdin, line by line"),
     "score": ("translate.score", "log-probabilities of given translations"),
     "text": ("data.text", "write a corpus as plain files"),

@@ -143,5 +143,5 @@ def test_a_call_that_was_killed_goes_on_with_the_same_windows(
 def _parts(config: DictConfig, arguments: list[str], source: Path, output: Path) -> PartFiles:
     """What a killed call leaves beside its output."""
     share = LineAssignment.from_environment()
-    translator = translate._translator(config, translator_by_engine(config, arguments), share)
+    translator = translate._translator(config, translator_by_engine(config, arguments)[0], share)
     return PartFiles(output, share, translate._job(config, translator, source))

@@ -15,11 +15,14 @@ import transformer
 PACKAGE = Path(transformer.__file__).parent
 ORDER = (
     *("common", "data", "model", "decoding", "evaluation", "report"),
-    *("training", "tasks", "runs", "recipes", "interchange", "cli"),
+    *("training", "tasks", "runs", "recipes", "interchange", "serving", "cli"),
 )
 """The folders of the package; each imports only from those to its left."""
 
-BESIDE = ({"data", "model"}, {"recipes", "interchange"})
+BESIDE = (
+    *({"data", "model"}, {"recipes", "interchange"}),
+    *({"serving", other} for other in ("training", "tasks", "runs", "recipes", "interchange")),
+)
 """Neighbours that do not know each other."""
 
 ENTRIES, LINES, FUNCTION_LINES = 12, 250, 40

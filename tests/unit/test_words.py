@@ -18,6 +18,7 @@ ALLOWED = {
     *("SentencePieceProcessor", "SentencePieceTrainer"),
     *("share_layers", "ShareLayers", "bitext_share"),  # keys of the config
     "place",  # a key of saved states
+    *("scope", "Scope"),  # ASGI
 }
 
 

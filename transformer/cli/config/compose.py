@@ -52,7 +52,8 @@ def _composed(verb: str, overrides: Sequence[str]) -> tuple[DictConfig, str]:
         OmegaConf.resolve(config)
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise composition_error(verb, overrides, error) from error
-    if isinstance(config.get("checkpoint"), ListConfig) and "averaging" not in config:
+    several = "averaging" in config or verb == "serve"
+    if isinstance(config.get("checkpoint"), ListConfig) and not several:
         raise InputError(f"{verb} takes one checkpoint, not the several of an ensemble")
     if missing := sorted(OmegaConf.missing_keys(config)):
         are, each = ("is", "it") if len(missing) == 1 else ("are", "each")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from omegaconf import DictConfig, ListConfig
 
@@ -14,10 +14,15 @@ from transformer.decoding.translation.translator import Translator
 from transformer.model.checkpoint.locate import is_ctranslate2, run_folder
 
 
-def translator_by_engine(config: DictConfig, arguments: Sequence[str]) -> Translator:
-    """The translator of ``engine=torch``, or of ``engine=ctranslate2`` with the only export."""
+def translator_by_engine(
+    config: DictConfig, arguments: Sequence[str]
+) -> tuple[Translator, dict[str, Any]]:
+    """The translator of ``engine=torch``, or of ``engine=ctranslate2`` with the only export.
+
+    With it, the config of the run that trained the model.
+    """
     if resolve_value(config, "engine", Literal["torch", "ctranslate2"]) == "torch":
-        return load_translator(config, arguments)[0]
+        return load_translator(config, arguments)
     if isinstance(config.checkpoint, ListConfig) or config.precision not in (None, "float32"):
         raise InputError(
             "engine=ctranslate2 takes one checkpoint and no precision=; an export has its own: "
@@ -29,7 +34,7 @@ def translator_by_engine(config: DictConfig, arguments: Sequence[str]) -> Transl
     device = resolve_device(config.device)
     if is_ctranslate2(resolve_path(config, "checkpoint")):
         for key in ("alignment", "attention", "heads_off"):
-            if config[key]:
+            if config.get(key):
                 raise InputError(
                     f"{key}= needs the run that {config.checkpoint} was exported from; set "
                     f"checkpoint=RUN engine_folder={config.checkpoint}"
@@ -37,11 +42,11 @@ def translator_by_engine(config: DictConfig, arguments: Sequence[str]) -> Transl
         # CTranslate2 alone has the weights of an export.
         config = config.copy()
         config.device = "meta"
-    translator, _ = load_translator(config, arguments)
+    translator, trained = load_translator(config, arguments)
     from transformer.interchange.ctranslate2_engine import CTranslate2Searcher
 
     translator.searcher = CTranslate2Searcher(translator, folder, device)
-    return translator
+    return translator, trained
 
 
 def _export_folder(config: DictConfig) -> Path:

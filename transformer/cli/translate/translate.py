@@ -49,7 +49,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
         raise InputError("several processes need a file to divide: set input= and output= too")
     if config.format == "text" and any(one.startswith("decoding.nbest=") for one in arguments):
         raise InputError("decoding.nbest= needs format=json; a line of text is one translation")
-    translator = _translator(config, translator_by_engine(config, arguments), assignment)
+    translator = _translator(config, translator_by_engine(config, arguments)[0], assignment)
     if regular and source is not None and target is not None:
         _check_lines(source, config.input_format, translator.tokenizer)
         try:

@@ -71,9 +71,9 @@ class Translator:
         self._model = model.to(device)
         self.members = ensemble_members(model)
         self.model = self.members[0]
-        self.tokenizer = tokenizer
-        self.search = search
+        self.tokenizer, self.search = tokenizer, search
         self.batch_tokens = batch_tokens
+        self.coverage_head = coverage_head
         self.aligner = aligner or Aligner()
         self.aligner.check(self.model.config)
         self.searcher = ModelSearcher(model, tokenizer, search, batch_tokens, coverage_head)
@@ -91,10 +91,8 @@ class Translator:
     ) -> "Translator":
         """Load a checkpoint file, or the best checkpoint of a run directory.
 
-        ``search`` and ``aligner`` are those of the run, unless they are given.
-
-        Raises:
-            InputError: There is no checkpoint, or it cannot be read.
+        ``search`` and ``aligner`` are those of the run, unless given. Raises InputError if there is
+        no checkpoint, or it cannot be read.
         """
         checkpoint = load_checkpoint(path)
         trained = trained_with(checkpoint)
@@ -104,6 +102,14 @@ class Translator:
             coverage_head=trained.aligner.head,
         )
 
+    def with_search(self, search: SearchConfig) -> "Translator":
+        """The same model with another search of its own, whatever engine searches now."""
+        return Translator(
+            *(self._model, self.tokenizer, search, self.batch_tokens, self.device),
+            aligner=self.aligner,
+            coverage_head=self.coverage_head,
+        )
+
     @property
     def device(self) -> torch.device:
         """The device of the model."""
@@ -111,7 +117,7 @@ class Translator:
 
     @property
     def max_subwords(self) -> int:
-        """The longest text that is not cut into segments: the trained length."""
+        """The longest text that is not cut into segments."""
         return max_subwords(self._model)
 
     def translate(
@@ -131,7 +137,7 @@ class Translator:
         Args:
             texts: Any strings. A ``TaggedText`` has its own tags before it, any other text those of
                 the tokenizer.
-            constraints: Of each translation; ``Translation.unmet`` lists the violated constraints.
+            constraints: Of each translation; ``Translation.unmet`` lists the violated ones.
             attention: Also return the attention of the best candidate, as the aligner reads it.
             alignment: Also return the word links of the best candidate.
             names: Of the texts, for warnings.

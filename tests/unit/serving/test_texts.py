@@ -1,0 +1,125 @@
+"""Texts are cut and joined without a loss; languages are found by code, name and text."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.helpers.translators import tiny_translator
+from transformer.common.errors import InputError
+from transformer.serving.access import Access, Client, read_keys
+from transformer.serving.interfaces.glossary import Glossary, parse_entries
+from transformer.serving.languages.detection import Detector
+from transformer.serving.languages.directions import (
+    Direction,
+    Directions,
+    language_name,
+    trained_directions,
+)
+from transformer.serving.languages.sentences import split_sentences
+
+TEXT = "Hello there.  How are you?\n\n\tMr. Smith left."
+
+
+@given(st.text(alphabet="aB.?! \n\r\t\u2028\u00a0。", max_size=60))
+def test_parts_of_a_text_join_to_it(text: str) -> None:
+    for splitting in ("sentences", "lines", "none"):
+        parts = split_sentences(text, "en", splitting)
+        assert "".join(part.blanks + part.sentence for part in parts) == text
+        assert all(part.sentence == part.sentence.strip() for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("splitting", "sentences"),
+    [
+        ("sentences", ["Hello there.", "How are you?", "Mr. Smith left."]),
+        ("lines", ["Hello there.  How are you?", "Mr. Smith left."]),
+        ("none", [TEXT]),
+    ],
+)
+def test_a_text_is_cut_where_asked(splitting: str, sentences: list[str]) -> None:
+    parts = split_sentences(TEXT, "en", splitting)  # type: ignore[arg-type]
+    assert [part.sentence for part in parts] == sentences
+
+
+def test_a_language_is_found_by_code_alias_and_variant() -> None:
+    model = tiny_translator()
+    pairs = [("en", "zh-hans"), ("en", "de"), ("pt-br", "en")]
+    directions = Directions(Direction(source, target, model) for source, target in pairs)
+    targets = directions.targets
+    asked = ("ZH", "de-AT", "EN-us", "zh_Hans", "fr", "")
+    found = [directions.code(code, targets) for code in asked]
+    assert found == ["zh-hans", "de", "en", "zh-hans", None, None]
+    assert directions.targets_of("en") == ["de", "zh-hans"]
+    assert directions.find("en", "pt-br") is None
+    assert [language_name(code) for code in ("de", "zh-hans", "de-at", "tlh")] == [
+        *("German", "Chinese (simplified)", "German (AT)", "tlh"),
+    ]
+    with pytest.raises(InputError, match=r"two models translate from en to de; name .*languages="):
+        Directions([*directions.all, directions.all[1]])
+
+
+def test_a_run_says_its_directions() -> None:
+    model = tiny_translator()
+    config = {"data": {"source": "EN", "target": "de", "corpora": None}}
+    [one] = trained_directions(model, config)
+    assert (one.source, one.target) == ("en", "de")
+    [one] = trained_directions(model, config, "pt-br-en")
+    assert (one.source, one.target) == ("pt-br", "en")
+    corpora = {"one": {"source": "fr"}, "two": {"target": None}}
+    found = trained_directions(model, {"data": config["data"] | {"corpora": corpora}})
+    assert [(one.source, one.target) for one in found] == [("en", "de"), ("fr", "de")]
+    with pytest.raises(InputError, match="languages=english must be SOURCE-TARGET"):
+        list(trained_directions(model, config, "english"))
+
+
+def test_the_language_of_a_text_is_detected() -> None:
+    english, german = "This is certainly an English sentence.", "Das ist ein deutscher Satz."
+    both = Detector(["en", "de-at"])
+    assert [both.detect(text)[0].language for text in (english, german)] == ["en", "de-at"]
+    assert both.detect(english)[0].confidence > 99
+    assert both.detect("12 :-) 5") == []
+    alone = Detector(["en"])
+    assert [one.language for one in alone.detect(german)] == ["en"]
+    assert alone.detect(german)[0].confidence < 5
+
+
+def test_a_glossary_asks_for_its_phrases() -> None:
+    entries = parse_entries('dog\tHund\n"cat\tKatze\n', "tsv")
+    assert entries == {"dog": "Hund", '"cat': "Katze"}
+    assert parse_entries('"red dog",Hund,en,de\n', "csv") == {"red dog": "Hund"}
+    glossary = Glossary("animals", "en", "de", entries)
+    asked = glossary.constraints("A dog and a dogma.")
+    assert asked is not None and asked.must == ("Hund",)
+    assert glossary.constraints("A dogma.") is None
+    for wrong in ("dog", "dog\tHund\ndog\tRüde", "", "dog\t "):
+        with pytest.raises(InputError):
+            parse_entries(wrong, "tsv")
+
+
+def test_keys_are_read_and_their_requests_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"
+    (tmp_path / "keys").write_text(f"# clients\n\nanna {secret} requests=2\nbob {'0' * 64}\n")
+    clients = read_keys(tmp_path / "keys")
+    assert clients == [Client("anna", secret, 2), Client("bob", "0" * 64)]
+    now = 0.0
+    monkeypatch.setattr("transformer.serving.access.monotonic", lambda: now)
+    access = Access(clients, 1)
+    anna = access.client("secret")
+    assert anna == clients[0] and access.client("Secret") is None
+    assert [access.admits(anna, "here", 1) for _ in range(3)] == [True, True, False]
+    assert [access.admits(None, where, 1) for where in ("x", "x", "y")] == [True, False, True]
+    now = 31.0
+    assert [access.admits(anna, "here", 1) for _ in range(2)] == [True, False]
+    # What is more than a minute's worth uses up minutes to come.
+    now = 120.0
+    assert [access.admits(anna, "here", 5), access.admits(anna, "here", 1)] == [True, False]
+    for text, message in (("anna secret", "keys:1: not a key"), ("", "holds no key")):
+        (tmp_path / "keys").write_text(text)
+        with pytest.raises(InputError, match=message):
+            read_keys(tmp_path / "keys")
+    with pytest.raises(InputError, match="cannot be read: No such file"):
+        read_keys(tmp_path / "missing")

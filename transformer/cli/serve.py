@@ -1,0 +1,71 @@
+"""``serve``: trained models as a service over HTTP."""
+
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+
+from omegaconf import DictConfig, ListConfig
+
+from transformer.cli.config.compose import resolve_fields, resolve_value
+from transformer.cli.translate.engine import translator_by_engine
+from transformer.common.errors import InputError, how_to_install
+from transformer.common.files import given_path
+from transformer.common.schema import typed
+from transformer.serving.languages.directions import Direction, Directions, trained_directions
+
+_PACKAGES = ("multipart", "prometheus_client", "py3langid", "sentencex", "starlette", "uvicorn")
+
+
+def run(config: DictConfig, arguments: Sequence[str]) -> None:
+    """Serve until a signal."""
+    if not all(map(find_spec, _PACKAGES)):
+        raise InputError(f"serve needs more packages: {how_to_install('serve')}")
+    from transformer.serving.access import Access, read_keys
+    from transformer.serving.app import build_app
+    from transformer.serving.config import ServerConfig
+    from transformer.serving.server import listen, run_until_signal
+    from transformer.serving.service import TranslationService
+
+    settings = typed(ServerConfig, resolve_fields(config, ServerConfig), "serve")
+    keys = None if settings.api_keys is None else read_keys(given_path(settings.api_keys))
+    listening = listen(settings)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    directions = Directions(_directions(config, arguments))
+    tokens = min(one.translator.batch_tokens for one in directions.all)
+    width = max(one.translator.search.width for one in directions.all)
+    service = TranslationService(
+        directions, settings.limits, batch_tokens=max(1, tokens // width), cache=settings.cache
+    )
+    host, port = listening.getsockname()[:2]
+    pairs = ", ".join(f"{one.source} to {one.target}" for one in directions.all)
+
+    def started() -> None:
+        print(f"translating from {pairs} at http://{host}:{port}", file=sys.stderr, flush=True)
+
+    run_until_signal(
+        build_app(service, Access(keys, settings.limits.requests)), listening, settings, started
+    )
+
+
+def _directions(config: DictConfig, arguments: Sequence[str]) -> Iterator[Direction]:
+    """The directions of each checkpoint."""
+    given = config.checkpoint
+    checkpoints = list(given) if isinstance(given, ListConfig) else [given]
+    languages = resolve_value(config, "languages", Sequence[str] | None) or [None] * len(
+        checkpoints
+    )
+    if len(languages) != len(checkpoints):
+        raise InputError(
+            f"languages= names {len(languages)} directions, and checkpoint= {len(checkpoints)} "
+            "models; give one for each model, such as languages=[en-de,de-en]"
+        )
+    if not checkpoints:
+        raise InputError("checkpoint=[] names none; give at least one")
+    for checkpoint, named in zip(checkpoints, languages, strict=True):
+        one = config.copy()
+        one.checkpoint = checkpoint
+        translator, trained = translator_by_engine(one, arguments)
+        if translator.tokenizer.tags.sentences:
+            raise InputError(f"{checkpoint} translates documents; serve takes models of sentences")
+        yield from trained_directions(translator, trained, named)

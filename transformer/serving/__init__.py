@@ -1,0 +1,1 @@
+"""A service of trained models over HTTP."""

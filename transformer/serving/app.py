@@ -1,0 +1,86 @@
+"""The application of a server: all routes, what is measured, and who may read answers."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from time import monotonic
+from typing import Any
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from transformer.serving.access import Access
+from transformer.serving.interfaces.deepl import DeepL
+from transformer.serving.interfaces.http import LimitedBodies
+from transformer.serving.interfaces.libretranslate import LibreTranslate
+from transformer.serving.metrics import Metrics
+from transformer.serving.service import TranslationService
+
+_CORS = (
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-allow-headers", b"Authorization, Content-Type"),
+    (b"access-control-allow-methods", b"GET, POST"),
+    (b"access-control-max-age", b"1728000"),
+)
+
+
+def build_app(service: TranslationService, access: Access) -> Starlette:
+    """The application that answers with a service to those who have access.
+
+    It ends the service when the server stops.
+    """
+
+    async def health(request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def metrics(request: Request) -> Response:
+        return Response(service.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        service.close()
+
+    routes = [
+        *LibreTranslate(service, access).routes(),
+        *DeepL(service, access).routes(),
+        Route("/health", health),
+        Route("/metrics", metrics),
+    ]
+    measured = Middleware(Measured, metrics=service.metrics, routes={one.path for one in routes})
+    limited = Middleware(LimitedBodies, limits=service.limits)
+    return Starlette(routes=routes, middleware=[measured, limited], lifespan=lifespan)
+
+
+class Measured:
+    """Middleware: counts requests and their time, and lets pages of other origins read answers."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, routes: set[str]) -> None:
+        self.app, self.metrics, self.routes = app, metrics, routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request; an OPTIONS request needs no route."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        # Paths that do not exist would make any number of names.
+        route = scope["path"] if scope["path"] in self.routes else "other"
+        start, status = monotonic(), 500
+
+        async def counted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message = {**message, "headers": [*message["headers"], *_CORS]}
+            await send(message)
+
+        answer: Any = Response(status_code=204) if scope["method"] == "OPTIONS" else self.app
+        try:
+            await answer(scope, receive, counted)
+        finally:
+            self.metrics.requests.labels(route, status).inc()
+            self.metrics.request_seconds.labels(route).observe(monotonic() - start)

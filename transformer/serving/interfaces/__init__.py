@@ -1,0 +1,1 @@
+"""The interfaces that clients of other services speak."""

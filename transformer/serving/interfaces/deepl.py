@@ -1,0 +1,215 @@
+"""The interface of DeepL, version 2: what its own clients send and expect.
+
+Codes of languages are upper case. Styles, formality and the context of a text change nothing in a
+model that was not trained with them; a glossary makes phrases occur.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from transformer.serving.access import Access, header_key
+from transformer.serving.interfaces.glossary import Glossary, parse_entries
+from transformer.serving.interfaces.http import (
+    Answer,
+    Refusal,
+    endpoint,
+    read_parameters,
+    unless_gone,
+)
+from transformer.serving.languages.directions import Direction, language_name
+from transformer.serving.languages.sentences import Splitting
+from transformer.serving.service import TranslationService
+from transformer.serving.translations import Options
+
+_SPLITTING: dict[str, Splitting] = {"0": "none", "1": "sentences", "nonewlines": "sentences"}
+
+_UNLIMITED = 10**12
+"""``character_limit``: the clients expect a number."""
+
+_MOST_GLOSSARIES = 1000
+
+
+class DeepL:
+    """Answers as DeepL does; glossaries live as long as the server.
+
+    Args:
+        service: Translates.
+        access: Keys and requests a minute.
+    """
+
+    def __init__(self, service: TranslationService, access: Access) -> None:
+        self.service, self.access = service, access
+        self.directions = service.directions
+        self._characters = 0
+        self._glossaries: dict[str, Glossary] = {}
+
+    def routes(self) -> Iterator[Route]:
+        """All routes of the interface."""
+        one = "/v2/glossaries/{id}"
+        for path, method, answer in (
+            ("/v2/translate", "POST", self.translate),
+            ("/v2/languages", "GET", self.languages),
+            ("/v2/usage", "GET", self.usage),
+            ("/v2/glossary-language-pairs", "GET", self.glossary_pairs),
+            ("/v2/glossaries", "GET", self.list_glossaries),
+            ("/v2/glossaries", "POST", self.add_glossary),
+            (one, "GET", self.show_glossary),
+            (one, "DELETE", self.delete_glossary),
+            (one + "/entries", "GET", self.show_entries),
+        ):
+            yield Route(path, endpoint(self._admitted(answer), _message), methods=[method])
+
+    def _admitted(self, answer: Answer) -> Answer:
+        """An answer for those who have a key, within their requests a minute."""
+
+        async def admitted(request: Request) -> Response:
+            client = None
+            if self.access.clients is not None:
+                client = self.access.client(header_key(request.headers, "DeepL-Auth-Key") or "")
+                if client is None:
+                    raise Refusal(403, "Wrong or missing key in Authorization: DeepL-Auth-Key KEY")
+            address = request.client.host if request.client else "unknown"
+            if not self.access.admits(client, address, 1):
+                raise Refusal(429, "Too many requests a minute", {"Retry-After": "10"})
+            return await answer(request)
+
+        return admitted
+
+    async def translate(self, request: Request) -> Response:
+        """Translate texts."""
+        asked = await read_parameters(request)
+        texts = _strings(asked.get("text"))
+        self._check(asked, texts)
+        direction, detected = self._direction(asked, texts)
+        glossary = self._glossary(str(asked["glossary_id"])) if asked.get("glossary_id") else None
+        if glossary and (glossary.source, glossary.target) != (direction.source, direction.target):
+            raise Refusal(400, "the glossary is of other languages")
+        splitting = _SPLITTING.get(str(asked.get("split_sentences", "1")))
+        if splitting is None:
+            raise Refusal(400, "split_sentences must be 0, 1 or nonewlines")
+        constrain = glossary.constraints if glossary else None
+        work = self.service.translate(
+            texts, Options(direction), splitting=splitting, constrain=constrain
+        )
+        found = await unless_gone(request, work)
+        self._characters += sum(map(len, texts))
+        return JSONResponse(
+            {
+                "translations": [
+                    {
+                        "detected_source_language": detected,
+                        "text": one.text,
+                        "billed_characters": len(text),
+                    }
+                    for text, one in zip(texts, found, strict=True)
+                ]
+            }
+        )
+
+    def _check(self, asked: Mapping[str, Any], texts: Sequence[str]) -> None:
+        limits = self.service.limits
+        if limits.texts is not None and len(texts) > limits.texts:
+            raise Refusal(413, f"{len(texts)} texts are more than {limits.texts}")
+        longest = max(map(len, texts), default=0)
+        if limits.characters is not None and longest > limits.characters:
+            raise Refusal(413, f"a text of {longest} characters is longer than {limits.characters}")
+        if asked.get("tag_handling"):
+            raise Refusal(400, "tag_handling is not supported")
+        if asked.get("formality") in ("more", "less"):
+            raise Refusal(400, "formality is not supported for this language")
+
+    def _direction(self, asked: Mapping[str, Any], texts: Sequence[str]) -> tuple[Direction, str]:
+        """The direction that is asked for, and its source as the interface writes it."""
+        target = self.directions.code(str(asked.get("target_lang", "")), self.directions.targets)
+        if target is None:
+            raise Refusal(400, "Value for 'target_lang' not supported.")
+        given = asked.get("source_lang") or self.service.detect_source(texts, target).language
+        source = self.directions.code(str(given), self.directions.sources)
+        if source is None:
+            raise Refusal(400, "Value for 'source_lang' not supported.")
+        direction = self.directions.find(source, target)
+        if direction is None:
+            raise Refusal(400, f"Translation from {source} to {target} is not supported.")
+        return direction, source.upper()
+
+    async def languages(self, request: Request) -> Response:
+        """The source or the target languages."""
+        kind = (await read_parameters(request)).get("type", "source")
+        if kind not in ("source", "target"):
+            raise Refusal(400, "type must be source or target")
+        codes = self.directions.sources if kind == "source" else self.directions.targets
+        more = {} if kind == "source" else {"supports_formality": False}
+        return JSONResponse(
+            [{"language": code.upper(), "name": language_name(code), **more} for code in codes]
+        )
+
+    async def usage(self, request: Request) -> Response:
+        """Characters translated since the server started."""
+        return JSONResponse({"character_count": self._characters, "character_limit": _UNLIMITED})
+
+    async def glossary_pairs(self, request: Request) -> Response:
+        """The languages that a glossary can have."""
+        pairs = [
+            {"source_lang": one.source, "target_lang": one.target} for one in self.directions.all
+        ]
+        return JSONResponse({"supported_languages": pairs})
+
+    async def add_glossary(self, request: Request) -> Response:
+        """Keep a glossary."""
+        asked = await read_parameters(request)
+        if len(self._glossaries) >= _MOST_GLOSSARIES:
+            raise Refusal(456, f"there are {_MOST_GLOSSARIES} glossaries; delete one")
+        source = self.directions.code(str(asked.get("source_lang", "")), self.directions.sources)
+        target = self.directions.code(str(asked.get("target_lang", "")), self.directions.targets)
+        if source is None or target is None or self.directions.find(source, target) is None:
+            raise Refusal(400, "Unsupported glossary source and target language pair")
+        entries = parse_entries(
+            str(asked.get("entries", "")), str(asked.get("entries_format", "tsv"))
+        )
+        glossary = Glossary(str(asked.get("name", "")), source, target, entries)
+        self._glossaries[glossary.id] = glossary
+        return JSONResponse(glossary.to_json(), 201)
+
+    async def list_glossaries(self, request: Request) -> Response:
+        """All glossaries."""
+        return JSONResponse({"glossaries": [one.to_json() for one in self._glossaries.values()]})
+
+    async def show_glossary(self, request: Request) -> Response:
+        """One glossary without its entries."""
+        return JSONResponse(self._glossary(request.path_params["id"]).to_json())
+
+    async def show_entries(self, request: Request) -> Response:
+        """The entries of a glossary, as TSV."""
+        entries = self._glossary(request.path_params["id"]).entries
+        lines = ("\t".join(entry) for entry in entries.items())
+        return PlainTextResponse("\n".join(lines), media_type="text/tab-separated-values")
+
+    async def delete_glossary(self, request: Request) -> Response:
+        """Forget a glossary."""
+        del self._glossaries[self._glossary(request.path_params["id"]).id]
+        return Response(status_code=204)
+
+    def _glossary(self, name: str) -> Glossary:
+        if name not in self._glossaries:
+            raise Refusal(404, "Glossary not found")
+        return self._glossaries[name]
+
+
+def _message(text: str) -> dict[str, Any]:
+    return {"message": text}
+
+
+def _strings(given: Any) -> list[str]:
+    """The parameter ``text``: a string or several."""
+    texts = [given] if isinstance(given, str) else given
+    if not isinstance(texts, list) or not texts or not all(isinstance(t, str) for t in texts):
+        raise Refusal(400, "Parameter 'text' not specified.")
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError as error:
+        raise Refusal(400, "Parameter 'text' holds half of a character.") from error
+    return texts

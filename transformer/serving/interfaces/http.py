@@ -1,0 +1,161 @@
+"""What all routes share: reading a request within limits, clients that go, errors.
+
+Each interface has its own form of an error; the status is the same.
+"""
+
+import asyncio
+import json
+import logging
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from time import monotonic
+from typing import Any, TypeVar
+
+from starlette.datastructures import FormData
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from transformer.common.errors import InputError
+from transformer.serving.config import Limits
+from transformer.serving.micro_batching import QueueFull
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Answer = Callable[[Request], Awaitable[Response]]
+
+CLIENT_CLOSED_REQUEST = 499
+"""The status that nginx logs for a client that has gone; nobody receives it."""
+
+
+class Refusal(Exception):
+    """A request that is not answered as asked.
+
+    Attributes:
+        status: Of HTTP.
+        text: One line for the client.
+        headers: More of them.
+    """
+
+    def __init__(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(text)
+        self.status, self.text, self.headers = status, text, headers
+
+
+def endpoint(answer: Answer, body_of: Callable[[str], dict[str, Any]]) -> Answer:
+    """An answer whose errors have the JSON body that ``body_of`` makes of a text."""
+
+    async def answered(request: Request) -> Response:
+        try:
+            return await answer(request)
+        except Exception as error:
+            refusal = _refusal(error)
+            return JSONResponse(body_of(refusal.text), refusal.status, refusal.headers)
+
+    return answered
+
+
+def _refusal(error: Exception) -> Refusal:
+    """What to tell a client about an error; what is not its fault is logged."""
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, InputError):
+        return Refusal(400, str(error))
+    if isinstance(error, HTTPException):
+        return Refusal(error.status_code, error.detail)
+    if isinstance(error, QueueFull):
+        return Refusal(429, "Slowdown: too many sentences wait", {"Retry-After": "1"})
+    if isinstance(error, TimeoutError):
+        return Refusal(504, "The translation took too long")
+    if isinstance(error, ClientDisconnect):
+        return Refusal(CLIENT_CLOSED_REQUEST, "The client has gone")
+    number = secrets.token_hex(4)
+    log.error("request %s failed", number, exc_info=error)
+    return Refusal(500, f"Internal error {number}; the log of the server says more")
+
+
+async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """The result of work that is cancelled when the client hangs up; the body must be read.
+
+    Raises:
+        ClientDisconnect: The client has gone.
+    """
+    working = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(request.receive())
+    try:
+        await asyncio.wait({working, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnect
+        return working.result()
+    finally:
+        gone.cancel()
+        working.cancel()
+
+
+async def read_parameters(request: Request) -> dict[str, Any]:
+    """The parameters of a request: its JSON object, or its query string and its form together.
+
+    A parameter that a form or query has several times is a list there.
+
+    Raises:
+        Refusal: The body is not what its type says.
+    """
+    if "json" in request.headers.get("content-type", ""):
+        try:
+            values = json.loads(await request.body())
+        except (ValueError, RecursionError):
+            values = None
+        if not isinstance(values, dict):
+            raise Refusal(400, "Invalid JSON format")
+        return values
+    parameters: dict[str, Any] = {}
+    async for name, value in _pairs(request):
+        before = parameters.get(name)
+        if before is not None:
+            value = [*(before if isinstance(before, list) else [before]), value]
+        parameters[name] = value
+    return parameters
+
+
+async def _pairs(request: Request) -> AsyncIterator[tuple[str, Any]]:
+    """Names and values of the query and of the form; newlines are those of Unix."""
+    form = await request.form() if "form" in request.headers.get("content-type", "") else FormData()
+    for name, value in (*request.query_params.multi_items(), *form.multi_items()):
+        if isinstance(value, str):
+            yield name, value.replace("\r\n", "\n").replace("\r", "\n")
+
+
+class LimitedBodies:
+    """Middleware: a request whose body is too long or comes too slowly is refused."""
+
+    def __init__(self, app: ASGIApp, limits: Limits) -> None:
+        self.app, self.limits = app, limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and count what it sends."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        size, complete = 0, False
+        deadline = monotonic() + self.limits.body_seconds
+
+        async def limited() -> Message:
+            nonlocal size, complete
+            if complete:
+                return await receive()
+            try:
+                message = await asyncio.wait_for(receive(), deadline - monotonic())
+            except TimeoutError as error:
+                raise Refusal(408, "The body of the request came too slowly", _CLOSE) from error
+            size += len(message.get("body", b""))
+            complete = not message.get("more_body", False)
+            if size > self.limits.body_bytes:
+                raise Refusal(413, f"The body exceeds {self.limits.body_bytes} bytes", _CLOSE)
+            return message
+
+        await self.app(scope, limited, send)
+
+
+_CLOSE = {"Connection": "close"}

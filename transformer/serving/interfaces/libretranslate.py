@@ -1,0 +1,228 @@
+"""The interface of LibreTranslate 1.9: routes, parameters, answers and errors of its clients.
+
+Additions: ``alignment`` and ``confidence`` as parameters of ``/translate``.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from transformer.serving.access import Access
+from transformer.serving.config import Limits
+from transformer.serving.interfaces.http import (
+    Answer,
+    Refusal,
+    endpoint,
+    read_parameters,
+    unless_gone,
+)
+from transformer.serving.languages.detection import Detected
+from transformer.serving.languages.directions import Direction, language_name
+from transformer.serving.service import TranslationService
+from transformer.serving.translations import Options, SentenceTranslation
+
+_NOTHING_DETECTED = Detected("en", 0.0)
+
+_FALSE = ("", "0", "false", "no", "off")
+
+
+class LibreTranslate:
+    """Answers as LibreTranslate does.
+
+    Args:
+        service: Translates.
+        access: Keys and requests a minute.
+    """
+
+    def __init__(self, service: TranslationService, access: Access) -> None:
+        self.service, self.access = service, access
+        self.limits: Limits = service.limits
+        self.directions = service.directions
+
+    def routes(self) -> list[Route]:
+        """All routes of the interface."""
+
+        def route(path: str, answer: Answer, method: str) -> Route:
+            return Route(path, endpoint(answer, lambda text: {"error": text}), methods=[method])
+
+        return [
+            route("/translate", self.translate, "POST"),
+            route("/detect", self.detect, "POST"),
+            route("/languages", self.languages, "GET"),
+            route("/frontend/settings", self.settings, "GET"),
+            route("/translate_file", self.no_files, "POST"),
+            route("/suggest", self.no_suggestions, "POST"),
+        ]
+
+    async def translate(self, request: Request) -> Response:
+        """Translate one text or a list of them."""
+        asked = await read_parameters(request)
+        for name in ("q", "source", "target"):
+            if not asked.get(name):
+                raise Refusal(400, f"Invalid request: missing {name} parameter")
+        texts = _texts(asked["q"])
+        alternatives = _alternatives(asked.get("alternatives"), self.limits.alternatives)
+        self._check_size(texts)
+        detected, direction = self._direction(asked, texts)
+        self._check_access(request, asked, len(texts))
+        links, confidence = (_flag(asked.get(name)) for name in ("alignment", "confidence"))
+        options = Options(direction, alternatives, links, confidence)
+        found = await unless_gone(request, self.service.translate(texts, options))
+        several = isinstance(asked["q"], list)
+
+        def each(values: Sequence[Any]) -> Any:
+            return list(values) if several else values[0]
+
+        answer: dict[str, Any] = {"translatedText": each([one.text for one in found])}
+        if detected is not None:
+            seen = detected if detected.confidence else _NOTHING_DETECTED
+            answer["detectedLanguage"] = each([_language(seen)] * len(texts))
+        if alternatives:
+            answer["alternatives"] = each([one.alternatives(alternatives) for one in found])
+        if links or confidence:
+            answer["sentences"] = each([[_details(s) for s in one.sentences] for one in found])
+        return JSONResponse(answer)
+
+    async def detect(self, request: Request) -> Response:
+        """The languages of a text."""
+        asked = await read_parameters(request)
+        if not asked.get("q"):
+            raise Refusal(400, "Invalid request: missing q parameter")
+        [text] = _texts([asked["q"]])
+        self._check_size([text])
+        self._check_access(request, asked, 1)
+        found = self.service.detector.detect(text) or [_NOTHING_DETECTED]
+        return JSONResponse([_language(one) for one in found])
+
+    async def languages(self, request: Request) -> Response:
+        """Every source language and its targets."""
+        return JSONResponse(
+            [
+                {
+                    "code": code,
+                    "name": language_name(code),
+                    "targets": self.directions.targets_of(code),
+                }
+                for code in self.directions.sources
+            ]
+        )
+
+    async def settings(self, request: Request) -> Response:
+        """What a page must know."""
+        first = self.directions.all[0]
+        keys = self.access.clients is not None
+        auto = {"code": "auto", "name": "Auto Detect"}
+        target = {"code": first.target, "name": language_name(first.target)}
+        return JSONResponse(
+            {
+                "charLimit": self.limits.characters or -1,
+                "frontendTimeout": 500,
+                "apiKeys": keys,
+                "keyRequired": keys,
+                "suggestions": False,
+                "filesTranslation": False,
+                "supportedFilesFormat": [],
+                "language": {"source": auto, "target": target},
+            }
+        )
+
+    async def no_files(self, request: Request) -> Response:
+        """Refuse files."""
+        raise Refusal(403, "Files translation are disabled on this server.")
+
+    async def no_suggestions(self, request: Request) -> Response:
+        """Refuse suggestions: nothing that a client sends is kept."""
+        raise Refusal(403, "Suggestions are disabled on this server.")
+
+    def _check_size(self, texts: Sequence[str]) -> None:
+        texts_limit, characters = self.limits.texts, self.limits.characters
+        if texts_limit is not None and len(texts) > texts_limit:
+            raise _exceeds(len(texts), texts_limit)
+        for text in texts:
+            if characters is not None and len(text) > characters:
+                raise _exceeds(len(text), characters)
+
+    def _check_access(self, request: Request, asked: dict[str, Any], texts: int) -> None:
+        key, client = asked.get("api_key"), None
+        if self.access.clients is not None:
+            if not key:
+                raise Refusal(400, "Please contact the server operator to get an API key")
+            client = self.access.client(str(key))
+            if client is None:
+                raise Refusal(403, "Invalid API key")
+        address = request.client.host if request.client else "unknown"
+        if not self.access.admits(client, address, texts):
+            raise Refusal(429, "Slowdown: too many requests a minute", {"Retry-After": "10"})
+
+    def _direction(
+        self, asked: dict[str, Any], texts: Sequence[str]
+    ) -> tuple[Detected | None, Direction]:
+        """The languages that are asked for; the detected one, where the source is ``auto``."""
+        given, form = str(asked["target"]), asked.get("format")
+        target = self.directions.code(given, self.directions.targets)
+        detected = None
+        if asked["source"] == "auto":
+            detected = self.service.detect_source(texts, target or "")
+        source = self.directions.code(
+            detected.language if detected else str(asked["source"]), self.directions.sources
+        )
+        if source is None:
+            raise Refusal(400, f"{asked['source']} is not supported")
+        if target is None:
+            raise Refusal(400, f"{given} is not supported")
+        if form not in (None, "", "text"):
+            raise Refusal(400, f"{form} format is not supported")
+        direction = self.directions.find(source, target)
+        if direction is None:
+            here, there = (f"{language_name(code)} ({code})" for code in (source, target))
+            raise Refusal(400, f"{there} is not available as a target language from {here}")
+        return detected, direction
+
+
+def _texts(q: Any) -> list[str]:
+    """The texts of the parameter ``q``."""
+    texts = q if isinstance(q, list) else [q]
+    if not all(isinstance(text, str) for text in texts):
+        raise Refusal(400, "Invalid request: q must be a string or a list of strings")
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError as error:
+        raise Refusal(400, "Invalid request: q holds half of a character") from error
+    return texts
+
+
+def _alternatives(given: Any, limit: int) -> int:
+    try:
+        number = max(0, int(given or 0))
+    except (TypeError, ValueError, OverflowError) as error:
+        wrong = "Invalid request: alternatives parameter is not a number"
+        raise Refusal(400, wrong) from error
+    if number > limit:
+        raise Refusal(400, f"Invalid request: alternatives parameter must be <= {limit}")
+    return number
+
+
+def _flag(given: Any) -> bool:
+    return str(given or "").lower() not in _FALSE
+
+
+def _exceeds(size: int, limit: int) -> Refusal:
+    return Refusal(400, f"Invalid request: request ({size}) exceeds text limit ({limit})")
+
+
+def _language(detected: Detected) -> dict[str, Any]:
+    return {"confidence": detected.confidence, "language": detected.language}
+
+
+def _details(found: SentenceTranslation) -> dict[str, Any]:
+    """Word links and confidence of a sentence, as far as they were asked for."""
+    details: dict[str, Any] = {"source": found.source, "translation": found.text}
+    if found.links is not None:
+        details["alignment"] = [list(link) for link in found.links]
+    if found.confidence is not None:
+        details["confidence"] = found.confidence
+        details["word_confidence"] = found.word_confidence
+    return details

@@ -1,0 +1,126 @@
+"""From which language to which a model translates, and the names of languages."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from transformer.common.errors import InputError
+from transformer.data.tokenization.tags import UNTAGGED, SourceTags, with_tags
+from transformer.decoding.translation.translator import Translator
+
+_ALIASES = {"zh": "zh-hans", "zt": "zh-hant", "pb": "pt-br"}
+"""Codes of LibreTranslate."""
+
+
+@dataclass(frozen=True)
+class Direction:
+    """A source and a target language, by lower-case codes such as ``en`` or ``zh-hans``.
+
+    Attributes:
+        translator: Of the model that translates so; several directions may share it.
+        tags: Before each source, to tell the model the direction.
+    """
+
+    source: str
+    target: str
+    translator: Translator
+    tags: SourceTags = UNTAGGED
+
+    def length(self, text: str) -> int:
+        """Tokens of a source text, with its tags and its end."""
+        [subwords] = self.translator.tokenizer.encode_source([with_tags(text, self.tags)])
+        return len(subwords) + 1
+
+
+class Directions:
+    """All directions of a service.
+
+    Raises:
+        InputError: Two models have one direction, or there is none.
+    """
+
+    def __init__(self, directions: Iterable[Direction]) -> None:
+        self.all = tuple(directions)
+        self._by_codes: dict[tuple[str, str], Direction] = {}
+        for one in self.all:
+            pair = one.source, one.target
+            if pair in self._by_codes:
+                raise InputError(
+                    f"two models translate from {one.source} to {one.target}; name the languages "
+                    "of each: languages=[en-de,de-en]"
+                )
+            self._by_codes[pair] = one
+        self.sources = tuple(dict.fromkeys(one.source for one in self.all))
+        self.targets = tuple(dict.fromkeys(one.target for one in self.all))
+
+    def find(self, source: str, target: str) -> Direction | None:
+        """The direction between two languages, if there is one."""
+        return self._by_codes.get((source, target))
+
+    def code(self, asked: str, known: Sequence[str]) -> str | None:
+        """The known code that a client means: that code itself, an alias, or the only variant."""
+        asked = asked.lower().replace("_", "-")
+        asked = asked if asked in known else _ALIASES.get(asked, asked)
+        if asked in known:
+            return asked
+        base = asked.partition("-")[0]
+        variants = [code for code in known if code.partition("-")[0] == base]
+        return variants[0] if len(variants) == 1 else None
+
+    def targets_of(self, source: str) -> list[str]:
+        """The languages into which this one can be translated, sorted."""
+        return sorted(one.target for one in self.all if one.source == source)
+
+
+def trained_directions(
+    translator: Translator, config: Mapping[str, Any], named: str | None = None
+) -> Iterator[Direction]:
+    """The directions of a model.
+
+    Args:
+        translator: Of the model.
+        config: Of the run that trained it; ``data.source``, ``data.target`` and those of
+            ``data.corpora`` are the codes.
+        named: ``SOURCE-TARGET`` in place of them, for a model of one direction.
+
+    Raises:
+        InputError: ``named`` is something else, or the model has tags of target languages.
+    """
+    tags = translator.tokenizer.tags
+    # A model that must be told the kind of text is told the first.
+    kind = tags.corpora[0] if tags.corpora and not tags.optional else None
+    if named is not None:
+        source, dash, target = named.lower().rpartition("-")
+        if not dash or not source or not target or tags.targets:
+            raise InputError(
+                f"languages={named} must be SOURCE-TARGET, such as en-de, of a model of one "
+                "direction; a model with target tags knows its languages"
+            )
+        yield Direction(source, target, translator, SourceTags(None, kind))
+        return
+    data = config["data"]
+    corpora = (data.get("corpora") or {"": {}}).values()
+    pairs = {
+        (one.get("source") or data["source"], one.get("target") or data["target"])
+        for one in corpora
+    }
+    for source, target in sorted(pairs):
+        to = target if tags.targets else None
+        yield Direction(source.lower(), target.lower(), translator, SourceTags(to, kind))
+
+
+@cache
+def _names() -> dict[str, str]:
+    table = files("transformer.serving.languages").joinpath("names.tsv").read_text("utf-8")
+    return dict(line.split("\t") for line in table.splitlines())
+
+
+def language_name(code: str) -> str:
+    """The English name of a language; the code if it is unknown."""
+    base, _, variant = code.partition("-")
+    name = _names().get(code) or _names().get(base)
+    if name is None:
+        return code
+    return name if not variant or code in _names() else f"{name} ({variant.upper()})"

@@ -1,0 +1,66 @@
+"""Runs the application until a signal: then it answers what it has accepted, and ends."""
+
+import math
+import signal
+import socket
+from collections.abc import Callable
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from transformer.common.errors import InputError
+from transformer.serving.config import ServerConfig
+
+
+def listen(config: ServerConfig) -> socket.socket:
+    """A socket that listens; raises InputError if the address cannot be used."""
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((config.host, config.port))
+        listening.listen(2048)
+    except OSError as error:
+        listening.close()
+        raise InputError(
+            f"cannot listen on host={config.host} port={config.port}: {error.strerror}; give "
+            "another port, or end the program that has it"
+        ) from error
+    return listening
+
+
+def run_until_signal(
+    app: ASGIApp, listening: socket.socket, config: ServerConfig, started: Callable[[], None]
+) -> None:
+    """Serve on a socket; SIGTERM and Ctrl-C end it after the answers to accepted requests.
+
+    Args:
+        app: The application.
+        listening: From ``listen``.
+        config: Of the server.
+        started: Called when requests are answered.
+    """
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            started()
+
+    server = Server(
+        uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=math.ceil(config.drain_seconds),
+        )
+    )
+    # uvicorn raises the signal again at its end, to which the former handler would listen.
+    before = {
+        number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        server.run(sockets=[listening])
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

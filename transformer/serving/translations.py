@@ -1,0 +1,165 @@
+"""What a service returns for a sentence and for a text, and how a batch of sentences becomes it.
+
+It runs in the thread that owns the models, and knows neither HTTP nor the queue.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+from transformer.common.errors import InputError
+from transformer.data.text.word_alignment import Link, subword_words
+from transformer.data.tokenization.tags import with_tags
+from transformer.decoding.constraints.request import Constraints
+from transformer.decoding.forced import score_pairs
+from transformer.decoding.translation.result import Translation
+from transformer.decoding.translation.translator import Translator
+from transformer.serving.languages.directions import Direction
+from transformer.serving.languages.sentences import Part
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is asked of a sentence besides its translation.
+
+    Attributes:
+        direction: Its languages and their model.
+        alternatives: Number of other translations.
+        links: Whether word links are.
+        confidence: Whether the confidence of sentence and words is.
+    """
+
+    direction: Direction
+    alternatives: int = 0
+    links: bool = False
+    confidence: bool = False
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A source, and the constraints of its translation."""
+
+    text: str
+    constraints: Constraints | None = None
+
+
+@dataclass(frozen=True)
+class SentenceTranslation:
+    """The translation of one sentence.
+
+    Attributes:
+        source: The sentence.
+        text: Its translation.
+        alternatives: Others, the best first, each once.
+        source_tokens, target_tokens: Numbers of subwords.
+        links: On request, (source word, target word), counted from 0; blanks separate words.
+        confidence: On request, the geometric mean of the probabilities of all subwords and the end.
+        word_confidence: On request, that of the subwords of each word of the translation.
+    """
+
+    source: str
+    text: str
+    alternatives: tuple[str, ...] = ()
+    source_tokens: int = 0
+    target_tokens: int = 0
+    links: tuple[Link, ...] | None = None
+    confidence: float | None = None
+    word_confidence: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class TextTranslation:
+    """The translation of a text: of each of its sentences, with the blanks of the source."""
+
+    parts: tuple[tuple[Part, SentenceTranslation], ...]
+
+    @property
+    def text(self) -> str:
+        """The whole translation."""
+        return "".join(part.blanks + found.text for part, found in self.parts)
+
+    def alternatives(self, number: int) -> list[str]:
+        """Up to so many other translations; the n-th has the n-th alternative of each sentence."""
+        distinct: dict[str, None] = {}
+        for rank in range(number):
+            texts = [
+                part.blanks + (found.alternatives[rank : rank + 1] or (found.text,))[0]
+                for part, found in self.parts
+            ]
+            distinct["".join(texts)] = None
+        return [text for text in distinct if text not in ("", self.text)]
+
+    @property
+    def sentences(self) -> list[SentenceTranslation]:
+        """Those that are not empty."""
+        return [found for _, found in self.parts if found.source]
+
+
+def translate_batch(options: Options, sentences: Sequence[Sentence]) -> list[SentenceTranslation]:
+    """Translate sentences together.
+
+    Raises:
+        InputError: A constraint cannot be kept by this search, or the model is an export for
+            CTranslate2 alone and has neither alternatives nor links nor confidence.
+    """
+    translator = options.direction.translator
+    more = options.alternatives or options.links or options.confidence
+    if more and translator.device.type == "meta":
+        raise InputError(
+            "an export for CTranslate2 alone gives no alternatives, alignment or confidence; "
+            "start the server with its run"
+        )
+    if options.alternatives:
+        translator = _wider(translator, options.alternatives + 1)
+    tagged = [with_tags(one.text, options.direction.tags) for one in sentences]
+    constraints = [one.constraints for one in sentences]
+    found = translator.translate(tagged, constraints, alignment=options.links)
+    results = [_result(one, translation) for one, translation in zip(sentences, found, strict=True)]
+    return _with_confidence(translator, tagged, results) if options.confidence else results
+
+
+@cache
+def _wider(translator: Translator, nbest: int) -> Translator:
+    """The same model, with a beam search that returns so many hypotheses."""
+    search = translator.search
+    width = max(nbest, search.beam_size)
+    return translator.with_search(
+        replace(search, algorithm="beam", beam_size=width, nbest=nbest, groups=1, diversity=0.0)
+    )
+
+
+def _result(sentence: Sentence, found: Translation) -> SentenceTranslation:
+    alternatives = dict.fromkeys(candidate.text for candidate in found.nbest[1:])
+    return SentenceTranslation(
+        sentence.text,
+        found.text,
+        tuple(text for text in alternatives if text not in ("", found.text)),
+        len(found.source_tokens),
+        len(found.tokens),
+        None if found.alignment is None else tuple(sorted(found.alignment)),
+    )
+
+
+def _with_confidence(
+    translator: Translator, sources: Sequence[str], results: Sequence[SentenceTranslation]
+) -> list[SentenceTranslation]:
+    """Add the confidence, by forced decoding of the translations."""
+    pairs = [(source, one.text) for source, one in zip(sources, results, strict=True)]
+    scores = score_pairs(
+        translator.members[0], translator.tokenizer, pairs, batch_tokens=translator.batch_tokens
+    )
+    confident = []
+    for one, scored in zip(results, scores, strict=True):
+        logs = scored.token_log_probabilities
+        of_words: dict[int, list[float]] = {}
+        for word, log in zip(subword_words(scored.tokens[:-1]), logs, strict=False):
+            of_words.setdefault(word, []).append(log)
+        words = tuple(_mean_probability(of_words[word]) for word in sorted(of_words) if word >= 0)
+        confident.append(replace(one, confidence=_mean_probability(logs), word_confidence=words))
+    return confident
+
+
+def _mean_probability(logs: Sequence[float]) -> float:
+    """The geometric mean of probabilities that are given by their logarithms."""
+    return math.exp(math.fsum(logs) / len(logs))
