@@ -86,7 +86,6 @@ def compiled_steps_are_two_graphs() -> None:
     relative = {"positions": "relative", "pattern": "bigbird", "share_layers": "all"}
     options: list[tuple[bool, dict[str, Any]]] = [
         (False, {}),
-        (True, {}),
         (True, rotary),
         (True, relative),
     ]
