@@ -23,7 +23,7 @@ def test_it_learns_to(turn: Callable[[list[str]], list[str]], tmp_path: Path) ->
     ]
     with no_checks():  # updates are alike; shorter runs check theirs
         metrics = train(composed(overrides, tmp_path / "cache"), tmp_path / "run")
-    # Two seeds: copy 96.8 and 97.4, reverse 97.1 and 100; loss up to 0.031.
+    # Three seeds: copy 91.0 to 97.4, reverse 92.8 to 100; loss up to 0.048.
     assert metrics["test/bleu"] > 75
     assert metrics["val/loss"] < 0.1
     assert metrics["train/padding"] < 0.1
