@@ -22,6 +22,14 @@ settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def compositions() -> None:
+    """Hydra composes the same call once; imported when the checks of shapes are installed."""
+    from tests.helpers.compositions import remember
+
+    remember()
+
+
 @pytest.fixture(autouse=True)
 def environment() -> Iterator[None]:
     """What a test or a library writes there, Lightning a cluster's address, ends with the test."""

@@ -140,15 +140,19 @@ class Verb:
 
 
 def start_verb(
-    arguments: Sequence[str], home: Path, stdin: bytes = b"", **environment: str
+    arguments: Sequence[str],
+    home: Path,
+    stdin: bytes = b"",
+    fault: Callable[[], None] | None = None,
+    **environment: str,
 ) -> Verb:
-    """Start ``transformer VERB …`` in a folder."""
+    """Start ``transformer VERB …`` in a folder; with a fault to be planted first."""
     folder = TemporaryDirectory()
     files = [Path(folder.name, name) for name in ("stdin", "stdout", "stderr")]
     files[0].write_bytes(stdin)
     whole = {**os.environ, "PYTHONPATH": str(PROJECT), **environment}
     process = FORKS.Process(
-        target=call_verb_here, args=(list(arguments), home, files, whole), daemon=False
+        target=call_verb_here, args=(list(arguments), home, files, whole, fault), daemon=False
     )
     process.start()
     return Verb(process, folder)
@@ -176,7 +180,11 @@ def _call(arguments: list[str], home: Path, fault: Callable[[], None] | None) ->
 
 
 def call_verb_here(
-    arguments: list[str], home: Path, streams: Sequence[Path], environment: Mapping[str, str]
+    arguments: list[str],
+    home: Path,
+    streams: Sequence[Path],
+    environment: Mapping[str, str],
+    fault: Callable[[], None] | None = None,
 ) -> None:
     """Run a verb in this process, a fork, with files for its standard streams; it ends with it."""
     from transformer.__main__ import main
@@ -191,4 +199,6 @@ def call_verb_here(
     # What multiprocessing has put there reads another stream.
     sys.stdin = os.fdopen(0, encoding="utf-8")
     sys.argv = ["transformer", *arguments]
+    if fault is not None:
+        fault()
     sys.exit(main())

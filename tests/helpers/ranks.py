@@ -1,13 +1,18 @@
 """Runs of several processes, as a user starts them, and the curves that they log."""
 
 import csv
+import logging
+import multiprocessing
 import os
 import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import torch
 from torch.distributed import TCPStore
 
 from tests.helpers.processes import PROJECT, start_verb
@@ -39,6 +44,33 @@ def ended(process: subprocess.Popen[bytes], timeout: float = 240) -> tuple[int, 
     finally:
         process.kill()
     return process.returncode, stderr.decode()
+
+
+def fork_ranks() -> None:
+    """Let the launcher fork its ranks, which then need no time for imports."""
+    from torch.distributed.elastic.agent import server
+    from torch.distributed.elastic.agent.server import local_elastic_agent
+
+    class ForkingAgent(local_elastic_agent.LocalElasticAgent):
+        def __init__(self, spec: server.WorkerSpec, *arguments: Any) -> None:
+            command = spec.args[2:]
+            forked = replace(spec, entrypoint=_rank, args=command)
+            super().__init__(forked, *arguments, start_method="fork")
+
+    local_elastic_agent.LocalElasticAgent = ForkingAgent  # type: ignore[misc]
+    # torch's end of a forked rank with its parent; a rank has its own.
+    torch.multiprocessing.spawn._prctl_pr_set_pdeathsig = lambda signum: None
+
+
+def _rank(*command: str) -> None:
+    from transformer.__main__ import main
+
+    # As in a new interpreter.
+    multiprocessing.process._parent_process = None  # type: ignore[attr-defined]
+    logging.disable(logging.NOTSET)
+    sys.argv = ["transformer", *command]
+    if code := main():
+        sys.exit(code)
 
 
 def torchrun(node: int, nodes: int, processes: int, port: int, *more: str) -> list[str]:

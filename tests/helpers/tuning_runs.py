@@ -1,16 +1,23 @@
 """Run directories for tests: random weights, a validation set, no test set."""
 
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
+from omegaconf import DictConfig
 
 from tests.helpers.models import portable, tiny_transformer
 from tests.helpers.steps import search_config
 from tests.helpers.translators import PAIRS, tiny_tokenizer
 from transformer.cli.config.compose import compose_config
 from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
+
+
+@cache
+def _config() -> DictConfig:
+    return compose_config("train", ["data=files"])
 
 
 def payload(seed: int, validation: list[str], **more: Any) -> dict[str, Any]:
@@ -25,7 +32,7 @@ def payload(seed: int, validation: list[str], **more: Any) -> dict[str, Any]:
         f"model.{name}": torch.randn(tensor.shape, generator=generator) * 0.3
         for name, tensor in model.state_dict().items()
     }
-    config = compose_config("train", ["data=files"])
+    config = _config()
     run = {
         "task": "translation",
         "decoding": asdict(search_config(beam_size=2, max_length_ratio=1.0, max_length_offset=5)),

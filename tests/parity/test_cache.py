@@ -13,6 +13,9 @@ from transformer.decoding.search.model_step import padded_memory
 from transformer.model.attention.kv_cache import BLOCK
 from transformer.model.transformer import Transformer
 
+# Tests of searches check the shapes.
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 POSITIONS = ["sinusoidal", "learned", "rotary", "alibi", "relative"]
 PATTERNS = ["full", "sliding", "longformer", "bigbird", "strided"]
 SOURCE = torch.tensor([[5, 6, 7, 8, 9, 3], [10, 11, 3, 0, 0, 0], [12, 13, 14, 15, 3, 0]])

@@ -138,13 +138,24 @@ def lengths_like_captions(count: int) -> np.ndarray:
     return np.rint(np.stack([source, target])).astype(np.int64)
 
 
-def test_batches_fill_the_budget_and_hold_little_padding() -> None:
+def test_an_epoch_fills_budgets_and_mixes_pairs_and_lengths() -> None:
     plan = BatchPlan(*lengths_like_captions(29_000), batch_tokens=4096, seed=1)
     real = int((lengths_like_captions(29_000) + 1).sum())
     for epoch in range(5):
         assert 1 - real / int(plan.positions(plan.epoch(epoch)).sum()) < 0.05
     source, target = lengths_like_captions(29_000)
     assert len(plan) * 4096 < 1.05 * (np.maximum(source, target) + 1).sum()
+    plan = BatchPlan(*lengths_like_captions(5000), batch_tokens=1024, seed=1)
+    first, second = (
+        {frozenset(batches[index].tolist()) for index in range(len(batches))}
+        for batches in (plan.epoch(0), plan.epoch(1))
+    )
+    assert len(first & second) < len(first) / 20
+    source, target = lengths_like_captions(20_000)
+    batches = BatchPlan(source, target, batch_tokens=1024, seed=1).epoch(0)
+    longest = np.array([source[batches[index]].max() for index in range(len(batches))])
+    position = np.arange(len(longest))
+    assert abs(np.corrcoef(longest, position)[0, 1]) < 0.2
 
 
 def test_the_order_is_a_function_of_seed_and_epoch() -> None:
@@ -158,23 +169,6 @@ def test_the_order_is_a_function_of_seed_and_epoch() -> None:
     assert order(1, 3) != order(1, 4)
     assert order(1, 3) != order(2, 3)
     assert order(1, 0, shuffle=False) == order(1, 7, shuffle=False)
-
-
-def test_epochs_mix_pairs_anew() -> None:
-    plan = BatchPlan(*lengths_like_captions(5000), batch_tokens=1024, seed=1)
-    first, second = (
-        {frozenset(batches[index].tolist()) for index in range(len(batches))}
-        for batches in (plan.epoch(0), plan.epoch(1))
-    )
-    assert len(first & second) < len(first) / 20
-
-
-def test_long_and_short_batches_come_in_random_order() -> None:
-    source, target = lengths_like_captions(20_000)
-    batches = BatchPlan(source, target, batch_tokens=1024, seed=1).epoch(0)
-    longest = np.array([source[batches[index]].max() for index in range(len(batches))])
-    position = np.arange(len(longest))
-    assert abs(np.corrcoef(longest, position)[0, 1]) < 0.2
 
 
 @pytest.mark.parametrize(

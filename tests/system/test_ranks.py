@@ -1,27 +1,32 @@
 """One process, several, and several machines train the same model on the same batches."""
 
+import fcntl
 import json
 import os
 import re
 import shutil
-import subprocess
+import signal
 import time
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from omegaconf import OmegaConf
 
+from tests.helpers.processes import Verb, start_verb
 from tests.helpers.ranks import (
     curve,
     distance,
     ended,
+    fork_ranks,
     forked_ranks,
     free_port,
     started,
     torchrun,
 )
-from tests.helpers.runs import PROJECT, SMALL, corpus_overrides, verb
+from tests.helpers.runs import SMALL, corpus_overrides, verb
 
 TRAIN = ("-m", "transformer", "train")
 DDP = ("trainer=ddp", "trainer.accelerator=cpu", "data.workers=0")
@@ -107,35 +112,41 @@ def test_sharded_weights_train_alike_and_become_one_file(home: Path) -> None:
     assert sizes[1] < 1.05 * sizes[0]
 
 
-RANK_1_FAILS = """
-import os
-import shutil
-if os.environ.get("LOCAL_RANK") == "1":
+def rank_1_fails() -> None:
     from transformer.common.errors import InputError
     from transformer.training.step.update_module import UpdateModule
+
     step = UpdateModule.training_step
-    def failing(self, update, index):
-        if self.global_step == 2:
+
+    def failing(self: UpdateModule, *update: Any) -> Any:
+        if os.environ["LOCAL_RANK"] == "1" and self.global_step == 2:
             raise InputError("rank 1 has bad luck; give it better")
-        return step(self, update, index)
-    UpdateModule.training_step = failing
-"""
+        return step(self, *update)
+
+    UpdateModule.training_step = failing  # type: ignore[method-assign]
+
+
+def forked_rank_1_fails() -> None:
+    fork_ranks()
+    rank_1_fails()
 
 
 @pytest.mark.parametrize("launcher", ["ours", pytest.param("torchrun", marks=pytest.mark.slow)])
 def test_a_rank_that_fails_says_why_and_none_hangs(
     home: Path, tmp_path: Path, launcher: str
 ) -> None:
-    (tmp_path / "sitecustomize.py").write_text(RANK_1_FAILS)
     call = ["train", *settings(home), *DDP, *LENGTH, f"hydra.run.dir=failing-{launcher}"]
-    paths = f"{tmp_path}{os.pathsep}{PROJECT}"
     if launcher == "ours":
-        code, _, stderr = verb(*call, "trainer.devices=2", home=home, PYTHONPATH=paths)
+        failing = start_verb([*call, "trainer.devices=2"], home, fault=forked_rank_1_fails)
+        code, _, stderr = failing.ended()
         # Nothing of torch's launcher.
         assert code == 2
         assert "Traceback" not in stderr
         assert "elastic" not in stderr
     else:
+        planted = "import os\nif 'LOCAL_RANK' in os.environ:\n"
+        planted += "    from tests.system.test_ranks import rank_1_fails\n    rank_1_fails()\n"
+        (tmp_path / "sitecustomize.py").write_text(planted)
         call = [*torchrun(0, 1, 2, free_port()), "-m", "transformer", *call]
         code, stderr = ended(started(call, home, {"PYTHONPATH": str(tmp_path)}), timeout=120)
         # torchrun ends so whatever its processes end with.
@@ -153,32 +164,49 @@ def test_what_all_ranks_refuse_is_said_once(home: Path) -> None:
     assert not (home / "refused").exists()
 
 
-def wait_for(pattern: str, log: Path, process: subprocess.Popen[bytes]) -> None:
+def fork_locked_ranks() -> None:
+    """The command and its ranks hold a lock together, until the last of them has ended."""
+    fcntl.flock(2, fcntl.LOCK_EX)
+    fork_ranks()
+
+
+def wait_for(pattern: str, log: Path, verb: Verb) -> None:
     """Wait until the log of a run has a match."""
     for _ in range(1200):
         if log.exists() and re.search(pattern, log.read_text(), re.DOTALL):
             return
-        assert process.poll() is None, process.communicate()[1].decode()
+        assert verb.process.is_alive(), verb.ended()
         time.sleep(0.1)
     raise AssertionError(log.read_text())
+
+
+def wait_for_ranks(verb: Verb) -> None:
+    """Wait until all processes of the command have ended."""
+    with Path(verb.folder.name, "stderr").open() as locked:
+        for _ in range(600):
+            with suppress(BlockingIOError):
+                return fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            time.sleep(0.1)
+    raise AssertionError("a rank goes on without the command")
 
 
 def test_ranks_end_with_the_command_and_the_run_goes_on(home: Path) -> None:
     long = ("trainer.max_steps=100000", "trainer.val_check_interval=100000")
     devices = ("trainer.devices=2", "trainer.log_every_n_steps=1", "hydra.run.dir=ended")
-    killed = started([*TRAIN, *settings(home), *DDP, *devices, *long], home)
+    call = ["train", *settings(home), *DDP, *devices, *long]
+    killed = start_verb(call, home, fault=fork_locked_ranks)
     try:
         wait_for("update 1/", home / "ended" / "train.log", killed)
     finally:
-        killed.kill()
-    # The pipe is at its end when the last rank has ended.
-    killed.communicate(timeout=60)
-    resumed = started([*TRAIN, "checkpoint=ended", "trust=true"], home)
+        killed.process.kill()
+    wait_for_ranks(killed)
+    assert killed.ended()[0] == -signal.SIGKILL
+    resumed = start_verb(["train", "checkpoint=ended", "trust=true"], home, fault=fork_ranks)
     try:
         wait_for("going on from", home / "ended" / "train.log", resumed)
-        resumed.terminate()
+        resumed.process.terminate()
     finally:
-        code, stderr = ended(resumed, timeout=60)
+        code, _, stderr = resumed.ended(60)
     assert code == 143, stderr
     assert stderr.count("stopped by SIGTERM; go on with: transformer train checkpoint=") == 1
     assert "Traceback" not in stderr

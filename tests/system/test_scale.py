@@ -1,26 +1,24 @@
 """The benchmark of large corpora runs, and its figures are of what it says."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from benchmarks import scale
+from tests.helpers.forked_python import ForkedPython
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="reads Linux' /proc")
-def test_every_stage_is_measured(tmp_path: Path) -> None:
+def test_every_stage_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     sizes = ["--pairs", "4000", "--tokens", "40000", "trainer.max_steps=1", "data.batch_tokens=512"]
-    result = subprocess.run(
-        [sys.executable, "-m", "benchmarks.scale", *sizes, "--folder", str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert result.returncode == 0, result.stderr
-    lines = result.stdout.splitlines()
+    monkeypatch.setattr("benchmarks.process_memory.subprocess.Popen", ForkedPython)
+    monkeypatch.setattr(sys, "argv", ["scale.py", *sizes, "--folder", str(tmp_path)])
+    scale.main()
+    lines = capsys.readouterr().out.splitlines()
     assert [line.split(" | ")[0] for line in lines[2:-1]] == [
         "| generate",
         "| prepare",

@@ -9,6 +9,7 @@ from torch import nn
 from benchmarks.training import show, subjects, summary
 from benchmarks.training_process import Subject
 from benchmarks.training_subjects import TorchTransformer
+from tests.helpers.forked_python import ForkedPython
 from tests.helpers.runs import SMALL, corpus_overrides
 from transformer.cli.config.compose import compose_config
 from transformer.model.build import build_transformer
@@ -24,12 +25,15 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     run = [*corpus_overrides(folder), *SMALL, "model.norm_order=post", "trainer.max_steps=100"]
     run.append("loss.label_smoothing=0.1")
     said = {}
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.setattr("benchmarks.training_process.subprocess.Popen", ForkedPython)
     for name in ("ours", "hf", "hf_eager", "torch"):
         subject = Subject(name, "float32", kept=True)
         subject.start(folder, run, threads=1)
         subject.ready()
         said[name] = subject.update(3)
         subject.end()
+    monkeypatch.undo()
     return said
 
 

@@ -36,7 +36,7 @@ def test_what_a_search_found_scores_as_it_said(batch_tokens: int, penalty: float
     assert [math.fsum(row) for row in rows] == pytest.approx(said, abs=1e-4)
 
 
-def test_a_pair_is_scored_in_the_pieces_of_the_tokenizer() -> None:
+def test_a_pair_scores_as_it_does_alone_in_its_pieces() -> None:
     translator = tiny_translator()
     tokenizer = translator.tokenizer
     scores = score_pairs(translator.model, tokenizer, PAIRS)
@@ -44,6 +44,13 @@ def test_a_pair_is_scored_in_the_pieces_of_the_tokenizer() -> None:
     for score, target in zip(scores, targets, strict=True):
         assert score.tokens == (*tokenizer.subwords(target), "</s>")
         assert score.log_probability == pytest.approx(math.fsum(score.token_log_probabilities))
+    both = forced()
+    alone = forced_attention(tiny_transformer(), SOURCES[1:], TARGETS[1:])
+    for kind in ("encoder", "decoder", "cross"):
+        for batch, single in zip(
+            getattr(both, kind).weights, getattr(alone, kind).weights, strict=True
+        ):
+            assert_close(batch[1:, :, : single.size(2), : single.size(3)], single)
 
 
 def test_what_cannot_be_scored_is_named() -> None:
@@ -91,13 +98,3 @@ def test_padding_sees_nothing_and_is_not_seen() -> None:
     attention = forced(pattern="sliding", window=1)
     assert attention.encoder.visible.sum((1, 2)).tolist() == [6 + 2 * 5, 3 + 2 * 2]
     assert attention.decoder.visible.sum((1, 2)).tolist() == [3 + 2, 5 + 4]
-
-
-def test_a_pair_has_the_weights_that_it_has_alone() -> None:
-    both = forced()
-    alone = forced_attention(tiny_transformer(), SOURCES[1:], TARGETS[1:])
-    for kind in ("encoder", "decoder", "cross"):
-        for batch, single in zip(
-            getattr(both, kind).weights, getattr(alone, kind).weights, strict=True
-        ):
-            assert_close(batch[1:, :, : single.size(2), : single.size(3)], single)

@@ -37,23 +37,17 @@ def hypotheses(*log_probabilities: float) -> list[Hypothesis]:
     return [Hypothesis((4 + i,), value, value) for i, value in enumerate(log_probabilities)]
 
 
-def test_weights_of_samples_and_nbest_lists() -> None:
+def test_weights_of_candidates() -> None:
     found = hypotheses(math.log(0.3), math.log(0.1))
     assert weights(found, mbr_config()).tolist() == [0.5, 0.5]
     by_beam = weights(found, mbr_config(candidates_by="beam"))
     torch.testing.assert_close(by_beam, torch.tensor([0.75, 0.25], dtype=torch.float64))
-
-
-def test_a_text_weighs_as_often_as_it_was_drawn() -> None:
-    """By equality alone, the most frequent text wins, and its score is how frequent it is."""
+    # By equality alone, the most frequent text wins, and its score is how frequent it is.
     found = hypotheses(-1.0, -2.0, -3.0, -4.0)
     config = mbr_config(utility="operator:eq", nbest=3)
     best, *rest = minimum_bayes_risk(found, ["rare", "often", "other", "often"], config)
     assert (best.tokens, best.score, best.log_probability) == ((5,), 0.5, -2.0)
     assert [(one.tokens, one.score) for one in rest] == [((4,), 0.25), ((6,), 0.25)]
-
-
-def test_by_beam_several_spellings_of_one_text_weigh_together() -> None:
     found = hypotheses(math.log(0.4), math.log(0.3), math.log(0.3))
     config = mbr_config(utility="operator:eq", candidates_by="beam")
     (best,) = minimum_bayes_risk(found, ["a", "b", "b"], config)

@@ -62,16 +62,13 @@ def test_unigrams_and_their_discount_by_hand() -> None:
     assert model(1).discounts == [0.5]  # no token was seen once
 
 
-def test_the_likelihood_counts_every_token_and_every_end() -> None:
+def test_all_tokens_count_and_longer_contexts_help() -> None:
     smoothed = model(2)
     expected = [(BOS, 4), (4, 8), (8, EOS), (BOS, EOS)]
     total = -sum(math.log(smoothed.probability(ngram)) for ngram in expected)
     assert smoothed.nll([[4, 8], []]) == pytest.approx(total)
     # The impossible is infinite.
     assert model(1, discounts=[0.0]).nll([[8]]) == math.inf
-
-
-def test_a_longer_context_helps_on_text_that_has_one() -> None:
     text = [[4, 5, 6, 7] * 5, [4, 6, 5, 7] * 5] * 3
     perplexities = [
         KneserNey(text, order=order, vocab_size=6, bos=BOS, eos=EOS).nll(text)

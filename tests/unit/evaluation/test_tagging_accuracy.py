@@ -41,7 +41,7 @@ def test_scores_by_hand() -> None:
     assert list(scores)[-1] == "confusion"
 
 
-def test_a_tag_never_given_or_never_right_scores_zero() -> None:
+def test_a_tag_never_right_and_words_without_tags() -> None:
     compared = compare_tags([["x"]], [["ADJ"]], [["ADV"]], TRAINING)
     for score in compared.scores():
         if score.name.startswith("f1_"):
@@ -49,6 +49,10 @@ def test_a_tag_never_given_or_never_right_scores_zero() -> None:
     # Without unknown words there is no score of them.
     compared = compare_tags([["the"]], [["DET"]], [["DET"]], TRAINING)
     assert "accuracy_unknown" not in {score.name for score in compared.scores()}
+    with pytest.raises(ValueError, match="shorter"):
+        compare_tags(WORDS, RIGHT, [*GIVEN[:-1], ["DET"]], TRAINING)
+    with pytest.raises(InputError, match="no word"):
+        compare_tags([], [], [], TRAINING)
 
 
 def test_the_table_has_a_row_for_each_right_tag_as_text() -> None:
@@ -61,10 +65,3 @@ def test_the_table_has_a_row_for_each_right_tag_as_text() -> None:
     table = confusion_table(compare_tags([["x"]], [["[red]"]], [["a\x1b[2J"]], TRAINING))
     Console(file=screen, width=100).print(table)
     assert "[red]" in screen.getvalue() and "a⟨U+001B⟩[2J" in screen.getvalue()
-
-
-def test_words_and_tags_must_match() -> None:
-    with pytest.raises(ValueError, match="shorter"):
-        compare_tags(WORDS, RIGHT, [*GIVEN[:-1], ["DET"]], TRAINING)
-    with pytest.raises(InputError, match="no word"):
-        compare_tags([], [], [], TRAINING)

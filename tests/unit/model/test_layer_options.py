@@ -56,13 +56,20 @@ def scales(module: nn.Module) -> list[float]:
     return [residual.scale for residual in residuals(module) if isinstance(residual, PostNorm)]
 
 
-def test_deepnorm_weighs_every_sum_of_a_stack() -> None:
+def test_norms_by_hand_and_weights_of_deepnorm() -> None:
     model = tiny_transformer(norm_order="deepnorm", encoder_layers=4)
     assert scales(model.encoder) == pytest.approx([1.196229] * 8, rel=1e-5)
     assert scales(model.decoder) == pytest.approx([1.565085] * 6, rel=1e-5)
     alone = tiny_config(norm_order="deepnorm", encoder_layers=8, decoder_layers=0)
     assert scales(build_single_stack(alone, causal=True)) == pytest.approx([2.0] * 16)
     assert set(scales(tiny_transformer(norm_order="post"))) == {1.0}
+    rms, layer = (build_norm(tiny_config(norm=n, d_model=2, num_heads=1)) for n in ("rms", "layer"))
+    # sqrt((9 + 16) / 2) = 3.535534; nothing is subtracted, there is no bias.
+    assert_close(rms(row(3.0, 4.0)), row(0.848528, 1.131371))
+    [gain] = rms.parameters()
+    nn.init.constant_(gain, 10.0)
+    assert_close(rms(row(3.0, -4.0)), row(8.48528, -11.31371))
+    assert_close(layer(row(3.0, 5.0)), row(-0.999995, 0.999995))
 
 
 @pytest.mark.parametrize("activation", ["relu", "swiglu"])
@@ -102,16 +109,6 @@ def test_each_order_by_hand() -> None:
     assert_close(PostNorm(root, 0.0)(stream, sublayer), row(3.0, 15.0) / math.sqrt(117))
     # Sum with twice the stream: (4, 18).
     assert_close(PostNorm(root, 0.0, 2.0)(stream, sublayer), row(4.0, 18.0) / math.sqrt(170))
-
-
-def test_norms_by_hand() -> None:
-    rms, layer = (build_norm(tiny_config(norm=n, d_model=2, num_heads=1)) for n in ("rms", "layer"))
-    # sqrt((9 + 16) / 2) = 3.535534; nothing is subtracted, there is no bias.
-    assert_close(rms(row(3.0, 4.0)), row(0.848528, 1.131371))
-    [gain] = rms.parameters()
-    nn.init.constant_(gain, 10.0)
-    assert_close(rms(row(3.0, -4.0)), row(8.48528, -11.31371))
-    assert_close(layer(row(3.0, 5.0)), row(-0.999995, 0.999995))
 
 
 def gelu(x: float) -> float:

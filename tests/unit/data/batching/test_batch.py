@@ -13,7 +13,7 @@ from transformer.data.batching.loader import Update
 BATCH = collate([[5, 6], [7]], [[8], [9, 10, 11]])
 
 
-def test_rows_are_padded_and_the_target_is_shifted() -> None:
+def test_rows_labels_and_empty_sentences() -> None:
     assert BATCH.source.tolist() == [[5, 6, 3], [7, 3, 0]]
     assert BATCH.target_input.tolist() == [[2, 8, 0, 0], [2, 9, 10, 11]]
     assert BATCH.target_output.tolist() == [[8, 3, 0, 0], [9, 10, 11, 3]]
@@ -22,12 +22,15 @@ def test_rows_are_padded_and_the_target_is_shifted() -> None:
     arrays = collate([np.array([5, 6], dtype=np.int32), [7]], [[8], np.array([9, 10, 11])])
     assert torch.equal(arrays.source, BATCH.source)
     assert torch.equal(arrays.target_output, BATCH.target_output)
-
-
-def test_an_empty_sentence_is_its_end() -> None:
     assert pad_source([[], [4]]).tolist() == [[3, 0], [4, 3]]
     assert pad_source([[]]).tolist() == [[3]]
     assert pad_source([]).shape[0] == 0
+    assert BATCH.labels.tolist() == [8, 3, 9, 10, 11, 3]
+    assert [half.labels.tolist() for half in BATCH.halves()] == [[8, 3], [9, 10, 11, 3]]
+    assert BATCH.target_tokens == 6
+    tagged = collate_tagged([[5, 6], [7]], [[2, -1], [0]])
+    assert tagged.labels.tolist() == [2, 0]
+    assert [half.labels.tolist() for half in tagged.halves()] == [[2], [0]]
 
 
 @pytest.mark.parametrize(("sources", "targets"), [([], []), ([[1]], []), ([[1]], [[1], [2]])])
@@ -48,12 +51,3 @@ def test_copies_from_pinned_memory_do_not_block(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Tensor, "is_pinned", lambda tensor: True)
     with HostReads():
         move_data_to_device(Update.of([BATCH], [0]), torch.device("meta"))
-
-
-def test_the_labels_are_those_that_are_not_padding() -> None:
-    assert BATCH.labels.tolist() == [8, 3, 9, 10, 11, 3]
-    assert [half.labels.tolist() for half in BATCH.halves()] == [[8, 3], [9, 10, 11, 3]]
-    assert BATCH.target_tokens == 6
-    tagged = collate_tagged([[5, 6], [7]], [[2, -1], [0]])
-    assert tagged.labels.tolist() == [2, 0]
-    assert [half.labels.tolist() for half in tagged.halves()] == [[2], [0]]

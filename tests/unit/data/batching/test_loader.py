@@ -4,8 +4,6 @@ import logging
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from torch import nn
 
 from tests.helpers.corpora import data_module, write_corpus
-from tests.helpers.runs import PROJECT
+from tests.helpers.processes import FORKS, exit_code
 from transformer.data.batching.batch import Batch
 from transformer.data.batching.batch_stream import RankAssignment
 from transformer.data.batching.loader import Update, UpdateLoader
@@ -123,24 +121,22 @@ def test_a_sigterm_to_all_processes_leaves_the_batches_coming(folder: Path) -> N
     assert not multiprocessing.active_children()
 
 
-def test_a_worker_that_is_killed_ends_the_process(folder: Path) -> None:
-    program = f"""
-import multiprocessing, os, signal, sys
-from pathlib import Path
-from tests.helpers.corpora import data_module
+def kill_a_worker(folder: Path) -> None:
+    """In a fork: it must not come to its end."""
+    multiprocessing.set_start_method("fork", force=True)
+    module = data_module(folder, workers=2)
+    module.setup("fit")
+    updates = iter(module.train_dataloader())
+    next(updates)
+    multiprocessing.active_children()[0].kill()
+    for _ in updates:
+        pass
 
-module = data_module(Path({str(folder)!r}), workers=2)
-module.setup("fit")
-updates = iter(module.train_dataloader())
-next(updates)
-os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
-for update in updates:
-    pass
-"""
-    environment = os.environ | {"PYTHONPATH": str(PROJECT)}
-    call = [sys.executable, "-c", program]
-    done = subprocess.run(call, env=environment, capture_output=True, timeout=120, check=False)
-    assert done.returncode == 1, done.stderr.decode()
+
+def test_a_worker_that_is_killed_ends_the_process(folder: Path) -> None:
+    process = FORKS.Process(target=kill_a_worker, args=(folder,), daemon=False)
+    process.start()
+    assert exit_code(process) == 1
 
 
 @pytest.mark.parametrize(

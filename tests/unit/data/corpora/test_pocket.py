@@ -28,9 +28,16 @@ def test_both_directions_have_the_same_pairs_and_links(tmp_path: Path) -> None:
     assert swapped == [{(target, source) for source, target in row} for row in links]
 
 
-def test_no_source_has_two_targets_or_is_in_two_splits(tmp_path: Path) -> None:
+def test_words_have_tags_and_sources_one_target(tmp_path: Path) -> None:
     sources = [source for pairs in pairs_of(tmp_path, **ENGLISH).values() for source, _ in pairs]
     assert len(set(sources)) == len(sources)
+    data = TaggingData(data_config(tmp_path, **GERMAN), tokenizer_config())
+    assert data.splits == ("validation", "test", "test_novel")
+    texts = [target for _, target in pocket_splits("en", "de")["validation"]]
+    for text, (words, tags) in zip(texts, data.sentences("validation"), strict=True):
+        assert "".join(words) == text.replace(" ", "")
+        for word, tag in zip(words, tags, strict=True):
+            assert (tag == "PUNCT") == (not word.isalnum())
 
 
 def test_every_word_of_test_novel_is_trained_on() -> None:
@@ -40,16 +47,6 @@ def test_every_word_of_test_novel_is_trained_on() -> None:
             for split in ("train", "test_novel")
         )
         assert novel <= train
-
-
-def test_every_word_has_its_tag(tmp_path: Path) -> None:
-    data = TaggingData(data_config(tmp_path, **GERMAN), tokenizer_config())
-    assert data.splits == ("validation", "test", "test_novel")
-    texts = [target for _, target in pocket_splits("en", "de")["validation"]]
-    for text, (words, tags) in zip(texts, data.sentences("validation"), strict=True):
-        assert "".join(words) == text.replace(" ", "")
-        for word, tag in zip(words, tags, strict=True):
-            assert (tag == "PUNCT") == (not word.isalnum())
 
 
 def test_a_sentence_without_positions_is_named_by_its_line(tmp_path: Path) -> None:

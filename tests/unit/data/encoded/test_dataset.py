@@ -63,12 +63,18 @@ def test_pairs_come_back_as_they_were(
         assert corpus.lengths(side)[order].tolist() == list(map(len, ids))
 
 
-def test_a_batch_has_the_pairs_of_its_key(corpus: EncodedCorpus, tokenizer: Tokenizer) -> None:
+def test_batches_have_their_pairs_in_a_worker_too(
+    corpus: EncodedCorpus, tokenizer: Tokenizer
+) -> None:
     chosen = BatchDataset(corpus, np.array([70, 3, 41]))
     batch = chosen[BatchKey(0, np.array([2, 0]))]
     texts = tokenizer.decode_target(batch.target_output.tolist())
     assert texts == corpus.texts("target", np.array([41, 70]))
     assert chosen.lengths()[0].tolist() == corpus.lengths("source")[[70, 3, 41]].tolist()
+    key = BatchKey(3, np.array([1, 2, 3]))
+    for made in (sampled(corpus, tokenizer), BatchDataset(corpus, np.arange(81))):
+        copy = pickle.loads(pickle.dumps(made))
+        assert torch.equal(copy[key].source, made[key].source)
 
 
 def sampled(corpus: EncodedCorpus, tokenizer: Tokenizer, seed: int = 5) -> SamplingDataset:
@@ -102,13 +108,6 @@ def test_drawn_batches_say_the_same_and_keep_to_the_budget(
         assert texts == [pairs[index][0] for index in key.pairs]
         longer += batch.source_tokens - batch.size - corpus.lengths("source")[key.pairs].sum()
     assert longer > 40  # pieces more than the best segmentations have
-
-
-def test_a_dataset_travels_to_a_worker(corpus: EncodedCorpus, tokenizer: Tokenizer) -> None:
-    key = BatchKey(3, np.array([1, 2, 3]))
-    for made in (sampled(corpus, tokenizer), BatchDataset(corpus, np.arange(81))):
-        copy = pickle.loads(pickle.dumps(made))
-        assert torch.equal(copy[key].source, made[key].source)
 
 
 def test_filtered_pairs_are_counted(tokenizer: Tokenizer, tmp_path: Path) -> None:

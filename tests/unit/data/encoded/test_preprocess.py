@@ -1,18 +1,21 @@
 """Preparation in several processes gives the same files, and goes on where it was killed."""
 
 import logging
+import multiprocessing
 import os
 import pickle
+import resource
 import signal
-import subprocess
-import sys
 import time
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.helpers.corpora import SENTENCES, data_module, tokenizer_config, write_corpus
+from tests.helpers.processes import FORKS, exit_code
 from transformer.common.errors import InputError
 from transformer.data.encoded import preprocess
 from transformer.data.encoded.arrow_writer import ShardWriter, count_subwords
@@ -91,26 +94,25 @@ def test_texts_are_written_only_where_they_are_wanted(
         EncodedCorpus(tmp_path / "a").texts("source", np.arange(2))
 
 
-KILLED = """
-import sys, time
-from pathlib import Path
-from tests.helpers import corpora
-from transformer.data.encoded import arrow_writer
-from transformer.data.encoded import preprocess
-preprocess._BLOCK = 8
-def slowly(self, block, write=arrow_writer.ShardWriter.write):
-    time.sleep(0.1)
-    write(self, block)
-if sys.argv[2] == "slow":
-    arrow_writer.ShardWriter.write = slowly
-module = corpora.data_module(Path(sys.argv[1]), prepare_workers=2)
-module.prepare_data()
-"""
+def prepare(folder: Path, slow: bool) -> None:
+    """In a fork: in small blocks, of which each is written slowly where that is wanted."""
+    write = ShardWriter.write
+
+    def slowly(writer: ShardWriter, block: Any) -> None:
+        time.sleep(0.1)
+        write(writer, block)
+
+    multiprocessing.set_start_method("fork", force=True)
+    preprocess._BLOCK = 8
+    if slow:
+        ShardWriter.write = slowly  # type: ignore[method-assign]
+    data_module(folder, prepare_workers=2).prepare_data()
 
 
-def run(folder: Path, how: str) -> subprocess.Popen[str]:
-    call = [sys.executable, "-c", KILLED, str(folder), how]
-    return subprocess.Popen(call, stderr=subprocess.PIPE, text=True)
+def prepared(folder: Path, slow: bool) -> BaseProcess:
+    process = FORKS.Process(target=prepare, args=(folder, slow), daemon=False)
+    process.start()
+    return process
 
 
 def test_a_killed_preparation_goes_on_where_it_stopped(
@@ -120,20 +122,19 @@ def test_a_killed_preparation_goes_on_where_it_stopped(
     (tmp_path / "whole").mkdir()
     for folder in tmp_path.iterdir():
         write_corpus(folder)
-    killed = run(tmp_path / "killed", "slow")
+    killed = prepared(tmp_path / "killed", slow=True)
     cache = tmp_path / "killed" / "cache"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while len(list(cache.glob("train-*.parts/*.arrow"))) < 3:
-        assert time.monotonic() < deadline and killed.poll() is None, killed.stderr
+        assert time.monotonic() < deadline and killed.is_alive()
         time.sleep(0.01)
-    os.kill(killed.pid, signal.SIGKILL)
-    killed.wait()
+    killed.kill()
+    killed.join()
     assert not [path for path in cache.glob("train-*") if path.suffix != ".parts"]
     done = {path.name: path.stat().st_ino for path in cache.glob("train-*/*.arrow")}
     assert 3 <= len(done) < 9
     # It ends only if the processes of the killed one are gone, which hold its lock.
-    again = run(tmp_path / "killed", "fast")
-    assert again.wait(60) == 0, again.stderr and again.stderr.read()
+    assert exit_code(prepared(tmp_path / "killed", slow=False)) == 0
     monkeypatch.setattr(preprocess, "_BLOCK", 8)
     data_module(tmp_path / "whole").prepare_data()
     (finished,), (whole,) = (
@@ -177,22 +178,27 @@ def test_what_a_killed_process_left_is_neither_read_nor_kept(
     assert len(EncodedCorpus(clean)) == 120
 
 
+def prepare_on_a_full_disk(folder: Path) -> None:
+    """In a fork: what is said goes to a file."""
+    preprocess._BLOCK = 40
+    module = data_module(folder)
+    assert module.tokenizer
+    said = (folder / "said").open("w")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+    try:
+        module.prepare_data()
+    except InputError as error:
+        print(error, file=said, flush=True)
+
+
 def test_a_full_disk_is_one_line_and_the_next_run_goes_on(tmp_path: Path) -> None:
     write_corpus(tmp_path)
-    full = (
-        "import resource; from pathlib import Path; from tests.helpers.corpora import *\n"
-        "from transformer.data.encoded import preprocess; preprocess._BLOCK = 40\n"
-        f"module = data_module(Path({str(tmp_path)!r}))\n"
-        "module.tokenizer; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
-        "from transformer.common.errors import InputError\n"
-        "try: module.prepare_data()\n"
-        "except InputError as error: print(error)"
-    )
-    result = subprocess.run([sys.executable, "-c", full], capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    assert len(result.stdout.splitlines()) == 1
-    assert "00000.arrow: cannot be written (File too large); free some space" in result.stdout
-    assert "data.cache=FOLDER" in result.stdout
+    process = FORKS.Process(target=prepare_on_a_full_disk, args=(tmp_path,))
+    process.start()
+    assert exit_code(process) == 0
+    (said,) = (tmp_path / "said").read_text().splitlines()
+    assert "00000.arrow: cannot be written (File too large); free some space" in said
+    assert "data.cache=FOLDER" in said
     assert not list((tmp_path / "cache").glob("train-*/*"))
     module = data_module(tmp_path)
     module.prepare_data()

@@ -239,13 +239,17 @@ def test_a_side_twice_as_long_is_a_fault(source: str, target: str, fault: bool) 
     assert (find(pair(target, source)) is not None) is fault
 
 
-def test_a_text_that_breaks_off_is_a_fault() -> None:
+def test_broken_text_and_short_quotes() -> None:
     cut = pair(LONG, "Dieses Programm zeigt die Namen")
     for closed in (False, True):
         usual = UsualLengths(closed=(False, closed))
         assert (find_disproportion(usual, 4.0, cut) is not None) is closed
     assert UsualLengths.fit([(LONG, LANGER)] * 300).closed == (True, True)
     assert UsualLengths.fit([(LONG, LANGER), (LONG, "ja")] * 200).closed == (True, False)
+    text = quoted("a\0b\u2028" + "x" * 200, 0)
+    assert text.isprintable() and len(text) < 90
+    assert "⟨U+0000⟩" in text and "⟨U+2028⟩" in text
+    assert '"…' in quoted("y" * 200 + "\0" + "z" * 200, 200)
 
 
 def test_usual_lengths_are_fitted_to_the_text() -> None:
@@ -295,13 +299,6 @@ def test_bare_keeps_letters_marks_and_digits() -> None:
     for words in (("दिन", "दान", "दीन"), ("ขาว", "ข่าว", "ข้าว"), ("কল", "কাল", "কিল")):
         assert len(set(map(bare, words))) == len(words)
         assert bare(f"{words[0]}, {words[1]} ।") == bare(words[0]) + bare(words[1])
-
-
-def test_quoted_is_short_and_printable() -> None:
-    text = quoted("a\0b\u2028" + "x" * 200, 0)
-    assert text.isprintable() and len(text) < 90
-    assert "⟨U+0000⟩" in text and "⟨U+2028⟩" in text
-    assert '"…' in quoted("y" * 200 + "\0" + "z" * 200, 200)
 
 
 def test_a_tokenizer_knows_characters_and_counts_tokens() -> None:

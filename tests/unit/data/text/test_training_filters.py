@@ -31,12 +31,9 @@ def test_the_reason(source: int, target: int, reason: str | None) -> None:
     assert unbound.reason(source, target) == (reason if reason == "empty" else None)
 
 
-def test_the_first_of_equal_pairs_is_marked() -> None:
+def test_equal_pairs_and_a_selection() -> None:
     pairs = [("a", "b"), ("a", "c"), ("a", "b"), ("ab", ""), ("a", "b"), ("", "ab")]
     assert first_occurrences(pairs).tolist() == [True, True, False, True, False, True]
-
-
-def test_a_selection_judges_each_pair_in_its_place() -> None:
     pairs = [("a", "b"), ("a", ""), ("a", "b"), ("c", "d"), ("a", "c")]
     selection = Selection(FILTERS, first_occurrences(pairs))
     lengths = [(1, 1), (1, 0), (1, 1), (20, 20), (1, 1)]

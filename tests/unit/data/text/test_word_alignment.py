@@ -18,12 +18,20 @@ from transformer.data.text.word_alignment import (
 PAIRS = [("a  b c ", "x y"), ("", ""), ("a\u00a0b", "x")]
 
 
-def test_a_line_holds_sure_and_possible_links() -> None:
+def test_links_of_words_and_their_pieces() -> None:
     links = parse_links(" 10-2 0-0\t1p3 ", "here")
     assert links.sure == {(10, 2), (0, 0)}
     assert links.possible == {(10, 2), (0, 0), (1, 3)}
     assert parse_links("", "here").possible == frozenset()
     assert format_links(links.possible) == "0-0 1-3 10-2"
+    assert [word_count(text) for text in ("", "  ", "a", " a  b ", "a\tb\u00a0c d")] == [
+        *(0, 0, 1, 2),
+        2,
+    ]
+    links = np.array([[0, 1], [2, 0]], dtype=np.int32)
+    linked = linked_subwords(links, source_words=[0, 0, 1, 2], target_words=[0, 1, 1])
+    assert linked.astype(int).tolist() == [[0, 0, 0, 1], [1, 1, 0, 0], [1, 1, 0, 0]]
+    assert not linked_subwords(links[:0], [0], [0, 1]).any()
 
 
 @pytest.mark.parametrize("wrong", ["0-", "-1-0", "1:1", "1-2-3", "a-b", "0–0", "1.5-0", "²-0"])
@@ -58,13 +66,6 @@ def test_links_that_do_not_fit_the_text_are_refused(
         list(read_links(tmp_path / "links", PAIRS))
 
 
-def test_words_are_what_spaces_part() -> None:
-    assert [word_count(text) for text in ("", "  ", "a", " a  b ", "a\tb\u00a0c d")] == [
-        *(0, 0, 1, 2),
-        2,
-    ]
-
-
 @pytest.mark.parametrize(
     ("subwords", "words"),
     [
@@ -79,10 +80,3 @@ def test_words_are_what_spaces_part() -> None:
 )
 def test_each_piece_has_its_word(subwords: list[str], words: list[int]) -> None:
     assert subword_words(subwords) == words
-
-
-def test_every_piece_of_a_word_has_its_links() -> None:
-    links = np.array([[0, 1], [2, 0]], dtype=np.int32)
-    linked = linked_subwords(links, source_words=[0, 0, 1, 2], target_words=[0, 1, 1])
-    assert linked.astype(int).tolist() == [[0, 0, 0, 1], [1, 1, 0, 0], [1, 1, 0, 0]]
-    assert not linked_subwords(links[:0], [0], [0, 1]).any()

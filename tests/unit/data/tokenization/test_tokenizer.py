@@ -44,23 +44,18 @@ def test_too_large_a_vocabulary_names_the_largest_that_works(algorithm: str) -> 
     assert Tokenizer.train(config, pairs).source_vocab_size == largest
 
 
-def test_too_small_a_vocabulary_names_the_smallest_that_works() -> None:
+def test_what_cannot_be_learnt_is_an_input_error() -> None:
     with pytest.raises(InputError, match="does not hold the alphabet") as raised:
         Tokenizer.train(tokenizer_config(vocab_size=100), pairs)
     with pytest.raises(InputError, match="size 5 does not hold the alphabet"):
         Tokenizer.train(tokenizer_config(vocab_size=5), pairs)
     smallest = int(str(raised.value).split("tokenizer.vocab_size=")[1].split()[0])
     assert Tokenizer.train(tokenizer_config(vocab_size=smallest), pairs).joint
-
-
-def test_no_text_and_an_unknown_algorithm_are_input_errors() -> None:
     with pytest.raises(InputError, match=r"^a\.en: no line has text to learn a vocabulary from"):
         Tokenizer.train(tokenizer_config(), lambda: [("", " "), ("", "")], name="a.en")
     with pytest.raises(InputError, match="algorithm='word' must be unigram or bpe"):
         typed(TokenizerConfig, vars(tokenizer_config()) | {"algorithm": "word"}, "tokenizer")
 
-
-def test_an_error_of_the_corpus_comes_through() -> None:
     def broken() -> Iterator[tuple[str, str]]:
         yield PAIRS[-1]
         raise InputError("a.en:2: broken")

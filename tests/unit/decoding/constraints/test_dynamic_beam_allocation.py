@@ -107,7 +107,7 @@ def test_the_batch_does_not_change_a_result() -> None:
         assert [h.score for h in alone] == pytest.approx([h.score for h in hypotheses], abs=1e-5)
 
 
-def test_what_the_best_says_anyway_changes_nothing() -> None:
+def test_what_is_said_anyway_changes_nothing() -> None:
     seeds = list(range(30))
     config = search_config(beam_size=300)
     plain = beam_search(RecurrentStep(seeds, 300, len(PIECES)), torch.full((30,), LIMIT), config)
@@ -115,14 +115,24 @@ def test_what_the_best_says_anyway_changes_nothing() -> None:
     assert sum(map(bool, said)) > 5
     found = found_by(seeds, said, 300)
     assert [h.tokens for [h] in found] == [h.tokens for [h] in plain]
+    [[hypothesis]] = found_by(SEEDS[:1], [["ab"]], 300, forced=[4, 5, 7])
+    _, row = max(
+        (total, row) for row, total in every_hypothesis(SEEDS[0]).items() if row[:3] == (4, 5, 7)
+    )
+    assert hypothesis.tokens == row
 
 
-def test_nbest_all_say_it_and_are_ranked() -> None:
+def test_nbest_all_say_it_unless_there_is_no_room() -> None:
     [hypotheses] = found_by(SEEDS[:1], [["ab"]], 6, nbest=6, length_penalty=1.0)
     assert len({h.tokens for h in hypotheses}) == len(hypotheses) > 2
     assert all(occurs("ab", batch_text(h.tokens)) for h in hypotheses)
     scores = [h.score for h in hypotheses]
     assert scores == sorted(scores, reverse=True)
+    [[hypothesis]] = found_by(SEEDS[:1], [["a a", "ba", "ab"]], 4)
+    text = batch_text(hypothesis.tokens)
+    assert len(hypothesis.tokens) == LIMIT
+    assert 1 <= sum(occurs(p, text) for p in ("a a", "ba", "ab")) < 3
+    assert -100 < hypothesis.log_probability < 0
 
 
 def test_a_full_beam_ends_the_search_where_that_is_asked() -> None:
@@ -136,22 +146,6 @@ def test_a_full_beam_ends_the_search_where_that_is_asked() -> None:
         assert occurs("a", batch_text(hypothesis.tokens))
         calls[stopping] = step.calls
     assert calls["full"] < calls["exact"]
-
-
-def test_phrases_without_room_end_at_the_limit() -> None:
-    [[hypothesis]] = found_by(SEEDS[:1], [["a a", "ba", "ab"]], 4)
-    text = batch_text(hypothesis.tokens)
-    assert len(hypothesis.tokens) == LIMIT
-    assert 1 <= sum(occurs(p, text) for p in ("a a", "ba", "ab")) < 3
-    assert -100 < hypothesis.log_probability < 0
-
-
-def test_a_phrase_within_the_prefix_is_met() -> None:
-    [[hypothesis]] = found_by(SEEDS[:1], [["ab"]], 300, forced=[4, 5, 7])
-    _, row = max(
-        (total, row) for row, total in every_hypothesis(SEEDS[0]).items() if row[:3] == (4, 5, 7)
-    )
-    assert hypothesis.tokens == row
 
 
 TEXTS = [source for source, _ in PAIRS]

@@ -121,13 +121,27 @@ def test_every_search_obeys(algorithm: str) -> None:
     assert all(-math.inf < h.log_probability < 0 for [h, *_] in found)
 
 
-def test_a_prefix_may_repeat_itself_where_the_search_may_not() -> None:
+def test_prefixes_that_repeat_or_end_in_a_space_or_too_late() -> None:
     step = ConstrainedStep(
         RecurrentStep(SEEDS[:1], 3, len(PIECES)), torch.tensor([[4, 4, 4]]), torch.tensor([5])
     )
     [[hypothesis]] = beam_search(step, torch.tensor([5]), search_config(no_repeat_ngram=1))
     assert hypothesis.tokens[:3] == (4, 4, 4)
     assert 4 not in hypothesis.tokens[3:]
+    translator = wordy_translator()
+    for text in TEXTS:
+        [open_, closed] = translator.translate(
+            [text] * 2, [Constraints("ein h"), Constraints("ein h ")]
+        )
+        assert open_.text.startswith("ein h")
+        assert (closed.text + " ").startswith("ein h ")
+        assert closed.unmet == ()
+    translator = tiny_translator(max_length=12)
+    long = "ein langes buch ein langes buch ein langes buch"
+    [found] = translator.translate(["a dog"], [Constraints(prefix=long)])
+    assert found.unmet == (f"prefix: {long}",)
+    assert long.startswith(found.text)
+    assert found.score > -1e4
 
 
 TEXTS = [source for source, _ in PAIRS]
@@ -161,26 +175,6 @@ def test_a_translator_obeys_and_leaves_the_others_alone(algorithm: str) -> None:
     assert [one.text for one in alone] == [one.text for one in found]
 
 
-def test_a_prefix_that_ends_in_a_space_ends_the_word() -> None:
-    translator = wordy_translator()
-    for text in TEXTS:
-        [open_, closed] = translator.translate(
-            [text] * 2, [Constraints("ein h"), Constraints("ein h ")]
-        )
-        assert open_.text.startswith("ein h")
-        assert (closed.text + " ").startswith("ein h ")
-        assert closed.unmet == ()
-
-
-def test_a_prefix_beyond_the_model_is_told() -> None:
-    translator = tiny_translator(max_length=12)
-    long = "ein langes buch ein langes buch ein langes buch"
-    [found] = translator.translate(["a dog"], [Constraints(prefix=long)])
-    assert found.unmet == (f"prefix: {long}",)
-    assert long.startswith(found.text)
-    assert found.score > -1e4
-
-
 @pytest.mark.parametrize("algorithm", ["greedy", "beam"])
 def test_a_prefix_whose_bytes_deceive_can_go_on(algorithm: str) -> None:
     """The numeral is of the word, and its first byte looks as if it were not."""
@@ -191,14 +185,11 @@ def test_a_prefix_whose_bytes_deceive_can_go_on(algorithm: str) -> None:
     assert "<pad>" not in found.tokens
 
 
-def test_a_blank_text_keeps_to_nothing() -> None:
+def test_blank_and_cut_texts() -> None:
     [found] = tiny_translator().translate([" "], [Constraints("ein", ("hund",), ("katze",))])
     assert (found.text, found.unmet) == ("", ("prefix: ein", "must: hund"))
     assert found.to_json()["unmet"] == found.unmet
     assert "unmet" not in tiny_translator().translate(["a dog"])[0].to_json()
-
-
-def test_a_cut_text_shares_out_what_is_asked() -> None:
     translator = wordy_translator(max_length=24)
     text = " ".join(TEXTS)
     [plain] = translator.translate([text])

@@ -26,16 +26,13 @@ def tagger() -> Tagger:
 LINES = ["the dog  unheard-of", "", " \t", "cat"]
 
 
-def test_a_line_has_as_many_tags_as_words(tagger: Tagger) -> None:
+def test_a_tag_for_each_word_with_its_probability(tagger: Tagger) -> None:
     found = list(tagger.predict_stream([f"{line}\n" for line in LINES]))
     assert [tags.words for tags in found] == [("the", "dog", "unheard-of"), (), (), ("cat",)]
     assert [len(tags.to_line().split()) for tags in found] == [3, 0, 0, 1]
     assert all(tag in UPOS for tags in found for tag in tags.tags)
     assert found[3] == tagger.tag([["cat"]])[0]
     assert tagger.predict([]) == list(tagger.predict_stream([])) == []
-
-
-def test_json_tells_how_probable_each_tag_is(tagger: Tagger) -> None:
     (found,) = tagger.predict(["the dog"])
     told = found.to_json()
     assert told["words"] == ("the", "dog")

@@ -140,12 +140,17 @@ def test_a_full_beam_may_stop_before_the_winner_is_found() -> None:
     assert missed
 
 
-def test_control_symbols_are_never_generated() -> None:
+def test_no_control_symbols_and_no_more_than_exist() -> None:
     step = TableStep([-0.1, -5.0, -0.1, -7.0, -6.0], 1, 3)
     config = search_config(nbest=3)
     [hypotheses] = beam_search(step, torch.tensor([6]), config)
     assert len(hypotheses) == 3
     assert not {PAD, BOS, EOS} & {token for h in hypotheses for token in h.tokens}
+    # One piece at most, one usable piece: two hypotheses exist.
+    step = TableStep([-math.inf, -math.inf, -math.inf, -1.0, -0.5], 1, 4)
+    config = search_config(beam_size=4, nbest=4)
+    [hypotheses] = beam_search(step, torch.tensor([1]), config)
+    assert [h.tokens for h in hypotheses] == [(), (4,)]
 
 
 def test_equals_are_ranked_the_same_way_every_time() -> None:
@@ -184,14 +189,6 @@ def test_search_continues_while_the_penalty_may_reorder(
     config = search_config(beam_size=6, length_penalty=alpha)
     [[best]] = beam_search(ScheduleStep(schedule, 6), torch.tensor([limit]), config)
     assert best.tokens == (4,) * length
-
-
-def test_fewer_hypotheses_than_nbest_if_no_more_exist() -> None:
-    # One piece at most, one usable piece: two hypotheses exist.
-    step = TableStep([-math.inf, -math.inf, -math.inf, -1.0, -0.5], 1, 4)
-    config = search_config(beam_size=4, nbest=4)
-    [hypotheses] = beam_search(step, torch.tensor([1]), config)
-    assert [h.tokens for h in hypotheses] == [(), (4,)]
 
 
 @pytest.mark.parametrize("many", [10, BLOCK, 5 * BLOCK, 7 * BLOCK + 13, 30 * BLOCK + 1])

@@ -21,7 +21,7 @@ def diverse(groups: int, diversity: float, beam: int = 6, nbest: int = 6) -> lis
     return diverse_search(RecurrentStep(SENTENCES, beam), LIMITS, config)
 
 
-def test_without_diversity_every_group_is_beam_search() -> None:
+def test_groups_with_and_without_diversity_in_any_batch() -> None:
     plain = beam_search(RecurrentStep(SENTENCES, 6), LIMITS, search_config(beam_size=6, nbest=6))
     assert diverse(1, 0.5) == plain
     plain = beam_search(RecurrentStep(SENTENCES, 2), LIMITS, search_config(beam_size=2, nbest=2))
@@ -29,11 +29,13 @@ def test_without_diversity_every_group_is_beam_search() -> None:
     assert [[h.tokens for h in found] for found in together] == [
         [h.tokens for h in found] for found in plain
     ]
-
-
-def test_a_large_diversity_makes_every_group_begin_otherwise() -> None:
     for found in diverse(3, 100.0, beam=3, nbest=3):
         assert len({h.tokens[:1] for h in found}) == 3
+    config = search_config(algorithm="diverse", beam_size=6, nbest=6, groups=3, diversity=0.5)
+    for index, found in enumerate(diverse(3, 0.5)):
+        rows = slice(index, index + 1)
+        [alone] = diverse_search(RecurrentStep(SENTENCES[rows], 6), LIMITS[rows], config)
+        assert [h.tokens for h in alone] == [h.tokens for h in found]
 
 
 @pytest.mark.parametrize("diversity", [0.3, 100.0])
@@ -46,11 +48,3 @@ def test_scores_are_those_of_the_model(diversity: float) -> None:
                 row = step(torch.tensor([[before]]))[0, 0]
                 total, before = total + row[token].item(), token
             assert math.isclose(hypothesis.log_probability, total, abs_tol=1e-4)
-
-
-def test_a_batch_changes_nothing() -> None:
-    config = search_config(algorithm="diverse", beam_size=6, nbest=6, groups=3, diversity=0.5)
-    for index, found in enumerate(diverse(3, 0.5)):
-        rows = slice(index, index + 1)
-        [alone] = diverse_search(RecurrentStep(SENTENCES[rows], 6), LIMITS[rows], config)
-        assert [h.tokens for h in alone] == [h.tokens for h in found]

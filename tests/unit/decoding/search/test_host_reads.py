@@ -122,7 +122,7 @@ def repeat_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("transformer.model.attention.kv_cache.repeats_shapes", lambda device: True)
 
 
-@pytest.mark.usefixtures("form")
+@pytest.mark.usefixtures("form", "unchecked")
 @pytest.mark.parametrize("kind", SEARCHES)
 def test_the_host_reads_once_a_step(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     reads = HostReads()

@@ -52,23 +52,10 @@ def test_a_wrong_value_is_named(changes: dict[str, object], message: str) -> Non
         search_config(**changes)
 
 
-def test_the_limit_follows_the_source() -> None:
+def test_the_minimum_and_the_limit() -> None:
     config = search_config(max_length_ratio=1.5, max_length_offset=4)
     assert [config.limit(subwords) for subwords in (0, 1, 2, 10)] == [4, 5, 7, 19]
     assert search_config(max_length_offset=0).limit(30) == 1
-
-
-def test_constraints_leave_the_rest_as_it_is() -> None:
-    values = torch.randn(3, 2, 6).log_softmax(-1)
-    before = values.clone()
-    constrain(values, hypotheses(3, 2, 2), torch.tensor([2, 3, 2]), search_config())
-    assert values[1, :, [PAD, BOS]].eq(-math.inf).all()
-    assert values[1, :, [1, EOS, 4, 5]].equal(before[1, :, [1, EOS, 4, 5]])
-    assert values[[0, 2]][..., EOS].equal(before[[0, 2]][..., EOS])
-    assert values[[0, 2]].isfinite().sum() == 4  # the end alone: two sentences, two hypotheses
-
-
-def test_the_minimum_yields_to_the_limit() -> None:
     values = torch.randn(2, 1, 6).log_softmax(-1)
     constrain(values, hypotheses(2, 1, 2), torch.tensor([2, 9]), search_config(min_length=5))
     assert values[0, 0, EOS].isfinite()
@@ -77,6 +64,24 @@ def test_the_minimum_yields_to_the_limit() -> None:
     values = torch.full((1, 1, 6), -math.inf)
     constrain(values, hypotheses(1, 1, 1), torch.tensor([1]), search_config())
     assert values[0, 0].isfinite().tolist() == [False, False, False, True, False, False]
+
+
+def test_constraints_and_a_doubtful_end() -> None:
+    values = torch.randn(3, 2, 6).log_softmax(-1)
+    before = values.clone()
+    constrain(values, hypotheses(3, 2, 2), torch.tensor([2, 3, 2]), search_config())
+    assert values[1, :, [PAD, BOS]].eq(-math.inf).all()
+    assert values[1, :, [1, EOS, 4, 5]].equal(before[1, :, [1, EOS, 4, 5]])
+    assert values[[0, 2]][..., EOS].equal(before[[0, 2]][..., EOS])
+    assert values[[0, 2]].isfinite().sum() == 4  # the end alone: two sentences, two hypotheses
+    values = torch.log(torch.tensor([[[0.0, 0.0, 0.0, 0.3, 0.6, 0.1], [0, 0, 0, 0.05, 0.8, 0.15]]]))
+    # ln 0.3 = -1.20 > 3 ln 0.6 = -1.53, but ln 0.05 = -3.0 < 3 ln 0.8 = -0.67
+    constrain(values, hypotheses(1, 2, 1), torch.tensor([9]), search_config(eos_threshold=3.0))
+    assert values[0, :, EOS].isfinite().tolist() == [True, False]
+    values = torch.full((1, 1, 6), -math.inf)
+    values[..., EOS] = -5.0
+    constrain(values, hypotheses(1, 1, 1), torch.tensor([9]), search_config(eos_threshold=0.1))
+    assert values[0, 0, EOS] == -5
 
 
 @pytest.mark.parametrize(
@@ -98,17 +103,6 @@ def test_no_ngram_occurs_twice(size: int, subwords: list[int], banned: set[int])
     constrain(values, tokens, torch.tensor([99]), config)
     ruled_out = (values[0, 0] == -math.inf).nonzero().flatten().tolist()
     assert set(ruled_out) == banned | {PAD, BOS}
-
-
-def test_a_doubtful_end_is_put_off() -> None:
-    values = torch.log(torch.tensor([[[0.0, 0.0, 0.0, 0.3, 0.6, 0.1], [0, 0, 0, 0.05, 0.8, 0.15]]]))
-    # ln 0.3 = -1.20 > 3 ln 0.6 = -1.53, but ln 0.05 = -3.0 < 3 ln 0.8 = -0.67
-    constrain(values, hypotheses(1, 2, 1), torch.tensor([9]), search_config(eos_threshold=3.0))
-    assert values[0, :, EOS].isfinite().tolist() == [True, False]
-    values = torch.full((1, 1, 6), -math.inf)
-    values[..., EOS] = -5.0
-    constrain(values, hypotheses(1, 1, 1), torch.tensor([9]), search_config(eos_threshold=0.1))
-    assert values[0, 0, EOS] == -5
 
 
 @pytest.mark.parametrize("algorithm", ["beam", "greedy", "diverse", "sampling"])

@@ -1,7 +1,6 @@
 """The step of a model: compiled, and on a device that has no data."""
 
 from collections.abc import Callable
-from itertools import product
 from typing import Any
 from unittest import mock
 
@@ -55,14 +54,15 @@ class FakeHost:
 def searches_mix_no_devices() -> None:
     # A device of Python, whose tensors can be cut, which those of CUDA need a build with CUDA for.
     backend_registration._setup_privateuseone_for_python_backend(FAKE)
-    searches: list[dict[str, Any]] = [
-        {"algorithm": "greedy", "beam_size": 1},
-        {"nbest": 2, "stopping": "full"},
-        {"no_repeat_ngram": 2, "eos_threshold": 1.5, "min_length": 3},
-        {"algorithm": "diverse", "beam_size": 4, "groups": 2, "diversity": 0.5},
-        {"algorithm": "sampling", "nbest": 3, "top_k": 9, "top_p": 0.9, "min_p": 0.1},
+    sampling = {"algorithm": "sampling", "nbest": 3, "top_k": 9, "top_p": 0.9, "min_p": 0.1}
+    searches: list[tuple[str, dict[str, Any]]] = [
+        ("rotary", {"algorithm": "greedy", "beam_size": 1}),
+        ("sinusoidal", {"nbest": 2, "stopping": "full"}),
+        ("relative", {"no_repeat_ngram": 2, "eos_threshold": 1.5, "min_length": 3}),
+        ("rotary", {"algorithm": "diverse", "beam_size": 4, "groups": 2, "diversity": 0.5}),
+        ("relative", sampling),
     ]
-    for search, positions in product(searches, ("sinusoidal", "rotary", "relative")):
+    for positions, search in searches:
         with FakeTensorMode(), torch.inference_mode():
             with torch.device(FAKE):
                 model = build_transformer(tiny_config(positions=positions)).eval()
@@ -82,12 +82,14 @@ def compiled_steps_are_two_graphs() -> None:
         graphs.append(graph)
         return graph.forward
 
-    options: list[dict[str, Any]] = [
-        {},
-        {"positions": "rotary", "num_kv_heads": 2, "norm": "rms", "activation": "swiglu"},
-        {"positions": "relative", "pattern": "bigbird", "share_layers": "all"},
+    rotary = {"positions": "rotary", "num_kv_heads": 2, "norm": "rms", "activation": "swiglu"}
+    relative = {"positions": "relative", "pattern": "bigbird", "share_layers": "all"}
+    options: list[tuple[bool, dict[str, Any]]] = [
+        (False, {}),
+        (True, rotary),
+        (True, relative),
     ]
-    for changes, repeated in product(options, (False, True)):
+    for repeated, changes in options:
         kv_cache.repeats_shapes = lambda device, repeated=repeated: repeated
         torch._dynamo.reset()
         graphs.clear()

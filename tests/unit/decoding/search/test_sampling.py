@@ -51,15 +51,12 @@ def test_the_second_token_depends_on_the_first_as_in_the_model() -> None:
     assert sum((second[t] - e) ** 2 / e for t, e in enumerate(expected) if e) < 18.5
 
 
-def test_a_sentence_is_given_the_same_samples_in_any_batch() -> None:
+def test_samples_have_their_probability_in_any_batch() -> None:
     [alone] = samples(1, 5, [4])
     together = samples(1, 5, [9, 4, 2, 17])
     assert [h.tokens for h in together[1]] == [h.tokens for h in alone]
     assert samples(1, 5, [4]) == [alone]
     assert [h.tokens for h in samples(2, 5, [4])[0]] != [h.tokens for h in alone]
-
-
-def test_samples_have_the_log_probability_of_the_model() -> None:
     [drawn] = samples(1, 20, [4], temperature=0.5)
     for hypothesis in drawn:
         step = RecurrentStep([4], 1)

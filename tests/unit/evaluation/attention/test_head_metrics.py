@@ -49,12 +49,16 @@ def test_a_head_of_the_previous_position() -> None:
     assert describe(head) == "attends to the previous position (0.70)"
 
 
-def test_equal_weights_have_the_possible_entropy() -> None:
+def test_entropy_of_equal_weights_and_without_a_choice() -> None:
     head = measure(torch.full((4, 4), 0.25))
     assert head.entropy == pytest.approx(math.log(4))
     assert head.possible_entropy == pytest.approx(math.log(4))
     assert head.relative_entropy == pytest.approx(1.0)
     assert describe(head) == "broad (entropy 1.4 of 1.4 nats)"
+    one = torch.ones(1, 1, 1, dtype=torch.bool)
+    (head,) = head_totals(one[None].float(), one, torch.tensor([[True]])).characters()
+    assert set(head.to_json().values()) == {None}
+    assert describe(head) == "not measured: no query had a choice"
 
 
 def test_decoder_has_no_next_position_and_no_first_choice() -> None:
@@ -96,13 +100,6 @@ def test_batches_add_up_to_the_mean_over_queries() -> None:
     for number, head in enumerate(heads):
         same = [*short[0, number].diagonal().tolist(), *long[0, number].diagonal().tolist()]
         assert head.same == pytest.approx(sum(same) / 7, rel=1e-5)
-
-
-def test_a_single_query_without_a_choice_measures_nothing() -> None:
-    one = torch.ones(1, 1, 1, dtype=torch.bool)
-    (head,) = head_totals(one[None].float(), one, torch.tensor([[True]])).characters()
-    assert set(head.to_json().values()) == {None}
-    assert describe(head) == "not measured: no query had a choice"
 
 
 @pytest.mark.parametrize(

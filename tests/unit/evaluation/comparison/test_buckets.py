@@ -15,9 +15,15 @@ from transformer.evaluation.comparison.buckets import (
 )
 
 
-def test_labels_say_the_whole_numbers_of_a_bucket() -> None:
+def test_labels_and_words_of_buckets() -> None:
     assert bucket_labels([1, 2, 5, 1000]) == ["0", "1", "2-4", "5-999", "1000+"]
     assert bucket_labels([]) == ["0+"]
+    words = words_by(BLEU(lowercase=True))
+    assert words("Ein Hund, groß. ") == ["ein", "hund", ",", "groß", "."]
+    assert words_by(BLEU(tokenize="char"))("Ja.") == ["J", "a", "."]
+    bleu = BLEU(lowercase=True)
+    bleu.corpus_score(["x"], [["x"]])
+    assert word_signature(bleu).startswith("case:lc|tok:13a|version:")
 
 
 @pytest.mark.parametrize("edges", [[0, 2], [3, 3], [5, 2], [-1]])
@@ -80,12 +86,3 @@ def test_words_are_counted_as_by_hand() -> None:
     # A word of another sentence does not count.
     [found] = words_by_frequency({}, [[["b"], ["a"]]], [["a"], ["b"]], [])
     assert found.matches == (WordMatch(0.0, 0.0, 0.0),)
-
-
-def test_words_are_those_of_bleu() -> None:
-    words = words_by(BLEU(lowercase=True))
-    assert words("Ein Hund, groß. ") == ["ein", "hund", ",", "groß", "."]
-    assert words_by(BLEU(tokenize="char"))("Ja.") == ["J", "a", "."]
-    bleu = BLEU(lowercase=True)
-    bleu.corpus_score(["x"], [["x"]])
-    assert word_signature(bleu).startswith("case:lc|tok:13a|version:")

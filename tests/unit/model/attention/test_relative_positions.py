@@ -100,9 +100,6 @@ def test_alibi_is_the_slope_times_the_distance() -> None:
     matrices = dense(AlibiBias(2), 1, causal=True, start=3)
     expected = torch.tensor([[-3.0, -2.0, -1.0, 0.0]])
     assert torch.equal(matrices, torch.stack((expected / 16, expected / 256)))
-
-
-def test_among_equal_scores_alibi_alone_decides() -> None:
     heads = torch.zeros(1, 1, 3, 3)
     attention_bias = SelfAttentionBias(causal=True, bias=AlibiBias(1))(3, 0, None, CPU)
     # The values are one-hot, so that the result is the weights: slope 1/256.

@@ -36,14 +36,11 @@ def test_sinusoids_exist_for_any_length(length: int, start: int) -> None:
     assert_close(positions(length, start), paper(start + length, 8)[start:])
 
 
-def test_beyond_the_table_they_have_its_dtype_and_leave_it() -> None:
+def test_sinusoids_beyond_their_table() -> None:
     # A moving average copies tables into one another.
     positions = SinusoidalPositions(8, expected_length=4).double()
     assert positions(20).dtype == torch.float64
     assert positions.table.shape == (4, 8)
-
-
-def test_inference_on_a_long_sentence_before_training_on_it() -> None:
     model = tiny_transformer(max_length=4)
     tokens = torch.full((1, 9), 5)
     with torch.inference_mode():
@@ -53,7 +50,7 @@ def test_inference_on_a_long_sentence_before_training_on_it() -> None:
     assert model.target_embedding.tokens.lookup.weight.grad.any()  # type: ignore[union-attr]
 
 
-def test_sinusoids_are_not_stored_and_learned_positions_are() -> None:
+def test_positions_that_are_learnt_or_stored() -> None:
     def stored(positions: str) -> list[str]:
         return [
             name for name in tiny_transformer(positions=positions).state_dict() if "pos" in name
@@ -61,9 +58,6 @@ def test_sinusoids_are_not_stored_and_learned_positions_are() -> None:
 
     assert stored("sinusoidal") == []
     assert len(stored("learned")) == 2
-
-
-def test_learned_positions_are_rows_of_their_table_and_end() -> None:
     positions = LearnedPositions(4, max_length=6)
     torch.nn.init.normal_(positions.table)
     assert torch.equal(positions(2, start=4), positions.table[4:6])

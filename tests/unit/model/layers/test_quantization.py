@@ -48,19 +48,13 @@ def test_int8_is_the_product_of_rounded_numbers() -> None:
     torch.testing.assert_close(Int8Linear(linear)(x), expected, rtol=0, atol=1e-4)
 
 
-def test_every_linear_map_is_converted_and_a_shared_one_once() -> None:
+def test_what_is_converted_and_what_is_not() -> None:
     model = in_precision(tiny_transformer(share_layers="all", encoder_layers=3), "int8")
     assert not any(isinstance(module, Linear) for module in model.modules())
     first, _, last = model.encoder.layers
     assert first.attention.query is last.attention.query  # type: ignore[union-attr]
-
-
-def test_float32_changes_nothing() -> None:
     before = tiny_transformer().state_dict()
     after = in_precision(tiny_transformer(), "float32").state_dict()
     assert all(torch.equal(after[name], weight) for name, weight in before.items())
-
-
-def test_int8_is_refused_on_a_gpu() -> None:
     with pytest.raises(InputError, match="precision=int8 computes on a CPU, not on device=cuda"):
         in_precision(tiny_transformer(), "int8", "cuda")

@@ -39,13 +39,10 @@ def test_a_trial_that_goes_on_knows_what_was_before() -> None:
     assert ended.best == 31.0
 
 
-def test_a_metric_that_the_task_has_not_is_named() -> None:
+def test_an_objective_must_exist_and_look_for_the_best() -> None:
     trainer = fake_trainer(callback_metrics={"val/loss": torch.tensor(1.0), "train/loss": 2.0})
     with pytest.raises(InputError, match=r"objective=val/bleu is not there: .* has val/loss$"):
         Objective("val/bleu").on_validation_end(trainer, fake_module())
-
-
-def test_a_sweep_does_not_look_for_the_worst() -> None:
     check_direction("val/bleu", "maximize")
     check_direction("val/loss", None)
     with pytest.raises(InputError, match=r"set hydra\.sweeper\.direction=minimize"):

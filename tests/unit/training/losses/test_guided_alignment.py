@@ -44,7 +44,7 @@ def test_the_formula() -> None:
     assert torch.isfinite(loss) and torch.isfinite(gradient).all()
 
 
-def test_links_stand_where_pieces_do() -> None:
+def test_links_stand_where_pieces_do_if_they_weigh() -> None:
     assert BATCH.alignment is not None
     assert BATCH.alignment.shape == (2, 4, 3)
     assert BATCH.alignment.nonzero().tolist() == [[0, 0, 0], [0, 1, 1], [1, 0, 0]]
@@ -52,6 +52,11 @@ def test_links_stand_where_pieces_do() -> None:
     assert moved.alignment is not None
     assert moved.alignment.device.type == "meta"
     assert UNLINKED.to("meta").alignment is None
+    # Not even the last bit, whether or not the batch carries links.
+    plain, linked = (module().micro_loss(batch)[0] for batch in (UNLINKED, BATCH))
+    assert torch.equal(plain, linked)
+    with pytest.raises(ValueError, match=r"DataModule\(links=True\)"):
+        module(alignment_weight=0.5).micro_loss(UNLINKED)
 
 
 @pytest.mark.parametrize(
@@ -118,11 +123,3 @@ def test_the_step_adds_the_weighted_loss_and_learns_from_it() -> None:
     ours = guided.model.decoder.layers[0].cross_attention.query.weight.grad
     theirs = plain.model.decoder.layers[0].cross_attention.query.weight.grad
     assert not torch.allclose(ours, theirs)
-
-
-def test_without_weight_nothing_changes() -> None:
-    """Not even the last bit, whether or not the batch carries links."""
-    plain, linked = (module().micro_loss(batch)[0] for batch in (UNLINKED, BATCH))
-    assert torch.equal(plain, linked)
-    with pytest.raises(ValueError, match=r"DataModule\(links=True\)"):
-        module(alignment_weight=0.5).micro_loss(UNLINKED)

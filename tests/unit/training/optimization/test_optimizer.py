@@ -21,7 +21,7 @@ def config(**changes: Any) -> OptimizerConfig:
     return OptimizerConfig(**(fields | changes))
 
 
-def test_only_matrices_decay() -> None:
+def test_each_parameter_is_in_one_group_and_matrices_decay() -> None:
     model = tiny_transformer()
     for parameter in model.parameters():
         parameter.data += 0.25  # zero would not show a decay
@@ -31,6 +31,14 @@ def test_only_matrices_decay() -> None:
     for name, parameter in model.named_parameters():
         factor = 1 - 0.1 * 0.5 if parameter.dim() > 1 else 1.0
         torch.testing.assert_close(parameter.detach(), before[name] * factor)
+    model = tiny_transformer(positions="learned")
+    model.encoder.layers[0].requires_grad_(False)
+    optimizer = build_optimizer(config(), model.parameters())
+    held = [id(p) for group in optimizer.param_groups for p in group["params"]]
+    assert len(held) == len(set(held))
+    assert set(held) == {id(p) for p in model.parameters() if p.requires_grad}
+    assert optimizer.defaults["betas"] == (0.9, 0.98)
+    assert optimizer.defaults["eps"] == 1e-9
 
 
 @pytest.mark.parametrize(
@@ -48,14 +56,3 @@ def test_where_the_decay_goes(name: str, expected: list[float]) -> None:
         parameter.grad = torch.full_like(parameter, 3.0)
     build_optimizer(config(name=name), [matrix, bias]).step()
     assert [matrix.item(), bias.item()] == pytest.approx(expected, rel=1e-5)
-
-
-def test_every_parameter_that_learns_is_in_one_group_only() -> None:
-    model = tiny_transformer(positions="learned")
-    model.encoder.layers[0].requires_grad_(False)
-    optimizer = build_optimizer(config(), model.parameters())
-    held = [id(p) for group in optimizer.param_groups for p in group["params"]]
-    assert len(held) == len(set(held))
-    assert set(held) == {id(p) for p in model.parameters() if p.requires_grad}
-    assert optimizer.defaults["betas"] == (0.9, 0.98)
-    assert optimizer.defaults["eps"] == 1e-9

@@ -55,6 +55,7 @@ def learn(module: UpdateModule, batch: Any) -> None:
     assert any(parameter.grad is not None for parameter in module.parameters())
 
 
+@pytest.mark.usefixtures("unchecked")  # tests of the options check the shapes
 @pytest.mark.parametrize("changes", [m for m in MODELS if "attention=flex" not in str(m.id)])
 def test_no_option_of_a_model_reads(changes: dict[str, Any]) -> None:
     learn(on_device(translation_module(tiny_transformer(**changes))), PAIRS)
