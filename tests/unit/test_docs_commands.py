@@ -23,7 +23,10 @@ EXAMPLE = re.compile(rf"(?:{'|'.join(VERBS)}) \S*=\S*")
 
 PLACEHOLDER = re.compile(r"(?:decoding|experiment)=NAME")
 ENDS, INTO = {"|", "&&", ";", "||"}, {"<", ">", ">>", "2>"}
-ORDINARY = {".", "cd", "cp", "echo", "head", "mkdir", "pre-commit", "python3", "sed", "tensorboard"}
+ORDINARY = {
+    *(".", "cd", "cp", "curl", "echo", "head", "mkdir", "pre-commit", "python3", "sed"),
+    "tensorboard",
+}
 
 
 def commands(text: str) -> list[str]:
