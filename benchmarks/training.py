@@ -16,7 +16,8 @@ most of what is measured the other way. ``eager`` is Hugging Face's own formula 
 its users have to ask for: on a CPU in bfloat16 it is faster than torch's fused kernel.
 
 ``products`` is how long the matrix products of our updates take alone, in the same shapes and
-dtypes, measured right after each turn, as a share of the turn; ``--alone`` measures only ours.
+dtypes, measured right after each turn, as a share of the turn (of one thread: both in the time that
+it computes); ``--alone`` measures only ours.
 
 ``loss`` is the mean of the last 50 of ``--updates`` updates, label smoothing included. Hugging
 Face's model begins with our weights; ``loss_difference`` is how far our loss is above its, as a
@@ -127,7 +128,7 @@ def measure(found: list[Subject], size: str, arguments: argparse.Namespace) -> N
             answer = subject.update(each)
             subject.speeds.append(answer["tokens"] / answer["seconds"])
             if subject.framework == "ours":
-                subject.shares.append(subject.products() / answer["seconds"])
+                subject.shares.append(subject.products() / answer["computing"])
             subject.peak = answer["peak"]
         print(f"{size}: turn {turn + 1} of {arguments.turns}", file=sys.stderr, flush=True)
 

@@ -105,7 +105,7 @@ class DecoderCache:
 
     def make_room(self) -> None:
         """Make room for a position now, so that a compiled step always finds the same shapes."""
-        # Were its masks kept, the step would be compiled twice: where they are made, and not.
+        # With its masks kept, the step would be compiled twice: to make them, and to read them.
         self.source_bias = AttentionBias(self.source_bias.mask)
         for layer in self.layers:
             layer.make_room(1)

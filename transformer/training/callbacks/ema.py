@@ -32,7 +32,7 @@ class MovingAverage(EMAWeightAveraging):
     ) -> None:
         """Update the average."""
         outcome: Outcome = outputs["outcome"]
-        if self._device.type != "cpu":
+        if trainer.strategy.root_device.type != "cpu":
             self._follow(pl_module, outcome.applied)
             self._latest_update_step = trainer.global_step
         elif outcome.good:
@@ -47,8 +47,9 @@ class MovingAverage(EMAWeightAveraging):
         assert self._average_model is not None
         count = self._average_model.n_averaged
         weight = applied * torch.where(count == 0, 1.0, 1 - self.decay)
-        average = list(self._average_model.parameters())
-        difference = torch._foreach_sub(list(module.parameters()), average)
+        average: list[Tensor] = list(self._average_model.parameters())
+        weights: list[Tensor] = list(module.parameters())
+        difference = torch._foreach_sub(weights, average)
         torch._foreach_mul_(difference, weight)
         torch._foreach_add_(average, difference)
         count += applied

@@ -21,15 +21,19 @@ class FlatTensors:
         flat: Their elements, in the widest of their dtypes.
     """
 
-    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
-        self._shapes = {name: tensor.shape for name, tensor in tensors.items()}
-        self.flat = torch.cat([tensor.detach().flatten() for tensor in tensors.values()])
+    def __init__(self, *groups: Mapping[str, Tensor]) -> None:
+        self._shapes = [{name: value.shape for name, value in group.items()} for group in groups]
+        values = [value for group in groups for value in group.values()]
+        self.flat = torch.cat([value.detach().flatten() for value in values])
 
-    def unpack(self) -> dict[str, Tensor]:
-        """The named parts of ``flat``, in their shapes."""
-        parts = self.flat.split([shape.numel() for shape in self._shapes.values()])
-        named = zip(self._shapes.items(), parts, strict=True)
-        return {name: part.view(shape) for (name, shape), part in named}
+    def unpack(self) -> list[dict[str, Tensor]]:
+        """The groups, as parts of ``flat``."""
+        sizes = [shape.numel() for group in self._shapes for shape in group.values()]
+        parts = iter(self.flat.split(sizes))
+        return [
+            {name: next(parts).view(shape) for name, shape in group.items()}
+            for group in self._shapes
+        ]
 
 
 class Outcome:
@@ -52,10 +56,10 @@ class Outcome:
     def __init__(self, good: Tensor, norm: Tensor, totals: Totals, lr: float, number: int) -> None:
         self.applied, self.lr, self.number = good, lr, number
         self._totals = totals
-        numbers = {"good": good, "norm": norm, **totals.sums}
+        numbers = {"good": good, "norm": norm}
         if isinstance(totals.tokens, Tensor) and totals.signals is not None:
             numbers |= {"tokens": totals.tokens, "signals": totals.signals}
-        self._packed = FlatTensors(numbers)
+        self._packed = FlatTensors(numbers, totals.sums)
         self._copied: torch.cuda.Event | None = None
         if self._packed.flat.is_cuda:
             self._packed.flat = self._packed.flat.to("cpu", non_blocking=True)
@@ -63,8 +67,8 @@ class Outcome:
             self._copied.record()
 
     @cached_property
-    def _numbers(self) -> dict[str, Tensor]:
-        """The numbers on the host: the only read of the device in an update."""
+    def _numbers(self) -> list[dict[str, Tensor]]:
+        """Numbers and sums on the host: the only read of the device in an update."""
         if self._copied is not None:
             self._copied.synchronize()
         self._packed.flat = self._packed.flat.cpu()
@@ -73,18 +77,18 @@ class Outcome:
     @property
     def good(self) -> bool:
         """Whether the update was applied."""
-        return bool(self._numbers["good"])
+        return bool(self._numbers[0]["good"])
 
     @property
     def norm(self) -> float:
         """Norm of the gradient."""
-        return float(self._numbers["norm"])
+        return float(self._numbers[0]["norm"])
 
     @property
     def tokens(self) -> int:
         """Number of predictions."""
         tokens = self._totals.tokens
-        return int(self._numbers["tokens"]) if isinstance(tokens, Tensor) else tokens
+        return int(self._numbers[0]["tokens"]) if isinstance(tokens, Tensor) else tokens
 
     @property
     def loss(self) -> float:
@@ -98,11 +102,11 @@ class Outcome:
         """The last in the list of the signals that any of several ranks has received."""
         if self._totals.signals is None:
             return None
-        counted = zip(SIGNALS, self._numbers["signals"].tolist(), strict=True)
+        counted = zip(SIGNALS, self._numbers[0]["signals"].tolist(), strict=True)
         received = [signal for signal, ranks in counted if ranks]
         return received[-1] if received else None
 
     @cached_property
     def sums(self) -> dict[str, Any]:
         """The sums to log, by name: plain numbers and lists."""
-        return {name: self._numbers[name].tolist() for name in self._totals.sums}
+        return {name: summed.tolist() for name, summed in self._numbers[1].items()}

@@ -33,11 +33,10 @@ def sum_over_ranks(
     counted = FlatTensors(on_host)
     counted.flat = counted.flat.to(device, non_blocking=True)
     # The ranks may have met the sums in another order.
-    packed = FlatTensors({**counted.unpack(), **dict(sorted(totals.sums.items()))})
+    packed = FlatTensors(*counted.unpack(), dict(sorted(totals.sums.items())))
     dist.all_reduce(packed.flat)
-    summed = packed.unpack()
-    ranks = summed.pop("gradients")
+    summed, sums = packed.unpack()
     if buckets is not None and not all(has):
         # After layer drop this rank reads whether another has the gradient.
-        buckets.drop(ranks.tolist())
-    return Totals(summed.pop("tokens"), signals=summed.pop("signals"), sums=summed)
+        buckets.drop(summed["gradients"].tolist())
+    return Totals(summed["tokens"], sums, summed["signals"])

@@ -31,15 +31,15 @@ def test_the_average_is_updated_without_a_host_read() -> None:
 
 
 def test_the_average_on_a_gpu_is_that_on_a_cpu() -> None:
-    averages, trainer, module = (set_up("cpu")[0], set_up("cpu")[0]), *set_up("cpu")[1:]
-    averages[1]._device = torch.device("cuda")
+    averages, module = [set_up("cpu")[0] for _ in range(2)], set_up("cpu")[2]
+    devices = [SingleDeviceStrategy("cpu"), SimpleNamespace(root_device=torch.device("cuda"))]
     torch.manual_seed(1)
     for step, good in enumerate((False, True, False, True, True), 1):
-        trainer.global_step = step
         for weight in module.parameters() if good else ():
             weight.data += torch.randn_like(weight)
         outcome = SimpleNamespace(good=good, applied=torch.tensor(good))
-        for average in averages:
+        for average, strategy in zip(averages, devices, strict=True):
+            trainer = fake_trainer(strategy=strategy, global_step=step)
             average.on_train_batch_end(trainer, module, {"outcome": outcome}, None, 0)
     here, there = (average._average_model for average in averages)
     assert here is not None and there is not None

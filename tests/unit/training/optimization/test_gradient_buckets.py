@@ -15,7 +15,7 @@ INPUT = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
 
 @pytest.fixture(autouse=True)
 def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Tensor]]:
-    """What has been sent; a bucket holds one weight."""
+    """What has been sent; each weight is larger than a bucket."""
     buckets: list[Tensor] = []
 
     def all_reduce(flat: Tensor, async_op: bool) -> Mock:
@@ -24,7 +24,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Tensor]]:
         return Mock(wait=lambda: flat.mul_(2))
 
     monkeypatch.setattr("torch.distributed.all_reduce", all_reduce)
-    monkeypatch.setattr(gradient_buckets, "_BUCKET", 4)
+    monkeypatch.setattr(gradient_buckets, "_BUCKET", 3)
     yield buckets
 
 

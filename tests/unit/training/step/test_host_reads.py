@@ -128,8 +128,8 @@ def test_each_outcome_is_read_once_and_late(
 def test_a_bad_update_is_reported_at_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     module = updating(monkeypatch, recovery=recovery_config(skips=1))
     outcome = module.training_step(update(), 0)["outcome"]
-    numbers = {"good": 0.0, "norm": torch.nan, "loss": 1.0}
-    outcome.__dict__["_numbers"] = {name: torch.tensor(n) for name, n in numbers.items()}
+    numbers = {"good": torch.tensor(0), "norm": torch.tensor(torch.nan)}
+    outcome.__dict__["_numbers"] = [numbers, {"loss": torch.ones(())}]
     second = update()
     with HostReads(), pytest.raises(Diverged, match="the last of them 1"):
         module.training_step(second, 1)
