@@ -15,6 +15,10 @@ users do not have, so that they are measured both ways. ``--quick`` leaves out t
 most of what is measured the other way. ``eager`` is Hugging Face's own formula of attention, which
 its users have to ask for: on a CPU in bfloat16 it is faster than torch's fused kernel.
 
+``products`` is how long the matrix products of our updates take alone, in the same shapes and
+dtypes, measured right after each turn, as a share of the turn (of one thread: both in the time that
+it computes); ``--alone`` measures only ours.
+
 ``loss`` is the mean of the last 50 of ``--updates`` updates, label smoothing included. Hugging
 Face's model begins with our weights; ``loss_difference`` is how far our loss is above its, as a
 share. The last line of stdout is JSON; ``ratio_hf`` compares with the faster of Hugging Face's two
@@ -51,15 +55,27 @@ WARM_UP = {"tiny": 20, "base": 6}
 """Updates in which a process meets new shapes, asks for memory that it keeps, and is slower."""
 COMPARED = ("ours_bfloat16", "hf_float32")
 """Whose loss is compared, from the same first weights: what is fast, and what is plain."""
-COLUMNS = ("framework", "precision", "kept", "tokens/s", "±", "times", "peak MiB", "loss")
+COLUMNS = (
+    "framework",
+    "precision",
+    "kept",
+    "tokens/s",
+    "±",
+    "times",
+    "peak MiB",
+    "products",
+    "loss",
+)
 
 
-def subjects(size: str, quick: bool) -> list[list[Subject]]:
+def subjects(size: str, quick: bool, alone: bool = False) -> list[list[Subject]]:
     """Whom to measure: the first is what all are compared with.
 
     All of a list are in memory at once and take turns; together they would not fit in 24 GB.
     """
     found = [Subject("ours", "bfloat16", True), Subject("ours", "float32", True)]
+    if alone:
+        return [found]
     found += [Subject("hf", precision, False) for precision in ("float32", "bfloat16")]
     found.append(Subject("torch", "float32", False))
     if quick:
@@ -111,6 +127,8 @@ def measure(found: list[Subject], size: str, arguments: argparse.Namespace) -> N
         for subject in found:
             answer = subject.update(each)
             subject.speeds.append(answer["tokens"] / answer["seconds"])
+            if subject.framework == "ours":
+                subject.shares.append(subject.products() / answer["computing"])
             subject.peak = answer["peak"]
         print(f"{size}: turn {turn + 1} of {arguments.turns}", file=sys.stderr, flush=True)
 
@@ -133,6 +151,7 @@ def show(found: list[Subject], title: str) -> list[str]:
             *(NAMES[one.framework], one.precision, "yes" if one.kept else "no"),
             *(f"{one.speed:,.0f}", f"{one.spread:.0%}", f"{fastest / one.speed:.2f}"),
             f"{one.peak:,.0f}",
+            "" if one.share is None else f"{one.share:.0%}",
             "" if one.loss is None else f"{one.loss:.3f}",
         ]
         for one in found
@@ -150,6 +169,19 @@ def show(found: list[Subject], title: str) -> list[str]:
 def summary(found: list[Subject], size: str) -> dict[str, float]:
     """A size in the last line: what is promised first, then all speeds and losses."""
     speeds = {one.key: one.speed for one in found}
+    values = (compared(speeds, size) if "hf_float32" in speeds else {}) | speeds
+    values |= {f"products_{one.key}": one.share for one in found if one.share is not None}
+    losses = {f"loss_{one.key}": one.loss for one in found if one.loss is not None}
+    values |= losses
+    if len(losses) == len(COMPARED):
+        mine, theirs = (losses[f"loss_{key}"] for key in COMPARED)
+        values["loss_difference"] = mine / theirs - 1
+    digits = {"loss_difference": 5}
+    return {name: round(value, digits.get(name, 3)) for name, value in values.items()}
+
+
+def compared(speeds: dict[str, float], size: str) -> dict[str, float]:
+    """How many times as fast as the others we are."""
     ours = speeds["ours_bfloat16"]
     hugging_face, torch = (
         max(
@@ -176,14 +208,7 @@ def summary(found: list[Subject], size: str) -> dict[str, float]:
         values["ratio_torch_kept_in_float32"] = (
             speeds["ours_float32"] / speeds["torch_float32_kept"]
         )
-    values |= speeds
-    losses = {f"loss_{one.key}": one.loss for one in found if one.loss is not None}
-    values |= losses
-    if len(losses) == len(COMPARED):
-        mine, theirs = (losses[f"loss_{key}"] for key in COMPARED)
-        values["loss_difference"] = mine / theirs - 1
-    digits = {"loss_difference": 5}
-    return {name: round(value, digits.get(name, 3)) for name, value in values.items()}
+    return values
 
 
 def parse() -> argparse.Namespace:
@@ -195,6 +220,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--sizes", nargs="+", choices=BUDGETS, default=list(BUDGETS))
     parser.add_argument("--threads", type=int, default=2, help="of each: 2")
     parser.add_argument("--quick", action="store_true", help="measure less; under 5 minutes")
+    parser.add_argument("--alone", action="store_true", help="measure only ours")
     parser.add_argument("--turns", type=int, help="5; quick: 2")
     parser.add_argument("--updates", type=int, help="until the loss is looked at: 300; quick: 0")
     parser.add_argument("--folder", type=Path, default=Path("runs/benchmark_training"))
@@ -228,7 +254,7 @@ def main() -> int:
         title = f"{size}, {batches}, commit {commit}"
         found: list[Subject] = []
         prepare(size, arguments)
-        for together in subjects(size, arguments.quick):
+        for together in subjects(size, arguments.quick, arguments.alone):
             measure(together, size, arguments)
             found += together
             # The losses may take longer than all turns: who stops there has the speeds.

@@ -37,6 +37,7 @@ class Subject:
         precision: ``float32`` or ``bfloat16``.
         kept: Whether freed memory is kept.
         speeds: Target tokens a second, of each turn.
+        shares: Time of the matrix products alone, as a share of the time of each turn; ours only.
         loss: Mean of the last updates, in nats.
         peak: MiB, when it was timed last.
         done: Updates so far.
@@ -46,6 +47,7 @@ class Subject:
     precision: str
     kept: bool
     speeds: list[float] = field(default_factory=list)
+    shares: list[float] = field(default_factory=list)
     loss: float | None = None
     peak: float = 0.0
     done: int = 0
@@ -65,6 +67,11 @@ class Subject:
     def spread(self) -> float:
         """Half of the distance from the slowest turn to the fastest, as a share of the median."""
         return (max(self.speeds) - min(self.speeds)) / 2 / self.speed
+
+    @property
+    def share(self) -> float | None:
+        """The share of the median turn."""
+        return statistics.median(self.shares) if self.shares else None
 
     @property
     def overrides(self) -> list[str]:
@@ -92,18 +99,25 @@ class Subject:
 
     def update(self, count: int) -> dict[str, Any]:
         """Make so many updates."""
-        assert self.process.stdin is not None
-        with suppress(BrokenPipeError):
-            print(count, file=self.process.stdin, flush=True)
-        answer: dict[str, Any] = json.loads(self._answer())
+        answer: dict[str, Any] = self._ask(count)
         self.done += count
         return answer
+
+    def products(self) -> float:
+        """Seconds of the matrix products of the last updates alone."""
+        return float(self._ask("products"))
 
     def end(self) -> None:
         """Leave the machine to the others."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.wait()
+
+    def _ask(self, question: int | str) -> Any:
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):
+            print(question, file=self.process.stdin, flush=True)
+        return json.loads(self._answer())
 
     def _answer(self) -> str:
         assert self.process.stdout is not None

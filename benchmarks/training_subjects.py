@@ -2,10 +2,11 @@
 
     python -m benchmarks.training_subjects FOLDER SUBJECT KEY=VALUE…
 
-Reads numbers on stdin, makes so many updates for each, and answers in a line of JSON. Ours is a
-run as ``train.py`` makes it, loader, logging and all. The others are plain loops with the same
-batches in memory, the same optimiser, schedule and loss. Hugging Face's model starts from our
-weights. It does not know what is done with the times.
+Reads numbers on stdin, makes so many updates for each, and answers in a line of JSON; to the word
+``products`` ours answers how long the matrix products of these updates take alone. Ours is a run
+as ``train.py`` makes it, loader, logging and all. The others are plain loops with the same batches
+in memory, the same optimiser, schedule and loss. Hugging Face's model starts from our weights. It
+does not know what is done with the times.
 """
 
 import json
@@ -26,6 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.marian_twin import marian
+from benchmarks.matrix_products import Products, clock
 from benchmarks.training_process import MOST
 from transformer.cli.config.compose import compose_config
 from transformer.data.batching.batch import Batch
@@ -47,12 +49,14 @@ class Answer:
 
     Attributes:
         seconds: They took.
+        computing: Of these, as ``matrix_products.clock`` counts.
         tokens: Target tokens, without padding.
         loss: Mean over those tokens, label smoothing included, in nats.
         peak: Memory that the process has had resident at most, in MiB.
     """
 
     seconds: float
+    computing: float
     tokens: int
     loss: float
     peak: float
@@ -64,28 +68,32 @@ class Clock:
     def __init__(self, say: Callable[[str], None]) -> None:
         self.say = say
         self.left = 0
-        self.began = 0.0
+        self.began = self.clocked = 0.0
         self.tokens = 0
         self.loss = torch.zeros((), dtype=torch.float64)
 
-    def wait(self) -> None:
-        """To be called before every update; does not return after the last."""
+    def wait(self, products: Callable[[], float] | None = None) -> None:
+        """To be called before every update; does not return after the last.
+
+        ``products`` tells the seconds of the matrix products since the last number.
+        """
         if self.left:
             return
         if self.tokens:
-            seconds = time.perf_counter() - self.began
+            seconds, computing = time.perf_counter() - self.began, clock() - self.clocked
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
             loss = float(self.loss) / self.tokens
-            self.say(json.dumps(Answer(seconds, self.tokens, loss, peak).__dict__))
+            self.say(json.dumps(Answer(seconds, computing, self.tokens, loss, peak).__dict__))
         else:
             self.say("ready")
-        asked = sys.stdin.readline()
+        while (asked := sys.stdin.readline()) == "products\n" and products is not None:
+            self.say(json.dumps(products()))
         if not asked:
             # Lightning would test and save what nobody wants.
             os._exit(0)
         self.left, self.tokens = int(asked), 0
         self.loss.zero_()
-        self.began = time.perf_counter()
+        self.began, self.clocked = time.perf_counter(), clock()
 
     def count(self, tokens: int, loss: Tensor | float) -> None:
         """To be called after every update, with the sum of its loss."""
@@ -99,12 +107,23 @@ class Paced(Callback):
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
+        self.updates: list[Update[Any]] = []
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Wait if all that were asked for are made."""
-        self.clock.wait()
+        first = not self.clock.left
+        self.clock.wait(lambda: self.products(trainer, pl_module))
+        self.updates = [batch] if first else [*self.updates, batch]
+
+    def products(self, trainer: Trainer, module: Any) -> float:
+        """Compute the gradients again, and tell how long their matrix products take alone."""
+        with trainer.precision_plugin.train_step_context(), Products() as products:
+            for update in self.updates:
+                module.accumulate(update)
+        module.zero_grad()
+        return products.seconds()
 
     def on_train_batch_end(
         self,

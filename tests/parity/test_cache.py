@@ -10,6 +10,7 @@ from torch import Tensor
 from tests.helpers.models import tiny_transformer
 from tests.helpers.tolerance import assert_close
 from transformer.decoding.search.model_step import padded_memory
+from transformer.model import decoder
 from transformer.model.attention.kv_cache import BLOCK
 from transformer.model.transformer import Transformer
 
@@ -120,3 +121,29 @@ def test_long_targets_outgrow_the_room_of_the_cache(positions: str) -> None:
     assert [layer.keys.size(2) for layer in cache.layers if layer.keys is not None] == [
         3 * BLOCK
     ] * 2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"query_key_norm": True, "num_kv_heads": 2, "head_dim": 6},
+        {"share_layers": "all"},
+        {"layer_drop": 0.9},
+    ],
+    ids=str,
+)
+def test_one_product_of_the_memory_learns_the_same(
+    changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gradients: list[dict[str, Tensor | None]] = []
+    for one_product in (False, True):
+        monkeypatch.setattr(decoder, "one_product_pays", lambda *_, pays=one_product: pays)
+        model = tiny_transformer(**changes, decoder_layers=3).train()
+        torch.manual_seed(1)
+        model(SOURCE, targets(len(SOURCE))).square().sum().backward()
+        gradients.append({name: weight.grad for name, weight in model.named_parameters()})
+    for name, several in gradients[0].items():
+        one = gradients[1][name]
+        assert (one is None) == (several is None), name
+        if one is not None and several is not None:
+            assert_close(one, several)

@@ -1,15 +1,20 @@
 """The benchmark of training measures equal work, and says so in its last line."""
 
 from itertools import chain
+from math import prod
 from typing import Any
 
 import pytest
+import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks.matrix_products import Products
 from benchmarks.training import show, subjects, summary
 from benchmarks.training_process import Subject
 from benchmarks.training_subjects import TorchTransformer
 from tests.helpers.forked_python import ForkedPython
+from tests.helpers.models import tiny_transformer
 from tests.helpers.runs import SMALL, corpus_overrides
 from transformer.cli.config.compose import compose_config
 from transformer.model.build import build_transformer
@@ -32,6 +37,8 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
         subject.start(folder, run, threads=1)
         subject.ready()
         said[name] = subject.update(3)
+        if name == "ours":
+            said[name]["products"] = subject.products()
         subject.end()
     monkeypatch.undo()
     return said
@@ -40,6 +47,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
 def test_all_have_the_same_batches_and_loss(answers: dict[str, dict[str, Any]]) -> None:
     assert len({answer["tokens"] for answer in answers.values()}) == 1
     assert all(answer["seconds"] > 0 and answer["peak"] > 100 for answer in answers.values())
+    assert 0 < answers["ours"]["products"] < answers["ours"]["seconds"]
     assert answers["hf"]["loss"] == pytest.approx(answers["ours"]["loss"], rel=1e-5)
     assert answers["hf_eager"]["loss"] == pytest.approx(answers["ours"]["loss"], rel=1e-5)
     # torch.nn.Transformer begins with weights of its own.
@@ -74,6 +82,16 @@ def test_the_spread_of_turns_and_what_quick_measures() -> None:
     assert [subject.key for subject in found] == [*base, "hf_float32_kept"]
 
 
+def test_all_matrix_products_are_noted() -> None:
+    model = tiny_transformer(dropout=0.1).train()
+    tokens = torch.randint(4, 24, (3, 6), generator=torch.Generator().manual_seed(1))
+    with FlopCounterMode(display=False) as counted, Products() as products:
+        model.logits(model(tokens, tokens)).sum().backward()
+    # A product takes two operations for each element of one factor and column of the other.
+    operations = (2 * prod(left[1]) * right[1][-1] for left, right in products.factors)
+    assert sum(operations) == counted.get_total_flops() > 0
+
+
 @pytest.mark.parametrize("size", ["tiny", "base"])
 @pytest.mark.parametrize("quick", [True, False])
 def test_the_last_line(size: str, quick: bool, capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,7 +99,7 @@ def test_the_last_line(size: str, quick: bool, capsys: pytest.CaptureFixture[str
     assert len({subject.key for subject in found}) == len(found)
     for index, subject in enumerate(found):
         subject.speeds = [1.0, 1000.0 - index, 9999.0]
-    found[0].loss = 5.0
+    found[0].loss, found[0].shares = 5.0, [0.9, 0.7, 0.8]
     values = summary(found, size)
     assert list(values)[:4] == PROMISED
     assert values["ours"] == 1000
@@ -97,6 +115,7 @@ def test_the_last_line(size: str, quick: bool, capsys: pytest.CaptureFixture[str
     told = values.get("ratio_eole_bfloat16")
     assert told == (round(values["ours"] / proxy, 3) if size == "base" else None)
     assert values["loss_ours_bfloat16"] == 5
+    assert values["products_ours_bfloat16"] == 0.8
     assert "loss_difference" not in values
     found[2].loss = 4.0
     assert summary(found, size)["loss_difference"] == 0.25

@@ -15,6 +15,7 @@ from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.encoder import LayerStack, Memory
 from transformer.model.layers.dropout import layer_is_dropped
 from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
+from transformer.model.layers.linear import one_product, one_product_pays
 from transformer.model.layers.mixed_precision import for_products
 from transformer.model.layers.norm import Residual
 
@@ -79,8 +80,16 @@ class Decoder(LayerStack):
     def start(self, memory: Memory) -> DecoderCache:
         """An empty cache over this source."""
         layers = cast(Iterable[DecoderLayer], self.layers)
-        source_bias = AttentionBias(memory.mask)
-        return DecoderCache([layer.start(memory.hidden) for layer in layers], source_bias)
+        attentions = [layer.cross_attention for layer in layers]
+        projections = [linear for one in attentions for linear in (one.key, one.value)]
+        # One product would give the weights of a dropped layer a gradient of zeros instead of none.
+        if self.layer_drop or not one_product_pays(memory.hidden, projections):
+            caches = [layer.start(memory.hidden) for layer in layers]
+        else:
+            mapped = one_product(for_products(memory.hidden), projections)
+            pairs = zip(attentions, mapped[::2], mapped[1::2], strict=True)
+            caches = [LayerCache(*one.split_keys(*pair)) for one, *pair in pairs]
+        return DecoderCache(caches, AttentionBias(memory.mask))
 
     def forward(self, hidden: Hidden, cache: DecoderCache) -> Hidden:
         """Decode the positions that follow those in the cache."""

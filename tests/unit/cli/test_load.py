@@ -67,7 +67,7 @@ def resolve_search(checkpoint: Path, *arguments: str) -> dict[str, Any]:
     return vars(translator.search)
 
 
-@pytest.mark.parametrize("verb", ["translate", "evaluate"])
+@pytest.mark.parametrize("verb", ["translate", "evaluate", "compare"])
 @pytest.mark.parametrize(
     ("device", "has_bfloat16", "precision", "tokens"),
     [
@@ -86,10 +86,11 @@ def test_precision_and_batches_suit_the_device(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: has_bfloat16)
-    config = compose_config(verb, ["checkpoint=x"])
+    model = "runs=[x]" if verb == "compare" else "checkpoint=x"
+    config = compose_config(verb, [model])
     assert resolve_precision(config, torch.device(device)) == precision
     assert resolve_batch_tokens(config, torch.device(device)) == tokens
-    config = compose_config(verb, ["checkpoint=x", "precision=int8", "batch_tokens=7"])
+    config = compose_config(verb, [model, "precision=int8", "batch_tokens=7"])
     assert resolve_precision(config, torch.device(device)) == "int8"
     assert resolve_batch_tokens(config, torch.device(device)) == 7
 

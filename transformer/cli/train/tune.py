@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 
 from transformer.cli.config.compose import resolve_path, resolve_positive, resolve_value
 from transformer.cli.evaluate.scored_text import require_trusted
-from transformer.cli.load import resolve_device
+from transformer.cli.load import resolve_batch_tokens, resolve_device
 from transformer.model.checkpoint.checkpoint import (
     PORTABLE,
     read_payload,
@@ -65,10 +65,11 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
 def _settings(config: DictConfig) -> SweepConfig:
     hints = get_type_hints(SweepConfig)
     keys = ("beam_sizes", "length_penalties", "metric", "sentences")
+    device = resolve_device(config.device)
     return SweepConfig(
         **{key: resolve_value(config, key, hints[key]) for key in keys},
-        batch_tokens=resolve_positive(config, "batch_tokens"),
-        device=resolve_device(config.device),
+        batch_tokens=resolve_batch_tokens(config, device),
+        device=device,
     )
 
 

@@ -71,13 +71,12 @@ class ConstrainedStep:
         self.prefixes = prefixes
         self.lengths = (prefixes >= 0).sum(1)
         self.limits = limits
-        self.shortest = int(limits.min())
         self.position = 0
         self.after_prefix = after_prefix
         self.automaton: PhraseAutomaton | None = None
         if never is not None:
             self.automaton, self.states = never
-            self.learn(self.states.tolist())
+            self.receive(self._limits_and_states().tolist())
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> Float[Tensor, "batch beam vocab"]:
         """See ``StepFunction``."""
@@ -106,21 +105,25 @@ class ConstrainedStep:
         return forced
 
     def look_ahead(self, tokens: Int[Tensor, "batch beam"]) -> Int[Tensor, "batch numbers"]:
-        """See ``LookingAhead``: the states after these tokens, if phrases are forbidden."""
+        """See ``LookingAhead``: limit and states after these tokens, if phrases are forbidden."""
         if self.automaton is None:
             return tokens[:, :0]
         self.states = self.automaton.read(self.states, tokens)
-        return self.states
+        return self._limits_and_states()
 
-    def learn(self, numbers: list[list[int]]) -> None:
+    def _limits_and_states(self) -> Int[Tensor, "batch numbers"]:
+        return torch.cat((self.limits[:, None], self.states), dim=1)
+
+    def receive(self, numbers: list[list[int]]) -> None:
         """Ban what would complete a phrase in these states."""
         if (automaton := self.automaton) is None:
             return
-        banned = automaton.completing(numbers)
+        states = [of_sentence for _, *of_sentence in numbers]
+        banned = automaton.completing(states)
         # After the last subword the search forces the end.
-        if self.shortest <= self.position + 1:
+        if any(limit == self.position + 1 for limit, *_ in numbers):
             last = self.limits == self.position + 1
-            at_end = automaton.completing(numbers, at_end=True)
+            at_end = automaton.completing(states, at_end=True)
             banned = banned | (last[:, None, None] & at_end)
         # A phrase in the prefix cannot be avoided; without this nothing could follow it.
         self.banned = banned & ~automaton.found[self.states][..., None]

@@ -48,7 +48,7 @@ class LookingAhead(Protocol):
         """The numbers of each sentence to read before these tokens are appended."""
         ...
 
-    def learn(self, numbers: list[list[int]]) -> None:
+    def receive(self, numbers: list[list[int]]) -> None:
         """Take the numbers that were read."""
         ...
 
@@ -60,6 +60,8 @@ class BanningStep:
         self.step = step
         self.banned = banned
         self.reorder, self.keep = step.reorder, step.keep
+        if isinstance(step, LookingAhead):
+            self.look_ahead, self.receive = step.look_ahead, step.receive
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> Float[Tensor, "batch beam vocab"]:
         """See ``StepFunction``."""

@@ -198,7 +198,7 @@ def read(advanced: Advanced, step: StepFunction) -> list[int]:
         return outcomes.tolist()
     ahead = step.look_ahead(advanced.state.tokens[:, :, -1])
     rows = torch.cat((outcomes[:, None], ahead), dim=1).tolist()
-    step.learn([numbers for _, *numbers in rows])
+    step.receive([numbers for _, *numbers in rows])
     return [outcome for outcome, *_ in rows]
 
 

@@ -47,7 +47,7 @@ class ModelStep:
         # batch beam -> (batch beam) 1
         flat = tokens.reshape(-1, 1)
         if self.compiled:
-            self.cache.settle()
+            self.cache.make_room()
             # Strides are part of a shape, too.
             flat = flat.clone(memory_format=torch.contiguous_format)
             following = _compute_compiled(self.model, flat, self.cache)

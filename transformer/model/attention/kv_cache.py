@@ -103,8 +103,9 @@ class DecoderCache:
             layer.cross_keys = layer.cross_keys.contiguous()
             layer.cross_values = layer.cross_values.contiguous()
 
-    def settle(self) -> None:
-        """Do all that changes shapes now, so that a compiled step always finds the same ones."""
+    def make_room(self) -> None:
+        """Make room for a position now, so that a compiled step always finds the same shapes."""
+        # With its masks kept, the step would be compiled twice: to make them, and to read them.
         self.source_bias = AttentionBias(self.source_bias.mask)
         for layer in self.layers:
             layer.make_room(1)

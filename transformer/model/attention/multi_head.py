@@ -22,6 +22,7 @@ KeyHeads = Float[Tensor, "batch kv_head key head_dim"]
 Bias = Float[Tensor, "#batch #head #query #key"]
 Queries = Float[Tensor, "batch query width"]
 Keys = Float[Tensor, "batch key width"]
+KeyWidths = Float[Tensor, "batch key kv_heads_width"]
 
 Kernel = Callable[[QueryHeads, KeyHeads, KeyHeads, AttentionBias, float], QueryHeads]
 """Computes ``attend`` in its own way; keys and values may have fewer heads than queries."""
@@ -195,7 +196,11 @@ class MultiHeadAttention(nn.Module):
 
     def project(self, key: Keys, value: Keys) -> tuple[KeyHeads, KeyHeads]:
         """Keys and values of every head, as a cache stores them."""
-        return self.key_norm(self._split(self.key(key))), self._split(self.value(value))
+        return self.split_keys(self.key(key), self.value(value))
+
+    def split_keys(self, key: KeyWidths, value: KeyWidths) -> tuple[KeyHeads, KeyHeads]:
+        """Keys and values of every head, from what ``self.key`` and ``self.value`` have mapped."""
+        return self.key_norm(self._split(key)), self._split(value)
 
     def attend_projected(
         self, query: Queries, keys: KeyHeads, values: KeyHeads, attention_bias: AttentionBias

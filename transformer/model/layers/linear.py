@@ -5,6 +5,7 @@ not Intel's; oneDNN, which comes with torch too, uses all. Measured in docs/deco
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -47,14 +48,26 @@ def linear_together(
     x: Float[Tensor, "*rows width"], layers: Sequence[nn.Module]
 ) -> tuple[Float[Tensor, "*rows width_out"], ...]:
     """Map one input by several layers: in training on a GPU by one product, launched once."""
-    linear = [layer for layer in layers if isinstance(layer, Linear)]
-    if x.device.type == "cpu" or not torch.is_grad_enabled() or len(linear) < len(layers):
+    if not one_product_pays(x, layers):
         return tuple(layer(x) for layer in layers)
-    return one_product(x, linear)
+    return one_product(x, layers)
+
+
+def one_product_pays(x: Float[Tensor, "*rows width"], layers: Sequence[nn.Module]) -> bool:
+    """Whether several layers map one input faster by one product: in training on a GPU.
+
+    Other kinds of layers have no such weights. Sharded weights, which are no plain parameters, are
+    whole only while their own layer computes.
+    """
+    return (
+        x.device.type != "cpu"
+        and torch.is_grad_enabled()
+        and all(isinstance(one, Linear) and type(one.weight) is nn.Parameter for one in layers)
+    )
 
 
 def one_product(
-    x: Float[Tensor, "*rows width"], layers: Sequence[nn.Linear]
+    x: Float[Tensor, "*rows width"], layers: Sequence[Any]
 ) -> tuple[Float[Tensor, "*rows width_out"], ...]:
     """Map one input by several layers with biases, whose weights are laid end to end."""
     weight = torch.cat([layer.weight for layer in layers])

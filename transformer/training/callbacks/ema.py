@@ -3,9 +3,12 @@
 from typing import Any
 
 import torch
+from jaxtyping import Bool
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import EMAWeightAveraging
-from torch.optim.swa_utils import get_ema_multi_avg_fn
+from torch import Tensor, nn
+
+from transformer.training.step.outcome import Outcome
 
 
 class MovingAverage(EMAWeightAveraging):
@@ -21,20 +24,35 @@ class MovingAverage(EMAWeightAveraging):
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Keep the average on the device on which the weights will be."""
-        self._device = device = trainer.strategy.root_device
+        self._device = trainer.strategy.root_device
         super().setup(trainer, pl_module, stage)
-        if self._average_model is not None and device.type != "cpu":
-            # One operation for all weights. The host still waits for each update, as a bad one does
-            # not count (docs/gpu.md).
-            self._average_model.multi_avg_fn = get_ema_multi_avg_fn(self.decay)
-            self._average_model.n_averaged = torch.tensor(0)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Update the average."""
-        if outputs["outcome"].good:
+        outcome: Outcome = outputs["outcome"]
+        if trainer.strategy.root_device.type != "cpu":
+            self._follow(pl_module, outcome.applied)
+            self._latest_update_step = trainer.global_step
+        elif outcome.good:
             super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+
+    @torch.no_grad()
+    def _follow(self, module: nn.Module, applied: Bool[Tensor, ""]) -> None:
+        """Update the average, if the weights were, without the host knowing whether they were.
+
+        The first average is the weights themselves.
+        """
+        assert self._average_model is not None
+        count = self._average_model.n_averaged
+        weight = applied * torch.where(count == 0, 1.0, 1 - self.decay)
+        average: list[Tensor] = list(self._average_model.parameters())
+        weights: list[Tensor] = list(module.parameters())
+        difference = torch._foreach_sub(weights, average)
+        torch._foreach_mul_(difference, weight)
+        torch._foreach_add_(average, difference)
+        count += applied
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Do not swap them: the last checkpoint, still to be written, holds both."""

@@ -43,9 +43,10 @@ class GracefulStop(Callback):
         self._previous: dict[int, Any] = {}
 
     def raise_if_stopped(self) -> None:
-        """Raise Interrupted if a signal has ended training."""
-        if self.received is not None:
-            raise interrupted(self.received, self.folder)
+        """Raise Interrupted if a signal has ended training, on all ranks or on none."""
+        ended = self.received if self._alone else self._agreed
+        if ended is not None:
+            raise interrupted(ended, self.folder)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Install the handler."""
@@ -62,7 +63,6 @@ class GracefulStop(Callback):
         """
         if not self._alone:
             self._agreed = self._agreed or cast(UpdateModule, pl_module).agreed_signal
-            self.received = self._agreed or self.received
         if self._agreed is not None or (self._alone and self.received is not None):
             trainer.should_stop = True
 
@@ -81,8 +81,13 @@ class GracefulStop(Callback):
         self._at_once = False
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Restore the handlers, after the last checkpoint."""
+        """Restore the handlers, after the last checkpoint.
+
+        Then ranks agree on signals that have come in the last update or after it.
+        """
         restore_handlers(self._previous)
+        if not self._alone and self._agreed is None:
+            self._any_rank(trainer)
 
     def on_exception(self, trainer: Trainer, *_: object) -> None:
         """Restore the handlers."""
@@ -100,7 +105,7 @@ class GracefulStop(Callback):
         received = torch.tensor(weight, device=trainer.strategy.root_device)
         agreed = int(trainer.strategy.reduce(received, reduce_op="max"))
         if agreed:
-            self.received = self._agreed = SIGNALS[agreed - 1]
+            self._agreed = SIGNALS[agreed - 1]
         return agreed > 0
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
@@ -111,7 +116,9 @@ class GracefulStop(Callback):
         if again or (self._at_once and self._alone):
             raise interrupted(signum, self.folder)
         advice = "; press Ctrl-C again to stop at once" if signum == signal.SIGINT else ""
-        logger.warning("%s: stopping after this update%s", signal.Signals(signum).name, advice)
+        more = "" if self._alone else ", or up to two later, when all ranks know"
+        name = signal.Signals(signum).name
+        logger.warning("%s: stopping after this update%s%s", name, more, advice)
 
 
 def raise_if_stopped(trainer: Trainer) -> None:

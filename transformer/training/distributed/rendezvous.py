@@ -3,6 +3,7 @@
 It knows torchrun and SLURM, which start ranks, and nothing of training.
 """
 
+import logging
 import os
 import re
 import signal
@@ -131,10 +132,11 @@ def reporting_once(rank: Rank | None) -> Iterator[None]:
 def leave_group(code: int) -> NoReturn:
     """End this rank, which has failed, at once: Python's exit would wait for the other ranks.
 
-    Rank 0 aborts the group of NCCL, so that no rank waits for it.
+    Logs are written first. Rank 0 aborts the group of NCCL, so that no rank waits for it.
     """
     from torch import distributed as dist
 
+    logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()

@@ -8,6 +8,7 @@ content of a batch nor the use of the gradient.
 import gc
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,11 +61,11 @@ class Accumulator:
         self.alone = True
 
     def __call__(
-        self, update: Update[Any], before_last: Callable[[], None] | None = None
+        self, update: Update[Any], sending: Callable[[], AbstractContextManager[Any]] = nullcontext
     ) -> Totals:
         """Compute the gradient of the whole update.
 
-        ``before_last`` is called before the micro-batch that completes it.
+        The backward pass of the micro-batch that completes it runs within ``sending``.
 
         If memory does not suffice for a micro-batch, the update starts again, and from then on
         batches of as many positions are halved: the gradients of the halves have the same sum.
@@ -76,7 +77,7 @@ class Accumulator:
             numbered = zip(update.batches, update.numbers, strict=True)
             parts = [part for batch, n in numbered for part in self._fitting(batch, (n,))]
             self.clear()
-            totals, too_large = self._add_up(parts, before_last)
+            totals, too_large = self._add_up(parts, sending)
             if too_large is None:
                 return totals
             self._make_room(too_large)
@@ -84,15 +85,14 @@ class Accumulator:
     def _add_up(
         self,
         parts: Sequence[tuple[Any, tuple[int, ...]]],
-        before_last: Callable[[], None] | None,
+        sending: Callable[[], AbstractContextManager[Any]],
     ) -> tuple[Totals, Any | None]:
         """The totals, and the batch for which memory did not suffice."""
         totals = Totals()
         for index, (batch, path) in enumerate(parts, 1):
-            if index == len(parts) and before_last is not None:
-                before_last()
             try:
-                tokens, sums = self.backward(batch, path)
+                with sending() if index == len(parts) else nullcontext():
+                    tokens, sums = self.backward(batch, path)
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise

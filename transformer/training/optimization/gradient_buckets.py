@@ -5,6 +5,7 @@ Experiences on Accelerating Data Parallel Training".
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 import torch
@@ -22,7 +23,7 @@ class GradientBuckets:
     The order is about that of the backward pass: the last parameters come first. A bucket is sent
     once all its gradients are complete, after those before it. What is sent is complete: a rank
     that then runs out of memory repeats its part alone and sends only the rest, while the others
-    wait.
+    wait. A larger parameter is a bucket of its own, which is sent without a copy.
 
     Args:
         parameters: All parameters, in the same order on all ranks.
@@ -41,29 +42,32 @@ class GradientBuckets:
             for parameter in bucket:
                 parameter.register_post_accumulate_grad_hook(partial(self._complete, index))
 
-    def begin(self) -> None:
-        """Send buckets from now on: the next backward pass completes the gradients."""
-        self._missing = [len(bucket) for bucket in self._buckets]
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        """Send every bucket: the backward pass within completes the gradients.
 
-    def hold(self) -> None:
-        """Send no more buckets: the gradients are computed again."""
-        self._missing = None
+        A gradient that this rank then does not have counts as zero. After an error, such as a lack
+        of memory, the rest is left to the next call.
+        """
+        self._missing = [len(bucket) for bucket in self._buckets]
+        try:
+            yield
+            while len(self._sent) < len(self._buckets):
+                self._send()
+        finally:
+            self._missing = None
 
     def finish(self) -> list[bool]:
-        """Send what is left, and put the sums in the place of the gradients.
-
-        A gradient that this rank does not have counts as zero. Returns which it has.
-        """
-        self.hold()
-        while len(self._sent) < len(self._buckets):
-            self._send()
-        for bucket, (flat, work) in zip(self._buckets, self._sent, strict=True):
+        """Put the sums in the place of the gradients; returns which of them this rank had."""
+        for bucket in self._buckets:
+            # Each copy is freed before the next is unpacked.
+            flat, work = self._sent.pop(0)
             if work is not None:
                 work.wait()
             sums = _unflatten_dense_tensors(flat.to(bucket[0].dtype), bucket)
             for parameter, total in zip(bucket, sums, strict=True):
                 parameter.grad = total
-        has, self._sent, self._has = self._has, [], []
+        has, self._has = self._has, []
         return has
 
     def drop(self, ranks: Sequence[float]) -> None:

@@ -3,6 +3,7 @@
 It does not judge: divergence.py does.
 """
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +12,28 @@ from torch import Tensor
 
 from transformer.common.processes import SIGNALS
 from transformer.training.optimization.gradient_accumulation import Totals
+
+
+class FlatTensors:
+    """Named tensors in one flat tensor, which one copy or one sum over ranks moves as a whole.
+
+    Attributes:
+        flat: Their elements, in the widest of their dtypes.
+    """
+
+    def __init__(self, *groups: Mapping[str, Tensor]) -> None:
+        self._shapes = [{name: value.shape for name, value in group.items()} for group in groups]
+        values = [value for group in groups for value in group.values()]
+        self.flat = torch.cat([value.detach().flatten() for value in values])
+
+    def unpack(self) -> list[dict[str, Tensor]]:
+        """The groups, as parts of ``flat``."""
+        sizes = [shape.numel() for group in self._shapes for shape in group.values()]
+        parts = iter(self.flat.split(sizes))
+        return [
+            {name: next(parts).view(shape) for name, shape in group.items()}
+            for group in self._shapes
+        ]
 
 
 class Outcome:
@@ -25,46 +48,47 @@ class Outcome:
         totals: Sums over the micro-batches of all ranks.
 
     Attributes:
+        applied: ``good``, still on the device.
         lr: Learning rate.
         number: Index of the update in the run, from 1.
     """
 
     def __init__(self, good: Tensor, norm: Tensor, totals: Totals, lr: float, number: int) -> None:
-        self.lr, self.number = lr, number
+        self.applied, self.lr, self.number = good, lr, number
         self._totals = totals
-        numbers = [good, norm, *totals.sums.values()]
+        numbers = {"good": good, "norm": norm}
         if isinstance(totals.tokens, Tensor) and totals.signals is not None:
-            numbers += [totals.tokens, totals.signals]
-        self._sizes = [number.numel() for number in numbers]
-        self._copy = torch.cat([number.detach().flatten() for number in numbers])
+            numbers |= {"tokens": totals.tokens, "signals": totals.signals}
+        self._packed = FlatTensors(numbers, totals.sums)
         self._copied: torch.cuda.Event | None = None
-        if self._copy.is_cuda:
-            self._copy = self._copy.to("cpu", non_blocking=True)
+        if self._packed.flat.is_cuda:
+            self._packed.flat = self._packed.flat.to("cpu", non_blocking=True)
             self._copied = torch.cuda.Event()
             self._copied.record()
 
     @cached_property
-    def _numbers(self) -> list[Tensor]:
-        """The numbers on the host: the only read of the device in an update."""
+    def _numbers(self) -> list[dict[str, Tensor]]:
+        """Numbers and sums on the host: the only read of the device in an update."""
         if self._copied is not None:
             self._copied.synchronize()
-        return list(self._copy.cpu().split(self._sizes))
+        self._packed.flat = self._packed.flat.cpu()
+        return self._packed.unpack()
 
     @property
     def good(self) -> bool:
         """Whether the update was applied."""
-        return bool(self._numbers[0])
+        return bool(self._numbers[0]["good"])
 
     @property
     def norm(self) -> float:
         """Norm of the gradient."""
-        return float(self._numbers[1])
+        return float(self._numbers[0]["norm"])
 
     @property
     def tokens(self) -> int:
         """Number of predictions."""
         tokens = self._totals.tokens
-        return int(self._numbers[-2]) if isinstance(tokens, Tensor) else tokens
+        return int(self._numbers[0]["tokens"]) if isinstance(tokens, Tensor) else tokens
 
     @property
     def loss(self) -> float:
@@ -78,12 +102,11 @@ class Outcome:
         """The last in the list of the signals that any of several ranks has received."""
         if self._totals.signals is None:
             return None
-        counted = zip(SIGNALS, self._numbers[-1].tolist(), strict=True)
+        counted = zip(SIGNALS, self._numbers[0]["signals"].tolist(), strict=True)
         received = [signal for signal, ranks in counted if ranks]
         return received[-1] if received else None
 
     @cached_property
     def sums(self) -> dict[str, Any]:
         """The sums to log, by name: plain numbers and lists."""
-        named = zip(self._totals.sums.items(), self._numbers[2:], strict=False)
-        return {name: number.view_as(value).tolist() for (name, value), number in named}
+        return {name: summed.tolist() for name, summed in self._numbers[1].items()}

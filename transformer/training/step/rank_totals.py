@@ -9,6 +9,7 @@ import torch.distributed as dist
 from transformer.common.processes import SIGNALS
 from transformer.training.optimization.gradient_accumulation import Totals
 from transformer.training.optimization.gradient_buckets import GradientBuckets
+from transformer.training.step.outcome import FlatTensors
 
 
 def sum_over_ranks(
@@ -26,16 +27,16 @@ def sum_over_ranks(
         Totals whose ``tokens`` are a 0-d float64, and ``signals`` one count for each of SIGNALS.
     """
     has = [] if buckets is None else buckets.finish()
-    counts = [totals.tokens, *(signal == one for one in SIGNALS), *has]
-    sums = dict(sorted(totals.sums.items()))
-    exact = torch.tensor(counts, dtype=torch.float64).to(device, non_blocking=True)
-    flat = torch.cat([exact, *(value.double().flatten() for value in sums.values())])
-    dist.all_reduce(flat)
-    sizes = [1, len(SIGNALS), len(has), *(value.numel() for value in sums.values())]
-    tokens, signals, ranks, *parts = flat.split(sizes)
+    signals = [signal == one for one in SIGNALS]
+    counts = {"tokens": totals.tokens, "signals": signals, "gradients": has}
+    on_host = {name: torch.tensor(count, dtype=torch.float64) for name, count in counts.items()}
+    counted = FlatTensors(on_host)
+    counted.flat = counted.flat.to(device, non_blocking=True)
+    # The ranks may have met the sums in another order.
+    packed = FlatTensors(*counted.unpack(), dict(sorted(totals.sums.items())))
+    dist.all_reduce(packed.flat)
+    summed, sums = packed.unpack()
     if buckets is not None and not all(has):
         # After layer drop this rank reads whether another has the gradient.
-        buckets.drop(ranks.tolist())
-    named = zip(sums.items(), parts, strict=True)
-    summed = {name: part.view_as(value) for (name, value), part in named}
-    return Totals(tokens.squeeze(), summed, signals)
+        buckets.drop(summed["gradients"].tolist())
+    return Totals(summed["tokens"], sums, summed["signals"])

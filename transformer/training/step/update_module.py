@@ -5,6 +5,7 @@ It does not know what a batch holds: the module of a task names the hidden state
 
 import math
 from abc import ABC, abstractmethod
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -75,7 +76,7 @@ class UpdateModule(LightningModule, ABC):
         self.loss, self.optimizer, self.schedule = loss, optimizer, schedule
         self.clip, self.seed = clip, seed
         self.means = Means()
-        self.accumulate = Accumulator(self._backward, self._clear)
+        self.accumulate = Accumulator(self._backward, self.zero_grad)
         self.signal: int | None = None
         self.agreed_signal: int | None = None
         self._buckets: GradientBuckets | None = None
@@ -114,7 +115,7 @@ class UpdateModule(LightningModule, ABC):
         Raises:
             Diverged: Too many updates in a row were bad.
         """
-        totals = self.accumulate(update, self._buckets.begin if self._buckets else None)
+        totals = self.accumulate(update, self._buckets.sending if self._buckets else nullcontext)
         if self.trainer.world_size > 1:
             from transformer.training.step.rank_totals import sum_over_ranks
 
@@ -132,17 +133,17 @@ class UpdateModule(LightningModule, ABC):
         outcome = Outcome(good, norm, totals, lr, self.global_step)
         self._enqueued = outcome, update
         if self.device.type == "cpu":
-            self.settle()
+            self.count_last_update()
         return {"outcome": outcome}
 
     @property
     def detector(self) -> DivergenceDetector:
         """The detector, after it has counted every update; reading it may raise Diverged."""
-        self.settle()
+        self.count_last_update()
         return self._detector
 
-    def settle(self) -> None:
-        """Count the last update, once its outcome is on the host; it may raise Diverged."""
+    def count_last_update(self) -> None:
+        """Let the detector count the last update, whose outcome is read; it may raise Diverged."""
         if self._enqueued is None:
             return
         (outcome, update), self._enqueued = self._enqueued, None
@@ -225,12 +226,6 @@ class UpdateModule(LightningModule, ABC):
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> int | None:
         """Skip the update if training stops before it (graceful_shutdown.py)."""
         return -1 if self.trainer.should_stop else None
-
-    def _clear(self) -> None:
-        """Delete the gradients; no bucket is sent until the last micro-batch begins again."""
-        self.zero_grad()
-        if self._buckets is not None:
-            self._buckets.hold()
 
     def _backward(self, batch: Any, path: tuple[int, ...]) -> tuple[int, dict[str, Tensor]]:
         seed_for(self.seed, *path)

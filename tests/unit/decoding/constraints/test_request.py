@@ -3,6 +3,7 @@
 import itertools
 import math
 import re
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -119,6 +120,18 @@ def test_every_search_obeys(algorithm: str) -> None:
     assert texts[2].startswith("bb")
     assert not any(occurs(phrase, text) for phrase in ("a", ".") for text in texts)
     assert all(-math.inf < h.log_probability < 0 for [h, *_] in found)
+
+
+def test_endings_are_looked_up_at_a_limit_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = never(["a"], 2, 2)
+    step.limits = torch.tensor([2, 9])
+    assert step.automaton is not None
+    spy = Mock(wraps=step.automaton.completing)
+    monkeypatch.setattr(step.automaton, "completing", spy)
+    for tokens in torch.full((4, 2, 2), 5):
+        step(tokens)
+        step.receive(step.look_ahead(tokens).tolist())
+    assert sum("at_end" in call.kwargs for call in spy.call_args_list) == 1
 
 
 def test_prefixes_that_repeat_or_end_in_a_space_or_too_late() -> None:

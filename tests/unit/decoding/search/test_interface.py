@@ -1,6 +1,7 @@
 """The settings and constraints that all searches share."""
 
 import math
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from tests.helpers.steps import RecurrentStep, search_config
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 from transformer.decoding.batched_search import SEARCHES
-from transformer.decoding.search.interface import constrain
+from transformer.decoding.search.interface import BanningStep, LookingAhead, constrain
 from transformer.decoding.search.sampling import sample_search
 
 
@@ -114,3 +115,9 @@ def test_nan_stops_every_search(algorithm: str) -> None:
             sample_search(step, torch.tensor([3]), config, [1])
         else:
             SEARCHES[algorithm](step, torch.tensor([3]), config)
+
+
+@pytest.mark.parametrize("kind", [RecurrentStep, LookingAhead])
+def test_a_ban_looks_ahead_where_its_step_does(kind: type) -> None:
+    ban = BanningStep(Mock(spec=[*dir(RecurrentStep), *dir(kind)]), torch.tensor([7]))
+    assert isinstance(ban, LookingAhead) == (kind is LookingAhead)

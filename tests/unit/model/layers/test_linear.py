@@ -82,6 +82,10 @@ def test_one_product_has_the_values_and_gradients_of_several() -> None:
         assert_close(mine, other)
 
 
+class Sharded(Tensor):
+    """Stands for a part of a weight."""
+
+
 def test_off_the_cpu_a_trained_map_is_one_product() -> None:
     layers = [Linear(6, 4, device="meta") for _ in range(3)]
     x = torch.empty(2, 6, device="meta")
@@ -90,3 +94,5 @@ def test_off_the_cpu_a_trained_map_is_one_product() -> None:
         assert {y.stride(0) for y in linear_together(x, layers)} == {4}
     # Another kind of map, such as one in bytes, has no such weights.
     assert {y.stride(0) for y in linear_together(x, [*layers, nn.Identity()])} == {4, 6}
+    layers[0].weight = nn.Parameter(layers[0].weight.detach().as_subclass(Sharded))
+    assert {y.stride(0) for y in linear_together(x, layers)} == {4}

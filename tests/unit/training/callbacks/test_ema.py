@@ -1,27 +1,48 @@
 """The moving average of the weights on a device other than a CPU."""
 
 from types import SimpleNamespace
+from typing import Any
 
-import pytest
+import torch
 from pytorch_lightning.strategies import SingleDeviceStrategy
 
+from tests.helpers.tolerance import assert_close
 from tests.helpers.training_fakes import fake_trainer
 from tests.helpers.updates import translation_module
 from transformer.training.callbacks.ema import MovingAverage
 
 
-@pytest.mark.parametrize("device", ["cpu", "meta"])
-def test_the_average_is_updated_without_a_host_read(device: str) -> None:
-    """A tensor on the meta device cannot be read."""
+def set_up(device: str) -> tuple[MovingAverage, Any, Any]:
     module, average = translation_module(), MovingAverage(0.75)
     trainer = fake_trainer(strategy=SingleDeviceStrategy(device))
     average.setup(trainer, module, "fit")
-    module.to(device)
-    outputs = {"outcome": SimpleNamespace(good=True)}
-    for step in (1, 2):
-        trainer.global_step = step
-        average.on_train_batch_end(trainer, module, outputs, None, 0)
+    return average, trainer, module.to(device)
+
+
+def test_the_average_is_updated_without_a_host_read() -> None:
+    """A tensor on the meta device cannot be read."""
+    average, trainer, module = set_up("meta")
+    applied = torch.ones((), dtype=torch.bool, device="meta")
+    outputs = {"outcome": SimpleNamespace(applied=applied)}
+    average.on_train_batch_end(trainer, module, outputs, None, 0)
     assert average._average_model is not None
     weights = average._average_model.parameters()
-    assert {weight.device.type for weight in weights} == {device}
-    assert average._average_model.n_averaged == 2
+    assert {weight.device.type for weight in weights} == {"meta"}
+
+
+def test_the_average_on_a_gpu_is_that_on_a_cpu() -> None:
+    averages, module = [set_up("cpu")[0] for _ in range(2)], set_up("cpu")[2]
+    devices = [SingleDeviceStrategy("cpu"), SimpleNamespace(root_device=torch.device("cuda"))]
+    torch.manual_seed(1)
+    for step, good in enumerate((False, True, False, True, True), 1):
+        for weight in module.parameters() if good else ():
+            weight.data += torch.randn_like(weight)
+        outcome = SimpleNamespace(good=good, applied=torch.tensor(good))
+        for average, strategy in zip(averages, devices, strict=True):
+            trainer = fake_trainer(strategy=strategy, global_step=step)
+            average.on_train_batch_end(trainer, module, {"outcome": outcome}, None, 0)
+    here, there = (average._average_model for average in averages)
+    assert here is not None and there is not None
+    assert here.n_averaged == there.n_averaged == 3
+    for one, other in zip(here.parameters(), there.parameters(), strict=True):
+        assert_close(one, other)

@@ -119,12 +119,28 @@ def test_slurm_is_heard_by_all_whichever_rank_it_tells(here: int | None) -> None
     assert caught.value.code == 128 + signal.SIGUSR1
 
 
-def test_a_signal_waits_until_the_ranks_agree() -> None:
+@pytest.mark.parametrize("here", [True, False])
+def test_ranks_agree_on_a_signal_in_the_last_update(here: bool) -> None:
+    stop, trainer = listening(world_size=2)
+    if here:
+        send(signal.SIGTERM)
+    # The other ranks know of none before training ends.
+    stop.raise_if_stopped()
+    weight = 1 + SIGNALS.index(signal.SIGTERM)
+    trainer.strategy.reduce = lambda tensor, reduce_op: tensor.clamp(min=weight)
+    stop.on_fit_end(trainer, module())
+    with pytest.raises(Interrupted) as caught:
+        stop.raise_if_stopped()
+    assert caught.value.code == 128 + signal.SIGTERM
+
+
+def test_a_signal_waits_until_the_ranks_agree(caplog: pytest.LogCaptureFixture) -> None:
     stop, trainer = GracefulStop(Path("run")), fake_trainer(world_size=2)
     trained = module()
     stop.on_train_start(trainer, trained)
     send(signal.SIGTERM)
     assert trained.signal == signal.SIGTERM
+    assert "after this update, or up to two later, when all ranks know" in caplog.text
     stop.on_train_batch_start(trainer, trained, None, 0)
     assert not trainer.should_stop
     trained.agreed_signal = signal.SIGTERM

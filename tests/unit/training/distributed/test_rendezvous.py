@@ -1,8 +1,13 @@
 """Ranks that fail say so once."""
 
+import logging
+import os
 import signal
 from collections.abc import Iterator
 from datetime import timedelta
+from io import StringIO
+from logging.handlers import MemoryHandler
+from unittest.mock import Mock
 
 import pytest
 from torch import distributed as dist
@@ -10,7 +15,7 @@ from torch import distributed as dist
 from tests.helpers.ranks import free_port
 from transformer.common.errors import AnotherRankFailed, InputError, Interrupted
 from transformer.training.distributed import rendezvous
-from transformer.training.distributed.rendezvous import Rank, reporting_once
+from transformer.training.distributed.rendezvous import Rank, leave_group, reporting_once
 
 
 @pytest.fixture
@@ -64,3 +69,14 @@ def test_a_bug_keeps_its_traceback(index: Rank, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().err.endswith("RuntimeError: of mine\n")
     with pytest.raises(RuntimeError, match="of mine"), reporting_once(None):
         raise RuntimeError("of mine")
+
+
+def test_a_rank_that_leaves_flushes_its_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    written, handler = StringIO(), MemoryHandler(99)
+    handler.setTarget(logging.StreamHandler(written))
+    handler.emit(logging.makeLogRecord({"msg": "the last line", "levelno": 20}))
+    monkeypatch.setattr(dist, "get_backend", lambda: "gloo")
+    monkeypatch.setattr(os, "_exit", Mock(side_effect=SystemExit))
+    with pytest.raises(SystemExit):
+        leave_group(3)
+    assert written.getvalue() == "the last line\n"

@@ -15,7 +15,7 @@ INPUT = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
 
 @pytest.fixture(autouse=True)
 def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Tensor]]:
-    """What has been sent; a bucket holds one weight."""
+    """What has been sent; each weight is larger than a bucket."""
     buckets: list[Tensor] = []
 
     def all_reduce(flat: Tensor, async_op: bool) -> Mock:
@@ -24,7 +24,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Tensor]]:
         return Mock(wait=lambda: flat.mul_(2))
 
     monkeypatch.setattr("torch.distributed.all_reduce", all_reduce)
-    monkeypatch.setattr(gradient_buckets, "_BUCKET", 4)
+    monkeypatch.setattr(gradient_buckets, "_BUCKET", 3)
     yield buckets
 
 
@@ -49,11 +49,11 @@ def test_buckets_leave_in_the_last_backward_pass(sent: list[Tensor]) -> None:
     model(INPUT).sum().backward()
     assert not sent
     seen: list[int] = []
-    buckets.begin()
-    hidden = model[0](INPUT)
-    # Before the gradient of the first layer, those of the other two are complete.
-    hidden.register_hook(lambda gradient: seen.append(len(sent)))
-    model[2](model[1](hidden)).sum().backward()
+    with buckets.sending():
+        hidden = model[0](INPUT)
+        # Before the gradient of the first layer, those of the other two are complete.
+        hidden.register_hook(lambda gradient: seen.append(len(sent)))
+        model[2](model[1](hidden)).sum().backward()
     assert (seen, len(sent)) == ([2], 3)
     torch.testing.assert_close(sent, [2 * g.flatten() for g in reversed(whole)])
     assert buckets.finish() == [True] * 3
@@ -62,6 +62,8 @@ def test_buckets_leave_in_the_last_backward_pass(sent: list[Tensor]) -> None:
     model.zero_grad()
     model(INPUT).sum().backward()
     assert len(sent) == 3
+    with buckets.sending():
+        pass
     buckets.finish()
     torch.testing.assert_close(gradients(model), [2 * g for g in whole])
 
@@ -74,18 +76,16 @@ def test_a_repeated_part_sends_only_the_rest(sent: list[Tensor]) -> None:
     def no_memory(gradient: Tensor) -> None:
         raise torch.OutOfMemoryError
 
-    buckets.begin()
-    hidden = model[0](INPUT)
-    hidden.register_hook(no_memory)
-    with pytest.raises(torch.OutOfMemoryError):
+    with pytest.raises(torch.OutOfMemoryError), buckets.sending():
+        hidden = model[0](INPUT)
+        hidden.register_hook(no_memory)
         model[2](model[1](hidden)).sum().backward()
     assert len(sent) == 2
     model.zero_grad()
-    buckets.hold()
     model(INPUT[:1]).sum().backward()
     assert len(sent) == 2
-    buckets.begin()
-    model(INPUT[1:]).sum().backward()
+    with buckets.sending():
+        model(INPUT[1:]).sum().backward()
     assert len(sent) == 3
     buckets.finish()
     torch.testing.assert_close(gradients(model), whole)
@@ -94,9 +94,10 @@ def test_a_repeated_part_sends_only_the_rest(sent: list[Tensor]) -> None:
 def test_a_gradient_that_no_rank_has_stays_none(sent: list[Tensor]) -> None:
     model = three_layers()
     buckets = GradientBuckets(model.parameters())
-    buckets.begin()
-    model[2](INPUT).sum().backward()
-    assert len(sent) == 1
+    with buckets.sending():
+        model[2](INPUT).sum().backward()
+        assert len(sent) == 1
+    assert len(sent) == 3
     # The last parameters come first.
     assert buckets.finish() == [True, False, False]
     buckets.drop([2.0, 1.0, 0.0])
@@ -110,7 +111,8 @@ def test_sums_in_bfloat16_come_back_in_float32(sent: list[Tensor]) -> None:
     model = three_layers()
     whole = expected(model, 2.0)
     buckets = GradientBuckets(model.parameters(), bfloat16=True)
-    model(INPUT).sum().backward()
+    with buckets.sending():
+        model(INPUT).sum().backward()
     buckets.finish()
     assert {flat.dtype for flat in sent} == {torch.bfloat16}
     torch.testing.assert_close(gradients(model), whole, rtol=2**-7, atol=0)
