@@ -82,7 +82,7 @@ D = TypeVar("D", bound=BatchModule)
 def build_module(
     kind: type[M], model: "Transformer | SingleStack", config: RunConfig, tokenizer: Tokenizer
 ) -> M:
-    """The training step of a model, with activation checkpointing if the config says so."""
+    """The training step of a model, its layers recomputed or compiled as the config says."""
     module = kind(
         model,
         loss=config.loss,
@@ -94,7 +94,14 @@ def build_module(
         portable=portable_part(model.config, tokenizer.to_state(), dict(config.resolved)),
     )
     if config.gradient_checkpointing:
-        module.recompute_layers()
+        from transformer.training.optimization.activation_checkpointing import recompute_layers
+
+        recompute_layers(model, module.guided_attention)
+    if config.trainer["compile"] == "layers":
+        from transformer.training.optimization.compiled_layers import compile_layers
+
+        compile_layers(model, module.guided_attention)
+        module.compiled = True
     return module
 
 
