@@ -35,7 +35,7 @@ class HiddenKeys(NamedTuple):
     summand: Float[Tensor, "#batch #head #query room"]
     """Of the scores: -inf where a query may not attend, but 0 where it may attend to nothing.
 
-    It has room for more keys, up to a multiple of ``_ALIGNMENT``; the kernel cuts that off.
+    It has room for more keys, up to the next multiple of ``_ALIGNMENT``; the kernel cuts that off.
     """
     sees: Float[Tensor, "#batch #head #query 1"]
     """Factor of the result: 0 where a query may attend to nothing, else 1."""
@@ -49,7 +49,8 @@ def hide(mask: Mask, dtype: torch.dtype) -> HiddenKeys:
     """
     sees = mask.any(-1, keepdim=True)
     rows, keys = mask.shape[:-1], mask.size(-1)
-    room = keys + -keys % _ALIGNMENT
+    # Never just as many: torch would compile that separately.
+    room = keys + _ALIGNMENT - keys % _ALIGNMENT
     summand = torch.zeros(*rows, room, dtype=dtype, device=mask.device)
     summand[..., :keys].masked_fill_(sees & ~mask, -math.inf)
     return HiddenKeys(summand, sees.to(dtype))

@@ -1,7 +1,7 @@
 """Compiles each encoder and decoder layer by ``torch.compile``, once for batches of all sizes.
 
-Layers of one kind have one code, and share its compiled graphs. Their weights keep their names. The
-layers do not know of it, and a step of a search, which continues a cache, does not use it.
+Layers of a kind have one code and share its compiled graphs; their weights keep their names. The
+layers do not know of it. A search, which is in inference mode, computes them as they are written.
 Ansel et al. 2024, "PyTorch 2: Faster Machine Learning Through Dynamic Python Bytecode
 Transformation and Graph Compilation".
 """
@@ -23,20 +23,22 @@ from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
 from transformer.model.layers.mixed_precision import product_dtype
 
+Forward = Callable[..., Tensor]
+
 
 def compile_layers(model: nn.Module, guided: nn.Module | None = None, **options: Any) -> None:
     """Compile the layers of a model, forward and backward, for any number of sentences and tokens.
 
-    They are compiled at the first batch, and again for the first without gradient and for the first
-    of a single sentence. A layer of the guided attention is not: its weights are recorded. To
-    recompute layers too, begin with ``recompute_layers``.
+    This happens at the first batch, and again at the first of one sentence and at the first without
+    gradient. The layers of the guided attention stay as they are, as its weights are recorded. To
+    recompute layers as well, call ``recompute_layers`` before.
 
     Args:
-        model: The model, which changes in place.
+        model: The model, whose layers change in place.
         guided: The attention of guided alignment, if there is one.
         options: Of ``torch.compile``.
     """
-    # Two sizes that are equal in the first batch, such as length and width, may differ in the next.
+    # Sizes that are equal in the first batch, such as length and width, may differ in the next.
     shape_settings.use_duck_shape = False
     for layer in model.modules():
         if isinstance(layer, EncoderLayer):
@@ -46,49 +48,52 @@ def compile_layers(model: nn.Module, guided: nn.Module | None = None, **options:
 
 
 def check_compiler(device: torch.device) -> None:
-    """Compile a sum, to see that a device has what ``torch.compile`` needs.
+    """Compile a sum for a device.
 
     Raises:
-        InputError: It has not, such as a C++ compiler on a CPU.
+        InputError: ``torch.compile`` cannot, such as on a CPU without a C++ compiler.
     """
     with _errors_in_one_line():
         torch.compile(lambda x: x + 1)(torch.zeros(2, device=device))
 
 
-def _encoder_layer(
-    forward: Callable[..., Tensor], options: dict[str, Any]
-) -> Callable[..., Tensor]:
+def _encoder_layer(forward: Forward, options: dict[str, Any]) -> Forward:
     compiled = torch.compile(forward, dynamic=True, **options)
 
     def compute(hidden: Tensor, bias: AttentionBias) -> Tensor:
-        # torch would compile a length of one separately, which is not worth the time.
-        if hidden.size(1) == 1:
+        if torch.is_inference_mode_enabled() or hidden.size(1) == 1:
             return forward(hidden, bias)
-        bias.prepare(product_dtype(hidden))
-        with _errors_in_one_line():
-            return compiled(hidden, bias)
+        return _run(compiled, hidden, bias)
 
     return compute
 
 
-def _decoder_layer(
-    forward: Callable[..., Tensor], options: dict[str, Any]
-) -> Callable[..., Tensor]:
+def _decoder_layer(forward: Forward, options: dict[str, Any]) -> Forward:
     def teach(hidden: Tensor, cache: LayerCache, *biases: AttentionBias) -> Tensor:
-        # Nothing reads the keys of the target after a training step.
+        # With a gradient, no later position reads the cache.
         return forward(hidden, replace(cache) if torch.is_grad_enabled() else cache, *biases)
 
     compiled = torch.compile(teach, dynamic=True, **options)
 
     def compute(hidden: Tensor, cache: LayerCache, *biases: AttentionBias) -> Tensor:
-        if cache.keys is not None or 1 in (hidden.size(1), cache.cross_keys.size(2)):
+        single = 1 in (hidden.size(1), cache.cross_keys.size(2))
+        if torch.is_inference_mode_enabled() or single or cache.keys is not None:
             return forward(hidden, cache, *biases)
-        for bias in biases:
-            bias.prepare(product_dtype(hidden))
-        with _errors_in_one_line():
-            return compiled(hidden, cache, *biases)
+        return _run(compiled, hidden, cache, *biases)
 
     return compute
+
+
+def _run(compiled: Forward, hidden: Tensor, *context: LayerCache | AttentionBias) -> Tensor:
+    """Compute a compiled layer.
+
+    A length of one is left to the callers: torch would compile it separately.
+    """
+    for each in context:
+        if isinstance(each, AttentionBias):
+            each.prepare(product_dtype(hidden))
+    with _errors_in_one_line():
+        return compiled(hidden, *context)
 
 
 @contextmanager
