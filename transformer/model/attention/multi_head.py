@@ -79,10 +79,12 @@ def attend_fused(
     heads than queries. A mask may come as ``hide`` makes it. ``causal=True`` replaces a causal
     mask, so that kernels skip hidden keys; it excludes ``mask`` and ``bias``.
     """
-    plain = mask is None and bias is None
-    if not plain and key.size(1) != query.size(1):
+    grouped = False
+    if key.size(1) != query.size(1):
         # With a mask, torch groups heads only in its slow kernel, which keeps the weights.
-        key, value = (split_query_heads(query, heads) for heads in (key, value))
+        grouped = mask is None and bias is None
+        if not grouped:
+            key, value = (split_query_heads(query, heads) for heads in (key, value))
     hidden = hide(mask, query.dtype) if isinstance(mask, Tensor) else mask
     if hidden is None:
         summand = None if bias is None else bias.to(query.dtype)
@@ -97,7 +99,7 @@ def attend_fused(
             attn_mask=None if summand is None else summand.to(dtype),
             dropout_p=dropout,
             is_causal=causal,
-            enable_gqa=plain and key.size(1) != query.size(1),
+            enable_gqa=grouped,
         ).to(query.dtype)
     return attended if hidden is None else attended * hidden.sees
 
