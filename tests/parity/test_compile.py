@@ -15,7 +15,7 @@ from tests.helpers.processes import FORKS, exit_code
 from tests.helpers.tolerance import assert_close
 from tests.helpers.updates import translation_module
 from transformer.data.batching.batch import Batch, collate
-from transformer.tasks.translation_module import TranslationModule
+from transformer.model.transformer import Transformer
 from transformer.training.losses import compiled_loss as losses
 from transformer.training.losses.config import LossConfig
 from transformer.training.losses.consistency import consistency_loss
@@ -43,19 +43,12 @@ def compile_losses(backend: Any) -> None:
     losses.compiled_loss = cache(lambda function: torch.compile(function, **options))
 
 
-def compile_step(module: TranslationModule, backend: Any) -> None:
-    compile_layers(module.model, module.guided_attention, fullgraph=True, backend=backend)
-    compile_losses(backend)
-    module.compiled = True
-
-
-def learn(module: TranslationModule, batch: Batch, narrow: bool) -> dict[str, Any]:
-    """The loss and all gradients, in autocast if ``narrow``."""
-    torch.manual_seed(7)
+def learn(model: Transformer, batch: Batch, narrow: bool) -> dict[str, Any]:
+    """Hidden states and all gradients, in autocast if ``narrow``."""
     with torch.autocast("cpu", torch.bfloat16, enabled=narrow):
-        loss, _, _ = module.micro_loss(batch)
-    loss.backward()
-    return {"loss": loss.detach(), **{n: w.grad for n, w in module.named_parameters()}}
+        hidden = model(batch.source, batch.target_input)
+    (hidden * torch.linspace(-1, 1, hidden.size(-1))).sum().backward()
+    return {"hidden": hidden.detach(), **{n: w.grad for n, w in model.named_parameters()}}
 
 
 def layers_equal_the_plain_ones() -> None:
@@ -66,25 +59,24 @@ def layers_equal_the_plain_ones() -> None:
     ]
     for number, changes in enumerate(options):
         torch._dynamo.reset()
-        model = {"encoder_layers": 1, "decoder_layers": 1} | changes
-        plain, other = (
-            translation_module(tiny_transformer(**model).train(), loss=loss_config(chunk=8))
-            for _ in range(2)
-        )
+        changes |= {"encoder_layers": 1, "decoder_layers": 1}
+        plain, other = (tiny_transformer(**changes).train() for _ in range(2))
         if number == 2:
-            recompute_layers(other.model)
-        compile_step(other, "eager")
+            recompute_layers(other)
+        backend = "aot_eager" if number == 0 else "eager"
+        compile_layers(other, fullgraph=True, backend=backend)
         batch, narrow = pairs(3, 9, 7), number == 1
         mine, expected = (learn(each, batch, narrow) for each in (other, plain))
         for name, value in expected.items():
-            if narrow and not name.endswith("key.bias"):
+            if not narrow:
+                torch.testing.assert_close(mine[name], value, rtol=1e-4, atol=1e-4)
+            elif not name.endswith("key.bias"):
                 assert (mine[name] - value).norm() / value.norm() < 0.05, name
-            elif not narrow:
-                torch.testing.assert_close(mine[name], value, rtol=1e-4, atol=5e-5)
 
 
 def losses_equal_the_plain_ones() -> None:
     compile_losses("aot_eager")
+    torch.manual_seed(1)
     hidden = torch.randn(2, 23, 8, requires_grad=True)
     weight, target = torch.randn(31, 8, requires_grad=True), torch.randint(0, 31, (23,))
 
@@ -115,7 +107,9 @@ def graphs_are_few() -> None:
     # The width, 16, is also a length and a number of sentences.
     model = tiny_transformer(encoder_layers=2, decoder_layers=2, dropout=0.1)
     module = translation_module(model, loss=loss_config(chunk=32))
-    compile_step(module.train(), backend)
+    compile_layers(module.model, fullgraph=True, backend=backend)
+    compile_losses(backend)
+    module.train().compiled = True
     random = np.random.default_rng(1)
     shapes = [(16, 16, 16), (7, 9, 24), (4, 8, 8), (1, 9, 11), (5, 1, 6), (5, 6, 1), (1, 1, 1)]
     shapes += [tuple(random.integers(1, 40, 3)) for _ in range(24)]
