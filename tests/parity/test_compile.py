@@ -53,18 +53,16 @@ def learn(model: Transformer, batch: Batch, narrow: bool) -> dict[str, Any]:
 
 def layers_equal_the_plain_ones() -> None:
     options: list[dict[str, Any]] = [
-        {"positions": "relative", "pattern": "bigbird", "norm_order": "deepnorm"},
+        {"positions": "relative", "pattern": "bigbird", "query_key_norm": True},
         {"positions": "rotary", "num_kv_heads": 2, "norm": "rms", "activation": "swiglu"},
-        {"positions": "alibi", "query_key_norm": True, "attention": "eager"},
     ]
     for number, changes in enumerate(options):
         torch._dynamo.reset()
         changes |= {"encoder_layers": 1, "decoder_layers": 1}
         plain, other = (tiny_transformer(**changes).train() for _ in range(2))
-        if number == 2:
+        if number == 0:
             recompute_layers(other)
-        backend = "aot_eager" if number == 0 else "eager"
-        compile_layers(other, fullgraph=True, backend=backend)
+        compile_layers(other, fullgraph=True, backend="eager")
         batch, narrow = pairs(3, 9, 7), number == 1
         mine, expected = (learn(each, batch, narrow) for each in (other, plain))
         for name, value in expected.items():

@@ -113,9 +113,8 @@ class _FusedConsistencyLoss(torch.autograd.Function):
         in_place: InPlace | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         device, dtype = hidden.device.type, matrix_dtype(config, hidden)
-        smoothing = config.label_smoothing
         exact = torch.promote_types(hidden.dtype, torch.float32)
-        half = max(1, config.chunk // 2)
+        smoothing, half = config.label_smoothing, max(1, config.chunk // 2)
         matrix, mean = weight.to(dtype), weight.mean(0).to(exact)
         grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight)
         sums = torch.zeros(2, dtype=exact, device=hidden.device)
@@ -125,8 +124,7 @@ class _FusedConsistencyLoss(torch.autograd.Function):
                 # 2 token width -> (2 token) width
                 rows = in_blocks(hidden[:, some].to(dtype), half).flatten(0, 1)
                 logits = (rows @ matrix.T).unflatten(0, (2, -1))
-                right = target[some, None]
-                tokens = len(right)
+                right, tokens = target[some, None], len(target[some])
                 if in_place is not None:
                     sums += in_place(logits[:, :tokens], right, smoothing, *terms)
                 else:
@@ -139,9 +137,8 @@ class _FusedConsistencyLoss(torch.autograd.Function):
                         # The gradient overwrites the logits.
                         logits[:, block].copy_(grad)
                 logits[:, tokens:] = 0
-                grad = logits.flatten(0, 1)
-                grad_hidden[:, some] = (grad @ matrix).unflatten(0, (2, -1))[:, :tokens]
-                grad_weight += grad.T @ rows
+                grad_hidden[:, some] = (logits @ matrix)[:, :tokens]
+                grad_weight += logits.flatten(0, 1).T @ rows
         ctx.save_for_backward(grad_hidden, grad_weight)
         entropy, divergence = sums.unbind()
         ctx.mark_non_differentiable(entropy, divergence)
