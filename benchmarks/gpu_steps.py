@@ -22,6 +22,7 @@ from transformer.cli.config.compose import compose_config
 from transformer.common.errors import is_out_of_memory
 from transformer.data.batching.batch import Batch, collate
 from transformer.model.build import build_transformer
+from transformer.tasks.base import change_layers
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.config import RunConfig, run_config, sized_model
 from transformer.training.optimization.optimizer import build_optimizer
@@ -30,8 +31,8 @@ Rows = list[dict[str, Any]]
 """Of a table; the keys are its columns."""
 
 SETTINGS = ("model=base", "schedule=noam", "optimizer.lr=1.0", "precision=bf16-mixed")
-LAYERS: dict[str, Sequence[str]] = {"eager": ()}
-"""Ways to run the layers, with their settings; an option that compiles them gets a row here."""
+LAYERS: dict[str, Sequence[str]] = {"eager": (), "compiled": ["trainer.compile=layers"]}
+"""Ways to run the layers, with their settings."""
 LONGEST = (10, 60)
 """Subwords of the longest source of a batch; the others are up to a tenth shorter."""
 
@@ -129,6 +130,7 @@ class BareStep:
         settings = {name: getattr(config, name) for name in ("loss", "optimizer", "schedule")}
         settings |= {"recovery": config.recovery, "clip": config.trainer["gradient_clip_val"]}
         module = TranslationModule(model, seed=config.seed, portable={}, **settings)
+        change_layers(module, config)
         self.module = module.to(bench.device).train()
         self.adam = build_optimizer(config.optimizer, model.parameters())
         self.narrow = config.trainer["precision"] == "bf16-mixed"

@@ -193,7 +193,7 @@ def _drop_outside_only(transformer: nn.Transformer) -> None:
             module.dropout = nn.Identity()  # type: ignore[assignment]
 
 
-def composed(folder: Path, overrides: list[str]) -> RunConfig:
+def composed(folder: Path | str, overrides: list[str]) -> RunConfig:
     """The run that all of them make."""
     from omegaconf import OmegaConf
 

@@ -25,7 +25,7 @@ from transformer.training.checkpointing.saved_state import find_resumable, loade
 from transformer.training.config import RunConfig
 from transformer.training.optimization.cpu_allocator import keep_freed_memory, keep_products
 from transformer.training.optimization.divergence import Diverged, save_text
-from transformer.training.precision import resolve_precision
+from transformer.training.precision import resolve_precision, trains_on_gpu
 from transformer.training.trainer import bound_by_epochs, build_trainer, end_reason
 
 logger = logging.getLogger(__name__)
@@ -94,6 +94,10 @@ def fit(
     given, config = config, replace(config, trainer=resolve_precision(config.trainer))
     if given.trainer != config.trainer:
         logger.info("precision=auto is %s on this device", config.trainer["precision"])
+    if config.trainer["compile"] == "layers":
+        from transformer.training.optimization.compiled_layers import check_compiler
+
+        check_compiler(torch.device("cuda" if trains_on_gpu(config.trainer) else "cpu"))
     config, task, resume_state = _prepare(config)
     trainer = _fit(config, folder, task, resume_state, watching)
     if torch.distributed.is_initialized():

@@ -82,7 +82,7 @@ D = TypeVar("D", bound=BatchModule)
 def build_module(
     kind: type[M], model: "Transformer | SingleStack", config: RunConfig, tokenizer: Tokenizer
 ) -> M:
-    """The training step of a model, with activation checkpointing if the config says so."""
+    """The training step of a model, with its layers as the config says."""
     module = kind(
         model,
         loss=config.loss,
@@ -93,9 +93,21 @@ def build_module(
         seed=config.seed,
         portable=portable_part(model.config, tokenizer.to_state(), dict(config.resolved)),
     )
-    if config.gradient_checkpointing:
-        module.recompute_layers()
+    change_layers(module, config)
     return module
+
+
+def change_layers(module: UpdateModule, config: RunConfig) -> None:
+    """Let the layers be recomputed in the backward pass, or compiled, as the config says."""
+    if config.gradient_checkpointing:
+        from transformer.training.optimization.activation_checkpointing import recompute_layers
+
+        recompute_layers(module.model, module.guided_attention)
+    if config.trainer["compile"] == "layers":
+        from transformer.training.optimization.compiled_layers import compile_layers
+
+        compile_layers(module.model, module.guided_attention)
+        module.compiled = True
 
 
 _DECODER_KEYS = ("decoder_layers", "decoder_pattern", "target_token_dropout")

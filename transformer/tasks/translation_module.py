@@ -13,6 +13,7 @@ from torch import Tensor
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch
 from transformer.decoding.alignment import guided_head
+from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.decoder import DecoderLayer
 from transformer.model.transformer import Transformer
 from transformer.training.losses.config import LossConfig
@@ -44,15 +45,13 @@ class TranslationModule(UpdateModule):
         hidden = self.model(batch.source, batch.target_input)
         return hidden.flatten(0, 1).index_select(0, batch.labelled), batch.labels
 
-    def recompute_layers(self) -> None:
-        """Recompute all layers except the one of guided alignment."""
-        from transformer.training.optimization.activation_checkpointing import recompute_layers
-
-        attention = None
-        if self.guided is not None:
-            layer = cast(DecoderLayer, self.model.decoder.layers[self.guided.layer])
-            attention = layer.cross_attention
-        recompute_layers(self.model, attention)
+    @property
+    def guided_attention(self) -> MultiHeadAttention | None:
+        """The attention of guided alignment."""
+        if self.guided is None:
+            return None
+        layer = cast(DecoderLayer, self.model.decoder.layers[self.guided.layer])
+        return layer.cross_attention
 
     def micro_loss(self, batch: Batch) -> tuple[Tensor, int, dict[str, Tensor]]:
         """The loss of every task, plus that of guided alignment.
@@ -92,5 +91,7 @@ class TranslationModule(UpdateModule):
         # (2 batch) target width -> 2 (batch target) width -> 2 token width
         hidden = hidden.view(2, -1, hidden.size(-1)).index_select(1, batch.labelled)
         weight = self.model.projection.weight
-        loss, cross_entropy, divergence = consistency_loss(self.loss, hidden, weight, batch.labels)
+        loss, cross_entropy, divergence = consistency_loss(
+            self.loss, hidden, weight, batch.labels, compiled=self.compiled
+        )
         return loss, batch.target_tokens, {"loss": cross_entropy, "consistency": divergence}

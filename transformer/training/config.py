@@ -50,6 +50,7 @@ class TrainerConfig:
     limit_val_batches: int | None = None
     search_tokens: Annotated[int, Range(1)] | None = None
     reduce_bfloat16: bool = False
+    compile: Literal["none", "layers"] = "none"
 
     def __post_init__(self) -> None:
         raise_objections((*out_of_range(self, "trainer"), *self._objections()))
@@ -157,7 +158,18 @@ def _check_values(values: Mapping[str, Any]) -> None:
             "names; train with chrf or bleu, and give it to translate or evaluate"
         )
     # The tokenizer decides the sizes later; other errors are raised before any text is read.
-    sized_model(values["model"], 1, 1)
+    model = sized_model(values["model"], 1, 1)
+    if values["trainer"].compile != "none" and _skips_blocks(model):
+        raise InputError(
+            f"trainer.compile=layers cannot compile model.attention={model.attention} here, which "
+            "skips blocks of keys; set model.attention=sdpa or trainer.compile=none"
+        )
+
+
+def _skips_blocks(model: ModelConfig) -> bool:
+    """Whether attention may skip blocks of keys."""
+    full = model.pattern == "full" and model.decoder_pattern in (None, "full")
+    return model.attention == "flex" or (model.attention == "auto" and not full)
 
 
 def min_budget(max_length: int) -> int:

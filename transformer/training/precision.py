@@ -14,11 +14,15 @@ def resolve_precision(trainer: Mapping[str, Any]) -> dict[str, Any]:
     """
     if trainer["precision"] != "auto":
         return dict(trainer)
-    on_gpu = trainer["accelerator"] in ("gpu", "cuda", "auto") and torch.cuda.is_available()
-    if on_gpu:
+    if on_gpu := trains_on_gpu(trainer):
         torch.set_float32_matmul_precision("high")
     narrow = on_gpu and torch.cuda.is_bf16_supported(including_emulation=False)
     return {**trainer, "precision": "bf16-mixed" if narrow else "32-true"}
+
+
+def trains_on_gpu(trainer: Mapping[str, Any]) -> bool:
+    """Whether the arguments of the trainer choose a GPU, and one is there."""
+    return trainer["accelerator"] in ("gpu", "cuda", "auto") and torch.cuda.is_available()
 
 
 def search_autocast(precision: str | int, device: torch.device) -> torch.autocast:

@@ -37,6 +37,7 @@ from transformer.training.precision import resolve_precision
 
 _OURS = (
     "accumulate_grad_batches",
+    "compile",
     "gradient_clip_val",
     "max_epochs",
     "reduce_bfloat16",

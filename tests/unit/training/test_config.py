@@ -126,6 +126,11 @@ def test_a_wrong_value_is_named(key: str, value: Any, message: str) -> None:
         (["trainer.num_nodes=0"], r"trainer\.num_nodes=0 must be at least 1"),
         (["trainer.max_time=3600"], r"trainer\.max_time=3600 must be DAYS:HOURS:MINUTES:SECONDS"),
         (["trainer.max_time=4min"], r"trainer\.max_time=4min must be .*, such as 00:12:00:00"),
+        (["trainer.compile=all"], r"trainer\.compile='all' must be none or layers"),
+        (
+            ["trainer.compile=layers", "model.decoder_pattern=sliding"],
+            r"cannot compile model\.attention=auto here, .* set model\.attention=sdpa or",
+        ),
         (["callbacks.ema_decay=99.9"], r"callbacks\.ema_decay=99\.9 must be at least 0 .* below 1"),
         (["callbacks.ema_decay=1"], r"callbacks\.ema_decay=1\.0 must be at least 0"),
         (["decoding.beam_size=two"], r"decoding\.beam_size='two' must be a whole number"),

@@ -32,8 +32,11 @@ _ALIGNMENT = 8
 class HiddenKeys(NamedTuple):
     """A mask as fused kernels read it."""
 
-    summand: Float[Tensor, "#batch #head #query #key"]
-    """Of the scores: -inf where a query may not attend, but 0 where it may attend to nothing."""
+    summand: Float[Tensor, "#batch #head #query room"]
+    """Of the scores: -inf where a query may not attend, but 0 where it may attend to nothing.
+
+    It has room for more keys, up to the next multiple of ``_ALIGNMENT``; the kernel cuts that off.
+    """
     sees: Float[Tensor, "#batch #head #query 1"]
     """Factor of the result: 0 where a query may attend to nothing, else 1."""
 
@@ -46,9 +49,11 @@ def hide(mask: Mask, dtype: torch.dtype) -> HiddenKeys:
     """
     sees = mask.any(-1, keepdim=True)
     rows, keys = mask.shape[:-1], mask.size(-1)
-    room = keys + -keys % _ALIGNMENT
-    summand = torch.zeros(*rows, room, dtype=dtype, device=mask.device)[..., :keys]
-    return HiddenKeys(summand.masked_fill_(sees & ~mask, -math.inf), sees.to(dtype))
+    # Never just as many: torch would compile that separately.
+    room = keys + _ALIGNMENT - keys % _ALIGNMENT
+    summand = torch.zeros(*rows, room, dtype=dtype, device=mask.device)
+    summand[..., :keys].masked_fill_(sees & ~mask, -math.inf)
+    return HiddenKeys(summand, sees.to(dtype))
 
 
 def _once(make: Callable[["AttentionBias"], T]) -> T:
@@ -166,6 +171,12 @@ class AttentionBias:
             *(batch, heads, len(self.queries), len(self.keys)),
             device=self.keys.device,
         )
+
+    def prepare(self, dtype: torch.dtype) -> None:
+        """Make what kernels read in this dtype; a compiled layer could not make it for the next."""
+        _ = self.dense_mask, self.dense_bias
+        if not self.only_causal:
+            self.hidden_keys(dtype)
 
     def select(self, sentences: Int[Tensor, " kept"]) -> "AttentionBias":
         """The bias of these sentences of a batch."""

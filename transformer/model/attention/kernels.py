@@ -94,10 +94,10 @@ def few_queries(query: QueryHeads, key: KeyHeads, attention_bias: AttentionBias)
     """Whether ``attend_few`` is the fastest: a decoding step, on a CPU, over enough keys."""
     return (
         query.device.type == "cpu"
+        and not torch.compiler.is_compiling()
         and query.size(2) <= FEW <= key.size(2)
         and query.size(1) == key.size(1)
         and not torch.is_grad_enabled()
-        and not torch.compiler.is_compiling()
         and attention_bias.every_query_sees
     )
 
@@ -109,9 +109,9 @@ def learns_short(query: QueryHeads, key: KeyHeads) -> bool:
     """
     return (
         query.device.type == "cpu"
+        and not torch.compiler.is_compiling()
         and torch.is_grad_enabled()
         and max(query.size(2), key.size(2)) <= SHORT
-        and not torch.compiler.is_compiling()
     )
 
 

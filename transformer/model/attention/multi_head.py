@@ -80,15 +80,18 @@ def attend_fused(
     heads than queries. A mask may come as ``hide`` makes it. ``causal=True`` replaces a causal
     mask, so that kernels skip hidden keys; it excludes ``mask`` and ``bias``.
     """
-    grouped = key.size(1) != query.size(1)
-    if grouped and (mask is not None or bias is not None):
+    grouped = False
+    if key.size(1) != query.size(1):
         # With a mask, torch groups heads only in its slow kernel, which keeps the weights.
-        grouped, key, value = False, *(split_query_heads(query, heads) for heads in (key, value))
+        grouped = mask is None and bias is None
+        if not grouped:
+            key, value = (split_query_heads(query, heads) for heads in (key, value))
     hidden = hide(mask, query.dtype) if isinstance(mask, Tensor) else mask
     if hidden is None:
         summand = None if bias is None else bias.to(query.dtype)
     else:
-        summand = hidden.summand if bias is None else bias.to(query.dtype) + hidden.summand
+        summand = hidden.summand[..., : key.size(2)]
+        summand = summand if bias is None else bias.to(query.dtype) + summand
     with precise_on_cpu(query) as dtype:
         attended = F.scaled_dot_product_attention(
             query.to(dtype),

@@ -35,12 +35,12 @@ class Linear(nn.Linear):
 
     def _onednn_computes(self, x: Tensor) -> bool:
         return (
-            x.numel() * self.out_features >= ONEDNN_FROM
+            not torch.compiler.is_compiling()
+            and x.numel() * self.out_features >= ONEDNN_FROM
             and x.dtype == torch.float32
             and x.device.type == "cpu"
             and not torch.is_grad_enabled()
             and not torch.is_autocast_enabled("cpu")
-            and not torch.compiler.is_compiling()
         )
 
 

@@ -7,7 +7,6 @@ Machine Translation", which simplifies Shen et al. 2020, "A Simple but Tough-to-
 Augmentation Approach for Natural Language Understanding and Generation" (cutoff).
 """
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -19,9 +18,11 @@ from transformer.model.layers.mixed_precision import without_autocast
 from transformer.training.losses.config import LossConfig
 from transformer.training.losses.cross_entropy import (
     BLOCK,
+    InPlace,
     Scalar,
     Target,
     Weight,
+    blocks,
     in_blocks,
     matrix_dtype,
     scaled_gradients,
@@ -30,8 +31,7 @@ from transformer.training.losses.cross_entropy import (
 Passes = Float[Tensor, "2 token width"]
 
 
-@dataclass(frozen=True)
-class Terms:
+class Terms(NamedTuple):
     """Terms of the loss of a token; p is the prediction of the first pass, q of the second.
 
     Attributes:
@@ -104,12 +104,17 @@ class _FusedConsistencyLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, target: Tensor, config: LossConfig, terms: Terms
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        target: Tensor,
+        config: LossConfig,
+        terms: Terms,
+        in_place: InPlace | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         device, dtype = hidden.device.type, matrix_dtype(config, hidden)
-        smoothing = config.label_smoothing
         exact = torch.promote_types(hidden.dtype, torch.float32)
-        half = max(1, config.chunk // 2)
+        smoothing, half = config.label_smoothing, max(1, config.chunk // 2)
         matrix, mean = weight.to(dtype), weight.mean(0).to(exact)
         grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight)
         sums = torch.zeros(2, dtype=exact, device=hidden.device)
@@ -119,22 +124,21 @@ class _FusedConsistencyLoss(torch.autograd.Function):
                 # 2 token width -> (2 token) width
                 rows = in_blocks(hidden[:, some].to(dtype), half).flatten(0, 1)
                 logits = (rows @ matrix.T).unflatten(0, (2, -1))
-                # The mean row of the weight gives the mean of the logits over the vocabulary.
-                means = (rows.to(exact) @ mean).view(2, -1, 1)
-                size = BLOCK if device == "cpu" else half
-                tokens = len(target[some])
-                for index in range(0, tokens, size):
-                    block = slice(index, min(index + size, tokens))
-                    right = target[some][block, None]
-                    here = logits[:, block]
-                    grad, parts = _block(here.to(exact), means[:, block], right, smoothing, terms)
-                    sums += parts
-                    # The gradient overwrites the logits.
-                    here.copy_(grad)
+                right, tokens = target[some, None], len(target[some])
+                if in_place is not None:
+                    sums += in_place(logits[:, :tokens], right, smoothing, *terms)
+                else:
+                    # The mean row of the weight gives the mean of the logits over the vocabulary.
+                    means = (rows.to(exact) @ mean).view(2, -1, 1)
+                    for block in blocks(tokens, BLOCK if device == "cpu" else half):
+                        here, mean_here = logits[:, block].to(exact), means[:, block]
+                        grad, parts = _block(here, mean_here, right[block], smoothing, terms)
+                        sums += parts
+                        # The gradient overwrites the logits.
+                        logits[:, block].copy_(grad)
                 logits[:, tokens:] = 0
-                grad = logits.flatten(0, 1)
-                grad_hidden[:, some] = (grad @ matrix).unflatten(0, (2, -1))[:, :tokens]
-                grad_weight += grad.T @ rows
+                grad_hidden[:, some] = (logits @ matrix)[:, :tokens]
+                grad_weight += logits.flatten(0, 1).T @ rows
         ctx.save_for_backward(grad_hidden, grad_weight)
         entropy, divergence = sums.unbind()
         ctx.mark_non_differentiable(entropy, divergence)
@@ -142,7 +146,7 @@ class _FusedConsistencyLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        return *scaled_gradients(ctx, grad_loss), None, None, None
+        return *scaled_gradients(ctx, grad_loss), None, None, None, None
 
 
 def _block(
@@ -180,21 +184,33 @@ def _block(
 
 
 def consistency_loss(
-    config: LossConfig, hidden: Passes, weight: Weight, target: Target
+    config: LossConfig, hidden: Passes, weight: Weight, target: Target, *, compiled: bool = False
 ) -> ConsistencyLoss:
     """The loss that the config names, in the fused form if the config has a chunk."""
     if config.chunk == 0:
         smoothing = config.label_smoothing
         return plain_consistency_loss(hidden, weight, target, smoothing, terms(config))
-    return fused_consistency_loss(hidden, weight, target, config, terms(config))
+    return fused_consistency_loss(hidden, weight, target, config, terms(config), compiled=compiled)
 
 
 def fused_consistency_loss(
-    hidden: Passes, weight: Weight, target: Target, config: LossConfig, terms: Terms
+    hidden: Passes,
+    weight: Weight,
+    target: Target,
+    config: LossConfig,
+    terms: Terms,
+    *,
+    compiled: bool = False,
 ) -> ConsistencyLoss:
     """Compute what ``plain_consistency_loss`` computes without holding all logits in memory.
 
     ``loss.chunk`` counts the rows of both passes. Under autocast the matrix products run in its
-    dtype, the rest in float32.
+    dtype, the rest in float32: with ``compiled`` in compiled kernels (compiled_loss.py).
     """
-    return ConsistencyLoss(*_FusedConsistencyLoss.apply(hidden, weight, target, config, terms))
+    in_place: InPlace | None = None
+    if compiled:
+        from transformer.training.losses.compiled_loss import compiled_loss, consistency_in_place
+
+        in_place = compiled_loss(consistency_in_place)
+    sums = _FusedConsistencyLoss.apply(hidden, weight, target, config, terms, in_place)
+    return ConsistencyLoss(*sums)

@@ -6,6 +6,7 @@ module knows. The plain formula stands beside its fused twin.
 Source: Szegedy et al. 2016, "Rethinking the Inception Architecture", section 7.
 """
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -20,6 +21,8 @@ Hidden = Float[Tensor, "token width"]
 Weight = Float[Tensor, "vocab width"]
 Target = Int[Tensor, " token"]
 Scalar = Float[Tensor, ""]
+InPlace = Callable[..., Tensor]
+"""Computes the sums of a loss, and puts the gradient in the place of the logits."""
 
 BLOCK = 64
 """Tokens of a block of logits that fits the cache of a CPU."""
@@ -67,7 +70,12 @@ class _FusedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, target: Tensor, config: LossConfig
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        target: Tensor,
+        config: LossConfig,
+        in_place: InPlace | None,
     ) -> Tensor:
         device, dtype = hidden.device.type, matrix_dtype(config, hidden)
         exact = torch.promote_types(hidden.dtype, torch.float32)
@@ -77,21 +85,23 @@ class _FusedCrossEntropy(torch.autograd.Function):
         loss = torch.zeros((), dtype=exact, device=hidden.device)
         size = min(BLOCK if device == "cpu" else config.chunk, len(hidden))
         # One buffer for all blocks stays in the cache.
-        scratch = loss.new_empty(0 if dtype == exact else size, len(weight))
+        scratch = loss.new_empty(0 if dtype == exact or in_place else size, len(weight))
         with without_autocast(device):
             for start in range(0, len(hidden), config.chunk):
                 some = slice(start, start + config.chunk)
                 rows, right = in_blocks(hidden[some].to(dtype), config.chunk), target[some, None]
                 logits = rows @ matrix.T
-                # The mean row of the weight gives the mean of the logits over the vocabulary.
-                means = rows.to(exact) @ mean
-                for index in range(0, len(right), size):
-                    block = slice(index, min(index + size, len(right)))
-                    here, mean_here = logits[block], means[block, None]
-                    exactly = here if dtype == exact else scratch[: len(here)].copy_(here)
-                    loss += _block(exactly, mean_here, right[block], config.label_smoothing)
-                    # The gradient overwrites the logits.
-                    here.copy_(exactly)
+                if in_place is not None:
+                    loss += in_place(logits[: len(right)], right, config.label_smoothing)
+                else:
+                    # The mean row of the weight gives the mean of the logits over the vocabulary.
+                    means = (rows.to(exact) @ mean)[:, None]
+                    for block in blocks(len(right), size):
+                        here = logits[block]
+                        exactly = here if dtype == exact else scratch[: len(here)].copy_(here)
+                        loss += _block(exactly, means[block], right[block], config.label_smoothing)
+                        # The gradient overwrites the logits.
+                        here.copy_(exactly)
                 logits[len(right) :] = 0
                 grad_hidden[some] = (logits @ matrix)[: len(right)]
                 grad_weight += logits.T @ rows
@@ -100,7 +110,7 @@ class _FusedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor) -> tuple[Tensor | None, ...]:
-        return *scaled_gradients(ctx, grad_loss), None, None
+        return *scaled_gradients(ctx, grad_loss), None, None, None
 
 
 def scaled_gradients(ctx: Any, grad_loss: Tensor) -> tuple[Tensor, Tensor]:
@@ -118,6 +128,11 @@ def in_blocks(
     """
     missing = -rows.size(-2) % min(BLOCK, chunk)
     return F.pad(rows, (0, 0, 0, missing)) if missing else rows
+
+
+def blocks(tokens: int, size: int) -> Iterator[slice]:
+    """Cut so many tokens into blocks."""
+    return (slice(start, min(start + size, tokens)) for start in range(0, tokens, size))
 
 
 def _block(
@@ -143,13 +158,20 @@ def matrix_dtype(config: LossConfig, hidden: Tensor) -> torch.dtype:
     return torch.bfloat16 if config.bfloat16 else product_dtype(hidden)
 
 
-def loss_function(config: LossConfig, hidden: Hidden, weight: Weight, target: Target) -> Scalar:
+def loss_function(
+    config: LossConfig, hidden: Hidden, weight: Weight, target: Target, *, compiled: bool = False
+) -> Scalar:
     """``cross_entropy``, in the fused form if the config has a chunk.
 
     The fused form never holds all logits in memory. Under autocast its matrix products run in the
-    dtype of autocast, the rest in float32.
+    dtype of autocast, the rest in float32: with ``compiled`` as one kernel (compiled_loss.py).
     """
     if config.chunk == 0:
         return cross_entropy(hidden, weight, target, config.label_smoothing)
-    loss: Tensor = _FusedCrossEntropy.apply(hidden, weight, target, config)
+    in_place: InPlace | None = None
+    if compiled:
+        from transformer.training.losses.compiled_loss import compiled_loss, cross_entropy_in_place
+
+        in_place = compiled_loss(cross_entropy_in_place)
+    loss: Tensor = _FusedCrossEntropy.apply(hidden, weight, target, config, in_place)
     return loss

@@ -14,12 +14,11 @@ from torch.utils.checkpoint import checkpoint
 
 from transformer.model.attention.attention_bias import AttentionBias
 from transformer.model.attention.kv_cache import LayerCache
-from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
 
 
-def recompute_layers(model: nn.Module, guided: MultiHeadAttention | None = None) -> None:
+def recompute_layers(model: nn.Module, guided: nn.Module | None = None) -> None:
     """Recompute all encoder and decoder layers of a model in the backward pass of training.
 
     The layers of the guided attention keep their activations, as its loss needs the weights.

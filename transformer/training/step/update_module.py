@@ -3,7 +3,6 @@
 It does not know what a batch holds: the module of a task names the hidden states and their targets.
 """
 
-import math
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from pytorch_lightning import LightningModule
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
@@ -54,6 +53,7 @@ class UpdateModule(LightningModule, ABC):
         portable: Part of every checkpoint besides the weights (``checkpoint.portable_part``).
 
     Attributes:
+        compiled: Whether the loss is (compiled_loss.py).
         signal: Signal that asks this rank to stop; None if there was none.
         agreed_signal: That of the ranks together, known after an update.
     """
@@ -74,7 +74,7 @@ class UpdateModule(LightningModule, ABC):
         self.automatic_optimization = False
         self.model, self.portable = model, portable
         self.loss, self.optimizer, self.schedule = loss, optimizer, schedule
-        self.clip, self.seed = clip, seed
+        self.clip, self.seed, self.compiled = clip, seed, False
         self.means = Means()
         self.accumulate = Accumulator(self._backward, self.zero_grad)
         self.signal: int | None = None
@@ -93,7 +93,8 @@ class UpdateModule(LightningModule, ABC):
         These contain ``loss``; the log divides each by that number.
         """
         hidden, right = self.predictions(batch)
-        loss = loss_function(self.loss, hidden, self.model.projection.weight, right)
+        weight = self.model.projection.weight
+        loss = loss_function(self.loss, hidden, weight, right, compiled=self.compiled)
         return loss, len(right), {"loss": loss.detach()}
 
     @property
@@ -101,11 +102,10 @@ class UpdateModule(LightningModule, ABC):
         """Whether the weights are sharded over the ranks, and gradients summed after each part."""
         return isinstance(self.model, FSDPModule)
 
-    def recompute_layers(self) -> None:
-        """Compute the activations of a layer again in the backward pass instead of keeping them."""
-        from transformer.training.optimization.activation_checkpointing import recompute_layers
-
-        recompute_layers(self.model)
+    @property
+    def guided_attention(self) -> nn.Module | None:
+        """The attention whose weights the loss reads; None if it reads none."""
+        return None
 
     def training_step(self, update: Update[Any], update_index: int) -> dict[str, Any]:
         """Update the weights once, unless the update is bad; return its ``outcome``.
@@ -239,7 +239,7 @@ class UpdateModule(LightningModule, ABC):
         gradients = [g.to_local() if isinstance(g, DTensor) else g for g in gradients]
         scale = 1 / tokens if isinstance(tokens, int) else (1 / tokens).float()
         torch._foreach_mul_(gradients, scale)
-        parameters, clip = self.model.parameters(), self.clip or math.inf
+        parameters, clip = self.model.parameters(), self.clip or torch.inf
         # Sharded weights would be clipped one by one.
         norm = torch.nn.utils.clip_grad_norm_(parameters, clip, foreach=self.sharded or None)
         return norm.full_tensor() if isinstance(norm, DTensor) else norm

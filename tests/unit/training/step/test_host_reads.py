@@ -22,6 +22,7 @@ from transformer.model.single_stack import build_single_stack
 from transformer.tasks.language_modelling import LanguageModule
 from transformer.tasks.tagging import TaggingModule
 from transformer.training.callbacks.metrics import Measure
+from transformer.training.optimization.activation_checkpointing import recompute_layers
 from transformer.training.optimization.divergence import Diverged
 from transformer.training.optimization.optimizer import build_optimizer
 from transformer.training.step.update_module import UpdateModule
@@ -67,7 +68,7 @@ def test_no_option_of_a_model_reads(changes: dict[str, Any]) -> None:
 def test_no_loss_reads(loss: dict[str, Any], recompute: bool) -> None:
     module = translation_module(tiny_transformer(dropout=0.1), loss=loss_config(**loss))
     if recompute:
-        module.recompute_layers()
+        recompute_layers(module.model, module.guided_attention)
     forward_and_backward(on_device(module), collate(SOURCES, TARGETS, LINKS))
 
 
