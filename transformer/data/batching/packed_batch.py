@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.utils.data import Dataset
 
 from transformer.common.segments import Packing, Segments
-from transformer.data.batching.batch import Batch
+from transformer.data.batching.batch import Batch, flat_indices
 from transformer.data.tokenization.tokenizer import PAD
 
 MIN_PADDING = 16
@@ -47,7 +47,7 @@ class PackedBatch(Batch):
             source=_rows(self.source, source),
             target_input=_rows(self.target_input, target),
             target_output=_rows(self.target_output, target),
-            labelled=target.mask.flatten().nonzero().squeeze(1),
+            labelled=flat_indices(target.mask),
         )
 
     @property
@@ -91,9 +91,9 @@ def pack(batch: Batch, length: int | None = None) -> PackedBatch:
     parts = min(MIN_PADDING, -(-(length - min(tokens)) // longest))
     source, target = masks
     return PackedBatch(
-        source=_laid_out(batch.source, source, length),
-        target_input=_laid_out(batch.target_input, target, length),
-        target_output=_laid_out(batch.target_output, target, length),
+        source=_laid_out(batch.source[source], length),
+        target_input=_laid_out(batch.target_input[target], length),
+        target_output=_laid_out(batch.target_output[target], length),
         labelled=torch.arange(tokens[1]),
         packing=Packing(_segments(source, length, parts), _segments(target, length, parts)),
     )
@@ -113,24 +113,18 @@ def _segments(mask: Bool[Tensor, "sentence width"], length: int, parts: int) -> 
     padded = torch.zeros(mask.shape, dtype=torch.int64)
     padded[mask] = torch.arange(tokens)
     return Segments(
-        positions=_filled(positions, length),
+        positions=_laid_out(positions, length),
         offsets=offsets.to(torch.int32),
         longest=int(offsets.diff().max()),
         padded=padded,
         mask=mask,
-        cells=_filled(mask.flatten().nonzero().squeeze(1), length)[0],
+        cells=_laid_out(flat_indices(mask), length)[0],
     )
 
 
-def _laid_out(
-    rows: Int[Tensor, "sentence width"], mask: Bool[Tensor, "sentence width"], length: int
-) -> Int[Tensor, "1 length"]:
+def _laid_out(values: Int[Tensor, " token"], length: int) -> Int[Tensor, "1 length"]:
+    """Return one row, with zeros at its end: padding, and indices that nobody uses."""
     assert PAD == 0
-    return _filled(rows[mask], length)
-
-
-def _filled(values: Int[Tensor, " token"], length: int) -> Int[Tensor, "1 length"]:
-    """Append zeros."""
     return F.pad(values, (0, length - len(values)))[None]
 
 

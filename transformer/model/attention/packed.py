@@ -14,12 +14,17 @@ from torch import Tensor
 
 from transformer.common.segments import Segments
 
+Queries = Float[Tensor, "batch head query head_dim"]
+Keys = Float[Tensor, "batch kv_head key head_dim"]
 Heads = Float[Tensor, "batch some_head length head_dim"]
 Rows = Float[Tensor, "sentence some_head width head_dim"]
 Tokens = Float[Tensor, "token some_head head_dim"]
 
+DTYPES = (torch.bfloat16, torch.float16)
+"""Of FlashAttention."""
+
 MAX_WIDTH = 256
-"""Of the heads of FlashAttention, which must be a multiple of 8."""
+"""Of the heads in FlashAttention, a multiple of 8."""
 
 
 @dataclass(frozen=True)
@@ -50,16 +55,15 @@ def runs_flash_attention(device: torch.device) -> bool:
 
 
 def attend_packed(
-    query: Heads,
-    key: Heads,
-    value: Heads,
+    query: Queries,
+    key: Keys,
+    value: Keys,
     packed: PackedSentences,
     attend_rows: Callable[[Rows, Rows, Rows], Rows],
-) -> Heads:
+) -> Queries:
     """Attend within segments; ``attend_rows`` attends in padded rows if FlashAttention cannot."""
-    narrow = query.dtype in (torch.bfloat16, torch.float16)
     width = query.size(-1)
-    if packed.flash and narrow and width % 8 == 0 and width <= MAX_WIDTH:
+    if packed.flash and query.dtype in DTYPES and width % 8 == 0 and width <= MAX_WIDTH:
         return _attend_varlen(query, key, value, packed)
     queries = _to_rows(query, packed.queries)
     keys, values = _to_rows(key, packed.keys), _to_rows(value, packed.keys)
@@ -67,7 +71,7 @@ def attend_packed(
     return _to_heads(tokens.index_select(0, packed.queries.cells), query)
 
 
-def _attend_varlen(query: Heads, key: Heads, value: Heads, packed: PackedSentences) -> Heads:
+def _attend_varlen(query: Queries, key: Keys, value: Keys, packed: PackedSentences) -> Queries:
     """FlashAttention over segments (Dao 2023, "FlashAttention-2")."""
     from torch.nn.attention.varlen import varlen_attn
 
