@@ -15,7 +15,9 @@ from transformer.data.batching.sampler import BatchPlan, EpochBatches
 class PackedPlan(BatchPlan):
     """Divides a corpus as `BatchPlan` does, but counts no padding between sentences.
 
-    The tokens of neither side of a batch, each sentence with its eos, exceed the budget.
+    The tokens of neither side of a batch, each sentence with its eos, exceed the budget. Pairs of
+    a batch are similar in their longer side only. If they were similar in both, as in `BatchPlan`,
+    one side of most batches would be full long before the other.
     """
 
     def identity(self) -> dict[str, int]:
@@ -28,9 +30,23 @@ class PackedPlan(BatchPlan):
 
     @cached_property
     def _totals(self) -> list[Int[np.ndarray, " bound"]]:
-        """Tokens of each side before each pair of the layout, and of all pairs."""
+        """Tokens of each side before each pair in this order, and of all pairs."""
+        pairs = self._layout[self._order]
         sides = (self._source, self._target)
-        return [np.append(0, side[self._layout].cumsum(dtype=np.int64)) for side in sides]
+        return [np.append(0, side[pairs].cumsum(dtype=np.int64)) for side in sides]
+
+    @cached_property
+    def _order(self) -> Int[np.ndarray, " pair"]:
+        """Order of the layout by the longer side, in which the shorter sides are mixed.
+
+        It is the same in all epochs, so that batches begin at the same lengths.
+        """
+        drawn = np.random.default_rng(self._seed).random(len(self._layout))
+        return np.lexsort((drawn, self._longest)).astype(self._layout.dtype)
+
+    def _cut(self, epoch: int) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " bound"]]:
+        pairs, bounds = super()._cut(epoch)
+        return pairs[self._order], bounds
 
     def _full_batches(self, start: int, end: int) -> Int[np.ndarray, " bound"]:
         bounds = [start]
