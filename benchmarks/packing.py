@@ -2,10 +2,10 @@
 
     python -m benchmarks.packing [--updates 20] data=multi30k model=base [KEY=VALUE…]
 
-Forward, loss, backward and Adam on the batches of a run with these settings, in turns: an update on
-padded batches, one on packed batches, and so on, after two of each that are not counted. On a CPU it
-measures the processor time of one thread, on a GPU (``--device cuda``, in ``bf16-mixed``) the time
-until the GPU is done. The last line is JSON. It does not know how well anything is learnt.
+Forward, loss, backward and Adam on the batches of a run with these settings, in turns: an update
+on a padded batch, one on a packed batch, and so on, after two of each that are not counted. On a
+CPU it measures the processor time of one thread, on a GPU (``--device cuda``, in ``bf16-mixed``)
+the time until the GPU is done. The last line is JSON. It does not know how well anything is learnt.
 """
 
 import argparse

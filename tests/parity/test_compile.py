@@ -5,6 +5,8 @@ import torch
 from tests.helpers.models import tiny_transformer
 from tests.helpers.processes import FORKS, exit_code
 from tests.helpers.tolerance import assert_close
+from transformer.data.batching.batch import collate
+from transformer.data.batching.packed_batch import pack
 
 SMALL = {"encoder_layers": 1, "decoder_layers": 1}
 
@@ -21,6 +23,10 @@ def compiled_equals_eager() -> None:
         model = tiny_transformer(**SMALL, **changes)
         compiled = torch.compile(model, backend="eager", fullgraph=True)
         assert_close(compiled(source, target), model(source, target))
+        if changes.get("positions") in (None, "rotary"):
+            packed = pack(collate([[5, 6], [5, 6, 7]], [[8, 9], [10]]))
+            arguments = packed.source, packed.target_input, packed.packing
+            assert_close(compiled(*arguments), model(*arguments))
     training = tiny_transformer(**SMALL, dropout=0.5).train()
     compiled = torch.compile(training, backend="aot_eager", fullgraph=True)
     compiled(source, target).square().sum().backward()
