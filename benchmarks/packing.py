@@ -68,17 +68,15 @@ def main() -> None:
     measured: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
     for index in range(arguments.updates + 2):
         for name, run in runs.items():
-            found = next(run)
+            of_update = next(run)
             if index >= 2:
-                measured[name].append(found)
+                measured[name].append(of_update)
     result = {}
-    for name, found in measured.items():
-        speed, padding = (list(each) for each in zip(*found, strict=True))
-        result[name] = {
-            "tokens_per_second": round(statistics.median(speed)),
-            "padding": round(statistics.mean(padding), 4),
-        }
-        print(f"{name}: {statistics.median(speed):,.0f} target tokens/s")
+    for name, pairs in measured.items():
+        speed = statistics.median(tokens for tokens, _ in pairs)
+        padding = statistics.mean(fraction for _, fraction in pairs)
+        result[name] = {"tokens_per_second": round(speed), "padding": round(padding, 4)}
+        print(f"{name}: {speed:,.0f} target tokens/s")
     print(json.dumps(result))
 
 
