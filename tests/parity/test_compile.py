@@ -15,6 +15,7 @@ from tests.helpers.processes import FORKS, exit_code
 from tests.helpers.tolerance import assert_close
 from tests.helpers.updates import translation_module
 from transformer.data.batching.batch import Batch, collate
+from transformer.data.batching.packed_batch import pack
 from transformer.model.transformer import Transformer
 from transformer.training.losses import compiled_loss as losses
 from transformer.training.losses.config import LossConfig
@@ -46,7 +47,8 @@ def compile_losses(backend: Any) -> None:
 def learn(model: Transformer, batch: Batch, narrow: bool) -> dict[str, Any]:
     """Hidden states and all gradients, in autocast if ``narrow``."""
     with torch.autocast("cpu", torch.bfloat16, enabled=narrow):
-        hidden = model(batch.source, batch.target_input)
+        packing = () if batch.packing is None else (batch.packing,)
+        hidden = model(batch.source, batch.target_input, *packing)
     (hidden * torch.linspace(-1, 1, hidden.size(-1))).sum().backward()
     return {"hidden": hidden.detach(), **{n: w.grad for n, w in model.named_parameters()}}
 
@@ -55,6 +57,7 @@ def layers_equal_the_plain_ones() -> None:
     options: list[dict[str, Any]] = [
         {"positions": "relative", "pattern": "bigbird", "query_key_norm": True},
         {"positions": "rotary", "num_kv_heads": 2, "norm": "rms", "activation": "swiglu"},
+        {"positions": "rotary"},
     ]
     for number, changes in enumerate(options):
         torch._dynamo.reset()
@@ -64,6 +67,7 @@ def layers_equal_the_plain_ones() -> None:
             recompute_layers(other)
         compile_layers(other, fullgraph=True, backend="eager")
         batch, narrow = pairs(3, 9, 7), number == 1
+        batch = pack(batch) if number == 2 else batch
         mine, expected = (learn(each, batch, narrow) for each in (other, plain))
         for name, value in expected.items():
             if not narrow:

@@ -74,8 +74,9 @@ class DataConfig:
     test_size: Annotated[int, Range(0)]
     """Pairs held out if there is no test file; 0: no test split."""
     batch_tokens: Annotated[int, Range(1)]
-    """Budget of a batch on one device: rows times the longest side, padding and eos included;
-    "auto" in conf/ stands for the largest that the memory of a GPU allows."""
+    """Budget of a batch on one device: rows times the longest side, padding and eos included, or
+    with ``packing`` the tokens of each side; "auto" in conf/ stands for the largest that the memory
+    of a GPU allows."""
     max_length: Annotated[int, Range(1)]
     """Training pairs with a side of more tokens (without bos and eos) are left out. They are also
     left out of the validation loss, but never of the validation or test text."""
@@ -118,6 +119,10 @@ class DataConfig:
     of at most ``max_length`` tokens; a line that is blank on both sides separates documents."""
     document_key: str | None
     """JSONL: a key whose value changes where another document begins."""
+    packing: bool = False
+    """Lay the sentences of a training batch end to end, each side in one row of the same length,
+    in place of padding each sentence: ``batch_tokens`` bounds the tokens of either side. Not every
+    model allows it (``check_packing`` in training/config.py)."""
 
     def __post_init__(self) -> None:
         raise_objections(_objections(self))

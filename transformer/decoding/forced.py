@@ -20,8 +20,7 @@ from transformer.decoding.inference_mode import evaluating
 from transformer.decoding.length_bucketing import bucket_batches, check_lengths, pair_lengths
 from transformer.decoding.search.ensemble import Ensemble, Model, ensemble_members
 from transformer.decoding.search.interface import NotANumber
-from transformer.model.attention.attention_bias import Mask
-from transformer.model.attention.masks import padding_mask
+from transformer.model.attention.masks import Mask, padding_mask
 from transformer.model.attention.record_weights import recording
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer, Memory

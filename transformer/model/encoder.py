@@ -2,15 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from transformer.model.attention.attention_bias import AttentionBias, Mask, SelfAttentionBias
+from transformer.model.attention.attention_bias import AttentionBias, SelfAttentionBias
+from transformer.model.attention.masks import Mask
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.layers.dropout import HiddenStates, layer_is_dropped
 from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
 from transformer.model.layers.norm import Residual
+
+if TYPE_CHECKING:
+    from transformer.common.segments import Segments
 
 
 @dataclass(frozen=True)
@@ -69,9 +74,14 @@ class LayerStack(nn.Module):
 class Encoder(LayerStack):
     """A stack of encoder layers; with a causal ``attention_bias``, that of a language model."""
 
-    def forward(self, hidden: HiddenStates, mask: Mask | None) -> HiddenStates:
-        """Encode all positions."""
-        attention_bias = self.attention_bias(hidden.size(1), 0, mask, hidden.device)
+    def forward(
+        self, hidden: HiddenStates, mask: Mask | None, segments: "Segments | None" = None
+    ) -> HiddenStates:
+        """Encode all positions; packed sentences have segments in place of a mask."""
+        if segments is None:
+            attention_bias = self.attention_bias(hidden.size(1), 0, mask, hidden.device)
+        else:
+            attention_bias = self.attention_bias.of_packed(segments)
         for layer in self.layers:
             if not layer_is_dropped(self.layer_drop, self.training):
                 hidden = layer(hidden, attention_bias)

@@ -1,14 +1,20 @@
 """The whole encoder-decoder: tokens to hidden states to logits (Vaswani et al. 2017, figure 1)."""
 
+from typing import TYPE_CHECKING
+
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from transformer.model.attention.attention_bias import AttentionBias
 from transformer.model.attention.kv_cache import DecoderCache
 from transformer.model.attention.masks import padding_mask
 from transformer.model.config import ModelConfig
 from transformer.model.decoder import Decoder
 from transformer.model.encoder import Encoder, Memory
 from transformer.model.layers.embedding import Embedding
+
+if TYPE_CHECKING:
+    from transformer.common.segments import Packing
 
 
 class Transformer(nn.Module):
@@ -57,10 +63,24 @@ class Transformer(nn.Module):
         return self.decoder(self.target_embedding(target, cache.length), cache)
 
     def forward(
-        self, source: Int[Tensor, "batch source"], target_input: Int[Tensor, "batch target"]
+        self,
+        source: Int[Tensor, "batch source"],
+        target_input: Int[Tensor, "batch target"],
+        packing: "Packing | None" = None,
     ) -> Float[Tensor, "batch target width"]:
-        """Teacher forcing: hidden states of all target positions at once."""
-        return self.decode(target_input, self.start(self.encode(source)))
+        """Teacher forcing: hidden states of all target positions at once.
+
+        Rows are padded sentences or, with ``packing``, sentences that are laid end to end.
+        """
+        if packing is None:
+            return self.decode(target_input, self.start(self.encode(source)))
+        from transformer.model.attention.packed import PackedSentences
+
+        embedded = self.source_embedding(source, segments=packing.source)
+        memory = self.encoder(embedded, None, packing.source)
+        packed = PackedSentences.of(packing.target, packing.source, causal=False)
+        cache = self.decoder.start_under(AttentionBias(packed=packed), memory)
+        return self.decoder(self.target_embedding(target_input, segments=packing.target), cache)
 
     def logits(self, hidden: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocab"]:
         """Project hidden states to the target vocabulary."""

@@ -149,6 +149,15 @@ def _apportioned(weights: np.ndarray, total: int) -> Int[np.ndarray, " sequence"
     return counts
 
 
+def plan_class(packing: bool) -> type[BatchPlan]:
+    """Return the kind of plan for padded or for packed batches."""
+    if not packing:
+        return BatchPlan
+    from transformer.data.batching.packed_plan import PackedPlan
+
+    return PackedPlan
+
+
 class PlannedDataset(Dataset[B], ABC):
     """Makes the whole batch of a key, and has lengths to plan batches with."""
 

@@ -149,12 +149,12 @@ class UpdateLoader(Generic[B]):
                 "still used once in an epoch"
             )
         old, new = state["identity"], self.row.identity()
-        changed = [name for name in new if new[name] != old.get(name)]
+        changed = [name for name in {**new, **old} if new.get(name) != old.get(name)]
         if changed:
             logger.warning(
                 "resuming with other batches than before (%s): the rest of this epoch may repeat "
                 "some pairs and miss others",
-                ", ".join(_CHANGED.get(n, f"{n} {old.get(n)} -> {new[n]}") for n in changed),
+                ", ".join(_CHANGED.get(n, f"{n} {old.get(n)} -> {new.get(n)}") for n in changed),
             )
 
     def epochs(self, done: int) -> float:

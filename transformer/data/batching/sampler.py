@@ -133,8 +133,8 @@ class BatchPlan:
         From any start, an epoch needs at most one batch more than from the first pair: the batch
         with the starting pair becomes two.
         """
-        fewest = len(_cut_greedily(self._longest, self._batch_tokens)) - 1
         pairs = len(self._longest)
+        fewest = len(self._full_batches(0, pairs)) - 1
         for extra in (1, 0) if self._shuffle else (0,):
             count = -(-(fewest + extra) // multiple_of) * multiple_of
             if count <= pairs:
@@ -147,16 +147,18 @@ class BatchPlan:
         return np.random.default_rng([self._seed, epoch, stage])
 
     def _cut(self, epoch: int) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " bound"]]:
-        pairs, longest = self._layout, self._longest
+        pairs = self._layout
         if not self._shuffle:
-            bounds = _cut_greedily(longest, self._batch_tokens)
-            return pairs, _split_largest(bounds, self._count)
+            return pairs, _split_largest(self._full_batches(0, len(pairs)), self._count)
         random = self._random(epoch, 0)
         pairs = self._mixed(random)
         start = int(random.integers(len(pairs))) if self._rotates else 0
-        before = _cut_greedily(longest[:start], self._batch_tokens)
-        after = _cut_greedily(longest[start:], self._batch_tokens) + start
+        before, after = self._full_batches(0, start), self._full_batches(start, len(pairs))
         return pairs, _split_largest(np.concatenate([before[:-1], after]), self._count)
+
+    def _full_batches(self, start: int, end: int) -> Int[np.ndarray, " bound"]:
+        """Fill batch after batch with the pairs of a part of the layout."""
+        return _cut_greedily(self._longest[start:end], self._batch_tokens) + start
 
     def _mixed(self, random: np.random.Generator) -> Int[np.ndarray, " pair"]:
         """Shuffle pairs of equal lengths among each other."""

@@ -7,7 +7,7 @@ kernels read it as a whole (``dense_mask``, ``dense_bias``) or block by block.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,45 +15,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
-from transformer.model.attention.masks import causal_mask
+from transformer.model.attention.masks import HiddenKeys, Mask, causal_mask, hide
 from transformer.model.attention.relative_positions import RelativeBias, RotaryPositions, Rotation
 
 if TYPE_CHECKING:
+    from transformer.common.segments import Segments
+    from transformer.model.attention.packed import PackedSentences
     from transformer.model.attention.sparse_patterns import Pattern
 
-Mask = Bool[Tensor, "#batch #head #query #key"]
 Positions = Int[Tensor, "*#shape"]
 T = TypeVar("T")
-
-_ALIGNMENT = 8
-"""Elements; fused kernels on a GPU copy a summand whose rows do not begin at a multiple."""
-
-
-class HiddenKeys(NamedTuple):
-    """A mask as fused kernels read it."""
-
-    summand: Float[Tensor, "#batch #head #query room"]
-    """Of the scores: -inf where a query may not attend, but 0 where it may attend to nothing.
-
-    It has room for more keys, up to the next multiple of ``_ALIGNMENT``; the kernel cuts that off.
-    """
-    sees: Float[Tensor, "#batch #head #query 1"]
-    """Factor of the result: 0 where a query may attend to nothing, else 1."""
-
-
-def hide(mask: Mask, dtype: torch.dtype) -> HiddenKeys:
-    """Turn a mask into a summand.
-
-    Kernels differ on a query that may attend to nothing: NaN or the mean, also in the gradient.
-    Here it attends to everything, and its result is to be multiplied by zero.
-    """
-    sees = mask.any(-1, keepdim=True)
-    rows, keys = mask.shape[:-1], mask.size(-1)
-    # Never just as many: torch would compile that separately.
-    room = keys + _ALIGNMENT - keys % _ALIGNMENT
-    summand = torch.zeros(*rows, room, dtype=dtype, device=mask.device)
-    summand[..., :keys].masked_fill_(sees & ~mask, -math.inf)
-    return HiddenKeys(summand, sees.to(dtype))
 
 
 def _once(make: Callable[["AttentionBias"], T]) -> T:
@@ -84,6 +55,7 @@ class AttentionBias:
         bias: Summand of the scores by distance.
         rotation: Rotation of queries and new keys by the positions of the queries.
         unfilled: Number of last keys that are free room of a cache, and hidden (causal only).
+        packed: Where packed sentences lie (packed.py); of the others only ``rotation`` is set then.
     """
 
     mask: Mask | None = None
@@ -94,6 +66,7 @@ class AttentionBias:
     bias: RelativeBias | None = None
     rotation: Rotation | None = None
     unfilled: int = 0
+    packed: "PackedSentences | None" = None
     _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -148,6 +121,17 @@ class AttentionBias:
         hidden = torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, -math.inf)
         return hidden if bias is None else bias + hidden
 
+    @_once
+    def padded(self) -> "AttentionBias":
+        """The same for packed sentences that have got a padded row each."""
+        assert self.packed is not None
+        mask = self.packed.keys.mask
+        if not self.packed.causal:
+            # sentence width -> sentence 1 1 width
+            return AttentionBias(mask[:, None, None])
+        positions = torch.arange(mask.size(1), device=mask.device)
+        return AttentionBias(None, positions, positions, causal=True)
+
     def hidden_keys(self, dtype: torch.dtype) -> HiddenKeys | None:
         """The mask for a fused kernel in this dtype, computed once for all layers."""
         mask, name = self.dense_mask, f"hidden_keys {dtype}"
@@ -174,6 +158,9 @@ class AttentionBias:
 
     def prepare(self, dtype: torch.dtype) -> None:
         """Make what kernels read in this dtype; a compiled layer could not make it for the next."""
+        if self.packed is not None:
+            self.padded.prepare(dtype)
+            return
         _ = self.dense_mask, self.dense_bias
         if not self.only_causal:
             self.hidden_keys(dtype)
@@ -234,3 +221,12 @@ class SelfAttentionBias(nn.Module):
             *(mask, queries, keys, self.causal, self.pattern, self.bias, rotation),
             unfilled=len(keys) - end,
         )
+
+    def of_packed(self, segments: "Segments") -> AttentionBias:
+        """The bias of packed sentences, each of which attends to itself only."""
+        from transformer.model.attention.packed import PackedSentences
+
+        # batch length -> batch 1 length
+        rotation = None if self.rotary is None else self.rotary(segments.positions[:, None])
+        packed = PackedSentences.of(segments, segments, causal=self.causal)
+        return AttentionBias(rotation=rotation, packed=packed)

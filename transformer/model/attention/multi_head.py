@@ -13,7 +13,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer.model.attention.attention_bias import AttentionBias, HiddenKeys, Mask, hide
+from transformer.model.attention.attention_bias import AttentionBias
+from transformer.model.attention.masks import HiddenKeys, Mask, hide
 from transformer.model.layers.linear import Linear, linear_together
 from transformer.model.layers.mixed_precision import HeadNorm, for_products, precise_on_cpu
 

@@ -33,7 +33,7 @@ def same(first: Any, second: Any) -> bool:
 
 def updates(module: StreamData, done: int, **shares: int) -> UpdateLoader[Any]:
     return UpdateLoader(
-        module._training,
+        module._training_batches,
         module.row,
         assignment=RankAssignment(**shares),
         rank=0,
@@ -43,17 +43,20 @@ def updates(module: StreamData, done: int, **shares: int) -> UpdateLoader[Any]:
     )
 
 
-@pytest.mark.parametrize("sampling", [0.0, 0.3])
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(
+    ("sampling", "workers", "packing"),
+    [(0.0, 0, False), (0.0, 1, False), (0.3, 0, False), (0.3, 1, False), (0.3, 0, True)],
+)
 def test_a_resumed_stream_is_the_uninterrupted_one(
-    folder: Path, sampling: float, workers: int
+    folder: Path, sampling: float, workers: int, packing: bool
 ) -> None:
-    module = stream(folder, sampling=sampling)
+    module = stream(folder, sampling=sampling, packing=packing)
     module.prepare_data()
     total = 2 * len(epoch_of(module, 0))
-    whole = [module._training[module.row[number]] for number in range(total)]
+    whole = [module._training_batches[module.row[number]] for number in range(total)]
+    assert all((batch.packing is not None) == packing for batch in whole)
     for done in (total // 2 + 3,) if workers else (1, 5, total // 2 + 3):
-        before = stream(folder, sampling=sampling, workers=workers)
+        before = stream(folder, sampling=sampling, workers=workers, packing=packing)
         loader = updates(before, 0)
         stopped = iter(loader)
         # What the workers have read ahead of training must not count.
@@ -62,7 +65,7 @@ def test_a_resumed_stream_is_the_uninterrupted_one(
         state = loader.state_dict()
         stopped.close()
         before.teardown("fit")
-        after = stream(folder, sampling=sampling, workers=workers)
+        after = stream(folder, sampling=sampling, workers=workers, packing=packing)
         resumed = updates(after, done)
         resumed.load_state_dict(state)
         for number, update in zip(range(done, total), resumed, strict=False):
