@@ -15,7 +15,7 @@ from torch import Tensor
 PassWeights = tuple[float, float]
 
 
-def cross_entropy_in_place(
+def fused_cross_entropy(
     logits: Float[Tensor, "token vocab"], right: Int[Tensor, "token 1"], smoothing: float
 ) -> Float[Tensor, ""]:
     """The smoothed cross-entropy, summed; its gradient overwrites the logits.
@@ -35,7 +35,7 @@ def cross_entropy_in_place(
     return ((1 - smoothing) * surprise + smoothing * spread).sum()
 
 
-def consistency_in_place(
+def fused_consistency(
     logits: Float[Tensor, "2 token vocab"],
     right: Int[Tensor, "token 1"],
     smoothing: float,

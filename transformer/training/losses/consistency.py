@@ -18,7 +18,7 @@ from transformer.model.layers.mixed_precision import without_autocast
 from transformer.training.losses.config import LossConfig
 from transformer.training.losses.cross_entropy import (
     BLOCK,
-    InPlace,
+    LogitsKernel,
     Scalar,
     Target,
     Weight,
@@ -110,7 +110,7 @@ class _FusedConsistencyLoss(torch.autograd.Function):
         target: Tensor,
         config: LossConfig,
         terms: Terms,
-        in_place: InPlace | None,
+        kernel: LogitsKernel | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         device, dtype = hidden.device.type, matrix_dtype(config, hidden)
         exact = torch.promote_types(hidden.dtype, torch.float32)
@@ -125,8 +125,8 @@ class _FusedConsistencyLoss(torch.autograd.Function):
                 rows = in_blocks(hidden[:, some].to(dtype), half).flatten(0, 1)
                 logits = (rows @ matrix.T).unflatten(0, (2, -1))
                 right, tokens = target[some, None], len(target[some])
-                if in_place is not None:
-                    sums += in_place(logits[:, :tokens], right, smoothing, *terms)
+                if kernel is not None:
+                    sums += kernel(logits[:, :tokens], right, smoothing, *terms)
                 else:
                     # The mean row of the weight gives the mean of the logits over the vocabulary.
                     means = (rows.to(exact) @ mean).view(2, -1, 1)
@@ -207,10 +207,10 @@ def fused_consistency_loss(
     ``loss.chunk`` counts the rows of both passes. Under autocast the matrix products run in its
     dtype, the rest in float32: with ``compiled`` in compiled kernels (compiled_loss.py).
     """
-    in_place: InPlace | None = None
+    kernel: LogitsKernel | None = None
     if compiled:
-        from transformer.training.losses.compiled_loss import compiled_loss, consistency_in_place
+        from transformer.training.losses.compiled_loss import compiled_loss, fused_consistency
 
-        in_place = compiled_loss(consistency_in_place)
-    sums = _FusedConsistencyLoss.apply(hidden, weight, target, config, terms, in_place)
+        kernel = compiled_loss(fused_consistency)
+    sums = _FusedConsistencyLoss.apply(hidden, weight, target, config, terms, kernel)
     return ConsistencyLoss(*sums)

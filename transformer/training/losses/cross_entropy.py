@@ -21,7 +21,7 @@ Hidden = Float[Tensor, "token width"]
 Weight = Float[Tensor, "vocab width"]
 Target = Int[Tensor, " token"]
 Scalar = Float[Tensor, ""]
-InPlace = Callable[..., Tensor]
+LogitsKernel = Callable[..., Tensor]
 """Computes the sums of a loss, and puts the gradient in the place of the logits."""
 
 BLOCK = 64
@@ -75,7 +75,7 @@ class _FusedCrossEntropy(torch.autograd.Function):
         weight: Tensor,
         target: Tensor,
         config: LossConfig,
-        in_place: InPlace | None,
+        kernel: LogitsKernel | None,
     ) -> Tensor:
         device, dtype = hidden.device.type, matrix_dtype(config, hidden)
         exact = torch.promote_types(hidden.dtype, torch.float32)
@@ -85,14 +85,14 @@ class _FusedCrossEntropy(torch.autograd.Function):
         loss = torch.zeros((), dtype=exact, device=hidden.device)
         size = min(BLOCK if device == "cpu" else config.chunk, len(hidden))
         # One buffer for all blocks stays in the cache.
-        scratch = loss.new_empty(0 if dtype == exact or in_place else size, len(weight))
+        scratch = loss.new_empty(0 if dtype == exact or kernel else size, len(weight))
         with without_autocast(device):
             for start in range(0, len(hidden), config.chunk):
                 some = slice(start, start + config.chunk)
                 rows, right = in_blocks(hidden[some].to(dtype), config.chunk), target[some, None]
                 logits = rows @ matrix.T
-                if in_place is not None:
-                    loss += in_place(logits[: len(right)], right, config.label_smoothing)
+                if kernel is not None:
+                    loss += kernel(logits[: len(right)], right, config.label_smoothing)
                 else:
                     # The mean row of the weight gives the mean of the logits over the vocabulary.
                     means = (rows.to(exact) @ mean)[:, None]
@@ -168,10 +168,10 @@ def loss_function(
     """
     if config.chunk == 0:
         return cross_entropy(hidden, weight, target, config.label_smoothing)
-    in_place: InPlace | None = None
+    kernel: LogitsKernel | None = None
     if compiled:
-        from transformer.training.losses.compiled_loss import compiled_loss, cross_entropy_in_place
+        from transformer.training.losses.compiled_loss import compiled_loss, fused_cross_entropy
 
-        in_place = compiled_loss(cross_entropy_in_place)
-    loss: Tensor = _FusedCrossEntropy.apply(hidden, weight, target, config, in_place)
+        kernel = compiled_loss(fused_cross_entropy)
+    loss: Tensor = _FusedCrossEntropy.apply(hidden, weight, target, config, kernel)
     return loss
