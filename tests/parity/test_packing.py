@@ -17,6 +17,7 @@ from transformer.data.batching.packed_batch import pack
 from transformer.model.single_stack import build_single_stack
 from transformer.tasks.language_modelling import LanguageModule
 from transformer.training.losses import token_cutoff
+from transformer.training.optimization.activation_checkpointing import recompute_layers
 from transformer.training.step.update_module import UpdateModule
 
 SOURCES = [[7, 8, 9, 10, 11, 6, 7], [5], [6, 9, 9], [], [22, 4, 8, 8]]
@@ -62,7 +63,9 @@ def test_most_models_can_be_packed() -> None:
 
 
 @pytest.mark.parametrize("changes", ALLOWED)
-def test_every_model(changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_model_and_ten_updates_of_it(
+    changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     changes = {"head_dim": 8} | changes | dict.fromkeys(RANDOM, 0.0)
     module = translation_module(tiny_transformer(**changes))
     expected = learn(module, PADDED)
@@ -71,11 +74,6 @@ def test_every_model(changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -
         with monkeypatch.context() as gpu:
             attend_as_on_gpu(gpu, plain=True)
             assert_same(learn(module, packed), expected)
-
-
-@pytest.mark.parametrize("changes", ALLOWED)
-def test_ten_updates(changes: dict[str, Any]) -> None:
-    changes |= dict.fromkeys(RANDOM, 0.0)
     losses, weights = [], []
     for batch in (PADDED, PACKED[0]):
         module = translation_module(tiny_transformer(**changes))
@@ -105,7 +103,7 @@ def test_every_loss(loss: dict[str, Any], recompute: bool, monkeypatch: pytest.M
     model = tiny_transformer(positions="rotary", head_dim=8)
     module = translation_module(model, loss=loss_config(**loss))
     if recompute:
-        module.recompute_layers()
+        recompute_layers(module.model, module.guided_attention)
     expected = learn(module, PADDED)
     assert_same(learn(module, PACKED[0]), expected)
     attend_as_on_gpu(monkeypatch, plain=True)

@@ -58,33 +58,8 @@ def test_clients_of_libretranslate(url: str, offline: dict[str, str]) -> None:
     assert [one["targets"] for one in plain.languages()] == [["de"], ["fr"]]
     deep = LibreTranslator("en", "de", api_key="x", custom_url=f"{url}/")
     assert deep.translate(text) == offline[text]
-
-
-def test_clients_of_deepl(url: str, offline: dict[str, str]) -> None:
-    client = deepl.DeepLClient("any-key", server_url=url)
-    one, two = client.translate_text(SENTENCES[:2], target_lang="DE", source_lang="EN")
-    assert [one.text, two.text] == [offline[text] for text in SENTENCES[:2]]
-    assert (one.detected_source_lang, one.billed_characters) == ("EN", len(SENTENCES[0]))
-    assert [language.code for language in client.get_target_languages()] == ["DE", "FR"]
-    count = client.get_usage().character
-    assert count is not None and count.valid and count.count and count.count >= len(SENTENCES[0])
-
-
-def test_a_glossary_of_deepl_makes_phrases_occur(url: str) -> None:
-    client = deepl.DeepLClient("any-key", server_url=url)
-    made = client.create_glossary("animals", "EN", "DE", {"dog": "katze", "zebra": "hund"})
-    assert client.get_glossary_entries(made) == {"dog": "katze", "zebra": "hund"}
-    assert [one.glossary_id for one in client.list_glossaries()] == [made.glossary_id]
-    asked = {"source_lang": "EN", "target_lang": "DE", "glossary": made}
-    assert "katze" in client.translate_text("a dog runs .", **asked).text.split()
-    client.delete_glossary(made)
-    with pytest.raises(deepl.DeepLException, match="not found"):
-        client.translate_text("a dog runs .", **asked)
-
-
-def test_a_list_a_form_and_a_query_are_understood(url: str, offline: dict[str, str]) -> None:
     asked = {"source": "en", "target": "de", "format": "text", "api_key": None}
-    text, other = SENTENCES[0], SENTENCES[1]
+    other = SENTENCES[1]
     status, answer = ask(f"{url}/translate", asked | {"q": [text, other]})
     assert (status, answer) == (200, {"translatedText": [offline[text], offline[other]]})
     del asked["api_key"]
@@ -100,6 +75,25 @@ def test_a_list_a_form_and_a_query_are_understood(url: str, offline: dict[str, s
     files = {name: (None, value) for name, value in (asked | {"q": text}).items()}
     answer = requests.post(f"{url}/translate", files=files, timeout=60)
     assert answer.json() == {"translatedText": offline[text]}
+
+
+def test_clients_of_deepl(url: str, offline: dict[str, str]) -> None:
+    client = deepl.DeepLClient("any-key", server_url=url)
+    one, two = client.translate_text(SENTENCES[:2], target_lang="DE", source_lang="EN")
+    assert [one.text, two.text] == [offline[text] for text in SENTENCES[:2]]
+    assert (one.detected_source_lang, one.billed_characters) == ("EN", len(SENTENCES[0]))
+    assert [language.code for language in client.get_target_languages()] == ["DE", "FR"]
+    count = client.get_usage().character
+    assert count is not None and count.valid and count.count and count.count >= len(SENTENCES[0])
+
+    made = client.create_glossary("animals", "EN", "DE", {"dog": "katze", "zebra": "hund"})
+    assert client.get_glossary_entries(made) == {"dog": "katze", "zebra": "hund"}
+    assert [one.glossary_id for one in client.list_glossaries()] == [made.glossary_id]
+    asked = {"source_lang": "EN", "target_lang": "DE", "glossary": made}
+    assert "katze" in client.translate_text("a dog runs .", **asked).text.split()
+    client.delete_glossary(made)
+    with pytest.raises(deepl.DeepLException, match="not found"):
+        client.translate_text("a dog runs .", **asked)
 
 
 def test_alternatives_links_and_confidence_on_request(url: str, model: Translator) -> None:

@@ -17,17 +17,9 @@ from transformer.serving.languages.directions import (
     language_name,
     trained_directions,
 )
-from transformer.serving.languages.sentences import split_sentences
+from transformer.serving.languages.sentences import Splitting, split_sentences
 
 TEXT = "Hello there.  How are you?\n\n\tMr. Smith left."
-
-
-@given(st.text(alphabet="aB.?! \n\r\t\u2028\u00a0。", max_size=60))
-def test_parts_of_a_text_join_to_it(text: str) -> None:
-    for splitting in ("sentences", "lines", "none"):
-        parts = split_sentences(text, "en", splitting)
-        assert "".join(part.blanks + part.sentence for part in parts) == text
-        assert all(part.sentence == part.sentence.strip() for part in parts)
 
 
 @pytest.mark.parametrize(
@@ -38,12 +30,19 @@ def test_parts_of_a_text_join_to_it(text: str) -> None:
         ("none", [TEXT]),
     ],
 )
-def test_a_text_is_cut_where_asked(splitting: str, sentences: list[str]) -> None:
-    parts = split_sentences(TEXT, "en", splitting)  # type: ignore[arg-type]
+@given(text=st.text(alphabet="aB.?! \n\r\t\u2028\u00a0。", max_size=60))
+def test_a_text_is_cut_where_asked_without_loss(
+    splitting: Splitting, sentences: list[str], text: str
+) -> None:
+    parts = split_sentences(TEXT, "en", splitting)
     assert [part.sentence for part in parts] == sentences
+    for whole in (TEXT, text):
+        parts = split_sentences(whole, "en", splitting)
+        assert "".join(part.blanks + part.sentence for part in parts) == whole
+        assert all(part.sentence == part.sentence.strip() for part in parts)
 
 
-def test_a_language_is_found_by_code_alias_and_variant() -> None:
+def test_languages_by_code_alias_variant_and_run() -> None:
     model = tiny_translator()
     pairs = [("en", "zh-hans"), ("en", "de"), ("pt-br", "en")]
     directions = Directions(Direction(source, target, model) for source, target in pairs)
@@ -59,9 +58,6 @@ def test_a_language_is_found_by_code_alias_and_variant() -> None:
     with pytest.raises(InputError, match=r"two models translate from en to de; name .*languages="):
         Directions([*directions.all, directions.all[1]])
 
-
-def test_a_run_says_its_directions() -> None:
-    model = tiny_translator()
     config = {"data": {"source": "EN", "target": "de", "corpora": None}}
     [one] = trained_directions(model, config)
     assert (one.source, one.target) == ("en", "de")

@@ -58,16 +58,13 @@ def test_pairs_come_back_from_a_packed_batch(
             assert mine.positions <= packed.positions
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_what_does_not_fit_and_how_padding_is_cut() -> None:
     padded = collate([[5, 6]], [[7]])
     with pytest.raises(ValueError, match="3 tokens and padding do not fit 18 positions"):
         pack(padded, 3 + MIN_PADDING - 1)
     linked = collate([[5]], [[7]], [torch.ones(1, 1, dtype=torch.bool).numpy()])
     with pytest.raises(ValueError, match="no word links"):
         pack(linked)
-
-
-def test_padding_makes_no_segment_longer_than_a_sentence() -> None:
     short = collate([[5] * 9] * 40, [[6]] * 40)
     packed = pack(short, 416).packing
     assert packed is not None
