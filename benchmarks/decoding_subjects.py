@@ -128,7 +128,8 @@ def short_run(data_root: Path | None, steps: int) -> Path:
         given = ["experiment=multi30k_tiny", "loss=label_smoothed", "tokenizer.vocab_size=6000"]
         given.append(f"data.root={data_root.resolve()}")
     folder = ROOT / "runs" / "decoding" / f"{corpus}-{steps}"
-    settings = ("model.norm_order=post", "decoding=greedy", "optimizer.lr=2e-3")
+    marian = ("model.norm_order=post", "model.positions=sinusoidal")
+    settings = (*marian, "decoding=greedy", "optimizer.lr=2e-3")
     bounds = (f"trainer.max_steps={steps}", f"trainer.val_check_interval={steps}")
     run = Trained((*given, *settings, "schedule.warmup=100", *bounds), folder)
     run.check()

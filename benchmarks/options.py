@@ -86,7 +86,9 @@ OPTIONS = [
 def train(option: Option, folder: Path, steps: int, extra: list[str]) -> None:
     """Train, validate once and test, unless that is done."""
     bounds = [f"trainer.max_steps={steps}", f"trainer.val_check_interval={steps}"]
-    run = Trained((*bounds, *option.overrides.split(), *extra), folder)
+    # The recipe of pocket has rotary ones.
+    plain = () if "model.positions" in option.overrides else ("model.positions=sinusoidal",)
+    run = Trained((*bounds, *plain, *option.overrides.split(), *extra), folder)
     run.check()
     if is_finished(folder):
         return

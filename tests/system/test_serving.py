@@ -69,7 +69,9 @@ def test_clients_of_libretranslate(url: str, offline: dict[str, str]) -> None:
         200,
         {"translatedText": found},
     )
-    answer = requests.post(f"{url}/translate", params=asked | {"q": text}, timeout=60)
+    # A sentence that nobody has asked for yet, and a body that nobody reads.
+    text = SENTENCES[2]
+    answer = requests.post(f"{url}/translate", b"?", params=asked | {"q": text}, timeout=60)
     assert answer.json() == {"translatedText": offline[text]}
     assert answer.headers["Access-Control-Allow-Origin"] == "*"
     files = {name: (None, value) for name, value in (asked | {"q": text}).items()}
@@ -124,6 +126,7 @@ BAD: list[tuple[Any, str]] = [
     ({"q": "a", "source": "en", "target": "de", "alternatives": 11}, "must be <= 10"),
     ({"q": "a", "source": "xx", "target": "de"}, "xx is not supported"),
     ({"q": "a", "source": {}, "target": "de"}, "missing source parameter"),
+    ({"q": "a", "source": "\ud800", "target": "de"}, "half of a character"),
     ({"q": "a", "source": "en", "target": ["de"]}, "not supported"),
     ({"q": "a", "source": "en", "target": "de", "format": "pdf"}, "pdf format is not supported"),
     (
@@ -181,7 +184,7 @@ def test_keys_and_limits(model: Translator) -> None:
     with serving(
         translator=model,
         clients=[ANNA],
-        **{"characters": 30, "texts": 2, "requests": 3, "body_bytes": 500, "body_seconds": 0.5},
+        **{"characters": 30, "texts": 2, "requests": 7, "body_bytes": 500, "body_seconds": 0.5},
     ) as address:
         translate = f"{address}/translate"
         assert ask(translate, asked)[0] == 400
@@ -197,7 +200,8 @@ def test_keys_and_limits(model: Translator) -> None:
         assert ask(translate, known | {"q": SENTENCES[:2]})[0] == 200
         header = {"Authorization": f"DeepL-Auth-Key {KEY}"}
         assert ask(f"{address}/v2/usage", **header)[0] == 200
-        status, answer = ask(translate, known)
+        # Nobody gets another limit by claiming another address.
+        status, answer = ask(translate, known, X_Forwarded_For="192.0.2.1")
         assert status == 429 and answer["error"].startswith("Slowdown: ")
         parts = urlparse(address)
         with socket.create_connection((str(parts.hostname), parts.port or 0), timeout=10) as slow:
@@ -237,11 +241,13 @@ def test_a_full_queue_and_a_deadline() -> None:
             answers = [future.result() for future in futures]
         statuses = {status for status, _ in answers}
         assert 200 in statuses and 429 in statuses and statuses <= {200, 429, 504}
-        many = " . ".join(SENTENCES * 2) + "\n" + "\n".join("a " * n for n in range(10, 40))
-        assert ask(f"{address}/translate", asked | {"q": many})[0] == 504
         deadline = time.monotonic() + 20
         while ask(f"{address}/translate", asked | {"q": "a cat ."})[0] != 200:
             assert time.monotonic() < deadline
+    with serving(translator=slow_model(1.0)[0], waiting=3, seconds=0.3) as address:
+        assert ask(f"{address}/translate", asked | {"q": "a dog ."})[0] == 504
+        status, answer = ask(f"{address}/translate", asked | {"q": "\n".join("abcd")})
+        assert status == 400 and "may have 3 sentences" in answer["error"]
 
 
 def test_a_client_that_hangs_up_is_forgotten() -> None:

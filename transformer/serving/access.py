@@ -41,7 +41,7 @@ def read_keys(path: Path) -> list[Client]:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
         raise InputError(f"api_keys={path} cannot be read: {reason}") from error
-    clients = []
+    clients: list[Client] = []
     for number, line in enumerate(map(str.strip, lines), start=1):
         if not line or line.startswith("#"):
             continue
@@ -51,6 +51,8 @@ def read_keys(path: Path) -> list[Client]:
                 f"{path}:{number}: not a key; write NAME SHA256, with printf %s KEY | sha256sum"
             )
         name, digest, requests = match.groups()
+        if requests == "0" or name in {client.name for client in clients}:
+            raise InputError(f"{path}:{number}: requests=0, or a name that was there before")
         clients.append(Client(name, digest.lower(), None if requests is None else int(requests)))
     if not clients:
         raise InputError(f"{path} holds no key, so that nobody could ask; add one")
@@ -73,7 +75,7 @@ class Access:
         """The owner of a key."""
         digest = hashlib.sha256(key.encode(errors="replace")).hexdigest()
         found = None
-        # Every digest is compared, so that time tells nothing.
+        # All are compared, so that the time does not tell how near a key was.
         for client in self.clients or []:
             if hmac.compare_digest(digest, client.digest):
                 found = client
@@ -91,6 +93,7 @@ class Access:
         now = monotonic()
         left, before = self._left.pop(who, (float(limit), now))
         left = min(float(limit), left + (now - before) * limit / 60)
+        # What is more than a minute's worth takes from the minutes to come.
         admitted = left >= min(cost, limit)
         self._left[who] = (left - cost if admitted else left, now)
         if len(self._left) > _MOST_CLIENTS:

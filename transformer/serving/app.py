@@ -20,6 +20,8 @@ from transformer.serving.interfaces.libretranslate import LibreTranslate
 from transformer.serving.metrics import Metrics
 from transformer.serving.service import TranslationService
 
+_CLOSE_SECONDS = 5.0
+
 _CORS = (
     (b"access-control-allow-origin", b"*"),
     (b"access-control-allow-headers", b"Authorization, Content-Type"),
@@ -35,7 +37,8 @@ def build_app(service: TranslationService, access: Access) -> Starlette:
     """
 
     async def health(request: Request) -> Response:
-        return JSONResponse({"status": "ok"})
+        status = "ok" if service.works else "the thread of the models has ended"
+        return JSONResponse({"status": status}, 200 if service.works else 503)
 
     async def metrics(request: Request) -> Response:
         return Response(service.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
@@ -43,7 +46,8 @@ def build_app(service: TranslationService, access: Access) -> Starlette:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
-        service.close()
+        # Whoever still waits has been given up: a batch that is being translated may take long.
+        service.close(_CLOSE_SECONDS)
 
     routes = [
         *LibreTranslate(service, access).routes(),
@@ -67,8 +71,9 @@ class Measured:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        # Paths that do not exist would make any number of names.
-        route = scope["path"] if scope["path"] in self.routes else "other"
+        # Paths that do not exist, and names of glossaries, would make any number of labels.
+        path = "/".join(scope["path"].split("/")[:3])
+        route = path if path in self.routes else "other"
         start, status = monotonic(), 500
 
         async def counted(message: Message) -> None:

@@ -15,10 +15,11 @@ class Limits:
         characters: Of one text.
         texts: Of one request.
         alternatives: Of one request.
-        requests: A minute, of one key, or of one address without a key; each text is one.
+        requests: A minute, by one key, or from one address without a key; each text counts.
         body_bytes: Of one request.
         body_seconds: Until the whole body of a request has been read.
-        waiting: Sentences that wait; more are refused until some are done.
+        waiting: Sentences that wait, and sentences of one request; more are refused.
+        connections: Of all clients; more get status 503.
         seconds: Until a request must have its answer.
     """
 
@@ -29,6 +30,7 @@ class Limits:
     body_bytes: Annotated[int, Range(1)]
     body_seconds: Annotated[float, Range(above=0)]
     waiting: Annotated[int, Range(1)]
+    connections: Annotated[int, Range(1)]
     seconds: Annotated[float, Range(above=0)]
 
     def __post_init__(self) -> None:

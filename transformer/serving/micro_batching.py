@@ -48,9 +48,9 @@ class MicroBatcher:
     """A queue of jobs, and a thread that takes batches from it.
 
     Args:
-        translate: Called by the thread alone.
+        translate: Called by the thread.
         batch_tokens: Maximal padded source tokens of a batch; a longer sentence makes one alone.
-        max_waiting: Jobs in the queue from which on new ones are refused.
+        max_waiting: Most jobs in the queue; a request that does not fit is refused.
         metrics: Where batches are counted.
     """
 
@@ -73,18 +73,25 @@ class MicroBatcher:
             QueueFull: Too many jobs wait.
         """
         with self._changed:
-            if self._closed or len(self._waiting) >= self._max_waiting:
+            if len(self._waiting) + len(jobs) > self._max_waiting:
+                self._waiting = [job for job in self._waiting if not job.result.cancelled()]
+            if self._closed or len(self._waiting) + len(jobs) > self._max_waiting:
                 raise QueueFull
             self._waiting += jobs
             self._metrics.waiting.set(len(self._waiting))
             self._changed.notify()
 
-    def close(self) -> None:
-        """Translate what waits, then end the thread."""
+    @property
+    def works(self) -> bool:
+        """Whether the thread is there."""
+        return self._thread.is_alive()
+
+    def close(self, seconds: float | None = None) -> None:
+        """Translate what waits, then end the thread; wait for it no longer than that."""
         with self._changed:
             self._closed = True
             self._changed.notify()
-        self._thread.join()
+        self._thread.join(seconds)
 
     def _work(self) -> None:
         while batch := self._next_batch():
@@ -108,14 +115,15 @@ class MicroBatcher:
                     return batch
 
     def _run(self, batch: Sequence[Job]) -> None:
-        """Translate a batch; if that fails, each job alone, so that only one at fault fails."""
+        """Translate a batch; if that fails, its halves, so that only the job at fault fails."""
         try:
             self._translate_batch(batch)
         except Exception as error:
             if len(batch) > 1:
-                log.warning("a batch of %d sentences failed; each is tried alone", len(batch))
-                for job in batch:
-                    self._run([job])
+                log.warning("a batch of %d sentences failed; its halves are tried", len(batch))
+                middle = len(batch) // 2
+                self._run(batch[:middle])
+                self._run(batch[middle:])
                 return
             if not isinstance(error, InputError):
                 log.exception("a sentence cannot be translated")
@@ -123,6 +131,8 @@ class MicroBatcher:
 
     def _translate_batch(self, batch: Sequence[Job]) -> None:
         found = self._translate(batch[0].options, [job.sentence for job in batch])
+        if len(found) != len(batch):
+            raise ValueError(f"{len(found)} translations of {len(batch)} sentences")
         self._metrics.batch_sentences.observe(len(batch))
         self._metrics.batch_tokens.observe(sum(job.length for job in batch))
         for job, translation in zip(batch, found, strict=True):

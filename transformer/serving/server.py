@@ -52,6 +52,9 @@ def run_until_signal(
             log_level="warning",
             access_log=False,
             server_header=False,
+            # Anyone could claim another address.
+            proxy_headers=False,
+            limit_concurrency=config.limits.connections,
             timeout_graceful_shutdown=math.ceil(config.drain_seconds),
         )
     )

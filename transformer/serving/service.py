@@ -6,12 +6,14 @@ It knows neither HTTP nor the form of an answer.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 
+from transformer.common.errors import InputError
 from transformer.decoding.constraints.request import Constraints
 from transformer.serving.config import Limits
 from transformer.serving.languages.detection import Detected, Detector
 from transformer.serving.languages.directions import Directions
-from transformer.serving.languages.sentences import Splitting, split_sentences
+from transformer.serving.languages.sentences import Part, Splitting, split_sentences
 from transformer.serving.metrics import Metrics
 from transformer.serving.micro_batching import Job, MicroBatcher
 from transformer.serving.translations import (
@@ -19,8 +21,12 @@ from transformer.serving.translations import (
     Sentence,
     SentenceTranslation,
     TextTranslation,
+    check_length,
     translate_batch,
 )
+
+_LONGEST_REMEMBERED = 1000
+"""Characters of a sentence in the cache."""
 
 _SAMPLE = "A b."
 """What the models translate before the first request, which would be slow otherwise."""
@@ -73,16 +79,45 @@ class TranslationService:
         Raises:
             QueueFull: Too many sentences wait already.
             TimeoutError: ``limits.seconds`` are over; sentences that still wait are dropped.
-            InputError: The model cannot do what is asked.
+            InputError: The model cannot do what is asked, or it is too much for one request.
         """
-        split = [split_sentences(text, options.direction.source, splitting) for text in texts]
-        sentences = [
-            Sentence(part.sentence, constrain(part.sentence) if constrain else None)
+        async with asyncio.timeout(self.limits.seconds):
+            # In a thread, so that a long text keeps no other client waiting.
+            split, jobs = await asyncio.to_thread(
+                self._prepare, texts, options, splitting, constrain
+            )
+            found = await self._run(jobs, options)
+        return [
+            TextTranslation(tuple((part, found[sentence]) for part, sentence in parts))
             for parts in split
-            for part in parts
         ]
-        found = iter(await self._sentences(sentences, options))
-        return [TextTranslation(tuple((part, next(found)) for part in parts)) for parts in split]
+
+    def _prepare(
+        self,
+        texts: Sequence[str],
+        options: Options,
+        splitting: Splitting,
+        constrain: Callable[[str], Constraints | None] | None,
+    ) -> tuple[list[list[tuple[Part, Sentence]]], dict[Sentence, Job]]:
+        """The sentences of each text, and a job for each of them that is another."""
+        split, jobs = [], dict[Sentence, Job]()
+        direction, count = options.direction, 0
+        for text in texts:
+            parts = split_sentences(text, direction.source, splitting)
+            count += sum(bool(part.sentence) for part in parts)
+            if count > self.limits.waiting:
+                raise InputError(
+                    f"one request may have {self.limits.waiting} sentences; send fewer at a time"
+                )
+            split.append(
+                [(p, Sentence(p.sentence, constrain and constrain(p.sentence))) for p in parts]
+            )
+            for _, sentence in split[-1]:
+                if sentence not in jobs:
+                    length = direction.length(sentence.text)
+                    check_length(options, length)
+                    jobs[sentence] = Job(options, sentence, length)
+        return split, jobs
 
     def detect_source(self, texts: Sequence[str], target: str) -> Detected:
         """The likeliest language of texts among those that are translated into the target.
@@ -96,33 +131,24 @@ class TranslationService:
                 return one
         return found[0] if found else Detected((sources or self.directions.sources)[0], 0.0)
 
-    async def _sentences(
-        self, sentences: Sequence[Sentence], options: Options
-    ) -> list[SentenceTranslation]:
-        """Translate sentences: from the cache, or by a job each."""
-        found: dict[Sentence, SentenceTranslation] = {}
-        jobs: dict[Sentence, Job] = {}
-        for sentence in sentences:
-            if sentence in found or sentence in jobs:
-                continue
-            known = self._remembered(sentence, options)
-            if known is not None:
-                found[sentence] = known
-            else:
-                jobs[sentence] = Job(options, sentence, options.direction.length(sentence.text))
-        if jobs:
-            self._batcher.submit(list(jobs.values()))
-            futures = [asyncio.wrap_future(job.result) for job in jobs.values()]
-            try:
-                async with asyncio.timeout(self.limits.seconds):
-                    done = await asyncio.gather(*futures)
-            finally:
-                for future in futures:
-                    future.cancel()
-            for sentence, translation in zip(jobs, done, strict=True):
-                self._remember(sentence, options, translation)
-                found[sentence] = translation
-        return [found[sentence] for sentence in sentences]
+    async def _run(
+        self, jobs: dict[Sentence, Job], options: Options
+    ) -> dict[Sentence, SentenceTranslation]:
+        """The translation of each sentence: from the cache, or by its job."""
+        found = {one: known for one in jobs if (known := self._remembered(one, options))}
+        missing = {sentence: job for sentence, job in jobs.items() if sentence not in found}
+        if missing:
+            self._batcher.submit(list(missing.values()))
+        futures = {one: asyncio.wrap_future(job.result) for one, job in missing.items()}
+        for sentence, future in futures.items():
+            # At once: if the request fails, the same one needs less the next time.
+            future.add_done_callback(partial(self._remember, sentence, options))
+        try:
+            done = await asyncio.gather(*futures.values())
+        finally:
+            for future in futures.values():
+                future.cancel()
+        return found | dict(zip(futures, done, strict=True))
 
     def _remembered(self, sentence: Sentence, options: Options) -> SentenceTranslation | None:
         if not any(map(str.isalpha, sentence.text)):
@@ -134,15 +160,23 @@ class TranslationService:
         return known
 
     def _remember(
-        self, sentence: Sentence, options: Options, translation: SentenceTranslation
+        self, sentence: Sentence, options: Options, done: "asyncio.Future[SentenceTranslation]"
     ) -> None:
+        if done.cancelled() or done.exception() is not None:
+            return
+        translation = done.result()
         self.metrics.source_tokens.inc(translation.source_tokens)
         self.metrics.target_tokens.inc(translation.target_tokens)
-        if self._cache:
+        if self._cache and len(sentence.text) <= _LONGEST_REMEMBERED:
             self._cached[options, sentence] = translation
             if len(self._cached) > self._cache:
                 self._cached.popitem(last=False)
 
-    def close(self) -> None:
-        """Translate what waits, and end the thread of the models."""
-        self._batcher.close()
+    @property
+    def works(self) -> bool:
+        """Whether the thread of the models is there."""
+        return self._batcher.works
+
+    def close(self, seconds: float | None = None) -> None:
+        """Translate what waits, and end the thread of the models, in so many seconds at most."""
+        self._batcher.close(seconds)

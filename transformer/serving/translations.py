@@ -96,6 +96,20 @@ class TextTranslation:
         return [found for _, found in self.parts if found.source]
 
 
+def check_length(options: Options, tokens: int) -> None:
+    """Check that a sentence is not too long for what is asked.
+
+    Raises:
+        InputError: Links or the confidence of a sentence that is longer than the model was trained
+            for: both need memory by the square of its length.
+    """
+    longest = options.direction.translator.max_subwords
+    if (options.links or options.confidence) and tokens > longest:
+        raise InputError(
+            f"alignment and confidence take sentences of up to {longest} tokens, not {tokens}"
+        )
+
+
 def translate_batch(options: Options, sentences: Sequence[Sentence]) -> list[SentenceTranslation]:
     """Translate sentences together.
 

@@ -183,6 +183,7 @@ def check_packing(model: ModelConfig, loss: LossConfig) -> None:
     """
     needed: dict[str, Any] = {
         "model.attention": "auto" if model.attention in ("eager", "flex") else None,
+        "model.sdpa_backend": "any" if model.sdpa_backend != "any" else None,
         "model.attention_dropout": 0 if model.attention_dropout else None,
         "model.positions": "rotary" if model.positions in ("alibi", "relative") else None,
         "model.pattern": "full" if model.pattern != "full" else None,

@@ -87,8 +87,11 @@ def test_cancelled_and_refused_jobs_are_never_translated() -> None:
     with pytest.raises(QueueFull):
         queue.submit([job("more")])
     assert gone.result.cancel()
+    last = job("last")
+    queue.submit([last])
     model.released.set()
     queue.close()
-    assert model.batches == [["wait"], ["kept"]]
+    assert model.batches == [["wait"], ["kept", "last"]]
+    assert last.result.result(0) == "LAST"
     with pytest.raises(CancelledError):
         gone.result.result(0)

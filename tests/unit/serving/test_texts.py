@@ -36,7 +36,7 @@ def test_a_text_is_cut_where_asked_without_loss(
 ) -> None:
     parts = split_sentences(TEXT, "en", splitting)
     assert [part.sentence for part in parts] == sentences
-    for whole in (TEXT, text):
+    for whole in (TEXT, text, "a" + " " * 1_000_000 + "b"):
         parts = split_sentences(whole, "en", splitting)
         assert "".join(part.blanks + part.sentence for part in parts) == whole
         assert all(part.sentence == part.sentence.strip() for part in parts)
@@ -89,7 +89,7 @@ def test_a_glossary_asks_for_its_phrases() -> None:
     asked = glossary.constraints("A dog and a dogma.")
     assert asked is not None and asked.must == ("Hund",)
     assert glossary.constraints("A dogma.") is None
-    for wrong in ("dog", "dog\tHund\ndog\tRüde", "", "dog\t "):
+    for wrong in ("dog", "dog\tHund\ndog\tRüde", "", "dog\t ", "dog\t" + "d" * 101, "\ra\0"):
         with pytest.raises(InputError):
             parse_entries(wrong, "tsv")
 
@@ -113,7 +113,12 @@ def test_keys_are_read_and_their_requests_counted(
     # What is more than a minute's worth uses up minutes to come.
     now = 120.0
     assert [access.admits(anna, "here", 5), access.admits(anna, "here", 1)] == [True, False]
-    for text, message in (("anna secret", "keys:1: not a key"), ("", "holds no key")):
+    for text, message in (
+        ("anna secret", "keys:1: not a key"),
+        ("", "holds no key"),
+        (f"anna {secret} requests=0", "keys:1: requests=0"),
+        (f"anna {secret}\nanna {secret}", "keys:2: .* a name that was there before"),
+    ):
         (tmp_path / "keys").write_text(text)
         with pytest.raises(InputError, match=message):
             read_keys(tmp_path / "keys")

@@ -79,9 +79,8 @@ class PlannedBatches(BatchSequence):
     def largest(self) -> tuple[int, BatchKey]:
         """Return the number of positions of the largest batch of the first epoch, and the batch."""
         batches = self._epoch(0)
-        positions = self.plan.positions(batches)
-        index = int(positions.argmax())
-        return int(positions[index]), BatchKey(0, batches[index], self._corpus)
+        index = int(self.plan.memory(batches).argmax())
+        return int(self.plan.positions(batches)[index]), BatchKey(0, batches[index], self._corpus)
 
     @property
     def epoch_length(self) -> int:

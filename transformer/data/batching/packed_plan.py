@@ -28,6 +28,13 @@ class PackedPlan(BatchPlan):
         """Return the positions of both sides of each batch, which are the same for all."""
         return np.full(len(batches), 2 * packed_length(self._batch_tokens))
 
+    def memory(self, batches: EpochBatches) -> Int[np.ndarray, " batch"]:
+        """Return numbers in the order of memory: that of attention in padded rows differs."""
+        starts, pairs = batches.bounds[:-1], batches.pairs
+        sides = (self._source, self._target)
+        source, target = (np.maximum.reduceat(side[pairs], starts) for side in sides)
+        return np.diff(batches.bounds) * (source + target).astype(np.int64) ** 2
+
     @cached_property
     def _totals(self) -> list[Int[np.ndarray, " bound"]]:
         """Tokens of each side before each pair in this order, and of all pairs."""

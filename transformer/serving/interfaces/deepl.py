@@ -4,6 +4,7 @@ Codes of languages are upper case. Styles, formality and the context of a text c
 model that was not trained with them; a glossary makes phrases occur.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from transformer.serving.access import Access, header_key
+from transformer.serving.access import Access, Client, header_key
 from transformer.serving.interfaces.glossary import Glossary, parse_entries
 from transformer.serving.interfaces.http import (
     Answer,
@@ -25,16 +26,17 @@ from transformer.serving.languages.sentences import Splitting
 from transformer.serving.service import TranslationService
 from transformer.serving.translations import Options
 
-_SPLITTING: dict[str, Splitting] = {"0": "none", "1": "sentences", "nonewlines": "sentences"}
+_SPLITTING: dict[str, Splitting] = {"0": "none", "1": "sentences", "nonewlines": "punctuation"}
 
 _UNLIMITED = 10**12
 """``character_limit``: the clients expect a number."""
 
-_MOST_GLOSSARIES = 1000
+_MOST_GLOSSARIES = 100
+"""Of a client."""
 
 
 class DeepL:
-    """Answers as DeepL does; glossaries live as long as the server.
+    """Answers as DeepL does; glossaries live as long as the server, each for its client alone.
 
     Args:
         service: Translates.
@@ -44,8 +46,8 @@ class DeepL:
     def __init__(self, service: TranslationService, access: Access) -> None:
         self.service, self.access = service, access
         self.directions = service.directions
-        self._characters = 0
-        self._glossaries: dict[str, Glossary] = {}
+        self._characters: Counter[Client | None] = Counter()
+        self._glossaries: defaultdict[Client | None, dict[str, Glossary]] = defaultdict(dict)
 
     def routes(self) -> Iterator[Route]:
         """All routes of the interface."""
@@ -72,20 +74,28 @@ class DeepL:
                 client = self.access.client(header_key(request.headers, "DeepL-Auth-Key") or "")
                 if client is None:
                     raise Refusal(403, "Wrong or missing key in Authorization: DeepL-Auth-Key KEY")
-            address = request.client.host if request.client else "unknown"
-            if not self.access.admits(client, address, 1):
-                raise Refusal(429, "Too many requests a minute", {"Retry-After": "10"})
+            request.state.client = client
+            self._charge(request, 1)
             return await answer(request)
 
         return admitted
+
+    def _charge(self, request: Request, texts: int) -> None:
+        """Count so many texts; raises Refusal above the limit of a minute."""
+        address = request.client.host if request.client else "unknown"
+        if not self.access.admits(request.state.client, address, texts):
+            raise Refusal(429, "Too many requests a minute", {"Retry-After": "10"})
 
     async def translate(self, request: Request) -> Response:
         """Translate texts."""
         asked = await read_parameters(request)
         texts = _strings(asked.get("text"))
+        self._charge(request, len(texts) - 1)
         self._check(asked, texts)
         direction, detected = self._direction(asked, texts)
-        glossary = self._glossary(str(asked["glossary_id"])) if asked.get("glossary_id") else None
+        glossary = (
+            self._glossary(request, str(asked["glossary_id"])) if asked.get("glossary_id") else None
+        )
         if glossary and (glossary.source, glossary.target) != (direction.source, direction.target):
             raise Refusal(400, "the glossary is of other languages")
         splitting = _SPLITTING.get(str(asked.get("split_sentences", "1")))
@@ -96,7 +106,7 @@ class DeepL:
             texts, Options(direction), splitting=splitting, constrain=constrain
         )
         found = await unless_gone(request, work)
-        self._characters += sum(map(len, texts))
+        self._characters[request.state.client] += sum(map(len, texts))
         return JSONResponse(
             {
                 "translations": [
@@ -148,8 +158,13 @@ class DeepL:
         )
 
     async def usage(self, request: Request) -> Response:
-        """Characters translated since the server started."""
-        return JSONResponse({"character_count": self._characters, "character_limit": _UNLIMITED})
+        """Characters of this client since the server started."""
+        return JSONResponse(
+            {
+                "character_count": self._characters[request.state.client],
+                "character_limit": _UNLIMITED,
+            }
+        )
 
     async def glossary_pairs(self, request: Request) -> Response:
         """The languages that a glossary can have."""
@@ -161,7 +176,8 @@ class DeepL:
     async def add_glossary(self, request: Request) -> Response:
         """Keep a glossary."""
         asked = await read_parameters(request)
-        if len(self._glossaries) >= _MOST_GLOSSARIES:
+        glossaries = self._glossaries[request.state.client]
+        if len(glossaries) >= _MOST_GLOSSARIES:
             raise Refusal(456, f"there are {_MOST_GLOSSARIES} glossaries; delete one")
         source = self.directions.code(str(asked.get("source_lang", "")), self.directions.sources)
         target = self.directions.code(str(asked.get("target_lang", "")), self.directions.targets)
@@ -171,32 +187,35 @@ class DeepL:
             str(asked.get("entries", "")), str(asked.get("entries_format", "tsv"))
         )
         glossary = Glossary(str(asked.get("name", "")), source, target, entries)
-        self._glossaries[glossary.id] = glossary
+        glossaries[glossary.id] = glossary
         return JSONResponse(glossary.to_json(), 201)
 
     async def list_glossaries(self, request: Request) -> Response:
-        """All glossaries."""
-        return JSONResponse({"glossaries": [one.to_json() for one in self._glossaries.values()]})
+        """All glossaries of this client."""
+        glossaries = self._glossaries[request.state.client].values()
+        return JSONResponse({"glossaries": [glossary.to_json() for glossary in glossaries]})
 
     async def show_glossary(self, request: Request) -> Response:
         """One glossary without its entries."""
-        return JSONResponse(self._glossary(request.path_params["id"]).to_json())
+        return JSONResponse(self._glossary(request, request.path_params["id"]).to_json())
 
     async def show_entries(self, request: Request) -> Response:
         """The entries of a glossary, as TSV."""
-        entries = self._glossary(request.path_params["id"]).entries
+        entries = self._glossary(request, request.path_params["id"]).entries
         lines = ("\t".join(entry) for entry in entries.items())
         return PlainTextResponse("\n".join(lines), media_type="text/tab-separated-values")
 
     async def delete_glossary(self, request: Request) -> Response:
         """Forget a glossary."""
-        del self._glossaries[self._glossary(request.path_params["id"]).id]
+        glossary = self._glossary(request, request.path_params["id"])
+        del self._glossaries[request.state.client][glossary.id]
         return Response(status_code=204)
 
-    def _glossary(self, name: str) -> Glossary:
-        if name not in self._glossaries:
+    def _glossary(self, request: Request, name: str) -> Glossary:
+        found = self._glossaries[request.state.client].get(name)
+        if found is None:
             raise Refusal(404, "Glossary not found")
-        return self._glossaries[name]
+        return found
 
 
 def _message(text: str) -> dict[str, Any]:
@@ -208,8 +227,4 @@ def _strings(given: Any) -> list[str]:
     texts = [given] if isinstance(given, str) else given
     if not isinstance(texts, list) or not texts or not all(isinstance(t, str) for t in texts):
         raise Refusal(400, "Parameter 'text' not specified.")
-    try:
-        "".join(texts).encode()
-    except UnicodeEncodeError as error:
-        raise Refusal(400, "Parameter 'text' holds half of a character.") from error
     return texts

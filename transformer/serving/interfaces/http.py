@@ -77,21 +77,28 @@ def _refusal(error: Exception) -> Refusal:
 
 
 async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The result of work that is cancelled when the client hangs up; the body must be read.
+    """The result of work that is cancelled when the client hangs up.
 
     Raises:
         ClientDisconnect: The client has gone.
     """
     working = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(request.receive())
+    gone = asyncio.ensure_future(_hang_up(request))
     try:
         await asyncio.wait({working, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
+            gone.result()
             raise ClientDisconnect
         return working.result()
     finally:
         gone.cancel()
         working.cancel()
+
+
+async def _hang_up(request: Request) -> None:
+    """Wait until the client hangs up; what is left of its body is dropped."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def read_parameters(request: Request) -> dict[str, Any]:
@@ -109,13 +116,22 @@ async def read_parameters(request: Request) -> dict[str, Any]:
             values = None
         if not isinstance(values, dict):
             raise Refusal(400, "Invalid JSON format")
-        return values
+        return _whole_characters(values)
     parameters: dict[str, Any] = {}
     async for name, value in _pairs(request):
         before = parameters.get(name)
         if before is not None:
             value = [*(before if isinstance(before, list) else [before]), value]
         parameters[name] = value
+    return _whole_characters(parameters)
+
+
+def _whole_characters(parameters: dict[str, Any]) -> dict[str, Any]:
+    """The parameters; an escape can spell half of a character, which no text has."""
+    try:
+        json.dumps(parameters, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError) as error:
+        raise Refusal(400, "Invalid request: a text holds half of a character") from error
     return parameters
 
 

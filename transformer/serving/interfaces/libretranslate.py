@@ -64,10 +64,10 @@ class LibreTranslate:
             if not asked.get(name):
                 raise Refusal(400, f"Invalid request: missing {name} parameter")
         texts = _texts(asked["q"])
+        self._check_access(request, asked, len(texts))
         alternatives = _alternatives(asked.get("alternatives"), self.limits.alternatives)
         self._check_size(texts)
         detected, direction = self._direction(asked, texts)
-        self._check_access(request, asked, len(texts))
         links, confidence = (_flag(asked.get(name)) for name in ("alignment", "confidence"))
         options = Options(direction, alternatives, links, confidence)
         found = await unless_gone(request, self.service.translate(texts, options))
@@ -92,8 +92,8 @@ class LibreTranslate:
         if not asked.get("q"):
             raise Refusal(400, "Invalid request: missing q parameter")
         [text] = _texts([asked["q"]])
-        self._check_size([text])
         self._check_access(request, asked, 1)
+        self._check_size([text])
         found = self.service.detector.detect(text) or [_NOTHING_DETECTED]
         return JSONResponse([_language(one) for one in found])
 
@@ -187,10 +187,6 @@ def _texts(q: Any) -> list[str]:
     texts = q if isinstance(q, list) else [q]
     if not all(isinstance(text, str) for text in texts):
         raise Refusal(400, "Invalid request: q must be a string or a list of strings")
-    try:
-        "".join(texts).encode()
-    except UnicodeEncodeError as error:
-        raise Refusal(400, "Invalid request: q holds half of a character") from error
     return texts
 
 

@@ -6,6 +6,9 @@ Lui and Baldwin 2012, "langid.py: An Off-the-shelf Language Identification Tool"
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+_SAMPLE = 2000
+"""Characters of a text that are looked at."""
+
 
 class Detected(NamedTuple):
     """A language and its probability in per cent."""
@@ -34,6 +37,7 @@ class Detector:
         With one language to translate from it is that one, with the probability among all that
         py3langid knows.
         """
+        text = text[:_SAMPLE]
         if not any(map(str.isalpha, text)):
             return []
         ranked = self._identifier.rank(text)

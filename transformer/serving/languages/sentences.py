@@ -3,14 +3,11 @@
 ``sentencex`` (Wikimedia) finds the ends of sentences; a line end always ends one.
 """
 
-import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-Splitting = Literal["sentences", "lines", "none"]
-"""Where a text is cut: at ends of sentences and lines, at ends of lines, or nowhere."""
-
-_BLANKS = re.compile(r"(\s*)(.*?)\s*\Z", re.DOTALL)
+Splitting = Literal["sentences", "punctuation", "lines", "none"]
+"""Where a text is cut: at the ends of sentences and lines, of sentences, of lines, or nowhere."""
 
 
 class Part(NamedTuple):
@@ -31,19 +28,18 @@ def split_sentences(text: str, language: str, splitting: Splitting) -> list[Part
     chunks = [text] if splitting == "none" else list(_chunks(text, language, splitting))
     parts, pending = [], ""
     for chunk in chunks:
-        match = _BLANKS.match(chunk)
-        assert match is not None
-        before, sentence = match.groups()
+        sentence = chunk.strip()
         if sentence:
-            parts.append(Part(pending + before, sentence))
-            pending = chunk[match.end(2) :]
+            start = len(chunk) - len(chunk.lstrip())
+            parts.append(Part(pending + chunk[:start], sentence))
+            pending = chunk[start + len(sentence) :]
         else:
             pending += chunk
     return [*parts, Part(pending, "")] if pending else parts
 
 
 def _chunks(text: str, language: str, splitting: Splitting) -> Iterator[str]:
-    lines = text.splitlines(keepends=True)
+    lines = [text] if splitting == "punctuation" else text.splitlines(keepends=True)
     if splitting == "lines":
         yield from lines
         return

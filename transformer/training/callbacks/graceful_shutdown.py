@@ -83,11 +83,11 @@ class GracefulStop(Callback):
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Restore the handlers, after the last checkpoint.
 
-        Then ranks agree on signals that have come in the last update or after it.
+        Before, ranks agree on signals that have come in the last update or after it.
         """
-        restore_handlers(self._previous)
         if not self._alone and self._agreed is None:
             self._any_rank(trainer)
+        restore_handlers(self._previous)
 
     def on_exception(self, trainer: Trainer, *_: object) -> None:
         """Restore the handlers."""

@@ -29,9 +29,10 @@ Forward = Callable[..., Tensor]
 def compile_layers(model: nn.Module, guided: nn.Module | None = None, **options: Any) -> None:
     """Compile the layers of a model, forward and backward, for any number of sentences and tokens.
 
-    This happens at the first batch, and again at the first of one sentence and at the first without
-    gradient. The layers of the guided attention stay as they are, as its weights are recorded. To
-    recompute layers as well, call ``recompute_layers`` before.
+    Compiling happens at the first batch, and again at the first of one sentence and at the first
+    without gradient. The layers of the guided attention stay as they are, as its weights are
+    recorded. To recompute layers as well, call ``recompute_layers`` before. Whatever this process
+    compiles later does not take equal sizes for the same, either.
 
     Args:
         model: The model, whose layers change in place.
