@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import gpu
+from benchmarks import gpu, gpu_steps
 from benchmarks.gpu_cost import BASE, BIG, TOKENS, Assumptions, Size, cost_tables
 from benchmarks.gpu_decoding import decode
 from benchmarks.gpu_runs import SYNCHRONIZING, logged_speed, waits
@@ -59,6 +59,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 def test_a_case_measures(name: str, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     few = gpu.Case(lambda bench: decode(bench, counts=(2, 4)), 1)
     monkeypatch.setitem(gpu.CASES, "decode", few)
+    # Compiled layers: tests/parity/test_compile.py.
+    monkeypatch.setattr(gpu_steps, "LAYERS", {"eager": ()})
     line = gpu.result(name, replace(bench, updates=2))
     assert "why" not in line
     assert set(line["rows"][0]) == COLUMNS[name]

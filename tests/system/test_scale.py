@@ -27,8 +27,9 @@ def test_every_stage_is_measured(
     ]
     stages = json.loads(lines[-1])["stages"]
     for figures in stages.values():
-        assert figures["seconds"] > 0 and figures["cpu_seconds"] > 0
+        assert figures["seconds"] > 0
         assert figures["rss"] >= figures["pss"] >= figures["private"] > 10
+    assert sum(figures["cpu_seconds"] for figures in stages.values()) > 0
     assert [mark["what"] for mark in stages["train"]["marks"]] == ["first update"]
     assert [mark["what"].partition(":")[0] for mark in stages["batches"]["marks"]] == [
         "planned",
