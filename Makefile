@@ -27,9 +27,8 @@ lint: .venv/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Three workers keep two cores busy, as some tests wait.
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 docs: .venv/docs
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -c docs . build/site
