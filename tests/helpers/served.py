@@ -5,6 +5,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlencode
@@ -44,7 +45,8 @@ def serving(
     model = translator or tiny_translator(nbest=1)
     directions = Directions(Direction(source, target, model) for source, target in pairs)
     asked = limits(**changes)
-    service = TranslationService(directions, asked, batch_tokens=100, cache=cache)
+    pool = ThreadPoolExecutor(1)
+    service = TranslationService(directions, asked, batch_tokens=100, cache=cache, thread=pool)
     app = build_app(service, Access(clients, asked.requests))
     listening = listen(ServerConfig("127.0.0.1", 0, None, cache, 5.0, asked))
     server = uvicorn.Server(uvicorn.Config(app, log_level="error"))

@@ -3,6 +3,7 @@
 import logging
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 
 from omegaconf import DictConfig, ListConfig
@@ -31,11 +32,16 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     keys = None if settings.api_keys is None else read_keys(given_path(settings.api_keys))
     listening = listen(settings)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    directions = Directions(_directions(config, arguments))
+    thread = ThreadPoolExecutor(1)
+    directions = thread.submit(lambda: Directions(_directions(config, arguments))).result()
     tokens = min(one.translator.batch_tokens for one in directions.all)
     width = max(one.translator.search.width for one in directions.all)
     service = TranslationService(
-        directions, settings.limits, batch_tokens=max(1, tokens // width), cache=settings.cache
+        directions,
+        settings.limits,
+        batch_tokens=max(1, tokens // width),
+        cache=settings.cache,
+        thread=thread,
     )
     host, port = listening.getsockname()[:2]
     pairs = ", ".join(f"{one.source} to {one.target}" for one in directions.all)

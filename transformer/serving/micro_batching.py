@@ -7,7 +7,7 @@ idle, a job starts at once; while it works, jobs gather for the next batch.
 import logging
 import threading
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
@@ -52,10 +52,18 @@ class MicroBatcher:
         batch_tokens: Maximal padded source tokens of a batch; a longer sentence makes one alone.
         max_waiting: Most jobs in the queue; a request that does not fit is refused.
         metrics: Where batches are counted.
+        thread: Of the models: where they were loaded. Had another thread computed as well, OpenMP
+            would have more threads than cores, and each step would take twice as long.
     """
 
     def __init__(
-        self, translate: Translate, *, batch_tokens: int, max_waiting: int, metrics: Metrics
+        self,
+        translate: Translate,
+        *,
+        batch_tokens: int,
+        max_waiting: int,
+        metrics: Metrics,
+        thread: Executor,
     ) -> None:
         self._translate = translate
         self._batch_tokens, self._max_waiting = batch_tokens, max_waiting
@@ -63,8 +71,7 @@ class MicroBatcher:
         self._waiting: list[Job] = []
         self._changed = threading.Condition()
         self._closed = False
-        self._thread = threading.Thread(target=self._work, name="translator", daemon=True)
-        self._thread.start()
+        self._working = thread.submit(self._work)
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """Queue the sentences of a request; all of them or none.
@@ -84,14 +91,14 @@ class MicroBatcher:
     @property
     def works(self) -> bool:
         """Whether the thread is there."""
-        return self._thread.is_alive()
+        return not self._working.done()
 
     def close(self, seconds: float | None = None) -> None:
         """Translate what waits, then end the thread; wait for it no longer than that."""
         with self._changed:
             self._closed = True
             self._changed.notify()
-        self._thread.join(seconds)
+        wait([self._working], seconds)
 
     def _work(self) -> None:
         while batch := self._next_batch():

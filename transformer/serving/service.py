@@ -6,6 +6,7 @@ It knows neither HTTP nor the form of an answer.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from functools import partial
 
 from transformer.common.errors import InputError
@@ -40,10 +41,17 @@ class TranslationService:
         limits: How much may wait, and how long.
         batch_tokens: Maximal padded source tokens of a batch.
         cache: Sentences whose translation is remembered.
+        thread: In which the models were loaded; it is theirs from now on.
     """
 
     def __init__(
-        self, directions: Directions, limits: Limits, *, batch_tokens: int, cache: int
+        self,
+        directions: Directions,
+        limits: Limits,
+        *,
+        batch_tokens: int,
+        cache: int,
+        thread: Executor,
     ) -> None:
         self.directions, self.limits = directions, limits
         self.metrics = Metrics()
@@ -55,9 +63,12 @@ class TranslationService:
             batch_tokens=batch_tokens,
             max_waiting=limits.waiting,
             metrics=self.metrics,
+            thread=thread,
         )
-        for direction in directions.all:
-            translate_batch(Options(direction), [Sentence(_SAMPLE)])
+        warm_up = [Job(Options(direction), Sentence(_SAMPLE), 1) for direction in directions.all]
+        for job in warm_up:
+            self._batcher.submit([job])
+            job.result.result()
 
     async def translate(
         self,

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Sequence
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 
 import pytest
 
@@ -31,7 +31,13 @@ class Model:
 
 
 def batcher(model: Model, max_waiting: int = 100) -> MicroBatcher:
-    return MicroBatcher(model, batch_tokens=12, max_waiting=max_waiting, metrics=Metrics())
+    return MicroBatcher(
+        model,
+        batch_tokens=12,
+        max_waiting=max_waiting,
+        metrics=Metrics(),
+        thread=ThreadPoolExecutor(1),
+    )
 
 
 def job(sentence: str, options: str = "en-de") -> Job:
