@@ -1,6 +1,6 @@
 """Counts the operations that an update of a model launches on a GPU, without one.
 
-    python -m benchmarks.launches [KEY=VALUE…]
+    python -m benchmarks.launches model.positions=sinusoidal [KEY=VALUE…]
 
 One update of model=tiny and of model=base in float32: forward, loss, backward, norm, clipping and
 Adam, of one micro-batch. Model and batch are on torch's ``meta`` device, which computes nothing and
