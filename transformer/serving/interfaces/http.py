@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transformer.common.errors import InputError
+from transformer.serving.access import Access, Client
 from transformer.serving.config import Limits
 from transformer.serving.micro_batching import QueueFull
 
@@ -99,6 +100,13 @@ async def _hang_up(request: Request) -> None:
     """Wait until the client hangs up; what is left of its body is dropped."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def charge(request: Request, access: Access, client: Client | None, texts: int) -> None:
+    """Count so many texts of a client, or of an address; raises Refusal above the limit."""
+    address = request.client.host if request.client else "unknown"
+    if not access.admits(client, address, texts):
+        raise Refusal(429, "Slowdown: too many requests a minute", {"Retry-After": "10"})
 
 
 async def read_parameters(request: Request) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from transformer.serving.config import Limits
 from transformer.serving.interfaces.http import (
     Answer,
     Refusal,
+    charge,
     endpoint,
     read_parameters,
     unless_gone,
@@ -153,9 +154,7 @@ class LibreTranslate:
             client = self.access.client(str(key))
             if client is None:
                 raise Refusal(403, "Invalid API key")
-        address = request.client.host if request.client else "unknown"
-        if not self.access.admits(client, address, texts):
-            raise Refusal(429, "Slowdown: too many requests a minute", {"Retry-After": "10"})
+        charge(request, self.access, client, texts)
 
     def _direction(
         self, asked: dict[str, Any], texts: Sequence[str]
