@@ -1,0 +1,86 @@
+"""Files of all formats: read, translated a part at a time, and written.
+
+It does not know HTTP. The name of a file tells its format, and nothing else.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Protocol
+
+from transformer.common.errors import InputError
+from transformer.decoding.constraints.request import Constraints
+from transformer.serving.formats.marked_text import Service, translate_marked
+from transformer.serving.formats.office import OfficeDocument
+from transformer.serving.formats.plain import TextFile
+from transformer.serving.formats.spans import MarkedText
+from transformer.serving.formats.subtitles import Subtitles
+from transformer.serving.translations import Options
+
+_TOGETHER = 4000
+"""Characters that wait together: enough for full batches, and not in the way of others for long."""
+
+
+class Document(Protocol):
+    """A file whose texts can be replaced.
+
+    Attributes:
+        texts: In the order of the file.
+    """
+
+    texts: list[MarkedText]
+
+    def write(self, translations: Sequence[MarkedText]) -> bytes:
+        """The file with the translation of each text in its place."""
+
+
+FORMATS: Mapping[str, Callable[[bytes, int], Document]] = {
+    ".txt": lambda data, _: TextFile(data),
+    ".srt": lambda data, _: Subtitles(data),
+    ".docx": lambda data, most_bytes: OfficeDocument(data, ".docx", most_bytes),
+    ".odt": lambda data, most_bytes: OfficeDocument(data, ".odt", most_bytes),
+}
+"""By the extension; the number is that of the bytes of the text at most."""
+
+
+def extension_of(name: str) -> str:
+    """The extension of a file that can be translated, in lower case; raises InputError."""
+    extension = PurePath(name).suffix.lower()
+    if extension not in FORMATS:
+        raise InputError(f"file format not supported; use one of {' '.join(FORMATS)}")
+    return extension
+
+
+def plain_texts(document: Document) -> list[str]:
+    """The texts without their marks."""
+    return ["".join(span.text for span in text) for text in document.texts]
+
+
+async def translate_document(
+    service: Service,
+    document: Document,
+    options: Options,
+    constrain: Callable[[str], Constraints | None] | None = None,
+) -> bytes:
+    """Translate a document, some texts at a time.
+
+    The arguments and errors are those of ``translate_marked``.
+    """
+    translations: list[MarkedText] = []
+    for texts in _parts(document.texts):
+        translations += await translate_marked(service, texts, options, constrain=constrain)
+    return await asyncio.to_thread(document.write, translations)
+
+
+def _parts(texts: Sequence[MarkedText]) -> Iterator[list[MarkedText]]:
+    """Neighbouring texts, each part of about so many characters."""
+    part: list[MarkedText] = []
+    size = 0
+    for text in texts:
+        part.append(text)
+        size += sum(len(span.text) for span in text)
+        if size >= _TOGETHER:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
