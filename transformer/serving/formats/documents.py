@@ -5,16 +5,15 @@ It does not know HTTP. The name of a file tells its format, and nothing else.
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import PurePath
 from typing import Protocol
 
-from transformer.common.errors import InputError
 from transformer.decoding.constraints.request import Constraints
 from transformer.serving.formats.marked_text import Service, translate_marked
 from transformer.serving.formats.office import OfficeDocument
 from transformer.serving.formats.plain import TextFile
 from transformer.serving.formats.spans import MarkedText
 from transformer.serving.formats.subtitles import Subtitles
+from transformer.serving.micro_batching import QueueFull
 from transformer.serving.translations import Options
 
 _TOGETHER = 4000
@@ -43,14 +42,6 @@ FORMATS: Mapping[str, Callable[[bytes, int], Document]] = {
 """By the extension; the number is that of the bytes of the text at most."""
 
 
-def extension_of(name: str) -> str:
-    """The extension of a file that can be translated, in lower case; raises InputError."""
-    extension = PurePath(name).suffix.lower()
-    if extension not in FORMATS:
-        raise InputError(f"file format not supported; use one of {' '.join(FORMATS)}")
-    return extension
-
-
 def plain_texts(document: Document) -> list[str]:
     """The texts without their marks."""
     return ["".join(span.text for span in text) for text in document.texts]
@@ -60,15 +51,29 @@ async def translate_document(
     service: Service,
     document: Document,
     options: Options,
+    *,
     constrain: Callable[[str], Constraints | None] | None = None,
+    patient: bool = False,
 ) -> bytes:
     """Translate a document, some texts at a time.
 
     The arguments and errors are those of ``translate_marked``.
+
+    Args:
+        patient: Try again when the server is busy, as long as it takes.
     """
     translations: list[MarkedText] = []
-    for texts in _parts(document.texts):
-        translations += await translate_marked(service, texts, options, constrain=constrain)
+    parts = list(_parts(document.texts))
+    while parts:
+        try:
+            found = await translate_marked(service, parts[0], options, constrain=constrain)
+        except (QueueFull, TimeoutError):
+            if not patient:
+                raise
+            await asyncio.sleep(1)
+            continue
+        translations += found
+        del parts[0]
     return await asyncio.to_thread(document.write, translations)
 
 
