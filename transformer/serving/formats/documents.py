@@ -5,7 +5,7 @@ It does not know HTTP. The name of a file tells its format, and nothing else.
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from transformer.decoding.constraints.request import Constraints
 from transformer.serving.formats.marked_text import Service, translate_marked
@@ -20,6 +20,7 @@ _TOGETHER = 4000
 """Characters that wait together: enough for full batches, and not in the way of others for long."""
 
 
+@runtime_checkable
 class Document(Protocol):
     """A file whose texts can be replaced.
 

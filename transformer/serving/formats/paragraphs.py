@@ -142,15 +142,17 @@ class Paragraph:
 
 
 def _append_text(parent: Element, text: str, holder: str | None) -> None:
-    if holder is None:
-        if len(parent):
-            parent[-1].tail = (parent[-1].tail or "") + text
-        else:
-            parent.text = (parent.text or "") + text
-        return
-    if not len(parent) or parent[-1].tag != holder:
-        etree.SubElement(parent, holder).set(_SPACE, "preserve")
-    parent[-1].text = (parent[-1].text or "") + text
+    # The length of an element is counted each time.
+    last = next(parent.iterchildren(reversed=True), None)
+    if holder is not None:
+        if last is None or last.tag != holder:
+            last = etree.SubElement(parent, holder)
+            last.set(_SPACE, "preserve")
+        last.text = (last.text or "") + text
+    elif last is not None:
+        last.tail = (last.tail or "") + text
+    else:
+        parent.text = (parent.text or "") + text
 
 
 def _spans(parent: Element, marks: tuple[Mark, ...], names: Names) -> Iterator[Span]:
@@ -259,5 +261,6 @@ def _texts(spans: Sequence[Span]) -> Iterator[tuple[MarkedText, MarkedText, Mark
 
 
 def read_paragraphs(root: Element, names: Names) -> list[Paragraph]:
-    """All paragraphs under an element, also those of tables, notes and text boxes."""
-    return [Paragraph(one, names) for one in root.iter(*names.paragraphs)]
+    """The paragraphs with text under an element, also those of tables, notes and text boxes."""
+    paragraphs = (Paragraph(one, names) for one in root.iter(*names.paragraphs))
+    return [one for one in paragraphs if one.texts]

@@ -49,7 +49,7 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[list[str], bool]]:
     """Lines that stay together, and whether they are a text."""
     text: list[str] = []
     in_cue = False
-    for line in [*lines, ""]:
+    for line in lines:
         dash = line.lstrip().startswith(_DASHES)
         if text and (dash or not line.strip() or text[0].lstrip().startswith(_DASHES)):
             yield text, True
@@ -59,6 +59,8 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[list[str], bool]]:
             continue
         in_cue = bool(_TIMES.match(line))
         yield [line], False
+    if text:
+        yield text, True
 
 
 def _marked(text: str) -> MarkedText:

@@ -7,6 +7,8 @@ name that the server made of it.
 import asyncio
 import secrets
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -51,9 +53,16 @@ class Files:
 
     def __init__(self, limits: Limits) -> None:
         self._seconds, self._most_bytes = limits.file_seconds, limits.file_bytes or 0
-        # Readable by its owner alone.
-        self._folder = TemporaryDirectory(prefix="transformer-files-")
+        self._folder = Path()
         self._sizes: OrderedDict[str, int] = OrderedDict()
+
+    @contextmanager
+    def folder(self) -> Iterator[None]:
+        """Have a folder that only its owner can read; it is deleted at the end."""
+        with TemporaryDirectory(prefix="transformer-files-") as folder:
+            self._folder = Path(folder)
+            yield
+            self._sizes.clear()
 
     async def read_upload(self, request: Request) -> Upload:
         """The form of a request with a file.
@@ -99,7 +108,11 @@ class Files:
         """A stored file by its secret name; None if there is none."""
         if stored not in self._sizes:
             return None
-        return await asyncio.to_thread(self._path(stored).read_bytes)
+        try:
+            return await asyncio.to_thread(self._path(stored).read_bytes)
+        except FileNotFoundError:
+            # Its time was over just now.
+            return None
 
     def remove(self, stored: str) -> None:
         """Forget a file, if it is there."""
@@ -107,12 +120,7 @@ class Files:
             self._path(stored).unlink(missing_ok=True)
 
     def _path(self, stored: str) -> Path:
-        return Path(self._folder.name, stored.partition(".")[0])
-
-    def close(self) -> None:
-        """Delete all files."""
-        self._sizes.clear()
-        self._folder.cleanup()
+        return self._folder / stored.partition(".")[0]
 
 
 def _clean(name: str) -> str:
