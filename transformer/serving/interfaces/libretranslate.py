@@ -12,6 +12,8 @@ from starlette.routing import Route
 
 from transformer.serving.access import Access
 from transformer.serving.config import Limits
+from transformer.serving.formats.documents import FORMATS
+from transformer.serving.interfaces.files import Files
 from transformer.serving.interfaces.http import (
     Answer,
     Refusal,
@@ -21,6 +23,7 @@ from transformer.serving.interfaces.http import (
     read_parameters,
     unless_gone,
 )
+from transformer.serving.interfaces.libretranslate_files import LibreTranslateFiles
 from transformer.serving.languages.detection import Detected
 from transformer.serving.languages.directions import Direction, language_name
 from transformer.serving.service import TranslationService
@@ -37,12 +40,19 @@ class LibreTranslate:
     Args:
         service: Translates.
         access: Keys and requests a minute.
+        files: Of clients.
     """
 
-    def __init__(self, service: TranslationService, access: Access) -> None:
+    def __init__(self, service: TranslationService, access: Access, files: Files) -> None:
         self.service, self.access = service, access
         self.limits: Limits = service.limits
         self.directions = service.directions
+        self._files = LibreTranslateFiles(
+            service,
+            files,
+            check_access=self._check_access,
+            direction=lambda asked, texts: self._direction(asked, texts)[1],
+        )
 
     def routes(self) -> list[Route]:
         """All routes of the interface."""
@@ -55,7 +65,8 @@ class LibreTranslate:
             route("/detect", self.detect, "POST"),
             route("/languages", self.languages, "GET"),
             route("/frontend/settings", self.settings, "GET"),
-            route("/translate_file", self.no_files, "POST"),
+            route("/translate_file", self._files.translate, "POST"),
+            route("/download_file/{name:path}", self._files.download, "GET"),
             route("/suggest", self.no_suggestions, "POST"),
         ]
 
@@ -123,15 +134,11 @@ class LibreTranslate:
                 "apiKeys": keys,
                 "keyRequired": keys,
                 "suggestions": False,
-                "filesTranslation": False,
-                "supportedFilesFormat": [],
+                "filesTranslation": self.limits.file_bytes is not None,
+                "supportedFilesFormat": list(FORMATS),
                 "language": {"source": auto, "target": target},
             }
         )
-
-    async def no_files(self, request: Request) -> Response:
-        """Refuse files."""
-        raise Refusal(403, "Files translation are disabled on this server.")
 
     async def no_suggestions(self, request: Request) -> Response:
         """Refuse suggestions: nothing that a client sends is kept."""
