@@ -1,9 +1,10 @@
-"""Plain text files: each line is a text; line ends and a byte order mark stay.
+"""Plain text files: each line is a text, or what tabs part in it; byte order mark and ends stay.
 
 It knows UTF-8 alone.
 """
 
 import codecs
+import re
 from collections.abc import Sequence
 
 from transformer.common.errors import InputError
@@ -26,17 +27,17 @@ def decode_utf8(data: bytes) -> tuple[bytes, str]:
 
 
 class TextFile:
-    """A text whose lines can be replaced."""
+    """A text whose parts can be replaced."""
 
     def __init__(self, data: bytes) -> None:
         self._mark, text = decode_utf8(data)
-        self._lines = text.split("\n")
-        self._filled = [n for n, line in enumerate(self._lines) if any(map(str.isalpha, line))]
-        self.texts: list[MarkedText] = [(Span(self._lines[n]),) for n in self._filled]
+        self._parts = re.split(r"([\r\n\t]+)", text)
+        self._filled = [n for n, part in enumerate(self._parts) if any(map(str.isalpha, part))]
+        self.texts: list[MarkedText] = [(Span(self._parts[n]),) for n in self._filled]
 
     def write(self, translations: Sequence[MarkedText]) -> bytes:
-        """The file with translations of its lines."""
-        lines = list(self._lines)
+        """The file with translations of its parts."""
+        parts = list(self._parts)
         for number, translation in zip(self._filled, translations, strict=True):
-            lines[number] = "".join(span.text for span in translation)
-        return self._mark + "\n".join(lines).encode()
+            parts[number] = "".join(span.text for span in translation)
+        return self._mark + "".join(parts).encode()

@@ -127,7 +127,7 @@ SHOUTED = (
 @pytest.mark.parametrize(
     ("extension", "text", "texts", "expected"),
     [
-        (".txt", "\ufeffOne. Two.\r\n\r\n 7\n\tLast", ["One. Two.\r", "\tLast"], None),
+        (".txt", "\ufeffOne. Two.\r\n\r\n 7\n\tLast", ["One. Two.", "Last"], None),
         (".txt", "", [], ""),
         (
             ".srt",
