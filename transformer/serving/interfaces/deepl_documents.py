@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from transformer.common.errors import InputError
 from transformer.decoding.constraints.request import Constraints
 from transformer.serving.access import Access, Client
-from transformer.serving.formats.documents import plain_texts, translate_document
+from transformer.serving.formats.documents.document import plain_texts, translate_document
 from transformer.serving.interfaces.files import Files, attachment
 from transformer.serving.interfaces.http import (
     Answer,

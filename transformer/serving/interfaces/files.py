@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from transformer.serving.config import Limits
-from transformer.serving.formats.documents import FORMATS, Document
+from transformer.serving.formats.documents.document import FORMATS, Document
 from transformer.serving.interfaces.http import Refusal, read_parameters
 
 _MOST_KEPT = 100

@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from transformer.serving.access import Access
 from transformer.serving.config import Limits
-from transformer.serving.formats.documents import FORMATS
+from transformer.serving.formats.documents.document import FORMATS
 from transformer.serving.interfaces.files import Files
 from transformer.serving.interfaces.http import (
     Answer,

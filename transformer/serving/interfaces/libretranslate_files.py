@@ -9,7 +9,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from transformer.serving.formats.documents import plain_texts, translate_document
+from transformer.serving.formats.documents.document import plain_texts, translate_document
 from transformer.serving.interfaces.files import Files, Upload, attachment
 from transformer.serving.interfaces.http import Refusal, unless_gone
 from transformer.serving.languages.directions import Direction

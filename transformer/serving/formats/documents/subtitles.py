@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from transformer.common.errors import InputError
-from transformer.serving.formats.plain import decode_utf8
+from transformer.serving.formats.documents.text_files import decode_utf8
 from transformer.serving.formats.spans import Mark, MarkedText, Span
 
 _TIMES = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d+\s*-->\s*\d+:\d\d:\d\d[,.]\d+")

@@ -1,6 +1,6 @@
-"""Plain text files: each line is a text, or what tabs part in it; byte order mark and ends stay.
+"""Plain text and HTML in UTF-8; a byte order mark and line ends stay.
 
-It knows UTF-8 alone.
+A line of plain text is a text, or what tabs part in it.
 """
 
 import codecs
@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 
 from transformer.common.errors import InputError
+from transformer.serving.formats.markup import Rules, parse
 from transformer.serving.formats.spans import MarkedText, Span
 
 
@@ -41,3 +42,22 @@ class TextFile:
         for number, translation in zip(self._filled, translations, strict=True):
             parts[number] = "".join(span.text for span in translation)
         return self._mark + "".join(parts).encode()
+
+
+class HtmlFile:
+    """A page whose texts can be replaced."""
+
+    def __init__(self, data: bytes) -> None:
+        self._mark, source = decode_utf8(data)
+        self._parts = parse(source, Rules())
+        self.texts: list[MarkedText] = [
+            part.text for part in self._parts if not isinstance(part, str)
+        ]
+
+    def write(self, translations: Sequence[MarkedText]) -> bytes:
+        """The page with translations of its texts."""
+        rest = iter(translations)
+        written = (
+            part if isinstance(part, str) else part.written(next(rest)) for part in self._parts
+        )
+        return self._mark + "".join(written).encode()

@@ -9,10 +9,10 @@ from typing import Protocol, runtime_checkable
 
 from transformer.decoding.constraints.request import Constraints
 from transformer.serving.formats.marked_text import Service, translate_marked
-from transformer.serving.formats.office import OfficeDocument
-from transformer.serving.formats.plain import TextFile
+from transformer.serving.formats.documents.office import OfficeDocument
+from transformer.serving.formats.documents.text_files import HtmlFile, TextFile
 from transformer.serving.formats.spans import MarkedText
-from transformer.serving.formats.subtitles import Subtitles
+from transformer.serving.formats.documents.subtitles import Subtitles
 from transformer.serving.micro_batching import QueueFull
 from transformer.serving.translations import Options
 
@@ -36,6 +36,8 @@ class Document(Protocol):
 
 FORMATS: Mapping[str, Callable[[bytes, int], Document]] = {
     ".txt": lambda data, _: TextFile(data),
+    ".html": lambda data, _: HtmlFile(data),
+    ".htm": lambda data, _: HtmlFile(data),
     ".srt": lambda data, _: Subtitles(data),
     ".docx": lambda data, most_bytes: OfficeDocument(data, ".docx", most_bytes),
     ".odt": lambda data, most_bytes: OfficeDocument(data, ".odt", most_bytes),
@@ -45,7 +47,7 @@ FORMATS: Mapping[str, Callable[[bytes, int], Document]] = {
 
 def plain_texts(document: Document) -> list[str]:
     """The texts without their marks."""
-    return ["".join(span.text for span in text) for text in document.texts]
+    return ["".join(s.text for s in text if not s.keep) for text in document.texts]
 
 
 async def translate_document(
