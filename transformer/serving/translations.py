@@ -110,6 +110,14 @@ def check_length(options: Options, tokens: int) -> None:
         )
 
 
+def can_link(direction: Direction, sentences: Sequence[str]) -> bool:
+    """Whether the model gives links, and no sentence is too long for them."""
+    translator = direction.translator
+    return translator.device.type != "meta" and all(
+        direction.length(sentence) <= translator.max_subwords for sentence in sentences
+    )
+
+
 def translate_batch(options: Options, sentences: Sequence[Sentence]) -> list[SentenceTranslation]:
     """Translate sentences together.
 
