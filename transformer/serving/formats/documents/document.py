@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from transformer.decoding.constraints.request import Constraints
-from transformer.serving.formats.marked_text import Service, translate_marked
 from transformer.serving.formats.documents.office import OfficeDocument
-from transformer.serving.formats.documents.text_files import HtmlFile, TextFile
-from transformer.serving.formats.spans import MarkedText
 from transformer.serving.formats.documents.subtitles import Subtitles
+from transformer.serving.formats.documents.text_files import HtmlFile, TextFile
+from transformer.serving.formats.marked_text import Service, translate_marked
+from transformer.serving.formats.spans import MarkedText
 from transformer.serving.micro_batching import QueueFull
 from transformer.serving.translations import Options
 

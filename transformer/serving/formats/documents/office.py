@@ -18,7 +18,12 @@ from contextlib import contextmanager
 from lxml import etree
 
 from transformer.common.errors import InputError
-from transformer.serving.formats.documents.paragraphs import Element, Names, Paragraph, read_paragraphs
+from transformer.serving.formats.documents.paragraphs import (
+    Element,
+    Names,
+    Paragraph,
+    read_paragraphs,
+)
 from transformer.serving.formats.spans import MarkedText
 
 _MOST_ENTRIES = 10_000
