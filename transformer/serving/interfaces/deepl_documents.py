@@ -35,6 +35,9 @@ _MOST_WAITING = 20
 _MOST_AT_ONCE = 2
 """Documents in memory; others wait on the disk."""
 
+_ANSWER_SECONDS = 2.0
+"""A client that asks whether a document is done waits so long: it would ask again in 5 seconds."""
+
 
 @dataclass
 class _Document:
@@ -43,6 +46,7 @@ class _Document:
     Attributes:
         status: Of DeepL: queued, translating, done or error.
         stored: Name of the stored file: the source until it is done.
+        work: Its translation.
     """
 
     client: Client | None
@@ -53,6 +57,7 @@ class _Document:
     key: str = field(default_factory=lambda: secrets.token_hex(32))
     status: str = "queued"
     message: str = ""
+    work: "asyncio.Task[None]" = field(init=False)
 
 
 class DeepLDocuments:
@@ -82,7 +87,6 @@ class DeepLDocuments:
         self._characters = characters
         self._documents: dict[str, _Document] = {}
         self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
-        self._tasks: set[asyncio.Task[None]] = set()
 
     def answers(self) -> Iterator[tuple[str, str, Answer]]:
         """Path, method and answer of each route."""
@@ -108,7 +112,8 @@ class DeepLDocuments:
         ]
         if len(unfinished) >= _MOST_WAITING:
             raise Refusal(429, f"{_MOST_WAITING} documents wait already", {"Retry-After": "10"})
-        texts = plain_texts(await self._files.document(upload.data, upload.extension))
+        read = await self._files.document(upload.data, upload.extension)
+        texts = await asyncio.to_thread(plain_texts, read)
         charge(request, self._access, client, len(texts) - 1)
         direction, _ = self._direction(asked, texts)
         constrain = self._constrain(request, asked.get("glossary_id"), direction)
@@ -116,9 +121,7 @@ class DeepLDocuments:
         document = _Document(client, stored, upload.name, sum(map(len, texts)))
         self._documents[document.id] = document
         work = self._translate(document, upload.extension, Options(direction), constrain)
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        document.work = asyncio.create_task(work)
         return JSONResponse({"document_id": document.id, "document_key": document.key})
 
     async def _translate(
@@ -145,8 +148,9 @@ class DeepLDocuments:
         asyncio.get_running_loop().call_later(seconds, self._documents.pop, document.id)
 
     async def show(self, request: Request) -> Response:
-        """The state of a document."""
+        """The state of a document: at once when it is done, else a little later."""
         document = await self._find(request)
+        await asyncio.wait({document.work}, timeout=_ANSWER_SECONDS)
         answer: dict[str, Any] = {"document_id": document.id, "status": document.status}
         if document.status == "done":
             answer["billed_characters"] = document.characters
@@ -180,6 +184,7 @@ class DeepLDocuments:
 
     async def close(self) -> None:
         """Give up what is not finished."""
-        for task in self._tasks:
+        tasks = [document.work for document in self._documents.values()]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)

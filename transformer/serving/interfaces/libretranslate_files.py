@@ -49,8 +49,7 @@ class LibreTranslateFiles:
                 raise Refusal(400, f"Invalid request: missing {name} parameter")
         self._check_access(request, upload.parameters, 1)
         stored = await unless_gone(request, self._translated(request, upload))
-        url = f"{request.base_url}download_file/{quote(stored)}"
-        return JSONResponse({"translatedFileUrl": url})
+        return JSONResponse({"translatedFileUrl": _address(request, stored)})
 
     async def _translated(self, request: Request, upload: Upload) -> str:
         """The name of the stored translation."""
@@ -58,7 +57,7 @@ class LibreTranslateFiles:
             raise Refusal(429, "Slowdown: too many files are translated", {"Retry-After": "5"})
         async with self._turns, asyncio.timeout(self._service.limits.seconds):
             document = await self._files.document(upload.data, upload.extension)
-            texts = plain_texts(document)
+            texts = await asyncio.to_thread(plain_texts, document)
             self._check_access(request, upload.parameters, len(texts) - 1)
             direction = self._direction(upload.parameters, texts)
             data = await translate_document(self._service, document, Options(direction))
@@ -72,3 +71,14 @@ class LibreTranslateFiles:
         if data is None:
             raise Refusal(400, "Invalid filename")
         return attachment(data, stored.partition(".")[2])
+
+
+def _address(request: Request, stored: str) -> str:
+    """Where the client finds a stored file, as far as a web server in front tells that.
+
+    A client that claims to be such a server misleads itself alone.
+    """
+    scheme = request.headers.get("x-forwarded-proto", request.url.scheme)
+    host = request.headers.get("x-forwarded-host", request.url.netloc)
+    prefix = request.headers.get("x-forwarded-prefix", "").rstrip("/")
+    return f"{scheme}://{host}{prefix}/download_file/{quote(stored)}"

@@ -16,8 +16,8 @@ from transformer.serving.formats.spans import MarkedText
 from transformer.serving.micro_batching import QueueFull
 from transformer.serving.translations import Options
 
-_TOGETHER = 4000
-"""Characters that wait together: enough for full batches, and not in the way of others for long."""
+_CHARACTERS, _TEXTS = 4000, 100
+"""That wait together: enough for full batches, and not in the way of others for long."""
 
 
 @runtime_checkable
@@ -81,13 +81,13 @@ async def translate_document(
 
 
 def _parts(texts: Sequence[MarkedText]) -> Iterator[list[MarkedText]]:
-    """Neighbouring texts, each part of about so many characters."""
+    """Neighbouring texts that wait together."""
     part: list[MarkedText] = []
     size = 0
     for text in texts:
         part.append(text)
         size += sum(len(span.text) for span in text)
-        if size >= _TOGETHER:
+        if size >= _CHARACTERS or len(part) == _TEXTS:
             yield part
             part, size = [], 0
     if part:
