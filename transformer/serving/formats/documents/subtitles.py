@@ -14,7 +14,7 @@ from transformer.serving.formats.spans import Mark, MarkedText, Span
 _TIMES = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d+\s*-->\s*\d+:\d\d:\d\d[,.]\d+")
 _TAG = re.compile(r"<(/?)([ibus]|font)\b[^<>]*>|\{\\[^{}]*\}", re.IGNORECASE)
 _WORD = re.compile(r"(?:<[^<>]*>|[^ ])+")
-_DASHES = ("-", "\u2013", "\u2014")
+_DASH = re.compile(r"\s*[-\u2013\u2014]\s*")
 
 
 class Subtitles:
@@ -31,7 +31,9 @@ class Subtitles:
         if not any(is_text for _, is_text in self._blocks):
             raise InputError("the file is no .srt subtitles: it has no line 00:00:01,000 --> …")
         self.texts: list[MarkedText] = [
-            _marked(" ".join(lines)) for lines, is_text in self._blocks if is_text
+            _marked(" ".join(lines)[_dash_end(lines[0]) :])
+            for lines, is_text in self._blocks
+            if is_text
         ]
 
     def write(self, translations: Sequence[MarkedText]) -> bytes:
@@ -40,9 +42,17 @@ class Subtitles:
         lines: list[str] = []
         for block, is_text in self._blocks:
             source, translation = next(pairs) if is_text else ((), ())
-            changed = source != translation
-            lines += _broken(_unmarked(translation), len(block)) if changed else block
+            if source != translation:
+                dash = block[0][: _dash_end(block[0])]
+                block = _broken(dash + _unmarked(translation), len(block))
+            lines += block
         return self._mark + self._newline.join(lines).encode()
+
+
+def _dash_end(line: str) -> int:
+    """The length of the dash that begins a line, with its blanks."""
+    dash = _DASH.match(line)
+    return dash.end() if dash else 0
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[tuple[list[str], bool]]:
@@ -50,8 +60,7 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[list[str], bool]]:
     text: list[str] = []
     in_cue = False
     for line in lines:
-        dash = line.lstrip().startswith(_DASHES)
-        if text and (dash or not line.strip() or text[0].lstrip().startswith(_DASHES)):
+        if text and (not line.strip() or _dash_end(line) or _dash_end(text[0])):
             yield text, True
             text = []
         if in_cue and line.strip():

@@ -132,7 +132,7 @@ SHOUTED = (
         (
             ".srt",
             CUES,
-            ["The old dog sleeps very well.", "- Yes?", "- No way!"],
+            ["The old dog sleeps very well.", "Yes?", "No way!"],
             SHOUTED,
         ),
     ],
