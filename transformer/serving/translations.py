@@ -5,6 +5,7 @@ It runs in the thread that owns the models, and knows neither HTTP nor the queue
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -27,12 +28,15 @@ class Options:
         direction: Its languages and their model.
         alternatives: Number of other translations.
         links: Whether word links are.
+        near_best: Fraction of the best source word's weight that links another one, too; None is
+            that of the model.
         confidence: Whether the confidence of sentence and words is.
     """
 
     direction: Direction
     alternatives: int = 0
     links: bool = False
+    near_best: float | None = None
     confidence: bool = False
 
 
@@ -134,6 +138,8 @@ def translate_batch(options: Options, sentences: Sequence[Sentence]) -> list[Sen
         )
     if options.alternatives:
         translator = _wider(translator, options.alternatives + 1)
+    if options.near_best is not None:
+        translator = _linking(translator, options.near_best)
     tagged = [with_tags(one.text, options.direction.tags) for one in sentences]
     constraints = [one.constraints for one in sentences]
     found = translator.translate(tagged, constraints, alignment=options.links)
@@ -149,6 +155,14 @@ def _wider(translator: Translator, nbest: int) -> Translator:
     return translator.with_search(
         replace(search, algorithm="beam", beam_size=width, nbest=nbest, groups=1, diversity=0.0)
     )
+
+
+@cache
+def _linking(translator: Translator, near_best: float) -> Translator:
+    """The same model, search and engine, with another threshold of links."""
+    other = copy(translator)
+    other.aligner = replace(translator.aligner, near_best=near_best)
+    return other
 
 
 def _result(sentence: Sentence, found: Translation) -> SentenceTranslation:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from transformer.decoding.constraints.request import Constraints
 from transformer.serving.formats.nesting import nest
-from transformer.serving.formats.projection import PlainText, is_copy, project
+from transformer.serving.formats.projection import NEAR_BEST, PlainText, is_copy, project
 from transformer.serving.formats.spans import MarkedText, Span
 from transformer.serving.languages.sentences import Splitting, split_sentences
 from transformer.serving.translations import Options, TextTranslation, can_link
@@ -71,7 +71,7 @@ async def translate_marked(
         if indices:
             results = await service.translate(
                 [_one_line(plain[index].text, splitting) for index in indices],
-                replace(options, links=links),
+                replace(options, links=links, near_best=NEAR_BEST if links else None),
                 splitting=splitting,
                 constrain=constrain,
             )

@@ -19,14 +19,12 @@ from transformer.serving.languages.sentences import Splitting
 from transformer.serving.translations import Options
 
 _KEPT = RAW | {"code", "kbd", "math", "noscript", "pre", "samp", "svg", "template", "var"}
-_SPLITTING = frozenset(
-    """
-    address article aside base blockquote body br button caption center col colgroup dd details
-    dialog dir div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6
-    head header hgroup hr html label legend li link main menu meta nav ol optgroup option p pre
-    search section select summary table tbody td tfoot th thead title tr ul
-    """.split()
-)
+_BLOCKS = """
+address article aside base blockquote body br button caption center col colgroup dd details dialog
+dir div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header
+hgroup hr html label legend li link main menu meta nav ol optgroup option p pre search section
+select summary table tbody td tfoot th thead title tr ul
+"""
 _DEEPEST = 50
 """Elements inside each other in a block; one that is deeper ends the block."""
 
@@ -45,7 +43,7 @@ class Rules:
 
     xml: bool = False
     kept: Collection[str] = _KEPT
-    splitting: Collection[str] = _SPLITTING
+    splitting: Collection[str] = frozenset(_BLOCKS.split())
     outline: bool = False
     inline: Collection[str] = ()
 

@@ -16,6 +16,10 @@ from typing import NamedTuple
 from transformer.serving.formats.spans import Mark, MarkedText, Span
 from transformer.serving.translations import SentenceTranslation, TextTranslation
 
+NEAR_BEST = 0.75
+"""Threshold of links for marks: a word goes with its best source word. Chosen on the validation
+text of pocket; docs/serving.md has results."""
+
 _WORDS_AND_BLANKS = re.compile(r"[^ \n\r\t\f]+|[ \n\r\t\f]+")
 _LEADING, _TRAILING = re.compile(r"[\W_]*"), re.compile(r"[\W_]*\Z")
 

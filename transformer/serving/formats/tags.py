@@ -13,11 +13,8 @@ from typing import Literal, NamedTuple
 Kind = Literal["text", "open", "close", "void", "other"]
 """``void`` is a tag that needs no end; ``other`` a comment, a declaration or a raw text."""
 
-VOID = frozenset(
-    """
-    area base br col embed hr img input link meta param source track wbr
-    """.split()
-)
+_VOID = "area base br col embed hr img input link meta param source track wbr"
+VOID = frozenset(_VOID.split())
 RAW = frozenset({"script", "style", "textarea", "iframe", "noembed", "noframes", "xmp"})
 """Elements in which nothing but their end is a tag; so is ``title``, but its text is translated."""
 

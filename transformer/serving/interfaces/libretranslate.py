@@ -82,7 +82,7 @@ class LibreTranslate:
         self._check_size(texts)
         detected, direction = self._direction(asked, texts)
         links, confidence = (_flag(asked.get(name)) for name in ("alignment", "confidence"))
-        options = Options(direction, alternatives, links, confidence)
+        options = Options(direction, alternatives, links, confidence=confidence)
 
         def answer(found: TextTranslation) -> dict[str, Any]:
             return _answer(found, options, detected)
