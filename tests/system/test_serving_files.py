@@ -37,7 +37,7 @@ def backwards(options: Options, sentences: Sequence[Sentence]) -> list[SentenceT
 
 @pytest.fixture
 def _backwards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("transformer.serving.service.translate_batch", backwards)
+    monkeypatch.setattr("transformer.serving.formats.placeholders.translate_batch", backwards)
 
 
 def word(*words: str, header: str = "") -> bytes:

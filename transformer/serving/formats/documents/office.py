@@ -18,12 +18,8 @@ from contextlib import contextmanager
 from lxml import etree
 
 from transformer.common.errors import InputError
-from transformer.serving.formats.documents.paragraphs import (
-    Element,
-    Names,
-    Paragraph,
-    read_paragraphs,
-)
+from transformer.serving.formats.documents.paragraphs import Paragraph, read_paragraphs
+from transformer.serving.formats.documents.runs import Element, Names
 from transformer.serving.formats.spans import MarkedText
 
 _MOST_ENTRIES = 10_000
