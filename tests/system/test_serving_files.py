@@ -125,6 +125,9 @@ def test_libretranslate_translates_files() -> None:
         assert where.startswith(f"https{url.removeprefix('http')}/translator/download_file/")
         status, answer = ask(f"{url}/translate_file", LANGUAGES)
         assert (status, answer["error"]) == (400, "Invalid request: missing file parameter")
+    with serving(requests=3) as url:
+        # Each paragraph counts, and a file may have more than a minute's worth.
+        assert [upload(url, "a.txt", b"a\nb\nc\nd\ne").status_code for _ in "ab"] == [200, 429]
     with serving(file_bytes=None) as url:
         assert upload(url, "a.txt", b"a").status_code == 403
         assert not ask(f"{url}/frontend/settings")[1]["filesTranslation"]

@@ -1,8 +1,8 @@
 """Documents of Word (.docx) and of LibreOffice (.odt): zips whose text is XML.
 
-Only paragraphs change; all else of the zip is copied. python-docx and odfdo would hide headers,
-text boxes and notes from each other's point of view, so that one walk over the XML (lxml) serves
-both formats: it reaches all text, and knows no more of a layout than that it must stay.
+Only paragraphs change; all else of the zip is copied. One walk over the XML (lxml) serves both
+formats: it reaches all text, and knows no more of a layout than that it must stay. python-docx has
+no text boxes and notes, and odfdo is for the other format; both would be rewritten at this level.
 
 Word: ISO/IEC 29500. LibreOffice: OpenDocument 1.3.
 """
@@ -26,7 +26,6 @@ _MOST_ENTRIES = 10_000
 _UNPACKED = 10
 """Times ``most_bytes`` is what a file may become; its XML with text, once that."""
 
-_W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 
 
@@ -34,17 +33,21 @@ def _named(prefix: str, names: str) -> frozenset[str]:
     return frozenset(prefix + name for name in names.split())
 
 
-_WORD = Names(
-    paragraphs=_named(_W, "p"),
-    run=_W + "r",
-    containers=_named(_W, "hyperlink ins moveTo smartTag customXml sdt sdtContent dir bdo"),
-    text=_W + "t",
-    properties=_named(_W, "pPr rPr sdtPr sdtEndPr smartTagPr customXmlPr"),
-    breaks=_named(_W, "br cr tab ptab"),
-    ignored=_named(_W, "proofErr lastRenderedPageBreak softHyphen lang noProof"),
-    field=_W + "fldChar",
-    field_type=_W + "fldCharType",
-)
+def _word_names(namespace: str) -> Names:
+    """The elements of Word, in the namespace that Word writes or in that of its strict form."""
+    prefix = f"{{{namespace}}}"
+    return Names(
+        paragraphs=_named(prefix, "p"),
+        run=prefix + "r",
+        containers=_named(prefix, "hyperlink ins moveTo smartTag customXml sdt sdtContent dir bdo"),
+        text=prefix + "t",
+        properties=_named(prefix, "pPr rPr sdtPr sdtEndPr smartTagPr customXmlPr"),
+        breaks=_named(prefix, "br cr tab ptab"),
+        ignored=_named(prefix, "proofErr lastRenderedPageBreak softHyphen lang noProof"),
+        field=prefix + "fldChar",
+        field_type=prefix + "fldCharType",
+    )
+
 
 _OPEN_DOCUMENT = Names(
     paragraphs=_named(_TEXT, "p h"),
@@ -85,10 +88,12 @@ class OfficeDocument:
             if sum(self._zip.getinfo(name).file_size for name in parts) > most_bytes:
                 raise InputError(f"the text of the file is more than {most_bytes} bytes of XML")
             self._trees = {name: _parsed(self._zip.read(name)) for name in parts}
-        known = _WORD if extension == ".docx" else _OPEN_DOCUMENT
         self._paragraphs: list[Paragraph] = []
         for tree in self._trees.values():
-            self._paragraphs += read_paragraphs(tree.getroot(), known)
+            root = tree.getroot()
+            word = _word_names(etree.QName(root).namespace or "")
+            known = word if extension == ".docx" else _OPEN_DOCUMENT
+            self._paragraphs += read_paragraphs(root, known)
         self._extension = extension
         self.texts: list[MarkedText] = [text for one in self._paragraphs for text in one.texts]
 

@@ -67,7 +67,16 @@ def open_document(change: Change) -> bytes:
     return odt(body, f"<style:header><text:p>{change('Head')}</text:p></style:header>")
 
 
-@pytest.mark.parametrize(("extension", "build"), [(".docx", word), (".odt", open_document)])
+def strict(change: Change) -> bytes:
+    """The document of Word in its strict form, whose elements are in another namespace."""
+    strict = b"http://purl.oclc.org/ooxml/wordprocessingml/main"
+    entries = unzipped(word(change))
+    return zipped({name: data.replace(W.encode(), strict) for name, data in entries.items()})
+
+
+@pytest.mark.parametrize(
+    ("extension", "build"), [(".docx", word), (".docx", strict), (".odt", open_document)]
+)
 def test_only_the_text_of_a_document_changes(
     extension: str, build: Callable[[Change], bytes]
 ) -> None:
