@@ -120,7 +120,9 @@ def _malformed(extension: str) -> Iterator[None]:
         *(zipfile.BadZipFile, zlib.error, struct.error, etree.XMLSyntaxError, EOFError, OSError),
         *(KeyError, ValueError, RuntimeError),
     ) as error:
-        raise InputError(f"the file is no {extension} document: {error}") from error
+        # That of a parser may quote the file.
+        reason = " ".join(str(error).split())[:100]
+        raise InputError(f"the file is no {extension} document: {reason}") from error
 
 
 def _check(entries: Sequence[zipfile.ZipInfo], most_bytes: int) -> None:
