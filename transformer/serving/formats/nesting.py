@@ -35,7 +35,8 @@ def nest(spans: MarkedText, plain: PlainText, cells: Sequence[Cell]) -> MarkedTe
     """The spans of a translation: each mark of the source is around neighbours, once.
 
     A mark is around the largest group of its cells; one that holds other marks is around all of
-    them, unless a mark beside it stands between. A mark without cells is where its neighbours are.
+    them, unless a mark beside it stands between. A mark without cells is where its neighbours are,
+    around the next word if it had one.
 
     Args:
         spans: The source.
@@ -91,9 +92,13 @@ def _grouped(cells: Sequence[Cell], node: _Node) -> list[Cell | _Group]:
         node.children[cell.marks[depth]] if cell.marks and len(cell.marks) > depth else None
         for cell in cells
     ]
+    position = Positions(cells)
+    owning = {id(owner) for owner in owners}
+    for child in node.children.values():
+        if child.direct and id(child) not in owning:
+            _take_nearest(child, cells, owners, position.index(child.start))
     runs = {id(child): run for child, run in _runs(cells, owners)}
     inside = {i: (first, last) for first, last in runs.values() for i in range(first, last + 1)}
-    position = Positions(cells)
     groups: dict[int, list[Cell]] = {id(child): [] for child in node.children.values()}
     keys: dict[int, float] = {child: float(first) for child, (first, _) in runs.items()}
     items: list[tuple[float, int, Cell | _Group]] = []
@@ -117,6 +122,17 @@ def _grouped(cells: Sequence[Cell], node: _Node) -> list[Cell | _Group]:
         place = keys.get(id(child), key(position.index(child.start)))
         items.append((place, len(items), (groups[id(child)], child)))
     return [content for *_, content in sorted(items, key=lambda item: item[:2])]
+
+
+def _take_nearest(
+    child: _Node, cells: Sequence[Cell], owners: list[_Node | None], first: int
+) -> None:
+    """Give a mark none of whose words has a partner the word after that of the word before it."""
+    for index in range(first, min(first + 2, len(cells))):
+        cell = cells[index]
+        if owners[index] is None and not cell.kept and any(map(str.isalnum, cell.text)):
+            owners[index] = child
+            return
 
 
 def _runs(
