@@ -18,7 +18,7 @@ from transformer.serving.formats.tags import RAW, Token, tokenize
 from transformer.serving.languages.sentences import Splitting
 from transformer.serving.translations import Options
 
-_KEPT = RAW | {"code", "kbd", "math", "noscript", "pre", "samp", "svg", "template", "var"}
+KEPT = RAW | {"code", "kbd", "math", "noscript", "pre", "samp", "svg", "template", "var"}
 _BLOCKS = """
 address article aside base blockquote body br button caption center col colgroup dd details dialog
 dir div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header
@@ -42,7 +42,7 @@ class Rules:
     """
 
     xml: bool = False
-    kept: Collection[str] = _KEPT
+    kept: Collection[str] = KEPT
     splitting: Collection[str] = frozenset(_BLOCKS.split())
     outline: bool = False
     inline: Collection[str] = ()
@@ -95,6 +95,16 @@ async def translate_markup(
     ]
 
 
+async def visible_texts(sources: Sequence[str], rules: Rules) -> list[str]:
+    """What HTML or XML says, without its tags."""
+
+    def text(source: str) -> str:
+        blocks = (part.text for part in parse(source, rules) if not isinstance(part, str))
+        return "\n".join("".join(s.text for s in block if not s.keep) for block in blocks)
+
+    return await asyncio.to_thread(lambda: list(map(text, sources)))
+
+
 @dataclass(frozen=True)
 class Block:
     """A text of a source to translate.
@@ -130,10 +140,8 @@ class Block:
 def parse(source: str, rules: Rules) -> list[str | Block]:
     """The blocks of a source, and what is between them."""
     tokens = list(tokenize(source, xml=rules.xml))
-    splitting = set(rules.splitting)
-    if rules.outline:
-        splitting |= _structure(tokens) - set(rules.inline)
-    ends = _Pairing(tokens, rules, splitting).ends
+    splitting = {*rules.splitting, *(_structure(tokens) if rules.outline else ())}
+    ends = _Pairing(tokens, rules, splitting - {*rules.inline}).ends
     return list(_blocks(tokens, ends))
 
 

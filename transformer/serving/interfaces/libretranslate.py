@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from transformer.serving.access import Access
 from transformer.serving.config import Limits
+from transformer.serving.formats.markup import Rules, translate_markup, visible_texts
 from transformer.serving.interfaces.http import (
     Answer,
     Refusal,
@@ -23,6 +24,7 @@ from transformer.serving.interfaces.http import (
 )
 from transformer.serving.languages.detection import Detected
 from transformer.serving.languages.directions import Direction, language_name
+from transformer.serving.languages.sentences import Part
 from transformer.serving.service import TranslationService
 from transformer.serving.translations import Options, SentenceTranslation, TextTranslation
 
@@ -69,22 +71,38 @@ class LibreTranslate:
         self._check_access(request, asked, len(texts))
         alternatives = _alternatives(asked.get("alternatives"), self.limits.alternatives)
         self._check_size(texts)
-        detected, direction = self._direction(asked, texts)
+        html = asked.get("format") == "html"
+        auto = asked["source"] == "auto"
+        seen = await visible_texts(texts, Rules()) if html and auto else texts
+        detected, direction = self._direction(asked, seen)
         links, confidence = (_flag(asked.get(name)) for name in ("alignment", "confidence"))
         options = Options(direction, alternatives, links, confidence=confidence)
 
         def answer(found: TextTranslation) -> dict[str, Any]:
             return _answer(found, options, detected)
 
-        if _flag(asked.get("stream")) or "text/event-stream" in request.headers.get("accept", ""):
+        stream = "text/event-stream" in request.headers.get("accept", "")
+        stream = stream or _flag(asked.get("stream"))
+        if html and (links or confidence or stream):
+            wrong = "alignment, confidence and stream take format=text"
+            raise Refusal(400, f"Invalid request: {wrong}")
+        if stream:
             if len(texts) > 1:
                 raise Refusal(400, "Invalid request: stream takes one text")
             return await event_stream(request, self.service.stream(texts[0], options), answer)
-        found = await unless_gone(request, self.service.translate(texts, options))
+        work = self._translate_html if html else self.service.translate
+        found = await unless_gone(request, work(texts, options))
         answers = list(map(answer, found))
         if not isinstance(asked["q"], list):
             return JSONResponse(answers[0])
         return JSONResponse({name: [one[name] for one in answers] for name in answers[0]})
+
+    async def _translate_html(
+        self, texts: Sequence[str], options: Options
+    ) -> list[TextTranslation]:
+        """Translations of HTML, without alternatives."""
+        found = await translate_markup(self.service, texts, Options(options.direction), Rules())
+        return [TextTranslation(((Part("", ""), SentenceTranslation("", one)),)) for one in found]
 
     async def detect(self, request: Request) -> Response:
         """The languages of a text."""
@@ -171,7 +189,7 @@ class LibreTranslate:
             raise Refusal(400, f"{asked['source']} is not supported")
         if target is None:
             raise Refusal(400, f"{given} is not supported")
-        if form not in (None, "", "text"):
+        if form not in (None, "", "text", "html"):
             raise Refusal(400, f"{form} format is not supported")
         direction = self.directions.find(source, target)
         if direction is None:
