@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
-from transformer.serving.formats.projection import Cell, PlainText, Positions
-from transformer.serving.formats.spans import Mark, MarkedText, Span
+from transformer.serving.formats.projection import Positions
+from transformer.serving.formats.spans import Cell, Mark, MarkedText, Span
 
 
 @dataclass(eq=False)
@@ -31,7 +31,7 @@ class _Node:
 _Group = tuple[list[Cell], _Node]
 
 
-def nest(spans: MarkedText, plain: PlainText, cells: Sequence[Cell]) -> MarkedText:
+def nest(spans: MarkedText, cells: Sequence[Cell]) -> MarkedText:
     """The spans of a translation: each mark of the source is around neighbours, once.
 
     A mark is around the largest group of its cells; one that holds other marks is around all of
@@ -40,7 +40,6 @@ def nest(spans: MarkedText, plain: PlainText, cells: Sequence[Cell]) -> MarkedTe
 
     Args:
         spans: The source.
-        plain: Its text.
         cells: Of the translation (``project``).
     """
     root = _tree(spans)
@@ -128,6 +127,8 @@ def _take_nearest(
     child: _Node, cells: Sequence[Cell], owners: list[_Node | None], first: int
 ) -> None:
     """Give a mark none of whose words has a partner the word after that of the word before it."""
+    if first and cells[first - 1].end > child.start:
+        return  # A word with two marks went to the other.
     for index in range(first, min(first + 2, len(cells))):
         cell = cells[index]
         if owners[index] is None and not cell.kept and any(map(str.isalnum, cell.text)):

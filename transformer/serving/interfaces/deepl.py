@@ -14,7 +14,8 @@ from starlette.routing import Route
 
 from transformer.decoding.constraints.request import Constraints
 from transformer.serving.access import Access, Client, header_key
-from transformer.serving.formats.markup import Rules, translate_markup, visible_texts
+from transformer.serving.formats.blocks import Rules
+from transformer.serving.formats.markup import translate_markup, visible_texts
 from transformer.serving.interfaces.deepl_glossaries import DeepLGlossaries
 from transformer.serving.interfaces.deepl_tags import tag_rules
 from transformer.serving.interfaces.http import (

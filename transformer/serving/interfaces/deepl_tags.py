@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from transformer.serving.formats.markup import KEPT, Rules
+from transformer.serving.formats.blocks import KEPT, Rules
 from transformer.serving.interfaces.http import Refusal
 
 _FALSE = ("0", "false")

@@ -4,6 +4,7 @@ Additions: ``alignment``, ``confidence`` and ``stream`` as parameters of ``/tran
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -12,7 +13,8 @@ from starlette.routing import Route
 
 from transformer.serving.access import Access
 from transformer.serving.config import Limits
-from transformer.serving.formats.markup import Rules, translate_markup, visible_texts
+from transformer.serving.formats.blocks import Rules
+from transformer.serving.formats.markup import translate_html, visible_texts
 from transformer.serving.interfaces.http import (
     Answer,
     Refusal,
@@ -24,7 +26,6 @@ from transformer.serving.interfaces.http import (
 )
 from transformer.serving.languages.detection import Detected
 from transformer.serving.languages.directions import Direction, language_name
-from transformer.serving.languages.sentences import Part
 from transformer.serving.service import TranslationService
 from transformer.serving.translations import Options, SentenceTranslation, TextTranslation
 
@@ -90,19 +91,12 @@ class LibreTranslate:
             if len(texts) > 1:
                 raise Refusal(400, "Invalid request: stream takes one text")
             return await event_stream(request, self.service.stream(texts[0], options), answer)
-        work = self._translate_html if html else self.service.translate
-        found = await unless_gone(request, work(texts, options))
+        translate = partial(translate_html, self.service) if html else self.service.translate
+        found = await unless_gone(request, translate(texts, options))
         answers = list(map(answer, found))
         if not isinstance(asked["q"], list):
             return JSONResponse(answers[0])
         return JSONResponse({name: [one[name] for one in answers] for name in answers[0]})
-
-    async def _translate_html(
-        self, texts: Sequence[str], options: Options
-    ) -> list[TextTranslation]:
-        """Translations of HTML, without alternatives."""
-        found = await translate_markup(self.service, texts, Options(options.direction), Rules())
-        return [TextTranslation(((Part("", ""), SentenceTranslation("", one)),)) for one in found]
 
     async def detect(self, request: Request) -> Response:
         """The languages of a text."""
