@@ -23,7 +23,8 @@ from transformer.data.corpora.pocket import pocket_splits
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.translation.translator import Translator
 from transformer.model.heads import HeadName
-from transformer.serving.formats.markup import Rules, translate_markup
+from transformer.serving.formats.blocks import Rules
+from transformer.serving.formats.markup import translate_markup
 from transformer.serving.languages.directions import Direction
 from transformer.serving.languages.sentences import Part
 from transformer.serving.translations import (

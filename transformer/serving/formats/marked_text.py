@@ -13,8 +13,8 @@ from typing import Protocol
 
 from transformer.decoding.constraints.request import Constraints
 from transformer.serving.formats.nesting import nest
-from transformer.serving.formats.projection import NEAR_BEST, PlainText, is_copy, project
-from transformer.serving.formats.spans import MarkedText, Span
+from transformer.serving.formats.projection import NEAR_BEST, is_copy, project
+from transformer.serving.formats.spans import MarkedText, PlainText, Span
 from transformer.serving.languages.sentences import Splitting, split_sentences
 from transformer.serving.translations import Options, TextTranslation, can_link
 
@@ -102,4 +102,4 @@ def _marked(text: MarkedText, plain: PlainText, found: TextTranslation) -> Marke
         return text
     if not plain.kept and len({span.marks for span in text}) == 1:
         return (Span(found.text, text[0].marks),)
-    return nest(text, plain, project(plain, found))
+    return nest(text, project(plain, found))

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
-from transformer.serving.formats.projection import Cell, PlainText, Positions
-from transformer.serving.formats.spans import Mark, MarkedText, Span
+from transformer.serving.formats.projection import Positions
+from transformer.serving.formats.spans import Cell, Mark, MarkedText, Span
 
 
 @dataclass(eq=False)
@@ -31,15 +31,15 @@ class _Node:
 _Group = tuple[list[Cell], _Node]
 
 
-def nest(spans: MarkedText, plain: PlainText, cells: Sequence[Cell]) -> MarkedText:
+def nest(spans: MarkedText, cells: Sequence[Cell]) -> MarkedText:
     """The spans of a translation: each mark of the source is around neighbours, once.
 
     A mark is around the largest group of its cells; one that holds other marks is around all of
-    them, unless a mark beside it stands between. A mark without cells is where its neighbours are.
+    them, unless a mark beside it stands between. A mark without cells is where its neighbours are,
+    around the next word if it had one.
 
     Args:
         spans: The source.
-        plain: Its text.
         cells: Of the translation (``project``).
     """
     root = _tree(spans)
@@ -91,9 +91,13 @@ def _grouped(cells: Sequence[Cell], node: _Node) -> list[Cell | _Group]:
         node.children[cell.marks[depth]] if cell.marks and len(cell.marks) > depth else None
         for cell in cells
     ]
+    position = Positions(cells)
+    owning = {id(owner) for owner in owners}
+    for child in node.children.values():
+        if child.direct and id(child) not in owning:
+            _take_nearest(child, cells, owners, position.index(child.start))
     runs = {id(child): run for child, run in _runs(cells, owners)}
     inside = {i: (first, last) for first, last in runs.values() for i in range(first, last + 1)}
-    position = Positions(cells)
     groups: dict[int, list[Cell]] = {id(child): [] for child in node.children.values()}
     keys: dict[int, float] = {child: float(first) for child, (first, _) in runs.items()}
     items: list[tuple[float, int, Cell | _Group]] = []
@@ -117,6 +121,19 @@ def _grouped(cells: Sequence[Cell], node: _Node) -> list[Cell | _Group]:
         place = keys.get(id(child), key(position.index(child.start)))
         items.append((place, len(items), (groups[id(child)], child)))
     return [content for *_, content in sorted(items, key=lambda item: item[:2])]
+
+
+def _take_nearest(
+    child: _Node, cells: Sequence[Cell], owners: list[_Node | None], first: int
+) -> None:
+    """Give a mark none of whose words has a partner the word after that of the word before it."""
+    if first and cells[first - 1].end > child.start:
+        return  # A word with two marks went to the other.
+    for index in range(first, min(first + 2, len(cells))):
+        cell = cells[index]
+        if owners[index] is None and not cell.kept and any(map(str.isalnum, cell.text)):
+            owners[index] = child
+            return
 
 
 def _runs(

@@ -9,11 +9,12 @@ https://github.com/browsermt/bergamot-translator.
 """
 
 import re
-from bisect import bisect_left, bisect_right
+import unicodedata
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from transformer.serving.formats.spans import Mark, MarkedText, Span
+from transformer.serving.formats.spans import Cell, PlainText, Span
 from transformer.serving.translations import SentenceTranslation, TextTranslation
 
 NEAR_BEST = 0.75
@@ -21,24 +22,6 @@ NEAR_BEST = 0.75
 text of pocket; docs/serving.md has results."""
 
 _WORDS_AND_BLANKS = re.compile(r"[^ \n\r\t\f]+|[ \n\r\t\f]+")
-_LEADING, _TRAILING = re.compile(r"[\W_]*"), re.compile(r"[\W_]*\Z")
-
-
-class Cell(NamedTuple):
-    """A part of a translation.
-
-    Attributes:
-        text: Of the translation.
-        marks: Of the source; None for what has no partner in the source.
-        start, end: Its partner, in characters of the text that was translated.
-        kept: Whether it was not translated: a kept text, or a thing without text.
-    """
-
-    text: str
-    marks: tuple[Mark, ...] | None
-    start: int
-    end: int
-    kept: bool = False
 
 
 class _Word(NamedTuple):
@@ -52,10 +35,10 @@ class _Word(NamedTuple):
     @classmethod
     def cut(cls, word: str, start: int = 0) -> "_Word":
         """Cut a word; one of punctuation alone is a core."""
-        first = _LEADING.match(word).end()  # type: ignore[union-attr]
-        if first == len(word):
+        letters = [index for index, letter in enumerate(word) if _is_letter(letter)]
+        if not letters:
             return cls("", word, "", start)
-        last = len(word) - _trailing_length(word)
+        first, last = letters[0], letters[-1] + 1
         return cls(word[:first], word[first:last], word[last:], start)
 
     @property
@@ -66,57 +49,9 @@ class _Word(NamedTuple):
         return (self.leading, self.start), (self.core, core), (self.trailing, trailing)
 
 
-def _trailing_length(word: str) -> int:
-    length = 0
-    while not word[-1 - length].isalnum():
-        length += 1
-    return length
-
-
-class PlainText:
-    """A text with marks without its marks.
-
-    Attributes:
-        text: What is translated.
-        spans: Those of ``text``, with their starts in it.
-        kept: Those that are not translated, with their offsets in ``text``.
-    """
-
-    def __init__(self, spans: MarkedText) -> None:
-        self.spans: list[tuple[int, Span]] = []
-        self.kept: list[tuple[int, Span]] = []
-        texts, size = [], 0
-        for span in spans:
-            if span.keep or not span.text:
-                self.kept.append((size, span))
-                continue
-            self.spans.append((size, span))
-            texts.append(span.text)
-            size += len(span.text)
-        self.text = "".join(texts)
-        self._starts = [start for start, _ in self.spans]
-
-    @property
-    def needs_links(self) -> bool:
-        """Whether marks or kept spans stand between words."""
-        first = len(self.text) - len(self.text.lstrip())
-        last = len(self.text.rstrip())
-        stacks = {span.marks for _, span in self.spans if not span.text.isspace()}
-        return len(stacks) > 1 or any(first < offset < last for offset, _ in self.kept)
-
-    def copy(self, start: int, end: int) -> Iterator[Cell]:
-        """The cells of a stretch that is its own translation."""
-        for index in range(max(0, bisect_right(self._starts, start) - 1), len(self.spans)):
-            first, span = self.spans[index]
-            if first >= end:
-                break
-            low, high = max(start, first), min(end, first + len(span.text))
-            if low < high:
-                yield Cell(span.text[low - first : high - first], span.marks, low, high)
-
-    def marks(self, start: int, end: int) -> tuple[Mark, ...]:
-        """The marks around a stretch; where these change, the most."""
-        return max((cell.marks or () for cell in self.copy(start, end)), key=len, default=())
+def _is_letter(character: str) -> bool:
+    """Whether it is a letter, a digit or a part of one: no punctuation, symbol or blank."""
+    return unicodedata.category(character)[0] in "LMN"
 
 
 def project(plain: PlainText, found: TextTranslation) -> list[Cell]:
@@ -252,7 +187,7 @@ def _beside(cells: list[Cell], kept: Sequence[tuple[int, Span]]) -> list[Cell]:
 
 def _apart(cell: Cell, offset: int) -> bool:
     """Whether a neighbour of a kept text would touch it, and did not in the source."""
-    touches = cell.text[:1].isalnum() or cell.text[-1:].isalnum() or (cell.kept and cell.text != "")
+    touches = cell.kept or any(map(_is_letter, cell.text[:1] + cell.text[-1:]))
     return touches and offset not in (cell.start, cell.end)
 
 

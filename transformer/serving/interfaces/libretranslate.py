@@ -4,6 +4,8 @@ Additions: ``alignment``, ``confidence`` and ``stream`` as parameters of ``/tran
 """
 
 from collections.abc import Sequence
+from functools import partial
+from itertools import starmap
 from typing import Any
 
 from starlette.requests import Request
@@ -11,8 +13,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from transformer.serving.access import Access
-from transformer.serving.config import Limits
+from transformer.serving.formats.blocks import Rules
 from transformer.serving.formats.documents.document import FORMATS
+from transformer.serving.formats.markup import translate_html, visible_texts
 from transformer.serving.interfaces.files import Files
 from transformer.serving.interfaces.http import (
     Answer,
@@ -45,13 +48,9 @@ class LibreTranslate:
 
     def __init__(self, service: TranslationService, access: Access, files: Files) -> None:
         self.service, self.access = service, access
-        self.limits: Limits = service.limits
-        self.directions = service.directions
+        self.limits, self.directions = service.limits, service.directions
         self._files = LibreTranslateFiles(
-            service,
-            files,
-            check_access=self._check_access,
-            direction=lambda asked, texts: self._direction(asked, texts)[1],
+            service, files, check_access=self._check_access, direction=self._direction
         )
 
     def routes(self) -> list[Route]:
@@ -65,9 +64,8 @@ class LibreTranslate:
             route("/detect", self.detect, "POST"),
             route("/languages", self.languages, "GET"),
             route("/frontend/settings", self.settings, "GET"),
-            route("/translate_file", self._files.translate, "POST"),
-            route("/download_file/{name:path}", self._files.download, "GET"),
             route("/suggest", self.no_suggestions, "POST"),
+            *starmap(route, self._files.answers()),
         ]
 
     async def translate(self, request: Request) -> Response:
@@ -80,18 +78,27 @@ class LibreTranslate:
         self._check_access(request, asked, len(texts))
         alternatives = _alternatives(asked.get("alternatives"), self.limits.alternatives)
         self._check_size(texts)
-        detected, direction = self._direction(asked, texts)
+        html = asked.get("format") == "html"
+        auto = asked["source"] == "auto"
+        seen = await visible_texts(texts, Rules()) if html and auto else texts
+        detected, direction = self._direction(asked, seen)
         links, confidence = (_flag(asked.get(name)) for name in ("alignment", "confidence"))
         options = Options(direction, alternatives, links, confidence=confidence)
 
         def answer(found: TextTranslation) -> dict[str, Any]:
             return _answer(found, options, detected)
 
-        if _flag(asked.get("stream")) or "text/event-stream" in request.headers.get("accept", ""):
+        stream = "text/event-stream" in request.headers.get("accept", "")
+        stream = stream or _flag(asked.get("stream"))
+        if html and (links or confidence or stream):
+            wrong = "alignment, confidence and stream take format=text"
+            raise Refusal(400, f"Invalid request: {wrong}")
+        if stream:
             if len(texts) > 1:
                 raise Refusal(400, "Invalid request: stream takes one text")
             return await event_stream(request, self.service.stream(texts[0], options), answer)
-        found = await unless_gone(request, self.service.translate(texts, options))
+        translate = partial(translate_html, self.service) if html else self.service.translate
+        found = await unless_gone(request, translate(texts, options))
         answers = list(map(answer, found))
         if not isinstance(asked["q"], list):
             return JSONResponse(answers[0])
@@ -178,7 +185,7 @@ class LibreTranslate:
             raise Refusal(400, f"{asked['source']} is not supported")
         if target is None:
             raise Refusal(400, f"{given} is not supported")
-        if form not in (None, "", "text"):
+        if form not in (None, "", "text", "html"):
             raise Refusal(400, f"{form} format is not supported")
         direction = self.directions.find(source, target)
         if direction is None:

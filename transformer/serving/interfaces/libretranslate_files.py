@@ -1,7 +1,7 @@
 """Files in the interface of LibreTranslate: one request translates a file, another fetches it."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
@@ -11,7 +11,8 @@ from starlette.responses import JSONResponse, Response
 
 from transformer.serving.formats.documents.document import plain_texts, translate_document
 from transformer.serving.interfaces.files import Files, Upload, attachment
-from transformer.serving.interfaces.http import Refusal, unless_gone
+from transformer.serving.interfaces.http import Answer, Refusal, unless_gone
+from transformer.serving.languages.detection import Detected
 from transformer.serving.languages.directions import Direction
 from transformer.serving.service import TranslationService
 from transformer.serving.translations import Options
@@ -35,11 +36,16 @@ class LibreTranslateFiles:
         service: TranslationService,
         files: Files,
         check_access: Callable[[Request, dict[str, Any], int], None],
-        direction: Callable[[dict[str, Any], Sequence[str]], Direction],
+        direction: Callable[[dict[str, Any], Sequence[str]], tuple[Detected | None, Direction]],
     ) -> None:
         self._service, self._files = service, files
         self._check_access, self._direction = check_access, direction
         self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
+
+    def answers(self) -> Iterator[tuple[str, Answer, str]]:
+        """Path, answer and method of each route."""
+        yield "/translate_file", self.translate, "POST"
+        yield "/download_file/{name:path}", self.download, "GET"
 
     async def translate(self, request: Request) -> Response:
         """Translate a file; the answer has the address of the translation."""
@@ -59,7 +65,7 @@ class LibreTranslateFiles:
             document = await self._files.document(upload.data, upload.extension)
             texts = await asyncio.to_thread(plain_texts, document)
             self._check_access(request, upload.parameters, len(texts) - 1)
-            direction = self._direction(upload.parameters, texts)
+            _, direction = self._direction(upload.parameters, texts)
             data = await translate_document(self._service, document, Options(direction))
         name = PurePath(upload.name)
         return await self._files.add(data, f"{name.stem}_{direction.target}{name.suffix}")

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 from transformer.common.errors import InputError
-from transformer.serving.formats.markup import Rules, parse
+from transformer.serving.formats.blocks import Rules, parse
 from transformer.serving.formats.spans import MarkedText, Span
 
 
