@@ -17,6 +17,7 @@ from transformer.serving.access import Access
 from transformer.serving.interfaces.deepl import DeepL
 from transformer.serving.interfaces.http import LimitedBodies
 from transformer.serving.interfaces.libretranslate import LibreTranslate
+from transformer.serving.interfaces.page import page_routes
 from transformer.serving.metrics import Metrics
 from transformer.serving.service import TranslationService
 
@@ -52,6 +53,7 @@ def build_app(service: TranslationService, access: Access) -> Starlette:
     routes = [
         *LibreTranslate(service, access).routes(),
         *DeepL(service, access).routes(),
+        *page_routes(),
         Route("/health", health),
         Route("/metrics", metrics),
     ]

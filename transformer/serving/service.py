@@ -178,7 +178,9 @@ class TranslationService:
         translation = done.result()
         self.metrics.source_tokens.inc(translation.source_tokens)
         self.metrics.target_tokens.inc(translation.target_tokens)
-        if self._cache and len(sentence.text) <= _LONGEST_REMEMBERED:
+        # Attention grows with the square of the length, and few ask for it.
+        small = len(sentence.text) <= _LONGEST_REMEMBERED and not options.attention
+        if self._cache and small:
             self._cached[options, sentence] = translation
             if len(self._cached) > self._cache:
                 self._cached.popitem(last=False)

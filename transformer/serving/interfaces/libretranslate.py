@@ -1,6 +1,7 @@
 """The interface of LibreTranslate 1.9: routes, parameters, answers and errors of its clients.
 
-Additions: ``alignment`` and ``confidence`` as parameters of ``/translate``.
+Additions: ``alignment``, ``confidence`` and ``attention`` as parameters of ``/translate``, and the
+limit of alternatives in ``/frontend/settings``.
 """
 
 from collections.abc import Sequence
@@ -69,8 +70,8 @@ class LibreTranslate:
         alternatives = _alternatives(asked.get("alternatives"), self.limits.alternatives)
         self._check_size(texts)
         detected, direction = self._direction(asked, texts)
-        links, confidence = (_flag(asked.get(name)) for name in ("alignment", "confidence"))
-        options = Options(direction, alternatives, links, confidence)
+        more = [_flag(asked.get(name)) for name in ("alignment", "confidence", "attention")]
+        options = Options(direction, alternatives, *more)
         found = await unless_gone(request, self.service.translate(texts, options))
         several = isinstance(asked["q"], list)
 
@@ -83,7 +84,7 @@ class LibreTranslate:
             answer["detectedLanguage"] = each([_language(seen)] * len(texts))
         if alternatives:
             answer["alternatives"] = each([one.alternatives(alternatives) for one in found])
-        if links or confidence:
+        if any(more):
             answer["sentences"] = each([[_details(s) for s in one.sentences] for one in found])
         return JSONResponse(answer)
 
@@ -123,6 +124,7 @@ class LibreTranslate:
                 "frontendTimeout": 500,
                 "apiKeys": keys,
                 "keyRequired": keys,
+                "alternatives": self.limits.alternatives,
                 "suggestions": False,
                 "filesTranslation": False,
                 "supportedFilesFormat": [],
@@ -213,11 +215,20 @@ def _language(detected: Detected) -> dict[str, Any]:
 
 
 def _details(found: SentenceTranslation) -> dict[str, Any]:
-    """Word links and confidence of a sentence, as far as they were asked for."""
+    """Word links, confidence and the rest of a sentence, as far as they were asked for."""
     details: dict[str, Any] = {"source": found.source, "translation": found.text}
     if found.links is not None:
         details["alignment"] = [list(link) for link in found.links]
     if found.confidence is not None:
         details["confidence"] = found.confidence
         details["word_confidence"] = found.word_confidence
+    if found.alternatives:
+        details["alternatives"] = found.alternatives
+    if found.attention is not None:
+        tokens, weights = found.attention.tokens, found.attention.weights.double()
+        details["attention"] = {
+            "source_tokens": found.attention.source_tokens,
+            "tokens": tokens,
+            "weights": [[round(weight, 3) for weight in row] for row in weights.tolist()],
+        }
     return details
