@@ -34,7 +34,7 @@ function draw() {
   mix(isDark(), false);
   const weights = kind.weights;
   const longest = Math.max(...kind.queries.map((text) => text.length));
-  const free = $("map-scroll").clientWidth - Math.min(longest, 14) * 9 - 24;
+  const free = $("map-scroll").parentElement.clientWidth - Math.min(longest, 14) * 9 - 24;
   const size = Math.floor(Math.max(16, Math.min(34, free / kind.keys.length)));
   const box = map("div", weights, size);
   Object.assign(box, { tabIndex: 0 });
