@@ -115,6 +115,29 @@ def test_alternatives_links_and_confidence_on_request(url: str, model: Translato
     assert len(one["word_confidence"]) == len(one["translation"].split())
     assert all(0 < probability <= 1 for probability in [one["confidence"], *one["word_confidence"]])
 
+    # The same, a sentence an event as each is finished.
+    del asked["alternatives"]
+    asked["q"] = f"{text}\n\n{text}"
+    whole = ask(f"{url}/translate", asked)[1]["translatedText"]
+    events = stream(url, asked | {"confidence": True})
+    assert [event["index"] for event in events] == list(range(4))
+    assert "".join(event["translatedText"] for event in events) == whole
+    assert events[0]["detectedLanguage"] == answer["detectedLanguage"]
+    assert events[0]["sentences"][0]["confidence"] == one["confidence"]
+    assert stream(url, asked | {"target": "xx"}) == [{"error": "xx is not supported"}]
+
+
+def stream(url: str, asked: dict[str, Any]) -> list[Any]:
+    """The events of an answer, or its error."""
+    answer = requests.post(
+        f"{url}/translate", json=asked, headers={"Accept": "text/event-stream"}, timeout=60
+    )
+    if answer.status_code != 200:
+        return [answer.json()]
+    *events, done = answer.text.removesuffix("\n\n").split("\n\n")
+    assert done == "data: [DONE]"
+    return [json.loads(event.removeprefix("data: ")) for event in events]
+
 
 BAD: list[tuple[Any, str]] = [
     ({"source": "en", "target": "de"}, "missing q parameter"),

@@ -11,7 +11,7 @@ const note = (text) => { $("weight").textContent = text; };
 async function attention(sentence, options) {
   const name = JSON.stringify([options.source, options.target, sentence.text]);
   if (!known.has(name)) {
-    const answer = await translate(sentence.text, { ...options, attention: true });
+    const answer = await translate(sentence.text, { ...options, more: { attention: true } });
     const found = answer.sentences?.find((one) => one.translation === sentence.choices[0].text);
     known.set(name, found?.attention || null);
   }

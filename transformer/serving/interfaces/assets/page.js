@@ -52,6 +52,12 @@ function problem(text) {
   return "";
 }
 
+function answered(text, answer) {
+  say("");
+  languages.detected(answer.detectedLanguage?.confidence ? answer.detectedLanguage.language : null);
+  show(new Translation(text, answer));
+}
+
 async function translate() {
   clearTimeout(timer);
   controller.abort();
@@ -72,11 +78,14 @@ async function translate() {
   }
   $("result").ariaBusy = true;
   try {
-    const answer = await server.patiently(() => server.translate(text, { ...options(), signal }), signal, say);
-    if (number !== sequence) return;
-    say("");
-    languages.detected(answer.detectedLanguage?.confidence ? answer.detectedLanguage.language : null);
-    show(new Translation(text, answer));
+    let drawn = performance.now();
+    const heard = (answer) => {
+      if (number !== sequence || performance.now() < drawn + PAUSE) return;
+      drawn = performance.now();
+      answered(text, answer);
+    };
+    const answer = await server.patiently(() => server.translate(text, { ...options(), signal, heard }), signal, say);
+    if (number === sequence) answered(text, answer);
   } catch (error) {
     if (number !== sequence) return;
     say(error.message, ![400, 403].includes(error.status));

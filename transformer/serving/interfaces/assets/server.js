@@ -16,39 +16,56 @@ function refusal(response, answer) {
   return new ServerError(response.status, text, Number(response.headers.get("Retry-After")) || 0);
 }
 
-async function ask(path, options) {
-  let response;
-  try {
-    response = await fetch(path, options);
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new ServerError(0, "The server cannot be reached.");
+const unreachable = (error) => (error.name === "AbortError" ? error : new ServerError(0, "The server cannot be reached."));
+
+// `read` makes the answer of a response.
+async function ask(path, options, read = (response) => response.json()) {
+  const response = await fetch(path, options).catch((error) => { throw unreachable(error); });
+  if (!response.ok) throw refusal(response, await response.json().catch(() => null));
+  return read(response).catch((error) => { throw error instanceof ServerError ? error : unreachable(error); });
+}
+
+// Server-sent events: a sentence each. `heard` gets the answer as far as it has come.
+async function sentences(response, heard) {
+  const answer = { translatedText: "", sentences: [] };
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let pending = "";
+  for (let { value, done } = await reader.read(); !done; { value, done } = await reader.read()) {
+    const events = (pending + value).split("\n\n");
+    pending = events.pop();
+    for (const text of events.map((event) => event.replace(/^data: /, ""))) {
+      if (text === "[DONE]") return answer;
+      const { error, translatedText, sentences, detectedLanguage } = JSON.parse(text);
+      if (error) throw new ServerError(504, error);
+      answer.translatedText += translatedText;
+      answer.detectedLanguage = detectedLanguage;
+      if (sentences) answer.sentences.push(...sentences);
+    }
+    heard(answer);
   }
-  const answer = await response.json().catch(() => null);
-  if (!response.ok || answer === null) throw refusal(response, answer);
-  return answer;
+  throw new ServerError(0, "The server ended in the middle of the translation.");
 }
 
 const key = () => sessionStorage.getItem("key") || undefined;
 
-const post = (path, values, signal) => ask(path, {
-  method: "POST",
-  headers: { "Content-Type": "application/json" },
-  body: JSON.stringify({ ...values, api_key: key() }),
-  signal,
-});
-
 export const settings = () => ask("frontend/settings");
 export const languages = () => ask("languages");
 
+const post = (values, { signal, heard = () => {} }) => ask("translate", {
+  method: "POST",
+  headers: { "Content-Type": "application/json" },
+  body: JSON.stringify({ ...values, api_key: key(), stream: true }),
+  signal,
+}, (response) => sentences(response, heard));
+
 // Also word links and confidence, where the model has them for this text; `more` adds parameters.
-export async function translate(text, { source, target, alternatives, signal, ...more }) {
+export async function translate(text, { source, target, alternatives, more, ...calling }) {
   const plain = { q: text, source, target };
   try {
-    return await post("translate", { ...plain, alternatives, alignment: true, confidence: true, ...more }, signal);
+    return await post({ ...plain, alternatives, alignment: true, confidence: true, ...more }, calling);
   } catch (error) {
     if (error.status !== 400) throw error;
-    return post("translate", plain, signal);
+    return post(plain, calling);
   }
 }
 

@@ -37,7 +37,7 @@ function drawSource() {
   const fresh = shown && shown.source === area.value;
   mirror.replaceChildren(...(fresh
     ? shown.sentences.flatMap((one, index) => [one.blanks, sentence("source", index, one.text, [])])
-    : [area.value]), fresh ? shown.tail + last : last);
+    : [area.value]), fresh ? shown.rest + last : last);
 }
 
 function drawTarget() {

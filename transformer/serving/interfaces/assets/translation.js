@@ -3,7 +3,7 @@
 
 function choices(one) {
   const { translation, alignment = [], word_confidence: confidence = [] } = one;
-  const first = { text: translation, alignment, confidence, first: true };
+  const first = { text: translation, alignment, confidence };
   // Links and confidence are known of the first one alone.
   return [first, ...(one.alternatives || []).map((text) => ({ text, alignment: [], confidence: [] }))];
 }
@@ -11,16 +11,20 @@ function choices(one) {
 export class Translation {
   constructor(source, answer) {
     this.source = source;
-    this.target = answer.translatedText;
     this.sentences = [];
-    this.tail = "";
     let end = 0;
-    for (const one of answer.sentences || [{ source, translation: answer.translatedText }]) {
+    const whole = [{ source, translation: answer.translatedText }];
+    for (const one of answer.sentences.length ? answer.sentences : whole) {
       const start = source.indexOf(one.source, end);
       this.sentences.push({ start, blanks: source.slice(end, start), text: one.source, choices: choices(one), chosen: 0 });
       end = start + one.source.length;
     }
-    this.tail = source.slice(end);
+    this.rest = source.slice(end);
+  }
+
+  // After the last sentence there are blanks, or what is not translated yet.
+  get tail() {
+    return this.rest.trim() ? "" : this.rest;
   }
 
   get text() {
