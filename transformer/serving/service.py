@@ -68,9 +68,14 @@ class TranslationService:
             thread=thread,
         )
         warm_up = [Job(Options(direction), Sentence(_SAMPLE), 1) for direction in directions.all]
-        for job in warm_up:
-            self._batcher.submit([job])
-            job.result.result()
+        try:
+            for job in warm_up:
+                self._batcher.submit([job])
+                job.result.result()
+        except BaseException:
+            # The thread would wait for jobs, and the process for the thread.
+            self.close(0)
+            raise
 
     async def translate(
         self,

@@ -13,8 +13,8 @@ from starlette.routing import Route
 
 _ASSETS = {
     "transformer.serving.interfaces": (
-        *("page.html", "page.css", "controls.css", "theme.js", "page.js", "server.js"),
-        *("languages.js", "texts.js", "translation.js", "alternatives.js", "attention.js", "file.js"),
+        *("page.html", "page.css", "controls.css", "theme.js", "page.js", "server.js", "file.js"),
+        *("languages.js", "texts.js", "translation.js", "alternatives.js", "attention.js"),
     ),
     # A map of attention looks as in reports.
     "transformer.report": ("attention_map.js",),
