@@ -24,6 +24,21 @@ DETAILS = {"source": "en", "target": "de", "alternatives": 3, "alignment": True,
 HOSTILE = "</textarea><script>ran = 1</script>\n<img src=x onerror='ran = 1'> &lt;"
 
 
+def repeating() -> Translator:
+    """Repeats its input; an alternative lacks some of the first subwords."""
+    translator = tiny_translator(nbest=1)
+
+    def search(segments: Sequence[Segment]) -> list[list[Hypothesis]]:
+        return [
+            [Hypothesis(tuple(segment.subwords[start:]), -float(start), 0.0) for start in range(4)]
+            for segment in segments
+        ]
+
+    translator.searcher = search
+    translator.with_search = lambda _: translator  # type: ignore[method-assign]
+    return translator
+
+
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     pairs = [("en", "de"), ("de", "en")]
