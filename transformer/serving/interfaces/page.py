@@ -11,15 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-_ASSETS = {
-    "transformer.serving.interfaces": (
-        *("page.html", "page.css", "controls.css", "theme.js", "page.js", "server.js", "file.js"),
-        *("languages.js", "texts.js", "translation.js", "alternatives.js", "attention.js"),
-    ),
-    # A map of attention looks as in reports.
-    "transformer.report": ("attention_map.js",),
-}
-
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
 _HEADERS = {
@@ -36,11 +27,10 @@ _HEADERS = {
 
 def page_routes() -> list[Route]:
     """``/`` and ``/page/NAME`` of each of its files, which are read now."""
-    assets = {
-        name: (files(package) / "assets" / name).read_bytes()
-        for package, names in _ASSETS.items()
-        for name in names
-    }
+    own = files("transformer.serving.interfaces") / "assets" / "page"
+    # A map of attention looks as in reports.
+    shared = files("transformer.report") / "assets" / "attention_map.js"
+    assets = {file.name: file.read_bytes() for file in (*own.iterdir(), shared)}
     tags = {name: f'"{hashlib.sha256(data).hexdigest()[:16]}"' for name, data in assets.items()}
 
     async def asset(request: Request) -> Response:

@@ -5,6 +5,7 @@ const drawer = $("drawer");
 const known = new Map(); // from a sentence to its attention
 let sequence = 0;
 let cell = null;
+let revealed = false; // since the drawer was opened
 
 const note = (text) => { $("weight").textContent = text; };
 
@@ -67,11 +68,15 @@ export async function show(sentence, options) {
     weights: found.weights.flat().map((weight) => Math.round(weight * 1000)),
   };
   draw();
+  if (revealed) return;
+  revealed = true;
+  drawer.scrollIntoView({ block: "nearest", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
 }
 
 export function start(opened) {
   const toggle = (open) => {
     drawer.hidden = !open;
+    revealed = false;
     $("look").setAttribute("aria-expanded", open);
     if (open) opened();
     else $("look").focus();

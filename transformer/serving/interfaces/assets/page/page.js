@@ -125,7 +125,7 @@ async function copy() {
 }
 
 function askForKey() {
-  $("key-field").hidden = !settings.keyRequired;
+  $("key").hidden = !settings.keyRequired;
   $("key").value = sessionStorage.getItem("key") || "";
   $("key").addEventListener("change", () => {
     sessionStorage.setItem("key", $("key").value.trim());
