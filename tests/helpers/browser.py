@@ -107,13 +107,14 @@ class Page:
         self.call("Input.insertText", text=text)
 
     def resize(self, width: int, height: int, *, dark: bool = False, scale: float = 1) -> None:
-        """Set the window, in CSS pixels, and the colours that the user prefers."""
+        """Set the window, in CSS pixels, and the colours that the user prefers; nothing moves."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             **{"width": width, "height": height, "deviceScaleFactor": scale, "mobile": False},
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[scheme])
+        still = {"name": "prefers-reduced-motion", "value": "reduce"}
+        self.call("Emulation.setEmulatedMedia", features=[scheme, still])
 
     def _read(self) -> dict[str, Any]:
         while b"\0" not in self._pending:

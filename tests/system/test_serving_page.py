@@ -4,6 +4,7 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,7 +55,7 @@ def url() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     with browser(tmp_path_factory.mktemp("profile")) as page:
-        for domain in ("Network", "Log", "Runtime"):
+        for domain in ("Network", "Log", "Runtime", "Page"):
             page.call(f"{domain}.enable")
         yield page
 
@@ -106,7 +107,9 @@ def tab_to(page: Page, selector: str) -> None:
     raise AssertionError(f"Tab does not reach {selector}")
 
 
-def test_typing_translates(page: Page, url: str, answers: dict[str, Any]) -> None:
+def test_typing_translates_and_markup_is_text(
+    page: Page, url: str, answers: dict[str, Any]
+) -> None:
     visit(page, url)
     assert page.evaluate("document.activeElement.id") == "source"
     translated(page, TEXT, answers)
@@ -124,6 +127,14 @@ def test_typing_translates(page: Page, url: str, answers: dict[str, Any]) -> Non
     page.point("#swap", 0.5, 0.5, click=True)
     page.wait(f"source.value === {json.dumps(answers[OTHER]['translatedText'])}")
     assert page.evaluate("[from.value, to.value]") == ["de", "en"]
+    # What looks like markup is text, on both sides and in the map.
+    write(page, HOSTILE)
+    wait_for(page, "#target", HOSTILE)
+    page.point("#target [data-word='1']", 0.5, 0.5)
+    page.point("#look", 0.5, 0.5, click=True)
+    page.wait("document.querySelector('#map canvas') !== null")
+    assert page.evaluate("window.ran") is None
+    assert page.evaluate("document.querySelectorAll('img, script:not([src])').length") == 0
 
 
 def test_nothing_is_asked_of_another_server(page: Page, url: str, answers: dict[str, Any]) -> None:
@@ -153,6 +164,47 @@ def test_nothing_is_asked_of_another_server(page: Page, url: str, answers: dict[
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(request, timeout=60)
         assert refused.value.code == status
+
+
+# A server with keys and files, which believes to be elsewhere.
+KEYS_AND_FILES = """{ const real = window.fetch; window.sent = [];
+    window.fetch = async (path, options) => {
+        if (path === 'translate') window.sent.push(JSON.parse(options.body).api_key);
+        if (path === 'translate_file') {
+            window.sent.push([...options.body.keys()].join());
+            return new Response('{"translatedFileUrl": "http://other/x/download_file/1.b.txt"}'); }
+        const answer = await real(path, options);
+        if (path !== 'frontend/settings') return answer;
+        const more = { keyRequired: true, filesTranslation: true, supportedFilesFormat: ['.txt'] };
+        return new Response(JSON.stringify({ ...await answer.json(), ...more })); }; }"""
+
+
+def test_a_key_and_a_file(page: Page, url: str, answers: dict[str, Any], tmp_path: Path) -> None:
+    script = page.call("Page.addScriptToEvaluateOnNewDocument", source=KEYS_AND_FILES)
+    visit(page, url)
+    page.call("Page.removeScriptToEvaluateOnNewDocument", **script)
+    write(page, TEXT)
+    wait_for(page, "#message span", "This server needs an API key: enter it above.")
+    page.evaluate("key.focus()")
+    page.write("secret")
+    page.press("Tab")
+    wait_for(page, "#target", answers[TEXT]["translatedText"])
+    assert content(page, "#message") == []
+    (tmp_path / "b.txt").write_text("a dog")
+    node = page.call("Runtime.evaluate", expression="document.getElementById('file')")
+    page.call(
+        "DOM.setFileInputFiles",
+        files=[str(tmp_path / "b.txt")],
+        objectId=node["result"]["objectId"],
+    )
+    page.wait("document.querySelector('#file-line a') !== null")
+    assert content(page, "#file-line") == ["b.txt is translated. Download the translation"]
+    assert page.evaluate("document.querySelector('#file-line a').href") == (
+        f"{url}/download_file/1.b.txt"
+    )
+    assert page.evaluate("window.sent") == ["secret", "file,source,target,api_key"]
+    assert page.evaluate("location.href") == f"{url}/"
+    page.evaluate("sessionStorage.clear()")
 
 
 def test_words_show_their_partners(page: Page, url: str, answers: dict[str, Any]) -> None:
@@ -218,17 +270,6 @@ def test_the_keyboard_alone_is_enough(page: Page, url: str, answers: dict[str, A
     page.press("Escape")
     assert content(page, "#drawer") == []
     assert page.evaluate("document.activeElement.id") == "look"
-
-
-def test_markup_in_a_text_is_text(page: Page, url: str) -> None:
-    visit(page, url)
-    write(page, HOSTILE)
-    wait_for(page, "#target", HOSTILE)
-    page.point("#target [data-word='1']", 0.5, 0.5)
-    page.point("#look", 0.5, 0.5, click=True)
-    page.wait("document.querySelector('#map canvas') !== null")
-    assert page.evaluate("window.ran") is None
-    assert page.evaluate("document.querySelectorAll('img, script:not([src])').length") == 0
 
 
 @pytest.mark.parametrize(("width", "dark"), [(320, False), (390, True), (1200, True)])

@@ -71,8 +71,12 @@ class LibreTranslate:
         alternatives = _alternatives(asked.get("alternatives"), self.limits.alternatives)
         self._check_size(texts)
         detected, direction = self._direction(asked, texts)
-        more = [_flag(asked.get(name)) for name in ("alignment", "confidence", "attention")]
-        options = Options(direction, alternatives, *more)
+        links, confidence, attention = (
+            _flag(asked.get(name)) for name in ("alignment", "confidence", "attention")
+        )
+        options = Options(
+            direction, alternatives, links, confidence=confidence, attention=attention
+        )
 
         def answer(found: TextTranslation) -> dict[str, Any]:
             return _answer(found, options, detected)
