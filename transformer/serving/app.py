@@ -20,6 +20,7 @@ from transformer.serving.interfaces.deepl import DeepL
 from transformer.serving.interfaces.files import Files
 from transformer.serving.interfaces.http import LimitedBodies
 from transformer.serving.interfaces.libretranslate import LibreTranslate
+from transformer.serving.interfaces.page import page_routes
 from transformer.serving.metrics import Metrics
 from transformer.serving.service import TranslationService
 
@@ -68,6 +69,7 @@ def build_app(service: TranslationService, access: Access) -> Starlette:
     routes = [
         *LibreTranslate(service, access, stored).routes(),
         *deepl.routes(),
+        *page_routes(),
         Route("/health", health),
         Route("/metrics", metrics),
         Route("/spec", spec),

@@ -1,6 +1,7 @@
 """The interface of LibreTranslate 1.9: routes, parameters, answers and errors of its clients.
 
-Additions: ``alignment``, ``confidence`` and ``stream`` as parameters of ``/translate``.
+Additions: ``alignment``, ``confidence``, ``attention`` and ``stream`` as parameters of
+``/translate``, and the limit of alternatives in ``/frontend/settings``.
 """
 
 from collections.abc import Sequence
@@ -82,8 +83,12 @@ class LibreTranslate:
         auto = asked["source"] == "auto"
         seen = await visible_texts(texts, Rules()) if html and auto else texts
         detected, direction = self._direction(asked, seen)
-        links, confidence = (_flag(asked.get(name)) for name in ("alignment", "confidence"))
-        options = Options(direction, alternatives, links, confidence=confidence)
+        links, confidence, attention = (
+            _flag(asked.get(name)) for name in ("alignment", "confidence", "attention")
+        )
+        options = Options(
+            direction, alternatives, links, confidence=confidence, attention=attention
+        )
 
         def answer(found: TextTranslation) -> dict[str, Any]:
             return _answer(found, options, detected)
@@ -140,6 +145,7 @@ class LibreTranslate:
                 "frontendTimeout": 500,
                 "apiKeys": keys,
                 "keyRequired": keys,
+                "alternatives": self.limits.alternatives,
                 "suggestions": False,
                 "filesTranslation": self.limits.file_bytes is not None,
                 "supportedFilesFormat": list(FORMATS),
@@ -234,17 +240,26 @@ def _answer(found: TextTranslation, options: Options, detected: Detected | None)
         )
     if options.alternatives:
         answer["alternatives"] = found.alternatives(options.alternatives)
-    if options.links or options.confidence:
+    if options.links or options.confidence or options.attention:
         answer["sentences"] = list(map(_details, found.sentences))
     return answer
 
 
 def _details(found: SentenceTranslation) -> dict[str, Any]:
-    """Word links and confidence of a sentence, as far as they were asked for."""
+    """Word links, confidence and the rest of a sentence, as far as they were asked for."""
     details: dict[str, Any] = {"source": found.source, "translation": found.text}
     if found.links is not None:
         details["alignment"] = [list(link) for link in found.links]
     if found.confidence is not None:
         details["confidence"] = found.confidence
         details["word_confidence"] = found.word_confidence
+    if found.alternatives:
+        details["alternatives"] = found.alternatives
+    if found.attention is not None:
+        tokens, weights = found.attention.tokens, found.attention.weights.double()
+        details["attention"] = {
+            "source_tokens": found.attention.source_tokens,
+            "tokens": tokens,
+            "weights": [[round(weight, 3) for weight in row] for row in weights.tolist()],
+        }
     return details
