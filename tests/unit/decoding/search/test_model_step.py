@@ -82,10 +82,16 @@ def compiled_steps_are_two_graphs() -> None:
         graphs.append(graph)
         return graph.forward
 
-    rotary = {"positions": "rotary", "num_kv_heads": 2, "norm": "rms", "activation": "swiglu"}
+    plain = {"decoder_layers": 1}
+    rotary = plain | {
+        "positions": "rotary",
+        "num_kv_heads": 2,
+        "norm": "rms",
+        "activation": "swiglu",
+    }
     relative = {"positions": "relative", "pattern": "bigbird", "share_layers": "all"}
     options: list[tuple[bool, dict[str, Any]]] = [
-        (False, {}),
+        (False, plain),
         (True, rotary),
         (True, relative),
     ]
