@@ -130,9 +130,8 @@ def test_a_long_text_is_cut_with_a_warning(
     assert whole.attention is not None
     assert whole.attention.shape == (len(whole.tokens), len(source))
     assert short.text == translator.translate(["a dog ."])[0].text
-
-
-def test_a_warning_names_the_first_line_that_is_cut(caplog: pytest.LogCaptureFixture) -> None:
+    # A warning names the first line.
+    caplog.clear()
     long = " ".join(source for source, _ in PAIRS)
     found = tiny_translator(max_length=24, max_length_ratio=0.5).translate_stream(
         [*["a dog"] * 9, long, long], name=lambda index: f"stdin:{index + 1}"
