@@ -16,25 +16,20 @@ The last line of stdout is JSON: sentences a second, their ratio, and millisecon
 """
 
 import argparse
-import http.client
 import json
 import random
-import subprocess
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from urllib.parse import urlparse
 
 import numpy as np
 
-from benchmarks.decoding_subjects import ROOT, short_run
-from benchmarks.process_memory import memory_of
+from benchmarks.decoding_subjects import short_run
+from benchmarks.serving_server import JSON, Asked, server
+from benchmarks.serving_soak import soak
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
 from transformer.data.config import DataConfig
@@ -43,50 +38,6 @@ from transformer.model.checkpoint.checkpoint import load_checkpoint
 
 CLIENTS = (1, 8, 32)
 TURNS = 3
-SOAK_CLIENTS, BAD = 16, 0.05
-TIMEOUT_SECONDS = 60
-JSON = {"Content-Type": "application/json"}
-
-
-@dataclass(frozen=True)
-class Asked:
-    """The server's address, and the languages and sentences to ask for."""
-
-    host: str
-    port: int
-    source: str
-    target: str
-    texts: Sequence[str]
-
-    def body(self, text: str) -> bytes:
-        """A request for one sentence."""
-        return json.dumps({"q": text, "source": self.source, "target": self.target}).encode()
-
-    def connect(self) -> http.client.HTTPConnection:
-        """A new connection."""
-        return http.client.HTTPConnection(self.host, self.port, timeout=TIMEOUT_SECONDS)
-
-
-@contextmanager
-def server(run: Path, engine: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server in a process of its own, and its address; SIGTERM ends it."""
-    call = ["-m", "transformer", "serve", f"checkpoint={run.resolve()}", "port=0", "cache=0"]
-    process = subprocess.Popen(
-        [sys.executable, *call, f"engine={engine}"], cwd=ROOT, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stderr is not None
-    try:
-        for line in process.stderr:
-            if " at http://" in line:
-                break
-            print(line, end="", file=sys.stderr)
-        else:
-            raise InputError(f"the server of {run} has not started")
-        yield process, line.split()[-1]
-    finally:
-        process.terminate()
-        print(process.stderr.read(), end="", file=sys.stderr)
-        process.wait()
 
 
 def ask_for(asked: Asked, number: int, seconds: float) -> list[float]:
@@ -138,98 +89,6 @@ def measure(asked: Asked, seconds: float) -> dict[str, float]:
         numbers |= {f"clients_{clients}": round(rate, 1), f"p99_ms_{clients}": round(p99, 1)}
     numbers["ratio"] = round(numbers[f"clients_{max(CLIENTS)}"] / numbers["clients_1"], 2)
     return numbers
-
-
-def no_json(asked: Asked, connection: http.client.HTTPConnection, text: str) -> int:
-    """Half of a JSON object."""
-    connection.request("POST", "/translate", asked.body(text)[:-3], JSON)
-    return connection.getresponse().status
-
-
-def wrong_types(asked: Asked, connection: http.client.HTTPConnection, text: str) -> int:
-    """A number in place of a text."""
-    body = json.dumps({"q": [text, 7], "source": asked.source, "target": asked.target})
-    connection.request("POST", "/translate", body, JSON)
-    return connection.getresponse().status
-
-
-def large_body(asked: Asked, connection: http.client.HTTPConnection, text: str) -> int:
-    """10 MB."""
-    try:
-        connection.request("POST", "/translate", asked.body(text * (10**7 // len(text))), JSON)
-    except (BrokenPipeError, ConnectionResetError):
-        # The server has refused it before its end.
-        return 413
-    return connection.getresponse().status
-
-
-def slow_sender(asked: Asked, connection: http.client.HTTPConnection, text: str) -> int:
-    """A body that comes in two parts, two seconds apart."""
-    body = asked.body(text)
-
-    def parts() -> Iterator[bytes]:
-        yield body[:9]
-        time.sleep(2)
-        yield body[9:]
-
-    headers = JSON | {"Content-Length": str(len(body))}
-    connection.request("POST", "/translate", parts(), headers)
-    return connection.getresponse().status
-
-
-def hang_up(asked: Asked, connection: http.client.HTTPConnection, text: str) -> int:
-    """A client that does not wait for its answer."""
-    connection.request("POST", "/translate", asked.body(text), JSON)
-    return 0
-
-
-BAD_REQUESTS: dict[Callable[[Asked, http.client.HTTPConnection, str], int], int] = {
-    no_json: 400,
-    wrong_types: 400,
-    large_body: 413,
-    slow_sender: 200,
-    hang_up: 0,
-}
-"""How a client misbehaves, and the status that it must get; 0 is none."""
-
-
-def soak_client(asked: Asked, number: int, seconds: float) -> Counter[str]:
-    """Good and bad requests of one client, counted by what came of them."""
-    drawn, counted = random.Random(number), Counter[str]()
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        connection, text = asked.connect(), drawn.choice(asked.texts)
-        try:
-            if drawn.random() < BAD:
-                misbehave, expected = drawn.choice(list(BAD_REQUESTS.items()))
-                status = misbehave(asked, connection, text)
-                name = misbehave.__name__
-            else:
-                connection.request("POST", "/translate", asked.body(text), JSON)
-                name, expected, status = "good", 200, connection.getresponse().status
-            counted[name if status == expected else f"{name}: {status}"] += 1
-        except OSError as error:
-            counted[f"no answer: {type(error).__name__}"] += 1
-        finally:
-            connection.close()
-    return counted
-
-
-def soak(asked: Asked, pid: int, seconds: float) -> dict[str, float]:
-    """Let clients ask, some of them badly; count answers, and watch the memory of the server."""
-    with ThreadPoolExecutor(SOAK_CLIENTS) as pool:
-        futures = [
-            pool.submit(soak_client, asked, number, seconds) for number in range(SOAK_CLIENTS)
-        ]
-        time.sleep(min(60.0, seconds / 2))
-        before = memory_of(pid).private
-        counted = sum((future.result() for future in futures), Counter[str]())
-    growth = memory_of(pid).private - before
-    for name, number in sorted(counted.items()):
-        print(f"{name}: {number:,}")
-    print(f"memory: {before:.0f} MiB, then {growth:+.0f} MiB")
-    wrong = sum(number for name, number in counted.items() if ":" in name)
-    return {"requests": counted.total(), "wrong": wrong, "growth_mib": round(growth, 1)}
 
 
 def parse() -> argparse.Namespace:

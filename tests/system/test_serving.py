@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -18,14 +20,19 @@ from urllib.parse import urlparse
 import deepl
 import pytest
 import requests
+import yaml
 from deep_translator import LibreTranslator
 from libretranslatepy import LibreTranslateAPI
+from starlette.routing import Route
 
 from tests.helpers.processes import PROJECT
-from tests.helpers.served import ask, serving
+from tests.helpers.served import ask, limits, serving
 from tests.helpers.translators import PAIRS, tiny_translator
 from transformer.decoding.translation.translator import Translator
-from transformer.serving.access import Client
+from transformer.serving.access import Access, Client
+from transformer.serving.app import build_app
+from transformer.serving.languages.directions import Direction, Directions
+from transformer.serving.service import TranslationService
 
 SENTENCES = [source for source, _ in PAIRS]
 KEY = "secret"
@@ -79,6 +86,27 @@ def test_clients_of_libretranslate(url: str, offline: dict[str, str]) -> None:
     assert answer.json() == {"translatedText": offline[text]}
 
 
+NPM = PROJECT / ".cache" / "npm" / "node_modules"
+
+IN_JAVASCRIPT = """
+import translate from "%s";
+translate.engine = "libre";
+translate.url = "%s/translate";
+console.log(await translate("%s", { from: "en", to: "de" }));
+"""
+
+
+@pytest.mark.skipif(
+    not (NPM / "translate").is_dir() or shutil.which("node") is None,
+    reason="needs node, and translate of npm as .ci/run installs it",
+)
+def test_a_client_of_npm(url: str, offline: dict[str, str]) -> None:
+    program = IN_JAVASCRIPT % (NPM / "translate" / "index.min.js", url, SENTENCES[3])
+    command = ["node", "--input-type=module", "--eval", program]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (answer.stdout, answer.stderr) == (offline[SENTENCES[3]] + "\n", "")
+
+
 def test_clients_of_deepl(url: str, offline: dict[str, str]) -> None:
     client = deepl.DeepLClient("any-key", server_url=url)
     one, two = client.translate_text(SENTENCES[:2], target_lang="DE", source_lang="EN")
@@ -114,6 +142,29 @@ def test_alternatives_links_and_confidence_on_request(url: str, model: Translato
     }
     assert len(one["word_confidence"]) == len(one["translation"].split())
     assert all(0 < probability <= 1 for probability in [one["confidence"], *one["word_confidence"]])
+
+    # The same, a sentence an event as each is finished.
+    del asked["alternatives"]
+    asked["q"] = f"{text}\n\n{text}"
+    whole = ask(f"{url}/translate", asked)[1]["translatedText"]
+    events = stream(url, asked | {"confidence": True})
+    assert [event["index"] for event in events] == list(range(4))
+    assert "".join(event["translatedText"] for event in events) == whole
+    assert events[0]["detectedLanguage"] == answer["detectedLanguage"]
+    assert events[0]["sentences"][0]["confidence"] == one["confidence"]
+    assert stream(url, asked | {"target": "xx"}) == [{"error": "xx is not supported"}]
+
+
+def stream(url: str, asked: dict[str, Any]) -> list[Any]:
+    """The events of an answer, or its error."""
+    answer = requests.post(
+        f"{url}/translate", json=asked, headers={"Accept": "text/event-stream"}, timeout=60
+    )
+    if answer.status_code != 200:
+        return [answer.json()]
+    *events, done = answer.text.removesuffix("\n\n").split("\n\n")
+    assert done == "data: [DONE]"
+    return [json.loads(event.removeprefix("data: ")) for event in events]
 
 
 BAD: list[tuple[Any, str]] = [
@@ -157,6 +208,24 @@ def test_bad_requests_are_refused_by_name(url: str) -> None:
         assert found == status and answer["message"], (path, answer)
     assert ask(f"{url}/detect", {"q": ""})[0] == 400
     assert ask(f"{url}/suggest", {})[0] == 403
+
+
+def test_the_description_has_every_route(model: Translator) -> None:
+    directions = Directions([Direction("en", "de", model)])
+    pool = ThreadPoolExecutor(1)
+    service = TranslationService(directions, limits(), batch_tokens=100, cache=0, thread=pool)
+    app = build_app(service, Access(None, None))
+    service.close()
+    there = {
+        (route.path, method)
+        for route in app.routes
+        if isinstance(route, Route)
+        for method in (route.methods or set()) - {"HEAD"}
+    }
+    spec = files("transformer.serving.interfaces").joinpath("assets/openapi.yaml")
+    paths = yaml.safe_load(spec.read_text("utf-8"))["paths"]
+    described = {(path, one.upper()) for path in paths for one in paths[path]}
+    assert described - {(path, "PARAMETERS") for path in paths} == there
 
 
 def test_a_crowd_gets_what_one_gets_offline(url: str, model: Translator) -> None:

@@ -2,9 +2,11 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.resources import files
 from time import monotonic
 from typing import Any
 
+import yaml
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -43,6 +45,14 @@ def build_app(service: TranslationService, access: Access) -> Starlette:
     async def metrics(request: Request) -> Response:
         return Response(service.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
 
+    text = (
+        files("transformer.serving.interfaces").joinpath("assets/openapi.yaml").read_text("utf-8")
+    )
+    description = yaml.safe_load(text)
+
+    async def spec(request: Request) -> Response:
+        return JSONResponse(description)
+
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
@@ -54,6 +64,7 @@ def build_app(service: TranslationService, access: Access) -> Starlette:
         *DeepL(service, access).routes(),
         Route("/health", health),
         Route("/metrics", metrics),
+        Route("/spec", spec),
     ]
     measured = Middleware(Measured, metrics=service.metrics, routes={one.path for one in routes})
     limited = Middleware(LimitedBodies, limits=service.limits)

@@ -5,7 +5,7 @@ It knows neither HTTP nor the form of an answer.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
 
@@ -31,6 +31,8 @@ _LONGEST_REMEMBERED = 1000
 
 _SAMPLE = "A b."
 """What the models translate before the first request, which would be slow otherwise."""
+
+_Futures = dict[Sentence, "asyncio.Future[SentenceTranslation]"]
 
 
 class TranslationService:
@@ -93,15 +95,56 @@ class TranslationService:
             InputError: The model cannot do what is asked, or it is too much for one request.
         """
         async with asyncio.timeout(self.limits.seconds):
-            # In a thread, so that a long text keeps no other client waiting.
-            split, jobs = await asyncio.to_thread(
-                self._prepare, texts, options, splitting, constrain
-            )
-            found = await self._run(jobs, options)
+            split, futures = await self._submit(texts, options, splitting, constrain)
+            try:
+                await asyncio.gather(*futures.values())
+            finally:
+                _drop(futures)
         return [
-            TextTranslation(tuple((part, found[sentence]) for part, sentence in parts))
+            TextTranslation(tuple((part, futures[sentence].result()) for part, sentence in parts))
             for parts in split
         ]
+
+    async def stream(self, text: str, options: Options) -> AsyncGenerator[TextTranslation]:
+        """Translate a text and yield its sentences, in their order, as they are finished.
+
+        Joined, they are the translation of the text. The arguments and errors are those of
+        ``translate``.
+        """
+        deadline = asyncio.get_running_loop().time() + self.limits.seconds
+        async with asyncio.timeout_at(deadline):
+            [parts], futures = await self._submit([text], options, "sentences", None)
+        try:
+            for part, sentence in parts:
+                async with asyncio.timeout_at(deadline):
+                    found = await futures[sentence]
+                yield TextTranslation(((part, found),))
+        finally:
+            _drop(futures)
+
+    async def _submit(
+        self,
+        texts: Sequence[str],
+        options: Options,
+        splitting: Splitting,
+        constrain: Callable[[str], Constraints | None] | None,
+    ) -> tuple[list[list[tuple[Part, Sentence]]], "_Futures"]:
+        """The sentences of each text, and their translations, which may be to come."""
+        # In a thread, so that a long text keeps no other client waiting.
+        split, jobs = await asyncio.to_thread(self._prepare, texts, options, splitting, constrain)
+        known = {one: found for one in jobs if (found := self._remembered(one, options))}
+        missing = [job for sentence, job in jobs.items() if sentence not in known]
+        if missing:
+            self._batcher.submit(missing)
+        futures: _Futures = {}
+        for sentence, job in jobs.items():
+            if sentence in known:
+                job.result.set_result(known[sentence])
+            futures[sentence] = asyncio.wrap_future(job.result)
+            if sentence not in known:
+                # At once: if the request fails, the same one needs less the next time.
+                futures[sentence].add_done_callback(partial(self._remember, sentence, options))
+        return split, futures
 
     def _prepare(
         self,
@@ -142,25 +185,6 @@ class TranslationService:
                 return one
         return found[0] if found else Detected((sources or self.directions.sources)[0], 0.0)
 
-    async def _run(
-        self, jobs: dict[Sentence, Job], options: Options
-    ) -> dict[Sentence, SentenceTranslation]:
-        """The translation of each sentence: from the cache, or by its job."""
-        found = {one: known for one in jobs if (known := self._remembered(one, options))}
-        missing = {sentence: job for sentence, job in jobs.items() if sentence not in found}
-        if missing:
-            self._batcher.submit(list(missing.values()))
-        futures = {one: asyncio.wrap_future(job.result) for one, job in missing.items()}
-        for sentence, future in futures.items():
-            # At once: if the request fails, the same one needs less the next time.
-            future.add_done_callback(partial(self._remember, sentence, options))
-        try:
-            done = await asyncio.gather(*futures.values())
-        finally:
-            for future in futures.values():
-                future.cancel()
-        return found | dict(zip(futures, done, strict=True))
-
     def _remembered(self, sentence: Sentence, options: Options) -> SentenceTranslation | None:
         if not any(map(str.isalpha, sentence.text)):
             return SentenceTranslation(sentence.text, sentence.text)
@@ -191,3 +215,9 @@ class TranslationService:
     def close(self, seconds: float | None = None) -> None:
         """Translate what waits, and end the thread of the models, in so many seconds at most."""
         self._batcher.close(seconds)
+
+
+def _drop(futures: _Futures) -> None:
+    """Forget what nobody waits for; what is done stays."""
+    for future in futures.values():
+        future.cancel()

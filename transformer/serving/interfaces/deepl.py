@@ -4,19 +4,20 @@ Codes of languages are upper case. Styles, formality and the context of a text c
 model that was not trained with them; a glossary makes phrases occur.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from transformer.serving.access import Access, Client, header_key
-from transformer.serving.interfaces.glossary import Glossary, parse_entries
+from transformer.serving.interfaces.deepl_glossaries import DeepLGlossaries
 from transformer.serving.interfaces.http import (
     Answer,
     Refusal,
+    charge,
     endpoint,
     read_parameters,
     unless_gone,
@@ -31,12 +32,9 @@ _SPLITTING: dict[str, Splitting] = {"0": "none", "1": "sentences", "nonewlines":
 _UNLIMITED = 10**12
 """``character_limit``: the clients expect a number."""
 
-_MOST_GLOSSARIES = 100
-"""Of a client."""
-
 
 class DeepL:
-    """Answers as DeepL does; glossaries live as long as the server, each for its client alone.
+    """Answers as DeepL does.
 
     Args:
         service: Translates.
@@ -47,21 +45,15 @@ class DeepL:
         self.service, self.access = service, access
         self.directions = service.directions
         self._characters: Counter[Client | None] = Counter()
-        self._glossaries: defaultdict[Client | None, dict[str, Glossary]] = defaultdict(dict)
+        self._glossaries = DeepLGlossaries(self.directions)
 
     def routes(self) -> Iterator[Route]:
         """All routes of the interface."""
-        one = "/v2/glossaries/{id}"
         for path, method, answer in (
             ("/v2/translate", "POST", self.translate),
             ("/v2/languages", "GET", self.languages),
             ("/v2/usage", "GET", self.usage),
-            ("/v2/glossary-language-pairs", "GET", self.glossary_pairs),
-            ("/v2/glossaries", "GET", self.list_glossaries),
-            ("/v2/glossaries", "POST", self.add_glossary),
-            (one, "GET", self.show_glossary),
-            (one, "DELETE", self.delete_glossary),
-            (one + "/entries", "GET", self.show_entries),
+            *self._glossaries.answers(),
         ):
             yield Route(path, endpoint(self._admitted(answer), _message), methods=[method])
 
@@ -75,33 +67,22 @@ class DeepL:
                 if client is None:
                     raise Refusal(403, "Wrong or missing key in Authorization: DeepL-Auth-Key KEY")
             request.state.client = client
-            self._charge(request, 1)
+            charge(request, self.access, client, 1)
             return await answer(request)
 
         return admitted
-
-    def _charge(self, request: Request, texts: int) -> None:
-        """Count so many texts; raises Refusal above the limit of a minute."""
-        address = request.client.host if request.client else "unknown"
-        if not self.access.admits(request.state.client, address, texts):
-            raise Refusal(429, "Too many requests a minute", {"Retry-After": "10"})
 
     async def translate(self, request: Request) -> Response:
         """Translate texts."""
         asked = await read_parameters(request)
         texts = _strings(asked.get("text"))
-        self._charge(request, len(texts) - 1)
+        charge(request, self.access, request.state.client, len(texts) - 1)
         self._check(asked, texts)
         direction, detected = self._direction(asked, texts)
-        glossary = (
-            self._glossary(request, str(asked["glossary_id"])) if asked.get("glossary_id") else None
-        )
-        if glossary and (glossary.source, glossary.target) != (direction.source, direction.target):
-            raise Refusal(400, "the glossary is of other languages")
+        constrain = self._glossaries.constrain(request, asked.get("glossary_id"), direction)
         splitting = _SPLITTING.get(str(asked.get("split_sentences", "1")))
         if splitting is None:
             raise Refusal(400, "split_sentences must be 0, 1 or nonewlines")
-        constrain = glossary.constraints if glossary else None
         work = self.service.translate(
             texts, Options(direction), splitting=splitting, constrain=constrain
         )
@@ -165,57 +146,6 @@ class DeepL:
                 "character_limit": _UNLIMITED,
             }
         )
-
-    async def glossary_pairs(self, request: Request) -> Response:
-        """The languages that a glossary can have."""
-        pairs = [
-            {"source_lang": one.source, "target_lang": one.target} for one in self.directions.all
-        ]
-        return JSONResponse({"supported_languages": pairs})
-
-    async def add_glossary(self, request: Request) -> Response:
-        """Keep a glossary."""
-        asked = await read_parameters(request)
-        glossaries = self._glossaries[request.state.client]
-        if len(glossaries) >= _MOST_GLOSSARIES:
-            raise Refusal(456, f"there are {_MOST_GLOSSARIES} glossaries; delete one")
-        source = self.directions.code(str(asked.get("source_lang", "")), self.directions.sources)
-        target = self.directions.code(str(asked.get("target_lang", "")), self.directions.targets)
-        if source is None or target is None or self.directions.find(source, target) is None:
-            raise Refusal(400, "Unsupported glossary source and target language pair")
-        entries = parse_entries(
-            str(asked.get("entries", "")), str(asked.get("entries_format", "tsv"))
-        )
-        glossary = Glossary(str(asked.get("name", "")), source, target, entries)
-        glossaries[glossary.id] = glossary
-        return JSONResponse(glossary.to_json(), 201)
-
-    async def list_glossaries(self, request: Request) -> Response:
-        """All glossaries of this client."""
-        glossaries = self._glossaries[request.state.client].values()
-        return JSONResponse({"glossaries": [glossary.to_json() for glossary in glossaries]})
-
-    async def show_glossary(self, request: Request) -> Response:
-        """One glossary without its entries."""
-        return JSONResponse(self._glossary(request, request.path_params["id"]).to_json())
-
-    async def show_entries(self, request: Request) -> Response:
-        """The entries of a glossary, as TSV."""
-        entries = self._glossary(request, request.path_params["id"]).entries
-        lines = ("\t".join(entry) for entry in entries.items())
-        return PlainTextResponse("\n".join(lines), media_type="text/tab-separated-values")
-
-    async def delete_glossary(self, request: Request) -> Response:
-        """Forget a glossary."""
-        glossary = self._glossary(request, request.path_params["id"])
-        del self._glossaries[request.state.client][glossary.id]
-        return Response(status_code=204)
-
-    def _glossary(self, request: Request, name: str) -> Glossary:
-        found = self._glossaries[request.state.client].get(name)
-        if found is None:
-            raise Refusal(404, "Glossary not found")
-        return found
 
 
 def _message(text: str) -> dict[str, Any]:

@@ -7,17 +7,19 @@ import asyncio
 import json
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import aclosing
 from time import monotonic
 from typing import Any, TypeVar
 
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transformer.common.errors import InputError
+from transformer.serving.access import Access, Client
 from transformer.serving.config import Limits
 from transformer.serving.micro_batching import QueueFull
 
@@ -95,10 +97,47 @@ async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
         working.cancel()
 
 
+async def event_stream(
+    request: Request, items: AsyncGenerator[T], event_of: Callable[[T], dict[str, Any]]
+) -> Response:
+    """The items as server-sent events, each with its index, as they come; the last is ``[DONE]``.
+
+    What fails before the first item is raised; later on, an event has the error.
+    """
+    first = await unless_gone(request, anext(items))
+
+    async def events() -> AsyncGenerator[str]:
+        async with aclosing(items):
+            try:
+                yield _event({"index": 0, **event_of(first)})
+                index = 1
+                async for item in items:
+                    yield _event({"index": index, **event_of(item)})
+                    index += 1
+            except Exception as error:
+                yield _event({"error": _refusal(error).text})
+            yield "data: [DONE]\n\n"
+
+    # nginx would collect what comes.
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+    return StreamingResponse(events(), headers=headers, media_type="text/event-stream")
+
+
+def _event(values: dict[str, Any]) -> str:
+    return f"data: {json.dumps(values, ensure_ascii=False)}\n\n"
+
+
 async def _hang_up(request: Request) -> None:
     """Wait until the client hangs up; what is left of its body is dropped."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def charge(request: Request, access: Access, client: Client | None, texts: int) -> None:
+    """Count so many texts of a client, or of an address; raises Refusal above the limit."""
+    address = request.client.host if request.client else "unknown"
+    if not access.admits(client, address, texts):
+        raise Refusal(429, "Slowdown: too many requests a minute", {"Retry-After": "10"})
 
 
 async def read_parameters(request: Request) -> dict[str, Any]:
@@ -135,7 +174,7 @@ def _whole_characters(parameters: dict[str, Any]) -> dict[str, Any]:
     return parameters
 
 
-async def _pairs(request: Request) -> AsyncIterator[tuple[str, Any]]:
+async def _pairs(request: Request) -> AsyncGenerator[tuple[str, Any]]:
     """Names and values of the query and of the form; newlines are those of Unix."""
     form = await request.form() if "form" in request.headers.get("content-type", "") else FormData()
     for name, value in (*request.query_params.multi_items(), *form.multi_items()):

@@ -1,6 +1,6 @@
 """The interface of LibreTranslate 1.9: routes, parameters, answers and errors of its clients.
 
-Additions: ``alignment`` and ``confidence`` as parameters of ``/translate``.
+Additions: ``alignment``, ``confidence`` and ``stream`` as parameters of ``/translate``.
 """
 
 from collections.abc import Sequence
@@ -15,14 +15,16 @@ from transformer.serving.config import Limits
 from transformer.serving.interfaces.http import (
     Answer,
     Refusal,
+    charge,
     endpoint,
+    event_stream,
     read_parameters,
     unless_gone,
 )
 from transformer.serving.languages.detection import Detected
 from transformer.serving.languages.directions import Direction, language_name
 from transformer.serving.service import TranslationService
-from transformer.serving.translations import Options, SentenceTranslation
+from transformer.serving.translations import Options, SentenceTranslation, TextTranslation
 
 _NOTHING_DETECTED = Detected("en", 0.0)
 
@@ -70,21 +72,19 @@ class LibreTranslate:
         detected, direction = self._direction(asked, texts)
         links, confidence = (_flag(asked.get(name)) for name in ("alignment", "confidence"))
         options = Options(direction, alternatives, links, confidence)
+
+        def answer(found: TextTranslation) -> dict[str, Any]:
+            return _answer(found, options, detected)
+
+        if _flag(asked.get("stream")) or "text/event-stream" in request.headers.get("accept", ""):
+            if len(texts) > 1:
+                raise Refusal(400, "Invalid request: stream takes one text")
+            return await event_stream(request, self.service.stream(texts[0], options), answer)
         found = await unless_gone(request, self.service.translate(texts, options))
-        several = isinstance(asked["q"], list)
-
-        def each(values: Sequence[Any]) -> Any:
-            return list(values) if several else values[0]
-
-        answer: dict[str, Any] = {"translatedText": each([one.text for one in found])}
-        if detected is not None:
-            seen = detected if detected.confidence else _NOTHING_DETECTED
-            answer["detectedLanguage"] = each([_language(seen)] * len(texts))
-        if alternatives:
-            answer["alternatives"] = each([one.alternatives(alternatives) for one in found])
-        if links or confidence:
-            answer["sentences"] = each([[_details(s) for s in one.sentences] for one in found])
-        return JSONResponse(answer)
+        answers = list(map(answer, found))
+        if not isinstance(asked["q"], list):
+            return JSONResponse(answers[0])
+        return JSONResponse({name: [one[name] for one in answers] for name in answers[0]})
 
     async def detect(self, request: Request) -> Response:
         """The languages of a text."""
@@ -153,9 +153,7 @@ class LibreTranslate:
             client = self.access.client(str(key))
             if client is None:
                 raise Refusal(403, "Invalid API key")
-        address = request.client.host if request.client else "unknown"
-        if not self.access.admits(client, address, texts):
-            raise Refusal(429, "Slowdown: too many requests a minute", {"Retry-After": "10"})
+        charge(request, self.access, client, texts)
 
     def _direction(
         self, asked: dict[str, Any], texts: Sequence[str]
@@ -211,6 +209,20 @@ def _exceeds(size: int, limit: int) -> Refusal:
 
 def _language(detected: Detected) -> dict[str, Any]:
     return {"confidence": detected.confidence, "language": detected.language}
+
+
+def _answer(found: TextTranslation, options: Options, detected: Detected | None) -> dict[str, Any]:
+    """What the answer says of one text."""
+    answer: dict[str, Any] = {"translatedText": found.text}
+    if detected is not None:
+        answer["detectedLanguage"] = _language(
+            detected if detected.confidence else _NOTHING_DETECTED
+        )
+    if options.alternatives:
+        answer["alternatives"] = found.alternatives(options.alternatives)
+    if options.links or options.confidence:
+        answer["sentences"] = list(map(_details, found.sentences))
+    return answer
 
 
 def _details(found: SentenceTranslation) -> dict[str, Any]:
