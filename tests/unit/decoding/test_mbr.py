@@ -161,7 +161,7 @@ def test_a_metric_by_its_import_name(tmp_path: Path, monkeypatch: pytest.MonkeyP
     values = utility_named(f"{__name__}:longer_by")(["abc", "a"])
     assert values.tolist() == [[0.0, 2.0], [-2.0, 0.0]]
     with pytest.raises(InputError, match="gave a value that is not finite"):
-        utility_named(f"{__name__}:undefined")(["a"])
+        utility_named(f"{__name__}:undefined")(["a", "b"])
     # What names no callable is not imported.
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "imported_metric.py").write_text("raise SystemExit('imported')\n")
@@ -175,7 +175,7 @@ def longer_by(hypothesis: str, reference: str) -> int:
 
 
 def undefined(hypothesis: str, reference: str) -> float:
-    return float("nan")
+    return float("nan") if hypothesis == reference else 0.0
 
 
 @pytest.mark.parametrize(
