@@ -1,0 +1,149 @@
+"""Marian models of Hugging Face, such as those of OPUS-MT: config and weights as ours, and back.
+
+Source: transformers 5, ``models/marian``. The differences: positions have all sines before all
+cosines there, so that the axis of the residual stream is put into another order here; a translation
+starts with the symbol of padding there, whose vector our start symbol gets.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transformer.common.errors import InputError
+from transformer.interchange.marian_vocabulary import ImportedIds
+
+NEVER = -1e4
+"""Bias of symbols that no translation has."""
+
+_ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu", "gelu": "gelu"}
+
+_REQUIRED: dict[str, Any] = {
+    "model_type": "marian",
+    "scale_embedding": True,
+    "tie_word_embeddings": True,
+}
+"""Settings that have one value only in a model that can be imported."""
+
+_ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
+_FEED_FORWARD = {"feed_forward.inner": "fc1", "feed_forward.outer": "fc2"}
+
+
+def model_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys under ``model.`` that a ``config.json`` stands for.
+
+    Raises:
+        InputError: It is no Marian model, or has what cannot be expressed here.
+    """
+    for key, value in _REQUIRED.items():
+        if config.get(key) != value:
+            raise InputError(f"{key} is {config.get(key)!r}; only {value!r} can be imported")
+    for one, other in (
+        ("encoder_attention_heads", "decoder_attention_heads"),
+        ("encoder_ffn_dim", "decoder_ffn_dim"),
+    ):
+        if config.get(one) != config.get(other):
+            raise InputError(f"{one} and {other} differ; they must be the same")
+    activation = _ACTIVATIONS.get(str(config.get("activation_function")))
+    if activation is None:
+        raise InputError(f"activation_function is none of {', '.join(_ACTIVATIONS)}")
+    shared = config.get("share_encoder_decoder_embeddings", True)
+    return {
+        "d_model": config.get("d_model"),
+        "num_heads": config.get("encoder_attention_heads"),
+        "ffn_dim": config.get("encoder_ffn_dim"),
+        "encoder_layers": config.get("encoder_layers"),
+        "decoder_layers": config.get("decoder_layers"),
+        "dropout": config.get("dropout", 0.1),
+        "attention_dropout": config.get("attention_dropout", 0.0),
+        "activation_dropout": config.get("activation_dropout", 0.0),
+        "max_length": config.get("max_position_embeddings"),
+        "activation": activation,
+        "norm": "layer",
+        "norm_order": "post",
+        "positions": "sinusoidal",
+        "tie_embeddings": "all" if shared else "decoder",
+        "output_bias": True,
+    }
+
+
+def _axis(d_model: int) -> Tensor:
+    """For each of our places in the residual stream that of Marian."""
+    half = d_model // 2
+    return torch.stack((torch.arange(half), torch.arange(half, d_model)), dim=1).flatten()
+
+
+def _layers(encoder: int, decoder: int) -> Iterator[tuple[str, str]]:
+    """Each module of the layers: its name here and there."""
+    for stack, count in (("encoder", encoder), ("decoder", decoder)):
+        own = stack == "encoder"
+        attentions = {"attention" if own else "self_attention": "self_attn"}
+        norms = {"attention_residual" if own else "self_residual": "self_attn_layer_norm"}
+        norms["feed_forward_residual"] = "final_layer_norm"
+        if not own:
+            attentions["cross_attention"] = "encoder_attn"
+            norms["cross_residual"] = "encoder_attn_layer_norm"
+        for number in range(count):
+            here, there = f"{stack}.layers.{number}", f"model.{stack}.layers.{number}"
+            for name, other in attentions.items():
+                for part, projection in _ATTENTION.items():
+                    yield f"{here}.{name}.{part}", f"{there}.{other}.{projection}"
+            for name, other in norms.items():
+                yield f"{here}.{name}.norm", f"{there}.{other}"
+            for name, other in _FEED_FORWARD.items():
+                yield f"{here}.{name}", f"{there}.{other}"
+
+
+def _along_stream(weight: Tensor, name: str, axis: Tensor) -> Tensor:
+    """A weight with its places of the residual stream in another order."""
+    if name.endswith((".output", ".outer", ".norm")):
+        return weight[axis]
+    return weight[:, axis] if weight.dim() == 2 else weight
+
+
+def import_weights(
+    weights: Mapping[str, Tensor],
+    settings: Mapping[str, Any],
+    source: ImportedIds,
+    target: ImportedIds,
+) -> dict[str, Tensor]:
+    """Our ``state_dict``, in float32, of the tensors of a Marian model.
+
+    Raises:
+        InputError: A tensor is missing, or has another shape.
+    """
+    d_model, ffn = settings["d_model"], settings["ffn_dim"]
+    axis = _axis(d_model)
+
+    def take(name: str, *shape: int) -> Tensor:
+        if name not in weights:
+            raise InputError(f"the tensor {name} is missing")
+        if tuple(weights[name].shape) != shape:
+            found = tuple(weights[name].shape)
+            raise InputError(f"the tensor {name} has the shape {found}, not {shape}")
+        return weights[name].float()
+
+    ours: dict[str, Tensor] = {}
+    for here, there in _layers(settings["encoder_layers"], settings["decoder_layers"]):
+        wide, deep = {"inner": (ffn, d_model), "outer": (d_model, ffn)}.get(
+            here.rpartition(".")[2], (d_model, d_model)
+        )
+        norm = here.endswith(".norm")
+        weight = take(f"{there}.weight", *((d_model,) if norm else (wide, deep)))
+        bias = take(f"{there}.bias", wide)
+        ours[f"{here}.weight"] = _along_stream(weight, here, axis)
+        ours[f"{here}.bias"] = _along_stream(bias, here, axis)
+    shared = settings["tie_embeddings"] == "all"
+    names = ["model.shared.weight"] * 2
+    if not shared:
+        names = [f"model.{stack}.embed_tokens.weight" for stack in ("encoder", "decoder")]
+    sides = zip(("source", "target"), names, (source, target), strict=True)
+    for side, name, vocabulary in sides:
+        table = take(name, 1 + max(vocabulary.rows), d_model)
+        ours[f"{side}_embedding.tokens.lookup.weight"] = table[list(vocabulary.rows)][:, axis]
+    ours["projection.weight"] = ours["target_embedding.tokens.lookup.weight"]
+    bias = take("final_logits_bias", 1, 1 + max(target.rows))[0][list(target.rows)]
+    bias[list(target.never)] = NEVER
+    ours["projection.bias"] = bias
+    return ours
