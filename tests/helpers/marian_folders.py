@@ -100,7 +100,7 @@ def marian_folder(
             if "layer_norm" in name:
                 weight.add_(torch.randn_like(weight) * 0.1)
             elif "embed_positions" not in name:
-                weight.copy_(torch.randn_like(weight) * (0.3 if weight.dim() == 2 else 0.1))
+                weight.copy_(torch.randn_like(weight) * (0.25 if weight.dim() == 2 else 0.1))
         for table in {
             id(t): t for t in (model.model.encoder.embed_tokens, model.model.decoder.embed_tokens)
         }.values():

@@ -31,6 +31,11 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     ]
     overrides += [f"model.{key}={value}" for key, value in found.model.items()]
     overrides += [f"decoding.{key}={value}" for key, value in found.decoding.items()]
+    for split in ("validation", "test"):
+        files = resolve_value(config, split, str | Sequence[str] | None)
+        if files is not None:
+            named = files if isinstance(files, str) else f"[{','.join(files)}]"
+            overrides.append(f"data.{split}={named}")
     composed, _folder = compose_run(overrides)
     values = OmegaConf.to_container(composed)
     assert isinstance(values, dict)

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from transformer.common.errors import InputError
-from transformer.interchange.marian_vocabulary import ImportedIds
+from transformer.interchange.marian_vocabulary import ExportedIds, ImportedIds
+from transformer.model.transformer import Transformer
 
 NEVER = -1e4
 """Bias of symbols that no translation has."""
@@ -26,6 +27,7 @@ _REQUIRED: dict[str, Any] = {
 }
 """Settings that have one value only in a model that can be imported."""
 
+_STACKS = ("encoder", "decoder")
 _ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
 _FEED_FORWARD = {"feed_forward.inner": "fc1", "feed_forward.outer": "fc2"}
 
@@ -97,7 +99,7 @@ def _layers(encoder: int, decoder: int) -> Iterator[tuple[str, str]]:
 
 def _along_stream(weight: Tensor, name: str, axis: Tensor) -> Tensor:
     """A weight with its places of the residual stream in another order."""
-    if name.endswith((".output", ".outer", ".norm")):
+    if name.endswith((".output", ".outer", ".norm", ".final_norm")):
         return weight[axis]
     return weight[:, axis] if weight.dim() == 2 else weight
 
@@ -147,3 +149,35 @@ def import_weights(
     bias[list(target.never)] = NEVER
     ours["projection.bias"] = bias
     return ours
+
+
+def export_weights(
+    model: Transformer, source: ExportedIds, target: ExportedIds
+) -> dict[str, Tensor]:
+    """The tensors of a Marian model or, with a norm at the end of each stack, of a Pegasus one."""
+    config = model.config
+    ours = {name: weight.detach().float().cpu() for name, weight in model.state_dict().items()}
+    axis = _axis(config.d_model).argsort()
+    theirs: dict[str, Tensor] = {}
+    modules = list(_layers(config.encoder_layers, config.decoder_layers))
+    if config.norm_order == "pre":
+        modules += [(f"{one}.final_norm", f"model.{one}.layer_norm") for one in _STACKS]
+    for here, there in modules:
+        for part in ("weight", "bias"):
+            name = f"{here}.{part}"
+            theirs[f"{there}.{part}"] = _along_stream(ours[name], here, axis).contiguous()
+    tables = {"model.shared": ("source", source)}
+    if config.tie_embeddings != "all":
+        tables = {
+            "model.encoder.embed_tokens": ("source", source),
+            "model.decoder.embed_tokens": ("target", target),
+        }
+    for name, (side, ids) in tables.items():
+        table = ours[f"{side}_embedding.tokens.lookup.weight"][list(ids.rows)]
+        theirs[f"{name}.weight"] = table[:, axis].contiguous()
+    bias = ours.get("projection.bias", torch.zeros(config.target_vocab_size))
+    bias = bias[list(target.rows)]
+    # Of symbols that no translation has: transformers bans them itself.
+    bias[bias == NEVER] = 0.0
+    theirs["final_logits_bias"] = bias[None]
+    return theirs

@@ -120,8 +120,8 @@ def import_tokenizer(folder: Path) -> tuple[Tokenizer, ImportedIds, ImportedIds]
         max_sentences=1,
     )
     tags = Tags(targets=source[1].codes)
-    models = (one[0].SerializeToString() for one in (source, target))
-    return Tokenizer(config, *models, tags), source[1], target[1]
+    models = [one[0].SerializeToString() for one in (source, target)]
+    return Tokenizer(config, models[0], models[1], tags), source[1], target[1]
 
 
 def _read_pieces(file: Path) -> Any:
@@ -129,7 +129,8 @@ def _read_pieces(file: Path) -> Any:
     from google.protobuf.message import DecodeError
     from sentencepiece import sentencepiece_model_pb2
 
-    model = sentencepiece_model_pb2.ModelProto()
+    messages: Any = sentencepiece_model_pb2
+    model = messages.ModelProto()
     try:
         model.ParseFromString(read_bytes(file))
     except DecodeError as error:

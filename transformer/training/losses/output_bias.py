@@ -13,7 +13,8 @@ def joined_bias(
 
     With a bias, it is one more column of the matrix, and each hidden state has a one for it.
     """
-    if projection.bias is None:
+    bias: Tensor | None = projection.bias
+    if bias is None:
         return hidden, projection.weight
-    matrix = torch.cat((projection.weight, projection.bias[:, None]), dim=1)
+    matrix = torch.cat((projection.weight, bias[:, None]), dim=1)
     return F.pad(hidden, (0, 1), value=1.0), matrix
