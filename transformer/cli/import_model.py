@@ -7,7 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 from transformer.cli.config.compose import compose_run, resolve_path, resolve_value
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import written_whole
-from transformer.interchange.imported import imported_payload, read_folder
+from transformer.interchange.imported import Imported, imported_payload, read_folder
 from transformer.model.checkpoint.checkpoint import write_payload
 from transformer.report.scores import require_writable
 
@@ -22,21 +22,7 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     require_writable(output.parent)
     with errors_name(folder):
         found = read_folder(folder)
-    pair = resolve_value(config, "languages", str | None)
-    source, target = pair.rpartition("-")[::2] if pair else found.languages
-    overrides = [
-        "data=files",
-        f"data.source={source or 'source'}",
-        f"data.target={target or 'target'}",
-    ]
-    overrides += [f"model.{key}={value}" for key, value in found.model.items()]
-    overrides += [f"decoding.{key}={value}" for key, value in found.decoding.items()]
-    for split in ("validation", "test"):
-        files = resolve_value(config, split, str | Sequence[str] | None)
-        if files is not None:
-            named = files if isinstance(files, str) else f"[{','.join(files)}]"
-            overrides.append(f"data.{split}={named}")
-    composed, _folder = compose_run(overrides)
+    composed = _config(config, found)
     values = OmegaConf.to_container(composed)
     assert isinstance(values, dict)
     payload = imported_payload(found, {str(key): value for key, value in values.items()})
@@ -45,3 +31,17 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
         write_payload(payload, part / "checkpoints" / "best.ckpt")
         (part / "config.yaml").write_text(OmegaConf.to_yaml(composed), encoding="utf-8")
     print(output)
+
+
+def _config(config: DictConfig, found: Imported) -> DictConfig:
+    """The config of a training run with this model and this text."""
+    overrides = [f"model.{key}={value}" for key, value in found.model.items()]
+    overrides += [f"decoding.{key}={value}" for key, value in found.decoding.items()]
+    composed, _ = compose_run(["data=files", *overrides])
+    pair = resolve_value(config, "languages", str | None)
+    source, target = pair.rpartition("-")[::2] if pair else found.languages
+    composed.data.source = source or composed.data.source
+    composed.data.target = target or composed.data.target
+    for split in ("validation", "test"):
+        composed.data[split] = resolve_value(config, split, str | Sequence[str] | None)
+    return composed

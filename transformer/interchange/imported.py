@@ -1,6 +1,7 @@
 """A model of another framework as a run of ours: its folder is read, and a checkpoint written."""
 
 import pickle
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.interchange.marian import import_weights, model_settings
+from transformer.interchange.marian import import_weights, read_config
 from transformer.interchange.marian_vocabulary import import_tokenizer, read_json
 from transformer.model.checkpoint.checkpoint import PORTABLE, WEIGHTS_PREFIX, portable_part
 from transformer.model.config import ModelConfig
@@ -42,17 +43,24 @@ def read_marian(folder: Path) -> Imported:
     Raises:
         InputError: A part is missing, damaged, or cannot be expressed here.
     """
-    config = _mapping(folder / "config.json")
-    settings = model_settings(config)
+    config = read_config(_mapping(folder / "config.json"))
     tokenizer, source, target = import_tokenizer(folder)
     own = folder / "tokenizer_config.json"
     names = _mapping(own) if own.is_file() else {}
-    weights = import_weights(read_weights(folder), settings, source, target)
-    beam = config.get("num_beams", 4)
+    weights = import_weights(read_weights(folder), config, source, target)
     # There a score is the mean of the log-probabilities of the tokens.
-    decoding = {"beam_size": beam, "length_penalty": 1.0, "length_penalty_form": "average"}
-    languages = (names.get("source_lang"), names.get("target_lang"))
-    return Imported(settings, tokenizer, weights, languages, decoding)
+    decoding = {
+        "beam_size": config.num_beams,
+        "length_penalty": 1.0,
+        "length_penalty_form": "average",
+    }
+    source_lang, target_lang = (_code(names.get(f"{side}_lang")) for side in ("source", "target"))
+    return Imported(config.settings(), tokenizer, weights, (source_lang, target_lang), decoding)
+
+
+def _code(name: Any) -> str | None:
+    """The code of a language, if it is one."""
+    return name if isinstance(name, str) and re.fullmatch(r"[\w-]{1,20}", name) else None
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:

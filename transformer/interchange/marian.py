@@ -6,68 +6,81 @@ starts with the symbol of padding there, whose vector our start symbol gets.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor
 
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, raise_objections
+from transformer.common.schema import Range, out_of_range, typed
 from transformer.interchange.marian_vocabulary import ExportedIds, ImportedIds
 from transformer.model.transformer import Transformer
 
 NEVER = -1e4
 """Bias of symbols that no translation has."""
 
-_ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu", "gelu": "gelu"}
-
-_REQUIRED: dict[str, Any] = {
-    "model_type": "marian",
-    "scale_embedding": True,
-    "tie_word_embeddings": True,
-}
-"""Settings that have one value only in a model that can be imported."""
-
 _STACKS = ("encoder", "decoder")
 _ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
 _FEED_FORWARD = {"feed_forward.inner": "fc1", "feed_forward.outer": "fc2"}
 
 
-def model_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys under ``model.`` that a ``config.json`` stands for.
+@dataclass(frozen=True)
+class MarianConfig:
+    """The values of a ``config.json`` that decide what the model computes."""
 
-    Raises:
-        InputError: It is no Marian model, or has what cannot be expressed here.
-    """
-    for key, value in _REQUIRED.items():
-        if config.get(key) != value:
-            raise InputError(f"{key} is {config.get(key)!r}; only {value!r} can be imported")
-    for one, other in (
-        ("encoder_attention_heads", "decoder_attention_heads"),
-        ("encoder_ffn_dim", "decoder_ffn_dim"),
-    ):
-        if config.get(one) != config.get(other):
-            raise InputError(f"{one} and {other} differ; they must be the same")
-    activation = _ACTIVATIONS.get(str(config.get("activation_function")))
-    if activation is None:
-        raise InputError(f"activation_function is none of {', '.join(_ACTIVATIONS)}")
-    shared = config.get("share_encoder_decoder_embeddings", True)
-    return {
-        "d_model": config.get("d_model"),
-        "num_heads": config.get("encoder_attention_heads"),
-        "ffn_dim": config.get("encoder_ffn_dim"),
-        "encoder_layers": config.get("encoder_layers"),
-        "decoder_layers": config.get("decoder_layers"),
-        "dropout": config.get("dropout", 0.1),
-        "attention_dropout": config.get("attention_dropout", 0.0),
-        "activation_dropout": config.get("activation_dropout", 0.0),
-        "max_length": config.get("max_position_embeddings"),
-        "activation": activation,
-        "norm": "layer",
-        "norm_order": "post",
-        "positions": "sinusoidal",
-        "tie_embeddings": "all" if shared else "decoder",
-        "output_bias": True,
-    }
+    model_type: Literal["marian"]
+    d_model: Annotated[int, Range(2, 2**16)]
+    encoder_layers: Annotated[int, Range(1, 1000)]
+    decoder_layers: Annotated[int, Range(1, 1000)]
+    encoder_attention_heads: Annotated[int, Range(1, 2**16)]
+    decoder_attention_heads: Annotated[int, Range(1, 2**16)]
+    encoder_ffn_dim: Annotated[int, Range(1, 2**20)]
+    decoder_ffn_dim: Annotated[int, Range(1, 2**20)]
+    activation_function: Literal["swish", "silu", "relu", "gelu"]
+    scale_embedding: Literal[True]
+    max_position_embeddings: Annotated[int, Range(1, 2**20)]
+    tie_word_embeddings: Literal[True] = True
+    share_encoder_decoder_embeddings: bool = True
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    activation_dropout: float = 0.0
+    num_beams: Annotated[int, Range(1, 1000)] = 4
+
+    def __post_init__(self) -> None:
+        raise_objections(out_of_range(self, "config.json"))
+        raise_objections(
+            f"encoder_{part} and decoder_{part} differ; they must be the same"
+            for part in ("attention_heads", "ffn_dim")
+            if getattr(self, f"encoder_{part}") != getattr(self, f"decoder_{part}")
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """The keys under ``model.`` that it stands for."""
+        swish = self.activation_function == "silu"
+        return {
+            "d_model": self.d_model,
+            "num_heads": self.encoder_attention_heads,
+            "ffn_dim": self.encoder_ffn_dim,
+            "encoder_layers": self.encoder_layers,
+            "decoder_layers": self.decoder_layers,
+            "dropout": self.dropout,
+            "attention_dropout": self.attention_dropout,
+            "activation_dropout": self.activation_dropout,
+            "max_length": self.max_position_embeddings,
+            "activation": "swish" if swish else self.activation_function,
+            "norm": "layer",
+            "norm_order": "post",
+            "positions": "sinusoidal",
+            "tie_embeddings": "all" if self.share_encoder_decoder_embeddings else "decoder",
+            "output_bias": True,
+        }
+
+
+def read_config(values: Mapping[str, Any]) -> MarianConfig:
+    """Read a ``config.json``; raises InputError if the model is none that can be imported."""
+    own = {field.name for field in fields(MarianConfig)}
+    return typed(MarianConfig, {key: values[key] for key in own & values.keys()}, "config.json")
 
 
 def _axis(d_model: int) -> Tensor:
@@ -106,7 +119,7 @@ def _along_stream(weight: Tensor, name: str, axis: Tensor) -> Tensor:
 
 def import_weights(
     weights: Mapping[str, Tensor],
-    settings: Mapping[str, Any],
+    config: MarianConfig,
     source: ImportedIds,
     target: ImportedIds,
 ) -> dict[str, Tensor]:
@@ -115,7 +128,7 @@ def import_weights(
     Raises:
         InputError: A tensor is missing, or has another shape.
     """
-    d_model, ffn = settings["d_model"], settings["ffn_dim"]
+    d_model, ffn = config.d_model, config.encoder_ffn_dim
     axis = _axis(d_model)
 
     def take(name: str, *shape: int) -> Tensor:
@@ -127,7 +140,7 @@ def import_weights(
         return weights[name].float()
 
     ours: dict[str, Tensor] = {}
-    for here, there in _layers(settings["encoder_layers"], settings["decoder_layers"]):
+    for here, there in _layers(config.encoder_layers, config.decoder_layers):
         wide, deep = {"inner": (ffn, d_model), "outer": (d_model, ffn)}.get(
             here.rpartition(".")[2], (d_model, d_model)
         )
@@ -136,9 +149,8 @@ def import_weights(
         bias = take(f"{there}.bias", wide)
         ours[f"{here}.weight"] = _along_stream(weight, here, axis)
         ours[f"{here}.bias"] = _along_stream(bias, here, axis)
-    shared = settings["tie_embeddings"] == "all"
     names = ["model.shared.weight"] * 2
-    if not shared:
+    if not config.share_encoder_decoder_embeddings:
         names = [f"model.{stack}.embed_tokens.weight" for stack in ("encoder", "decoder")]
     sides = zip(("source", "target"), names, (source, target), strict=True)
     for side, name, vocabulary in sides:
