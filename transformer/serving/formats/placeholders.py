@@ -34,7 +34,8 @@ _PLACEHOLDER = re.compile(
     | (?<![\w.+-])[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,8}[\w-]{2,63}  # e-mail address
     | \{\{[^{}\n]{1,80}\}\}                                 # {{ name }}
     | [$%#]?\{[^{}\s]{1,80}\}                               # {name}, ${name}
-    | (?<![\d%])%(?:\d{1,2}\$|\(\w{1,80}\))?[-+\#0]?\d{0,3}(?:\.\d{1,2})?[@sdiufgxXc](?!\w)  # %s
+    | (?<![\d%])%(?:\d{1,2}\$|\(\w{1,80}\))?[-+\#0]?\d{0,3}(?:\.\d{1,2})?[@sdiufgxXc](?!\w)
+    | %%                                                    # %s and %%
     """,
     re.VERBOSE | re.ASCII,
 )
@@ -72,15 +73,21 @@ def _keeps(source: str, translation: str) -> bool:
 
 
 def _without(text: str) -> PlainText:
-    """A sentence whose placeholders are kept and not translated."""
+    """A sentence whose placeholders are kept, each with the letters that it is one word with."""
 
     def spans() -> Iterator[Span]:
         at = 0
         for match in _PLACEHOLDER.finditer(text):
-            if at < match.start():
-                yield Span(text[at : match.start()])
-            yield Span(match[0], keep=True)
-            at = match.end()
+            start, end = match.span()
+            while start > at and text[start - 1].isalnum():
+                start -= 1
+            while end < len(text) and text[end].isalnum():
+                end += 1
+            if at < start:
+                yield Span(text[at:start])
+            if at < end:
+                yield Span(text[max(at, start) : end], keep=True)
+            at = max(at, end)
         if at < len(text):
             yield Span(text[at:])
 

@@ -76,7 +76,9 @@ def project(plain: PlainText, found: TextTranslation) -> list[Cell]:
         if is_copy(part.sentence, sentence.text):
             cells += _with_kept(list(plain.copy(start, end)), kept_until(end))
         else:
-            cells += _beside(_sentence(plain, start, end, sentence), kept_until(end - 1))
+            cells += _beside(
+                _sentence(plain, start, end, sentence), kept_until(end - 1), plain.text
+            )
         offset = end
     return cells + [_kept(*each) for each in kept_until(offset)]
 
@@ -163,7 +165,7 @@ def _part(
         yield Cell(text, plain.marks(start, end), start, end)
 
 
-def _beside(cells: list[Cell], kept: Sequence[tuple[int, Span]]) -> list[Cell]:
+def _beside(cells: list[Cell], kept: Sequence[tuple[int, Span]], source: str) -> list[Cell]:
     """Cells of a sentence, and its kept spans beside the partners of their neighbours."""
     if not kept:
         return cells
@@ -176,19 +178,24 @@ def _beside(cells: list[Cell], kept: Sequence[tuple[int, Span]]) -> list[Cell]:
         following = cells[index : index + 1]
         for offset, span in inserted.get(index, []):
             # A text that was a word of its own stays one.
-            if span.text and result and _apart(result[-1], offset):
+            if span.text and result and _apart(result[-1], offset, source):
                 result.append(Cell(" ", None, -1, -1))
             result.append(_kept(offset, span))
-            if span.text and following and _apart(following[0], offset):
+            if span.text and following and _apart(following[0], offset, source):
                 following = [Cell(" ", None, -1, -1), *following]
         result += following
     return result
 
 
-def _apart(cell: Cell, offset: int) -> bool:
-    """Whether a neighbour of a kept text would touch it, and did not in the source."""
-    touches = cell.kept or any(map(_is_letter, cell.text[:1] + cell.text[-1:]))
-    return touches and offset not in (cell.start, cell.end)
+def _apart(cell: Cell, offset: int, source: str) -> bool:
+    """Whether a cell beside a kept text is a word, and not one with it in the source.
+
+    The offset of the kept text is in the source, the text that was translated.
+    """
+    inside = offset if offset == cell.start else offset - 1
+    if offset in (cell.start, cell.end) and (cell.kept or _is_letter(source[inside])):
+        return False
+    return cell.kept or any(map(_is_letter, cell.text[:1] + cell.text[-1:]))
 
 
 class Positions:
