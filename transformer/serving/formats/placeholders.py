@@ -29,8 +29,8 @@ from transformer.serving.translations import (
 
 _PLACEHOLDER = re.compile(
     r"""
-      (?:https?|ftp)://[^\s<>"]+(?<![.,;:!?)\]}'])          # URL
-    | \bwww\.[^\s<>"]+(?<![.,;:!?)\]}'])
+      (?:https?|ftp)://[^\s<>"]+(?<![.,;:!?)\]}'…”»])          # URL
+    | \bwww\.[^\s<>"]+(?<![.,;:!?)\]}'…”»])
     | (?<![\w.+-])[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,8}[\w-]{2,63}  # e-mail address
     | \{\{[^{}\n]{1,80}\}\}                                 # {{ name }}
     | [$%#]?\{[^{}\s]{1,80}\}                               # {name}, ${name}
@@ -69,7 +69,8 @@ def translate_with_placeholders(
 
 def _keeps(source: str, translation: str) -> bool:
     """Whether a translation has the placeholders of its source, each as often."""
-    return Counter(_PLACEHOLDER.findall(source)) == Counter(_PLACEHOLDER.findall(translation))
+    wanted, held = (Counter(_PLACEHOLDER.findall(text)) for text in (source, translation))
+    return all(held[name] == count for name, count in wanted.items())
 
 
 def _without(text: str) -> PlainText:
@@ -99,7 +100,7 @@ def _restored(
 ) -> SentenceTranslation:
     """The translation of a sentence from that without its placeholders.
 
-    If the model writes placeholders of its own, that is the source. A word has the confidence of
+    If the model writes one that it has not seen, that is the source. A word has the confidence of
     the sentence.
     """
     parts = split_sentences(plain.text, options.direction.source, "none")

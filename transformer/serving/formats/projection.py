@@ -178,24 +178,32 @@ def _beside(cells: list[Cell], kept: Sequence[tuple[int, Span]], source: str) ->
         following = cells[index : index + 1]
         for offset, span in inserted.get(index, []):
             # A text that was a word of its own stays one.
-            if span.text and result and _apart(result[-1], offset, source):
+            if span.text and result and _apart(result[-1], True, offset, source):
                 result.append(Cell(" ", None, -1, -1))
             result.append(_kept(offset, span))
-            if span.text and following and _apart(following[0], offset, source):
+            if span.text and following and _apart(following[0], False, offset, source):
                 following = [Cell(" ", None, -1, -1), *following]
         result += following
     return result
 
 
-def _apart(cell: Cell, offset: int, source: str) -> bool:
-    """Whether a cell beside a kept text is a word, and not one with it in the source.
+def _apart(cell: Cell, before: bool, offset: int, source: str) -> bool:
+    """Whether a blank belongs between a kept text and the cell beside it.
 
-    The offset of the kept text is in the source, the text that was translated.
+    Args:
+        cell: Of the translation.
+        before: Whether it is before the kept text.
+        offset: Of the kept text in the source, the text that was translated.
+        source: Decides whether the two were one word.
     """
-    inside = offset if offset == cell.start else offset - 1
-    if offset in (cell.start, cell.end) and (cell.kept or _is_letter(source[inside])):
+    touching = offset == (cell.end if before else cell.start)
+    if cell.kept:
+        return not touching
+    character = cell.text[-1 if before else 0]
+    opening_or_closing = ("Ps", "Pi") if before else ("Po", "Pe", "Pf")
+    if character.isspace() or unicodedata.category(character) in opening_or_closing:
         return False
-    return cell.kept or any(map(_is_letter, cell.text[:1] + cell.text[-1:]))
+    return not touching or _is_letter(character) != _is_letter(source[offset - before])
 
 
 class Positions:

@@ -71,7 +71,7 @@ def test_a_model_is_asked_again_only_where_one_is_lost(monkeypatch: pytest.Monke
     found, seen = translated(monkeypatch, upper_case, "100% of it: a@b")
     assert (found.text, found.alternatives, len(seen)) == ("100% OF IT: A@B", ("X",), 1)
     # A model that writes placeholders of its own.
-    found, _ = translated(monkeypatch, lambda words: (["{x}"], []), "hello {name}")
+    found, _ = translated(monkeypatch, lambda words: (["{name}"] * 2, []), "hello {name}")
     assert (found.text, found.links) == ("hello {name}", ())
     found, _ = translated(monkeypatch, upper_case, "{name}: {count}")
     assert found.text == "{name}: {count}"
