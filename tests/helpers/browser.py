@@ -25,12 +25,17 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 
 class Page:
-    """One tab. Each call waits for its answer."""
+    """One tab. Each call waits for its answer.
+
+    Attributes:
+        events: What the browser told meanwhile, of the domains that were enabled.
+    """
 
     def __init__(self, commands: int, answers: int) -> None:
         self._commands, self._answers = commands, answers
         self._pending = b""
         self._number = 0
+        self.events: list[dict[str, Any]] = []
         self._session: str | None = None
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
@@ -49,6 +54,8 @@ class Page:
                 assert "error" not in answer, answer
                 result: dict[str, Any] = answer["result"]
                 return result
+            if "method" in answer:
+                self.events.append(answer)
 
     def open(self, address: str) -> None:
         """Load a page and wait until its scripts have run."""
@@ -87,20 +94,27 @@ class Page:
                 )
 
     def press(self, key: str) -> None:
-        """Press and release a key that writes nothing, such as Escape or ArrowDown."""
+        """Press and release a key, such as Escape, Tab or ArrowDown; Enter presses a button."""
         code = {"Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+        code |= {"Tab": 9, "Enter": 13}
         named = {"key": key, "code": key, "windowsVirtualKeyCode": code[key]}
-        for event in ("rawKeyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=event, **named)
+        down = {"type": "keyDown", "text": "\r"} if key == "Enter" else {"type": "rawKeyDown"}
+        for event in (down, {"type": "keyUp"}):
+            self.call("Input.dispatchKeyEvent", **event, **named)
+
+    def write(self, text: str) -> None:
+        """Put a text where the focus is, as if it were pasted."""
+        self.call("Input.insertText", text=text)
 
     def resize(self, width: int, height: int, *, dark: bool = False, scale: float = 1) -> None:
-        """Set the window, in CSS pixels, and the colours that the user prefers."""
+        """Set the window, in CSS pixels, and the colours that the user prefers; nothing moves."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             **{"width": width, "height": height, "deviceScaleFactor": scale, "mobile": False},
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[scheme])
+        still = {"name": "prefers-reduced-motion", "value": "reduce"}
+        self.call("Emulation.setEmulatedMedia", features=[scheme, still])
 
     def _read(self) -> dict[str, Any]:
         while b"\0" not in self._pending:

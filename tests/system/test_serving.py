@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlparse
 
 import deepl
+import numpy as np
 import pytest
 import requests
 import yaml
@@ -129,14 +130,18 @@ def test_clients_of_deepl(url: str, offline: dict[str, str]) -> None:
 def test_alternatives_links_and_confidence_on_request(url: str, model: Translator) -> None:
     text = " ".join(SENTENCES[:2])
     asked = {"q": text, "source": "auto", "target": "de", "alternatives": 3}
-    status, answer = ask(f"{url}/translate", asked | {"alignment": True, "confidence": True})
+    more = dict.fromkeys(("alignment", "confidence", "attention"), True)
+    status, answer = ask(f"{url}/translate", asked | more)
     assert status == 200
     assert answer["detectedLanguage"]["language"] in ("en", "de")
     assert 1 <= len(set(answer["alternatives"]) - {answer["translatedText"]}) <= 3
     one, two = answer["sentences"]
     assert (one["source"], two["source"]) == tuple(SENTENCES[:2])
-    [alone] = model.translate([SENTENCES[0]], alignment=True)
-    assert alone.alignment is not None
+    [alone] = model.translate([SENTENCES[0]], attention=True)
+    assert alone.attention is not None and one["alternatives"]
+    seen = one["attention"]
+    assert (seen["source_tokens"], seen["tokens"]) == ([*alone.source_tokens], [*alone.tokens])
+    assert np.allclose(seen["weights"], alone.attention, atol=6e-4)
     assert {tuple(link) for link in one["alignment"]} <= {
         (s, t) for s in range(4) for t in range(len(one["translation"].split()))
     }
@@ -217,7 +222,7 @@ def test_the_description_has_every_route(model: Translator) -> None:
     app = build_app(service, Access(None, None))
     service.close()
     there = {
-        (route.path, method)
+        (route.path.replace(":path", ""), method)
         for route in app.routes
         if isinstance(route, Route)
         for method in (route.methods or set()) - {"HEAD"}

@@ -40,6 +40,7 @@ def test_the_verbs_work_from_a_wheel_alone(tmp_path: Path) -> None:
     view = "from transformer.evaluation.attention.view import AttentionView as V"
     made = f"{view}; v = V('', '', False, '', '', '', 0, ()); {page}"
     sentences = f"{tagged}; print(len(list(r(t('en')['test']))))"
-    characters, count = run("-c", f"{made}; {sentences}").split()
+    files = "from transformer.serving.interfaces.page import page_routes; page_routes()"
+    characters, count = run("-c", f"{made}; {sentences}; {files}").split()
     assert int(characters) > 10_000
     assert int(count) == 1000

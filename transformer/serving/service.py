@@ -68,9 +68,14 @@ class TranslationService:
             thread=thread,
         )
         warm_up = [Job(Options(direction), Sentence(_SAMPLE), 1) for direction in directions.all]
-        for job in warm_up:
-            self._batcher.submit([job])
-            job.result.result()
+        try:
+            for job in warm_up:
+                self._batcher.submit([job])
+                job.result.result()
+        except BaseException:
+            # The thread would wait for jobs, and the process for the thread.
+            self.close(0)
+            raise
 
     async def translate(
         self,
@@ -202,7 +207,9 @@ class TranslationService:
         translation = done.result()
         self.metrics.source_tokens.inc(translation.source_tokens)
         self.metrics.target_tokens.inc(translation.target_tokens)
-        if self._cache and len(sentence.text) <= _LONGEST_REMEMBERED:
+        # Attention grows with the square of the length, and few ask for it.
+        small = len(sentence.text) <= _LONGEST_REMEMBERED and not options.attention
+        if self._cache and small:
             self._cached[options, sentence] = translation
             if len(self._cached) > self._cache:
                 self._cached.popitem(last=False)

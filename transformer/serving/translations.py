@@ -6,8 +6,12 @@ It runs in the thread that owns the models, and knows neither HTTP nor the queue
 import math
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import NamedTuple
+
+from jaxtyping import Float
+from torch import Tensor
 
 from transformer.common.errors import InputError
 from transformer.data.text.word_alignment import Link, subword_words
@@ -31,6 +35,7 @@ class Options:
         near_best: Fraction of the best source word's weight that links another one, too; None is
             that of the model.
         confidence: Whether the confidence of sentence and words is.
+        attention: Whether the attention to the source is.
     """
 
     direction: Direction
@@ -38,6 +43,7 @@ class Options:
     links: bool = False
     near_best: float | None = None
     confidence: bool = False
+    attention: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,14 @@ class Sentence:
 
     text: str
     constraints: Constraints | None = None
+
+
+class Attention(NamedTuple):
+    """How a translation looks at its source, as word links are read: ``aligning_attention``."""
+
+    source_tokens: tuple[str, ...]
+    tokens: tuple[str, ...]
+    weights: Float[Tensor, "target source"]
 
 
 @dataclass(frozen=True)
@@ -60,6 +74,7 @@ class SentenceTranslation:
         links: On request, (source word, target word), counted from 0; blanks separate words.
         confidence: On request, the geometric mean of the probabilities of all subwords and the end.
         word_confidence: On request, that of the subwords of each word of the translation.
+        attention: On request, that of the subwords of the translation.
     """
 
     source: str
@@ -70,6 +85,7 @@ class SentenceTranslation:
     links: tuple[Link, ...] | None = None
     confidence: float | None = None
     word_confidence: tuple[float, ...] | None = None
+    attention: Attention | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -104,13 +120,14 @@ def check_length(options: Options, tokens: int) -> None:
     """Check that a sentence is not too long for what is asked.
 
     Raises:
-        InputError: Links or the confidence of a sentence that is longer than the model was trained
-            for: both need memory by the square of its length.
+        InputError: Links, confidence or attention of a sentence that is longer than the model was
+            trained for: all need memory by the square of its length.
     """
     longest = options.direction.translator.max_subwords
-    if (options.links or options.confidence) and tokens > longest:
+    if (options.links or options.confidence or options.attention) and tokens > longest:
         raise InputError(
-            f"alignment and confidence take sentences of up to {longest} tokens, not {tokens}"
+            "alignment, confidence and attention take sentences of up to "
+            f"{longest} tokens, not {tokens}"
         )
 
 
@@ -127,14 +144,14 @@ def translate_batch(options: Options, sentences: Sequence[Sentence]) -> list[Sen
 
     Raises:
         InputError: A constraint cannot be kept by this search, or the model is an export for
-            CTranslate2 alone and has neither alternatives nor links nor confidence.
+            CTranslate2 alone and has neither alternatives nor links, confidence, attention.
     """
     translator = options.direction.translator
-    more = options.alternatives or options.links or options.confidence
-    if more and translator.device.type == "meta":
+    more = options.alternatives, options.links, options.confidence, options.attention
+    if any(more) and translator.device.type == "meta":
         raise InputError(
-            "an export for CTranslate2 alone gives no alternatives, alignment or confidence; "
-            "start the server with its run"
+            "an export for CTranslate2 alone gives no alternatives, alignment, confidence or "
+            "attention; start the server with its run"
         )
     if options.alternatives:
         translator = _wider(translator, options.alternatives + 1)
@@ -142,7 +159,9 @@ def translate_batch(options: Options, sentences: Sequence[Sentence]) -> list[Sen
         translator = _linking(translator, options.near_best)
     tagged = [with_tags(one.text, options.direction.tags) for one in sentences]
     constraints = [one.constraints for one in sentences]
-    found = translator.translate(tagged, constraints, alignment=options.links)
+    found = translator.translate(
+        tagged, constraints, attention=options.attention, alignment=options.links
+    )
     results = [_result(one, translation) for one, translation in zip(sentences, found, strict=True)]
     return _with_confidence(translator, tagged, results) if options.confidence else results
 
@@ -174,6 +193,9 @@ def _result(sentence: Sentence, found: Translation) -> SentenceTranslation:
         len(found.source_tokens),
         len(found.tokens),
         None if found.alignment is None else tuple(sorted(found.alignment)),
+        attention=None
+        if found.attention is None
+        else Attention(found.source_tokens, found.tokens, found.attention.cpu()),
     )
 
 

@@ -1,17 +1,17 @@
 "use strict";
-// How one map of weights is drawn: colours, tokens, cells. `data` is what the page is about.
+// How one map of weights is drawn: colours, tokens, cells. The pages of reports and of the server
+// use it; the names of this plain script are known to the scripts after it.
 const root = document.documentElement;
 // Any error is shown on the root element, where a test of the page finds it.
 addEventListener("error", (event) => { root.dataset.error = event.message; });
 
 const $ = (id) => document.getElementById(id);
-const data = JSON.parse($("data").textContent);
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const STOPS = {
   light: ["#ffffff", "#d3e3f3", "#86b4dc", "#3a77b7", "#123462"],
   dark: ["#1b1f26", "#23436f", "#3573b5", "#7fb8f0", "#f4f9ff"],
 };
-let kind = data.kinds[0]; // the one that is shown
+let kind = null; // what is shown: its `queries` and `keys` are tokens; a map has a row a query
 
 function make(tag, attributes = {}, ...children) {
   const element = Object.assign(document.createElement(tag), attributes);
@@ -22,10 +22,10 @@ function make(tag, attributes = {}, ...children) {
 // ---- colour -------------------------------------------------------------------------------
 const rgb = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 
-function colour(weight) {
+function colour(weight, night, lifted) {
   if (weight < 0) return rgb(getComputedStyle(root).getPropertyValue("--void").trim());
-  const stops = STOPS[dark.matches ? "dark" : "light"].map(rgb);
-  const place = ($("root").checked ? Math.sqrt(weight) : weight) * (stops.length - 1);
+  const stops = STOPS[night ? "dark" : "light"].map(rgb);
+  const place = (lifted ? Math.sqrt(weight) : weight) * (stops.length - 1);
   const low = Math.min(Math.floor(place), stops.length - 2);
   return stops[low].map((value, at) => Math.round(value + (stops[low + 1][at] - value) * (place - low)));
 }
@@ -33,9 +33,9 @@ function colour(weight) {
 // The colour of each thousandth, and last of what is not visible; also as one number a pixel.
 let palette = [];
 let packed = [];
-function mix() {
-  palette = Array.from({ length: 1001 }, (_, thousandth) => colour(thousandth / 1000));
-  palette.push(colour(-1));
+function mix(night, lifted) {
+  palette = Array.from({ length: 1001 }, (_, thousandth) => colour(thousandth / 1000, night, lifted));
+  palette.push(colour(-1, night, lifted));
   packed = palette.map(([red, green, blue]) => ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0);
   const samples = Array.from({ length: 21 }, (_, at) => `rgb(${palette[at * 50]})`);
   $("scale").style.background = `linear-gradient(90deg, ${samples})`;

@@ -1,4 +1,5 @@
 // The page around the maps: the grid of heads, one head enlarged, and its address.
+const data = JSON.parse($("data").textContent);
 const MEASURES = {
   previous: "weight on previous", same: "weight on same", next: "weight on next",
   first: "weight on first", separator: "weight on end",
@@ -169,8 +170,10 @@ function follow() {
 }
 
 // ---- the page ------------------------------------------------------------------------------
+const mixed = () => mix(dark.matches, $("root").checked);
+
 function redraw() {
-  mix();
+  mixed();
   draw();
   if (open) enlarge(open);
 }
@@ -205,7 +208,7 @@ function start() {
   $("close").addEventListener("click", () => $("large").close());
   $("large").addEventListener("click", (event) => { if (event.target === $("large")) $("large").close(); });
   $("large").addEventListener("close", () => { open = null; remember(); });
-  mix();
+  mixed();
   follow();
   root.dataset.ready = "true";
 }

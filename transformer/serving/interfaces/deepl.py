@@ -16,8 +16,10 @@ from transformer.decoding.constraints.request import Constraints
 from transformer.serving.access import Access, Client, header_key
 from transformer.serving.formats.blocks import Rules
 from transformer.serving.formats.markup import translate_markup, visible_texts
+from transformer.serving.interfaces.deepl_documents import DeepLDocuments
 from transformer.serving.interfaces.deepl_glossaries import DeepLGlossaries
 from transformer.serving.interfaces.deepl_tags import tag_rules
+from transformer.serving.interfaces.files import Files
 from transformer.serving.interfaces.http import (
     Answer,
     Refusal,
@@ -43,13 +45,25 @@ class DeepL:
     Args:
         service: Translates.
         access: Keys and requests a minute.
+        files: Of clients.
+
+    Attributes:
+        documents: Those that are translated in the background.
     """
 
-    def __init__(self, service: TranslationService, access: Access) -> None:
+    def __init__(self, service: TranslationService, access: Access, files: Files) -> None:
         self.service, self.access = service, access
         self.directions = service.directions
         self._characters: Counter[Client | None] = Counter()
         self._glossaries = DeepLGlossaries(self.directions)
+        self.documents = DeepLDocuments(
+            service,
+            access,
+            files,
+            direction=self._direction,
+            constrain=self._glossaries.constrain,
+            characters=self._characters,
+        )
 
     def routes(self) -> Iterator[Route]:
         """All routes of the interface."""
@@ -58,6 +72,7 @@ class DeepL:
             ("/v2/languages", "GET", self.languages),
             ("/v2/usage", "GET", self.usage),
             *self._glossaries.answers(),
+            *self.documents.answers(),
         ):
             yield Route(path, endpoint(self._admitted(answer), _message), methods=[method])
 

@@ -1,10 +1,12 @@
 """The interface of LibreTranslate 1.9: routes, parameters, answers and errors of its clients.
 
-Additions: ``alignment``, ``confidence`` and ``stream`` as parameters of ``/translate``.
+Additions: ``alignment``, ``confidence``, ``attention`` and ``stream`` as parameters of
+``/translate``, and the limit of alternatives in ``/frontend/settings``.
 """
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import starmap
 from typing import Any
 
 from starlette.requests import Request
@@ -12,9 +14,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from transformer.serving.access import Access
-from transformer.serving.config import Limits
 from transformer.serving.formats.blocks import Rules
+from transformer.serving.formats.documents.document import FORMATS
 from transformer.serving.formats.markup import translate_html, visible_texts
+from transformer.serving.interfaces.files import Files
 from transformer.serving.interfaces.http import (
     Answer,
     Refusal,
@@ -24,6 +27,7 @@ from transformer.serving.interfaces.http import (
     read_parameters,
     unless_gone,
 )
+from transformer.serving.interfaces.libretranslate_files import LibreTranslateFiles
 from transformer.serving.languages.detection import Detected
 from transformer.serving.languages.directions import Direction, language_name
 from transformer.serving.service import TranslationService
@@ -40,12 +44,15 @@ class LibreTranslate:
     Args:
         service: Translates.
         access: Keys and requests a minute.
+        files: Of clients.
     """
 
-    def __init__(self, service: TranslationService, access: Access) -> None:
+    def __init__(self, service: TranslationService, access: Access, files: Files) -> None:
         self.service, self.access = service, access
-        self.limits: Limits = service.limits
-        self.directions = service.directions
+        self.limits, self.directions = service.limits, service.directions
+        self._files = LibreTranslateFiles(
+            service, files, check_access=self._check_access, direction=self._direction
+        )
 
     def routes(self) -> list[Route]:
         """All routes of the interface."""
@@ -58,8 +65,8 @@ class LibreTranslate:
             route("/detect", self.detect, "POST"),
             route("/languages", self.languages, "GET"),
             route("/frontend/settings", self.settings, "GET"),
-            route("/translate_file", self.no_files, "POST"),
             route("/suggest", self.no_suggestions, "POST"),
+            *starmap(route, self._files.answers()),
         ]
 
     async def translate(self, request: Request) -> Response:
@@ -76,8 +83,12 @@ class LibreTranslate:
         auto = asked["source"] == "auto"
         seen = await visible_texts(texts, Rules()) if html and auto else texts
         detected, direction = self._direction(asked, seen)
-        links, confidence = (_flag(asked.get(name)) for name in ("alignment", "confidence"))
-        options = Options(direction, alternatives, links, confidence=confidence)
+        links, confidence, attention = (
+            _flag(asked.get(name)) for name in ("alignment", "confidence", "attention")
+        )
+        options = Options(
+            direction, alternatives, links, confidence=confidence, attention=attention
+        )
 
         def answer(found: TextTranslation) -> dict[str, Any]:
             return _answer(found, options, detected)
@@ -134,16 +145,13 @@ class LibreTranslate:
                 "frontendTimeout": 500,
                 "apiKeys": keys,
                 "keyRequired": keys,
+                "alternatives": self.limits.alternatives,
                 "suggestions": False,
-                "filesTranslation": False,
-                "supportedFilesFormat": [],
+                "filesTranslation": self.limits.file_bytes is not None,
+                "supportedFilesFormat": list(FORMATS),
                 "language": {"source": auto, "target": target},
             }
         )
-
-    async def no_files(self, request: Request) -> Response:
-        """Refuse files."""
-        raise Refusal(403, "Files translation are disabled on this server.")
 
     async def no_suggestions(self, request: Request) -> Response:
         """Refuse suggestions: nothing that a client sends is kept."""
@@ -232,17 +240,26 @@ def _answer(found: TextTranslation, options: Options, detected: Detected | None)
         )
     if options.alternatives:
         answer["alternatives"] = found.alternatives(options.alternatives)
-    if options.links or options.confidence:
+    if options.links or options.confidence or options.attention:
         answer["sentences"] = list(map(_details, found.sentences))
     return answer
 
 
 def _details(found: SentenceTranslation) -> dict[str, Any]:
-    """Word links and confidence of a sentence, as far as they were asked for."""
+    """Word links, confidence and the rest of a sentence, as far as they were asked for."""
     details: dict[str, Any] = {"source": found.source, "translation": found.text}
     if found.links is not None:
         details["alignment"] = [list(link) for link in found.links]
     if found.confidence is not None:
         details["confidence"] = found.confidence
         details["word_confidence"] = found.word_confidence
+    if found.alternatives:
+        details["alternatives"] = found.alternatives
+    if found.attention is not None:
+        tokens, weights = found.attention.tokens, found.attention.weights.double()
+        details["attention"] = {
+            "source_tokens": found.attention.source_tokens,
+            "tokens": tokens,
+            "weights": [[round(weight, 3) for weight in row] for row in weights.tolist()],
+        }
     return details

@@ -1,0 +1,163 @@
+// The page: what is typed is translated a moment later, and the last answer wins.
+// `$`, `make` and the map of attention come from attention_map.js.
+import * as alternatives from "./alternatives.js";
+import * as attention from "./attention.js";
+import * as file from "./file.js";
+import * as languages from "./languages.js";
+import * as server from "./server.js";
+import * as texts from "./texts.js";
+import { Translation } from "./translation.js";
+
+const PAUSE = 300; // milliseconds without a key, after which the text is translated
+const ALTERNATIVES = 3;
+const area = $("source");
+let settings = {};
+let translation = null;
+let timer = 0;
+let sequence = 0;
+let controller = new AbortController();
+
+function say(text, again = false) {
+  $("message").hidden = !text;
+  $("message").firstElementChild.textContent = text;
+  $("again").hidden = !again;
+}
+
+const options = () => ({ ...languages.chosen(), alternatives: Math.min(ALTERNATIVES, settings.alternatives) });
+
+function showSentence() {
+  const index = texts.chosenSentence();
+  alternatives.show(translation, index, () => { texts.show(translation); showRest(); });
+  attention.show(translation?.sentences[index], options());
+}
+
+function showRest() {
+  $("legend").hidden = !translation?.unsure;
+  $("copy").hidden = $("look").hidden = !translation;
+  showSentence();
+}
+
+function show(found) {
+  translation = found;
+  $("target").lang = languages.chosen().target;
+  area.lang = languages.source() || "";
+  texts.show(found);
+  showRest();
+}
+
+function problem(text) {
+  if (settings.keyRequired && !sessionStorage.getItem("key")) return "This server needs an API key: enter it above.";
+  const length = [...text].length;
+  if (settings.charLimit > 0 && length > settings.charLimit) return `The text is too long by ${length - settings.charLimit} characters.`;
+  return "";
+}
+
+function answered(text, answer) {
+  say("");
+  languages.detected(answer.detectedLanguage?.confidence ? answer.detectedLanguage.language : null);
+  show(new Translation(text, answer));
+}
+
+async function translate() {
+  clearTimeout(timer);
+  controller.abort();
+  controller = new AbortController();
+  const { signal } = controller;
+  const number = ++sequence;
+  const text = area.value;
+  $("result").ariaBusy = false;
+  if (!text.trim()) {
+    say("");
+    languages.detected(null);
+    show(null);
+    return;
+  }
+  if (problem(text)) {
+    say(problem(text));
+    return;
+  }
+  $("result").ariaBusy = true;
+  try {
+    let drawn = performance.now();
+    const heard = (answer) => {
+      if (number !== sequence || performance.now() < drawn + PAUSE) return;
+      drawn = performance.now();
+      answered(text, answer);
+    };
+    const answer = await server.patiently(() => server.translate(text, { ...options(), signal, heard }), signal, say);
+    if (number === sequence) answered(text, answer);
+  } catch (error) {
+    if (number !== sequence) return;
+    say(error.message, ![400, 403].includes(error.status));
+  }
+  $("result").ariaBusy = false;
+}
+
+function typed() {
+  const length = [...area.value].length;
+  const limit = settings.charLimit > 0 ? settings.charLimit : 0;
+  $("count").textContent = length.toLocaleString("en") + (limit ? ` / ${limit.toLocaleString("en")}` : "");
+  $("count").classList.toggle("over", limit > 0 && length > limit);
+  $("clear").hidden = !area.value;
+  $("card").classList.toggle("long", length > 280);
+  texts.typed();
+  clearTimeout(timer);
+  timer = setTimeout(translate, area.value.trim() ? PAUSE : 0);
+}
+
+function write(text) {
+  area.value = text;
+  typed();
+  area.focus();
+}
+
+async function copy() {
+  const label = $("copy").querySelector("span");
+  try {
+    await navigator.clipboard.writeText(translation.text);
+  } catch {
+    // Without TLS a page has no clipboard; what is selected can still be copied.
+    getSelection().selectAllChildren($("target"));
+    document.execCommand("copy");
+  }
+  label.textContent = "Copied";
+  setTimeout(() => { label.textContent = "Copy"; }, 1500);
+}
+
+function askForKey() {
+  $("key").hidden = !settings.keyRequired;
+  $("key").value = sessionStorage.getItem("key") || "";
+  $("key").addEventListener("change", () => {
+    sessionStorage.setItem("key", $("key").value.trim());
+    translate();
+  });
+}
+
+async function start() {
+  const never = new AbortController().signal;
+  const ask = (work) => server.patiently(work, never, say);
+  try {
+    const [found, known] = await Promise.all([ask(server.settings), ask(server.languages)]);
+    settings = found;
+    languages.start(known, settings.language.target.code, {
+      changed: translate,
+      swapped: () => write(translation ? translation.text : area.value),
+    });
+  } catch (error) {
+    say(error.message, true);
+    $("again").addEventListener("click", () => location.reload(), { once: true });
+    return;
+  }
+  say("");
+  askForKey();
+  file.start(settings);
+  texts.start(showSentence);
+  attention.start(showSentence);
+  area.addEventListener("input", typed);
+  $("clear").addEventListener("click", () => write(""));
+  $("again").addEventListener("click", translate);
+  $("copy").addEventListener("click", copy);
+  typed();
+  document.documentElement.dataset.ready = "true";
+}
+start();
