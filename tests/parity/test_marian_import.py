@@ -1,6 +1,8 @@
 """Imported Marian models compute and translate what transformers does, and go back bit for bit."""
 
 import json
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -101,3 +103,81 @@ def test_an_imported_model_is_that_of_transformers(
             assert json.loads(file.read_text()) == json.loads(
                 (Path("back") / file.name).read_text()
             )
+
+
+class Payload:
+    """What runs a program when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path("owned").touch, ()
+
+
+def change(file: Path, **values: Any) -> None:
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+
+FAULTS: dict[str, tuple[Callable[[], object], str]] = {
+    "another model": (
+        lambda: change(Path("bad/config.json"), model_type="t5"),
+        "model_type 't5'; import takes marian",
+    ),
+    "huge": (
+        lambda: change(Path("bad/config.json"), d_model=10**9),
+        "d_model=1000000000 must be",
+    ),
+    "other sizes": (
+        lambda: change(Path("bad/config.json"), encoder_ffn_dim=64, decoder_ffn_dim=64),
+        "fc1.weight has the shape (48, 32), not (64, 32)",
+    ),
+    "more layers": (
+        lambda: change(Path("bad/config.json"), encoder_layers=3),
+        "the tensor model.encoder.layers.2.self_attn.q_proj.weight is missing",
+    ),
+    "activation": (
+        lambda: change(Path("bad/config.json"), activation_function="tanh"),
+        "activation_function=",
+    ),
+    "program": (
+        lambda: (
+            Path("bad/model.safetensors").unlink(),
+            torch.save(Payload(), "bad/pytorch_model.bin"),
+        ),
+        "pytorch_model.bin cannot be read",
+    ),
+    "no JSON": (
+        lambda: Path("bad/vocab.json").write_text("[" * 100_000),
+        "vocab.json is damaged",
+    ),
+    "ids": (
+        lambda: change(Path("bad/vocab.json"), **{"<unk>": 0}),
+        "vocab.json does not give the ids 0 to",
+    ),
+    "no vocabulary": (
+        lambda: Path("bad/source.spm").write_bytes(b"\xff" * 100),
+        "source.spm is no SentencePiece model",
+    ),
+    "missing": (lambda: Path("bad/target.spm").unlink(), "target.spm cannot be read"),
+}
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return marian_folder(tmp_path_factory.mktemp("good") / "marian")
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_damaged_folder_is_refused_in_one_line(
+    name: str,
+    good: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(good, "bad")
+    damage, message = FAULTS[name]
+    damage()
+    assert main(["import", "checkpoint=bad", "output=run"]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1, error
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["bad"]

@@ -15,10 +15,11 @@ WORDS = (
 ALLOWED = {
     *("ones", "ones_like"),  # torch
     *("get_piece_size", "piece_to_id", "id_to_piece"),  # SentencePiece
-    *("SentencePieceProcessor", "SentencePieceTrainer"),
+    *("SentencePieceProcessor", "SentencePieceTrainer", "SentencePiece", "piece", "pieces"),
     *("share_layers", "ShareLayers", "bitext_share"),  # keys of the config
     "place",  # a key of saved states
     *("scope", "Scope"),  # ASGI
+    "share_encoder_decoder_embeddings",  # a key of transformers
 }
 
 

@@ -23,7 +23,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     chosen = FORMATS[config.format]
     if find_spec(chosen.package) is None:
         needed = f"format={config.format} needs {chosen.package}"
-        raise InputError(f"{needed}: {how_to_install('export')}")
+        raise InputError(f"{needed}: {how_to_install(chosen.extra)}")
     exports = run_folder(resolve_path(config, "checkpoint")) / "export"
     folder = resolve_path(config, "output", exports / chosen.folder_name(config))
     if folder.exists():

@@ -1,11 +1,12 @@
 """``import``: a model of another framework becomes a run of this one."""
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.config.compose import compose_run, resolve_path, resolve_value
-from transformer.common.errors import InputError, errors_name
+from transformer.common.errors import InputError, errors_name, how_to_install
 from transformer.common.files import written_whole
 from transformer.interchange.imported import Imported, imported_payload, read_folder
 from transformer.model.checkpoint.checkpoint import write_payload
@@ -14,6 +15,8 @@ from transformer.report.scores import require_writable
 
 def run(config: DictConfig, _: Sequence[str]) -> None:
     """Import a model."""
+    if not all(map(find_spec, ("google.protobuf", "safetensors"))):
+        raise InputError(f"import needs more packages: {how_to_install('huggingface')}")
     folder, output = resolve_path(config, "checkpoint"), resolve_path(config, "output")
     if not folder.is_dir():
         raise InputError(f"checkpoint={folder} is no folder")

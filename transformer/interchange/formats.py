@@ -18,7 +18,9 @@ class Format(NamedTuple):
     """One format."""
 
     package: str
-    """Required package of the extra ``export``."""
+    """Required package."""
+    extra: str
+    """The extra that has it."""
     folder_name: Callable[[DictConfig], str]
     """Name in RUN/export; raises InputError if a key is wrong."""
     write: Callable[["Translator", Run, Path, DictConfig], dict[str, Any]]
@@ -109,7 +111,11 @@ def _write_huggingface(
 
 
 FORMATS = {
-    "ctranslate2": Format("ctranslate2", _ctranslate2_name, _write_ctranslate2),
-    "huggingface": Format("transformers", lambda config: "huggingface", _write_huggingface),
-    "safetensors": Format("safetensors", lambda config: "safetensors", _write_safetensors),
+    "ctranslate2": Format("ctranslate2", "export", _ctranslate2_name, _write_ctranslate2),
+    "huggingface": Format(
+        "transformers", "huggingface", lambda config: "huggingface", _write_huggingface
+    ),
+    "safetensors": Format(
+        "safetensors", "export", lambda config: "safetensors", _write_safetensors
+    ),
 }

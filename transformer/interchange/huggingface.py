@@ -147,8 +147,8 @@ def _write_tokenizer(
     files = {"vocab.json": source}
     if target is not None:
         files["target_vocab.json"] = target
-    for name, ids in files.items():
-        _write_json({piece: number for number, piece in enumerate(ids.names)}, folder / name)
+    for file, ids in files.items():
+        _write_json({name: number for number, name in enumerate(ids.names)}, folder / file)
     values = {
         "tokenizer_class": "MarianTokenizer",
         "source_lang": run["data"]["source"],

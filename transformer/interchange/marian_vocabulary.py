@@ -101,15 +101,15 @@ def import_tokenizer(folder: Path) -> tuple[Tokenizer, ImportedIds, ImportedIds]
     Raises:
         InputError: A file is missing, damaged, or of a kind that cannot be expressed.
     """
-    pieces = {side: _read_pieces(folder / f"{side}.spm") for side in ("source", "target")}
+    subwords = {side: _read_subwords(folder / f"{side}.spm") for side in ("source", "target")}
     separate = (folder / "target_vocab.json").is_file()
     ids = read_vocabulary(folder, "vocab.json")
     if separate:
         target_ids = read_vocabulary(folder, "target_vocab.json")
-        source = _model(pieces["source"], ids, [pieces["source"]])
-        target = _model(pieces["target"], target_ids, [pieces["target"]])
+        source = _model(subwords["source"], ids, [subwords["source"]])
+        target = _model(subwords["target"], target_ids, [subwords["target"]])
     else:
-        both = list(pieces.values())
+        both = list(subwords.values())
         source, target = (_model(one, ids, both) for one in both)
     config = TokenizerConfig(
         algorithm="unigram",
@@ -124,7 +124,7 @@ def import_tokenizer(folder: Path) -> tuple[Tokenizer, ImportedIds, ImportedIds]
     return Tokenizer(config, models[0], models[1], tags), source[1], target[1]
 
 
-def _read_pieces(file: Path) -> Any:
+def _read_subwords(file: Path) -> Any:
     """The SentencePiece model in a file."""
     from google.protobuf.message import DecodeError
     from sentencepiece import sentencepiece_model_pb2
@@ -173,11 +173,11 @@ def _model(own: Any, ids: Mapping[str, int], sides: Sequence[Any]) -> tuple[Any,
     spec.unk_surface = ""
     rest = len(_SYMBOLS) + len(known)
     codes = [name for name in known if _is_code(name)]
-    # A code keeps its place among the pieces, and is translated as the tag behind them.
-    places = [len(_SYMBOLS) + index for index, name in enumerate(known) if _is_code(name)]
+    # A code keeps its number among the pieces, but its vector is that of the tag after them.
+    numbers = [len(_SYMBOLS) + index for index, name in enumerate(known) if _is_code(name)]
     rows = [ids[START], ids[UNKNOWN], ids[START], ids[END], *(ids[name] for name in known)]
     rows += [ids[UNKNOWN]] * (1 + len(missing)) + [ids[code] for code in codes]
-    never = (PAD, BOS, *places, *range(rest, rest + 1 + len(missing)))
+    never = (PAD, BOS, *numbers, *range(rest, rest + 1 + len(missing)))
     return model, ImportedIds(tuple(rows), never, tuple(code[2:-2] for code in codes))
 
 
@@ -211,13 +211,13 @@ def export_ids(spelt: Sequence[str]) -> ExportedIds:
     Raises:
         InputError: It has tags of another kind than languages to translate into.
     """
-    codes = {f">>{name[3:-1]}<<": place for place, name in enumerate(spelt) if name[:3] == "<2 "}
+    codes = {f">>{name[3:-1]}<<": number for number, name in enumerate(spelt) if name[:3] == "<2 "}
     if other := [name for name in spelt if is_tag(name) and name[:3] != "<2 "]:
         raise InputError(f"Marian has no symbol for {other[0]}; only tags of languages")
     if _REST not in spelt:
         own = tuple(name for name in spelt if not is_tag(name))
         return ExportedIds((*own, *codes), tuple(range(len(spelt))), BOS, EOS)
-    pieces = spelt[len(_SYMBOLS) : spelt.index(_REST)]
-    names = (END, UNKNOWN, *pieces, START)
-    places = [codes.get(name, len(_SYMBOLS) + index) for index, name in enumerate(pieces)]
-    return ExportedIds(names, (EOS, UNK, *places, BOS), len(names) - 1, 0)
+    subwords = spelt[len(_SYMBOLS) : spelt.index(_REST)]
+    names = (END, UNKNOWN, *subwords, START)
+    numbers = [codes.get(name, len(_SYMBOLS) + index) for index, name in enumerate(subwords)]
+    return ExportedIds(names, (EOS, UNK, *numbers, BOS), len(names) - 1, 0)
