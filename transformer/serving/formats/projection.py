@@ -34,10 +34,10 @@ class _Word(NamedTuple):
 
     @classmethod
     def cut(cls, word: str, start: int = 0) -> "_Word":
-        """Cut a word; one of punctuation alone is a core."""
+        """Cut a word; one of punctuation alone is trailing punctuation."""
         letters = [index for index, letter in enumerate(word) if _is_letter(letter)]
         if not letters:
-            return cls("", word, "", start)
+            return cls("", "", word, start)
         first, last = letters[0], letters[-1] + 1
         return cls(word[:first], word[first:last], word[last:], start)
 
