@@ -15,7 +15,9 @@ from transformer.common.files import given_path
 from transformer.common.schema import typed
 from transformer.serving.languages.directions import Direction, Directions, trained_directions
 
-_PACKAGES = ("multipart", "prometheus_client", "py3langid", "sentencex", "starlette", "uvicorn")
+_PACKAGES = (
+    *("lxml", "multipart", "prometheus_client", "py3langid", "sentencex", "starlette", "uvicorn"),
+)
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:

@@ -93,8 +93,9 @@ class Access:
         now = monotonic()
         left, before = self._left.pop(who, (float(limit), now))
         left = min(float(limit), left + (now - before) * limit / 60)
-        # What is more than a minute's worth takes from the minutes to come.
-        admitted = left >= min(cost, limit)
+        # What is more than a minute's worth takes from the minutes to come. A request that was
+        # counted as one, before its texts were, has left one less.
+        admitted = left >= min(cost, max(1, limit - 1))
         self._left[who] = (left - cost if admitted else left, now)
         if len(self._left) > _MOST_CLIENTS:
             self._left.popitem(last=False)

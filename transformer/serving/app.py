@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transformer.serving.access import Access
 from transformer.serving.interfaces.deepl import DeepL
+from transformer.serving.interfaces.files import Files
 from transformer.serving.interfaces.http import LimitedBodies
 from transformer.serving.interfaces.libretranslate import LibreTranslate
 from transformer.serving.interfaces.page import page_routes
@@ -54,15 +55,20 @@ def build_app(service: TranslationService, access: Access) -> Starlette:
     async def spec(request: Request) -> Response:
         return JSONResponse(description)
 
+    stored = Files(service.limits)
+    deepl = DeepL(service, access, stored)
+
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        yield
+        with stored.folder():
+            yield
+            await deepl.documents.close()
         # Whoever still waits has been given up: a batch that is being translated may take long.
         service.close(_CLOSE_SECONDS)
 
     routes = [
-        *LibreTranslate(service, access).routes(),
-        *DeepL(service, access).routes(),
+        *LibreTranslate(service, access, stored).routes(),
+        *deepl.routes(),
         *page_routes(),
         Route("/health", health),
         Route("/metrics", metrics),

@@ -18,6 +18,8 @@ class Limits:
         requests: A minute, by one key, or from one address without a key; each text counts.
         body_bytes: Of one request.
         body_seconds: Until the whole body of a request has been read.
+        file_bytes: Of a file; null translates no files.
+        file_seconds: After which a file is deleted.
         waiting: Sentences that wait, and sentences of one request; more are refused.
         connections: Of all clients; more get status 503.
         seconds: Until a request must have its answer.
@@ -29,6 +31,8 @@ class Limits:
     requests: Annotated[int, Range(1)] | None
     body_bytes: Annotated[int, Range(1)]
     body_seconds: Annotated[float, Range(above=0)]
+    file_bytes: Annotated[int, Range(1)] | None
+    file_seconds: Annotated[float, Range(above=0)]
     waiting: Annotated[int, Range(1)]
     connections: Annotated[int, Range(1)]
     seconds: Annotated[float, Range(above=0)]

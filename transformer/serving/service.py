@@ -12,6 +12,7 @@ from functools import partial
 from transformer.common.errors import InputError
 from transformer.decoding.constraints.request import Constraints
 from transformer.serving.config import Limits
+from transformer.serving.formats.placeholders import translate_with_placeholders
 from transformer.serving.languages.detection import Detected, Detector
 from transformer.serving.languages.directions import Directions
 from transformer.serving.languages.sentences import Part, Splitting, split_sentences
@@ -23,7 +24,6 @@ from transformer.serving.translations import (
     SentenceTranslation,
     TextTranslation,
     check_length,
-    translate_batch,
 )
 
 _LONGEST_REMEMBERED = 1000
@@ -61,7 +61,7 @@ class TranslationService:
         self._cached: OrderedDict[tuple[Options, Sentence], SentenceTranslation] = OrderedDict()
         self._cache = cache
         self._batcher = MicroBatcher(
-            translate_batch,
+            translate_with_placeholders,
             batch_tokens=batch_tokens,
             max_waiting=limits.waiting,
             metrics=self.metrics,

@@ -5,9 +5,10 @@ It runs in the thread that owns the models, and knows neither HTTP nor the queue
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jaxtyping import Float
 from torch import Tensor
@@ -31,6 +32,8 @@ class Options:
         direction: Its languages and their model.
         alternatives: Number of other translations.
         links: Whether word links are.
+        near_best: Fraction of the best source word's weight that links another one, too; None is
+            that of the model.
         confidence: Whether the confidence of sentence and words is.
         attention: Whether the attention to the source is.
     """
@@ -38,6 +41,7 @@ class Options:
     direction: Direction
     alternatives: int = 0
     links: bool = False
+    near_best: float | None = None
     confidence: bool = False
     attention: bool = False
 
@@ -56,6 +60,11 @@ class Attention(NamedTuple):
     source_tokens: tuple[str, ...]
     tokens: tuple[str, ...]
     weights: Float[Tensor, "target source"]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, with three digits of each weight."""
+        weights = [[round(weight, 3) for weight in row] for row in self.weights.tolist()]
+        return {"source_tokens": self.source_tokens, "tokens": self.tokens, "weights": weights}
 
 
 @dataclass(frozen=True)
@@ -82,6 +91,20 @@ class SentenceTranslation:
     confidence: float | None = None
     word_confidence: tuple[float, ...] | None = None
     attention: Attention | None = field(default=None, compare=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; links, confidence and the rest as far as they were asked for."""
+        values: dict[str, Any] = {"source": self.source, "translation": self.text}
+        if self.links is not None:
+            values["alignment"] = [list(link) for link in self.links]
+        if self.confidence is not None:
+            values["confidence"] = self.confidence
+            values["word_confidence"] = self.word_confidence
+        if self.alternatives:
+            values["alternatives"] = self.alternatives
+        if self.attention is not None:
+            values["attention"] = self.attention.to_json()
+        return values
 
 
 @dataclass(frozen=True)
@@ -127,6 +150,14 @@ def check_length(options: Options, tokens: int) -> None:
         )
 
 
+def can_link(direction: Direction, sentences: Sequence[str]) -> bool:
+    """Whether the model gives links, and no sentence is too long for them."""
+    translator = direction.translator
+    return translator.device.type != "meta" and all(
+        direction.length(sentence) <= translator.max_subwords for sentence in sentences
+    )
+
+
 def translate_batch(options: Options, sentences: Sequence[Sentence]) -> list[SentenceTranslation]:
     """Translate sentences together.
 
@@ -143,6 +174,8 @@ def translate_batch(options: Options, sentences: Sequence[Sentence]) -> list[Sen
         )
     if options.alternatives:
         translator = _wider(translator, options.alternatives + 1)
+    if options.near_best is not None:
+        translator = _linking(translator, options.near_best)
     tagged = [with_tags(one.text, options.direction.tags) for one in sentences]
     constraints = [one.constraints for one in sentences]
     found = translator.translate(
@@ -160,6 +193,14 @@ def _wider(translator: Translator, nbest: int) -> Translator:
     return translator.with_search(
         replace(search, algorithm="beam", beam_size=width, nbest=nbest, groups=1, diversity=0.0)
     )
+
+
+@cache
+def _linking(translator: Translator, near_best: float) -> Translator:
+    """The same model, search and engine, with another threshold of links."""
+    other = copy(translator)
+    other.aligner = replace(translator.aligner, near_best=near_best)
+    return other
 
 
 def _result(sentence: Sentence, found: Translation) -> SentenceTranslation:

@@ -5,15 +5,21 @@ model that was not trained with them; a glossary makes phrases occur.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from transformer.decoding.constraints.request import Constraints
 from transformer.serving.access import Access, Client, header_key
+from transformer.serving.formats.blocks import Rules
+from transformer.serving.formats.markup import translate_markup, visible_texts
+from transformer.serving.interfaces.deepl_documents import DeepLDocuments
 from transformer.serving.interfaces.deepl_glossaries import DeepLGlossaries
+from transformer.serving.interfaces.deepl_tags import tag_rules
+from transformer.serving.interfaces.files import Files
 from transformer.serving.interfaces.http import (
     Answer,
     Refusal,
@@ -39,13 +45,25 @@ class DeepL:
     Args:
         service: Translates.
         access: Keys and requests a minute.
+        files: Of clients.
+
+    Attributes:
+        documents: Those that are translated in the background.
     """
 
-    def __init__(self, service: TranslationService, access: Access) -> None:
+    def __init__(self, service: TranslationService, access: Access, files: Files) -> None:
         self.service, self.access = service, access
         self.directions = service.directions
         self._characters: Counter[Client | None] = Counter()
         self._glossaries = DeepLGlossaries(self.directions)
+        self.documents = DeepLDocuments(
+            service,
+            access,
+            files,
+            direction=self._direction,
+            constrain=self._glossaries.constrain,
+            characters=self._characters,
+        )
 
     def routes(self) -> Iterator[Route]:
         """All routes of the interface."""
@@ -54,6 +72,7 @@ class DeepL:
             ("/v2/languages", "GET", self.languages),
             ("/v2/usage", "GET", self.usage),
             *self._glossaries.answers(),
+            *self.documents.answers(),
         ):
             yield Route(path, endpoint(self._admitted(answer), _message), methods=[method])
 
@@ -78,14 +97,16 @@ class DeepL:
         texts = _strings(asked.get("text"))
         charge(request, self.access, request.state.client, len(texts) - 1)
         self._check(asked, texts)
-        direction, detected = self._direction(asked, texts)
+        rules = tag_rules(asked)
+        seen = (
+            await visible_texts(texts, rules) if rules and not asked.get("source_lang") else texts
+        )
+        direction, detected = self._direction(asked, seen)
         constrain = self._glossaries.constrain(request, asked.get("glossary_id"), direction)
         splitting = _SPLITTING.get(str(asked.get("split_sentences", "1")))
         if splitting is None:
             raise Refusal(400, "split_sentences must be 0, 1 or nonewlines")
-        work = self.service.translate(
-            texts, Options(direction), splitting=splitting, constrain=constrain
-        )
+        work = self._translate(texts, rules, direction, splitting, constrain)
         found = await unless_gone(request, work)
         self._characters[request.state.client] += sum(map(len, texts))
         return JSONResponse(
@@ -93,13 +114,34 @@ class DeepL:
                 "translations": [
                     {
                         "detected_source_language": detected,
-                        "text": one.text,
+                        "text": translation,
                         "billed_characters": len(text),
                     }
-                    for text, one in zip(texts, found, strict=True)
+                    for text, translation in zip(texts, found, strict=True)
                 ]
             }
         )
+
+    async def _translate(
+        self,
+        texts: Sequence[str],
+        rules: Rules | None,
+        direction: Direction,
+        splitting: Splitting,
+        constrain: Callable[[str], Constraints | None] | None,
+    ) -> list[str]:
+        """The translations of texts, or of HTML or XML, in which a line end is a blank."""
+        options = Options(direction)
+        if rules is not None:
+            return await translate_markup(
+                *(self.service, texts, options, rules),
+                splitting="none" if splitting == "none" else "punctuation",
+                constrain=constrain,
+            )
+        found = await self.service.translate(
+            texts, options, splitting=splitting, constrain=constrain
+        )
+        return [one.text for one in found]
 
     def _check(self, asked: Mapping[str, Any], texts: Sequence[str]) -> None:
         limits = self.service.limits
@@ -108,8 +150,6 @@ class DeepL:
         longest = max(map(len, texts), default=0)
         if limits.characters is not None and longest > limits.characters:
             raise Refusal(413, f"a text of {longest} characters is longer than {limits.characters}")
-        if asked.get("tag_handling"):
-            raise Refusal(400, "tag_handling is not supported")
         if asked.get("formality") in ("more", "less"):
             raise Refusal(400, "formality is not supported for this language")
 

@@ -53,13 +53,13 @@ def endpoint(answer: Answer, body_of: Callable[[str], dict[str, Any]]) -> Answer
         try:
             return await answer(request)
         except Exception as error:
-            refusal = _refusal(error)
+            refusal = refusal_of(error)
             return JSONResponse(body_of(refusal.text), refusal.status, refusal.headers)
 
     return answered
 
 
-def _refusal(error: Exception) -> Refusal:
+def refusal_of(error: Exception) -> Refusal:
     """What to tell a client about an error; what is not its fault is logged."""
     if isinstance(error, Refusal):
         return error
@@ -115,7 +115,7 @@ async def event_stream(
                     yield _event({"index": index, **event_of(item)})
                     index += 1
             except Exception as error:
-                yield _event({"error": _refusal(error).text})
+                yield _event({"error": refusal_of(error).text})
             yield "data: [DONE]\n\n"
 
     # nginx would collect what comes.
@@ -194,7 +194,8 @@ class LimitedBodies:
             await self.app(scope, receive, send)
             return
         size, complete = 0, False
-        deadline = monotonic() + self.limits.body_seconds
+        most, seconds = self._bounds(scope["path"])
+        deadline = monotonic() + seconds
 
         async def limited() -> Message:
             nonlocal size, complete
@@ -206,11 +207,22 @@ class LimitedBodies:
                 raise Refusal(408, "The body of the request came too slowly", _CLOSE) from error
             size += len(message.get("body", b""))
             complete = not message.get("more_body", False)
-            if size > self.limits.body_bytes:
-                raise Refusal(413, f"The body exceeds {self.limits.body_bytes} bytes", _CLOSE)
+            if size > most:
+                raise Refusal(413, f"The body exceeds {most} bytes", _CLOSE)
             return message
 
         await self.app(scope, limited, send)
 
+    def _bounds(self, path: str) -> tuple[int, float]:
+        """Bytes and seconds of a body; a file has more of both, and must come no slower."""
+        most, seconds = self.limits.body_bytes, self.limits.body_seconds
+        if path not in _FILE_PATHS or self.limits.file_bytes is None:
+            return most, seconds
+        # The form around the file is within the limit of other requests.
+        larger = most + self.limits.file_bytes
+        return larger, seconds * larger / most
+
 
 _CLOSE = {"Connection": "close"}
+
+_FILE_PATHS = ("/translate_file", "/v2/document")

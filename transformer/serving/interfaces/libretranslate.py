@@ -5,6 +5,8 @@ Additions: ``alignment``, ``confidence``, ``attention`` and ``stream`` as parame
 """
 
 from collections.abc import Sequence
+from functools import partial
+from itertools import starmap
 from typing import Any
 
 from starlette.requests import Request
@@ -12,7 +14,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from transformer.serving.access import Access
-from transformer.serving.config import Limits
+from transformer.serving.formats.blocks import Rules
+from transformer.serving.formats.documents.document import FORMATS
+from transformer.serving.formats.markup import translate_html, visible_texts
+from transformer.serving.interfaces.files import Files
 from transformer.serving.interfaces.http import (
     Answer,
     Refusal,
@@ -22,10 +27,11 @@ from transformer.serving.interfaces.http import (
     read_parameters,
     unless_gone,
 )
+from transformer.serving.interfaces.libretranslate_files import LibreTranslateFiles
 from transformer.serving.languages.detection import Detected
 from transformer.serving.languages.directions import Direction, language_name
 from transformer.serving.service import TranslationService
-from transformer.serving.translations import Options, SentenceTranslation, TextTranslation
+from transformer.serving.translations import Options, TextTranslation
 
 _NOTHING_DETECTED = Detected("en", 0.0)
 
@@ -38,12 +44,15 @@ class LibreTranslate:
     Args:
         service: Translates.
         access: Keys and requests a minute.
+        files: Of clients.
     """
 
-    def __init__(self, service: TranslationService, access: Access) -> None:
+    def __init__(self, service: TranslationService, access: Access, files: Files) -> None:
         self.service, self.access = service, access
-        self.limits: Limits = service.limits
-        self.directions = service.directions
+        self.limits, self.directions = service.limits, service.directions
+        self._files = LibreTranslateFiles(
+            service, files, check_access=self._check_access, direction=self._direction
+        )
 
     def routes(self) -> list[Route]:
         """All routes of the interface."""
@@ -56,8 +65,8 @@ class LibreTranslate:
             route("/detect", self.detect, "POST"),
             route("/languages", self.languages, "GET"),
             route("/frontend/settings", self.settings, "GET"),
-            route("/translate_file", self.no_files, "POST"),
             route("/suggest", self.no_suggestions, "POST"),
+            *starmap(route, self._files.answers()),
         ]
 
     async def translate(self, request: Request) -> Response:
@@ -70,7 +79,10 @@ class LibreTranslate:
         self._check_access(request, asked, len(texts))
         alternatives = _alternatives(asked.get("alternatives"), self.limits.alternatives)
         self._check_size(texts)
-        detected, direction = self._direction(asked, texts)
+        html = asked.get("format") == "html"
+        auto = asked["source"] == "auto"
+        seen = await visible_texts(texts, Rules()) if html and auto else texts
+        detected, direction = self._direction(asked, seen)
         links, confidence, attention = (
             _flag(asked.get(name)) for name in ("alignment", "confidence", "attention")
         )
@@ -81,11 +93,17 @@ class LibreTranslate:
         def answer(found: TextTranslation) -> dict[str, Any]:
             return _answer(found, options, detected)
 
-        if _flag(asked.get("stream")) or "text/event-stream" in request.headers.get("accept", ""):
+        stream = "text/event-stream" in request.headers.get("accept", "")
+        stream = stream or _flag(asked.get("stream"))
+        if html and (links or confidence or attention or stream):
+            wrong = "alignment, confidence, attention and stream take format=text"
+            raise Refusal(400, f"Invalid request: {wrong}")
+        if stream:
             if len(texts) > 1:
                 raise Refusal(400, "Invalid request: stream takes one text")
             return await event_stream(request, self.service.stream(texts[0], options), answer)
-        found = await unless_gone(request, self.service.translate(texts, options))
+        translate = partial(translate_html, self.service) if html else self.service.translate
+        found = await unless_gone(request, translate(texts, options))
         answers = list(map(answer, found))
         if not isinstance(asked["q"], list):
             return JSONResponse(answers[0])
@@ -129,15 +147,11 @@ class LibreTranslate:
                 "keyRequired": keys,
                 "alternatives": self.limits.alternatives,
                 "suggestions": False,
-                "filesTranslation": False,
-                "supportedFilesFormat": [],
+                "filesTranslation": self.limits.file_bytes is not None,
+                "supportedFilesFormat": list(FORMATS),
                 "language": {"source": auto, "target": target},
             }
         )
-
-    async def no_files(self, request: Request) -> Response:
-        """Refuse files."""
-        raise Refusal(403, "Files translation are disabled on this server.")
 
     async def no_suggestions(self, request: Request) -> Response:
         """Refuse suggestions: nothing that a client sends is kept."""
@@ -177,7 +191,7 @@ class LibreTranslate:
             raise Refusal(400, f"{asked['source']} is not supported")
         if target is None:
             raise Refusal(400, f"{given} is not supported")
-        if form not in (None, "", "text"):
+        if form not in (None, "", "text", "html"):
             raise Refusal(400, f"{form} format is not supported")
         direction = self.directions.find(source, target)
         if direction is None:
@@ -227,25 +241,5 @@ def _answer(found: TextTranslation, options: Options, detected: Detected | None)
     if options.alternatives:
         answer["alternatives"] = found.alternatives(options.alternatives)
     if options.links or options.confidence or options.attention:
-        answer["sentences"] = list(map(_details, found.sentences))
+        answer["sentences"] = [one.to_json() for one in found.sentences]
     return answer
-
-
-def _details(found: SentenceTranslation) -> dict[str, Any]:
-    """Word links, confidence and the rest of a sentence, as far as they were asked for."""
-    details: dict[str, Any] = {"source": found.source, "translation": found.text}
-    if found.links is not None:
-        details["alignment"] = [list(link) for link in found.links]
-    if found.confidence is not None:
-        details["confidence"] = found.confidence
-        details["word_confidence"] = found.word_confidence
-    if found.alternatives:
-        details["alternatives"] = found.alternatives
-    if found.attention is not None:
-        tokens, weights = found.attention.tokens, found.attention.weights.double()
-        details["attention"] = {
-            "source_tokens": found.attention.source_tokens,
-            "tokens": tokens,
-            "weights": [[round(weight, 3) for weight in row] for row in weights.tolist()],
-        }
-    return details

@@ -1,0 +1,1 @@
+"""Texts with formatting: HTML, XML and documents, translated with their marks."""

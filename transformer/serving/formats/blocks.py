@@ -1,0 +1,238 @@
+"""Cuts HTML or XML into texts with marks, and writes their translations.
+
+A source is cut into blocks, such as paragraphs, and what is between them. Each block is a text with
+marks: its tags. A tag without its partner in the same block, or around other blocks, ends a block.
+So every tag is written once, and nested as it was. ``title``, ``alt`` and other attributes stay.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from transformer.serving.formats.spans import Mark, MarkedText, Span
+from transformer.serving.formats.tags import RAW, Token, tokenize
+
+KEPT = RAW | {"code", "kbd", "math", "noscript", "pre", "samp", "svg", "template", "var"}
+_BLOCKS = """
+address article aside base blockquote body br button caption center col colgroup dd details dialog
+dir div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header
+hgroup hr html label legend li link main menu meta nav ol optgroup option p pre search section
+select summary table tbody td tfoot th thead title tr ul
+"""
+_DEEPEST = 50
+"""Elements inside each other in a block; one that is deeper ends the block."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What is done with the elements of a source.
+
+    Attributes:
+        xml: Whether it is XML, in which no name has a meaning of its own.
+        kept: Names of elements that are not translated.
+        splitting: Names of elements that end a block.
+        outline: Whether elements that never stand beside text end a block, too.
+        inline: Names of elements that never end a block.
+    """
+
+    xml: bool = False
+    kept: Collection[str] = KEPT
+    splitting: Collection[str] = frozenset(_BLOCKS.split())
+    outline: bool = False
+    inline: Collection[str] = ()
+
+
+@dataclass(eq=False)
+class _Element:
+    """An element that is open.
+
+    Attributes:
+        index: Of its start tag among the tokens.
+        translated: Whether its text is.
+        level: Number of elements around it.
+        broken: Whether a block ends at it or in it.
+    """
+
+    name: str
+    index: int
+    translated: bool
+    level: int
+    broken: bool
+
+
+@dataclass(frozen=True)
+class Block:
+    """A text of a source to translate.
+
+    Attributes:
+        source: As it was written.
+        text: Its marks have the start and the end tag; what is kept is written as it is.
+    """
+
+    source: str
+    text: MarkedText
+
+    def written(self, translation: MarkedText) -> str:
+        """The source of its translation; its own, if that is the very text of the block."""
+        if translation is self.text:
+            return self.source
+        written: list[str] = []
+        around: tuple[Mark, ...] = ()
+        for span in (*translation, Span("")):
+            common = 0
+            for before, after in zip(around, span.marks, strict=False):
+                if before is not after:
+                    break
+                common += 1
+            written += [mark.payload[1] for mark in around[:common:-1]]
+            written += [around[common].payload[1]] if common < len(around) else []
+            written += [mark.payload[0] for mark in span.marks[common:]]
+            written.append(span.text if span.keep else escape(span.text, quote=False))
+            around = span.marks
+        return "".join(written)
+
+
+def parse(source: str, rules: Rules) -> list[str | Block]:
+    """The blocks of a source, and what is between them."""
+    tokens = list(tokenize(source, xml=rules.xml))
+    splitting = {*rules.splitting, *(_structure(tokens) if rules.outline else ())}
+    ends = _Pairing(tokens, rules, splitting - {*rules.inline}).ends
+    return list(_blocks(tokens, ends))
+
+
+class _Pairing:
+    """Finds which tokens belong to a block.
+
+    Attributes:
+        ends: For a token of a block the index of its end tag, or its own; a kept element is one
+            token of its block, from its start to that end. The rest ends a block.
+    """
+
+    def __init__(self, tokens: Sequence[Token], rules: Rules, splitting: Collection[str]) -> None:
+        self.ends: dict[int, int] = {}
+        self._tokens, self._rules, self._splitting = tokens, rules, splitting
+        self._open: list[_Element] = []
+        self._names: Counter[str] = Counter()
+        for index, token in enumerate(tokens):
+            if token.kind == "open":
+                self._start(index, token)
+            elif token.kind == "close":
+                self._end(index, token)
+            elif token.kind == "void" and token.name in splitting:
+                self._break()
+            elif self._translated:
+                self.ends[index] = index
+
+    @property
+    def _translated(self) -> bool:
+        return not self._open or self._open[-1].translated
+
+    def _break(self) -> None:
+        """End the block, and with it each element that is open."""
+        for element in reversed(self._open):
+            # All around a broken element are broken.
+            if element.broken:
+                break
+            element.broken = True
+
+    def _start(self, index: int, token: Token) -> None:
+        translated = self._is_translated(token)
+        level = self._open[-1].level + 1 if self._open and not self._open[-1].broken else 0
+        broken = token.name in self._splitting or level > _DEEPEST
+        if broken or (translated and not self._translated):
+            self._break()
+        self._open.append(_Element(token.name, index, translated, level, broken))
+        self._names[token.name] += 1
+
+    def _has_letter(self, index: int) -> bool:
+        token = self._tokens[index]
+        return token.kind == "text" and any(map(str.isalpha, token.text))
+
+    def _is_translated(self, token: Token) -> bool:
+        if token.name in self._rules.kept:
+            return False
+        translated = self._translated
+        if not self._rules.xml and ("class" in token.source or "translate" in token.source):
+            attributes = token.attributes
+            asked = attributes.get("translate")
+            if asked is not None and asked.lower() in ("", "yes", "no"):
+                return asked.lower() != "no" and self._may_translate()
+            if "notranslate" in attributes.get("class", "").split():
+                return False
+        return translated
+
+    def _may_translate(self) -> bool:
+        """Whether no element is open that has no text, such as a script."""
+        return not any(self._names[name] for name in self._rules.kept)
+
+    def _end(self, index: int, token: Token) -> None:
+        if not self._names[token.name]:
+            self._break()
+            return
+        unclosed = False
+        while True:
+            element = self._open.pop()
+            self._names[element.name] -= 1
+            if element.name == token.name:
+                break
+            unclosed = True
+        if unclosed or element.broken:
+            element.broken = True
+            self._break()
+        elif element.translated or self._translated:
+            self.ends[element.index] = index
+            self.ends[index] = index
+            inside = range(element.index + 1, index)
+            if token.name == "sup" and not any(map(self._has_letter, inside)):
+                # A reference or an exponent is kept: it would be a part of the word before it.
+                for each in (*inside, index):
+                    self.ends.pop(each, None)
+
+
+def _blocks(tokens: Sequence[Token], ends: dict[int, int]) -> Iterator[str | Block]:
+    """Blocks with a letter, and what is between them."""
+    spans: list[Span] = []
+    marks: list[Mark] = []
+    first = index = 0
+    while index <= len(tokens):
+        if index not in ends:
+            source = "".join(token.source for token in tokens[first:index])
+            letters = any(not span.keep and any(map(str.isalpha, span.text)) for span in spans)
+            yield Block(source, tuple(spans)) if letters else source
+            yield tokens[index].source if index < len(tokens) else ""
+            first, spans = index + 1, []
+        elif tokens[index].kind == "text":
+            spans.append(Span(tokens[index].text, tuple(marks)))
+        elif tokens[index].kind == "close":
+            marks.pop()
+        elif tokens[index].kind == "open" and index + 1 in ends and ends[index] > index + 1:
+            marks.append(Mark((tokens[index].source, tokens[ends[index]].source)))
+        else:
+            source = "".join(token.source for token in tokens[index : ends[index] + 1])
+            spans.append(Span(source, tuple(marks), keep=True))
+            index = ends[index]
+        index += 1
+
+
+def _structure(tokens: Sequence[Token]) -> set[str]:
+    """Names of the elements that never stand beside text."""
+    beside: set[str] = set()
+    names: set[str] = set()
+    children: list[set[str]] = [set()]
+    mixed = [False]
+    for token in tokens:
+        if token.kind == "text" and token.source.strip():
+            mixed[-1] = True
+        elif token.kind in ("open", "void"):
+            names.add(token.name)
+            children[-1].add(token.name)
+        if token.kind == "open":
+            children.append(set())
+            mixed.append(False)
+        elif token.kind == "close" and len(children) > 1:
+            inside = children.pop()
+            beside |= inside if mixed.pop() else set()
+    for inside, has_text in zip(children, mixed, strict=True):
+        beside |= inside if has_text else set()
+    return names - beside

@@ -1,0 +1,134 @@
+"""The runs of a paragraph as spans: what is around a text, and what stands between texts.
+
+Equal neighbours among the runs are one mark, since word processors cut them at will.
+"""
+
+import re
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from lxml import etree
+
+from transformer.serving.formats.spans import Mark, Span
+
+Element = Any
+"""Of lxml, which has no types."""
+
+_BLANKS = re.compile(r"[ \t\r\n]+")
+
+
+@dataclass(frozen=True)
+class Names:
+    """The elements of a format.
+
+    Attributes:
+        paragraphs: Hold text and have no other paragraph among their runs.
+        run: Formatting around text.
+        containers: Others that are around text, such as links.
+        text: The only element that holds text; None: text is directly in paragraphs and runs, and
+            several blanks count as one.
+        properties: Describe the element that they are in.
+        breaks: End a text.
+        ignored: Left out of a paragraph that is translated.
+        field: Marks begin and end of a field by the attribute ``field_type``.
+    """
+
+    paragraphs: frozenset[str]
+    run: str
+    containers: frozenset[str]
+    text: str | None
+    properties: frozenset[str]
+    breaks: frozenset[str]
+    ignored: frozenset[str]
+    field: str | None = None
+    field_type: str = ""
+
+
+@dataclass(frozen=True)
+class Container:
+    """A mark around text: an element without its content, and what tells equal ones."""
+
+    shell: Element
+    key: bytes
+    is_run: bool
+
+
+@dataclass(frozen=True)
+class Thing:
+    """A mark without text: elements that stay as they are, in a run of their own if they were."""
+
+    elements: list[Element]
+    run: Container | None
+    ends_text: bool
+
+
+def read_spans(parent: Element, marks: tuple[Mark, ...], names: Names) -> Iterator[Span]:
+    """The spans of a paragraph or of a container in it."""
+    before: Mark | None = None
+    yield from _text(parent.text, marks, names)
+    for group in _groups(parent, names):
+        child = group[0]
+        if len(group) == 1 and (child.tag == names.run or child.tag in names.containers):
+            container = _container(child, names)
+            if before is None or not container.is_run or before.payload.key != container.key:
+                before = Mark(container)
+            yield from read_spans(child, (*marks, before), names)
+        elif names.text is not None and child.tag == names.text:
+            if child.text:
+                yield Span(child.text, marks)
+        elif child.tag not in names.properties and child.tag not in names.ignored:
+            around = marks[-1].payload if names.text and marks else None
+            run = around if around and around.is_run else None
+            thing = Thing(list(group), run, child.tag in names.breaks)
+            yield Span("", (*marks, Mark(thing)))
+            before = None
+        tail = list(_text(group[-1].tail, marks, names))
+        before = None if tail else before
+        yield from tail
+
+
+def _text(text: str | None, marks: tuple[Mark, ...], names: Names) -> Iterator[Span]:
+    """Text directly in an element, in formats that have it; elsewhere it is indentation."""
+    if text and names.text is None:
+        yield Span(_BLANKS.sub(" ", text), marks)
+
+
+def _groups(parent: Element, names: Names) -> Iterator[list[Element]]:
+    """The children, each alone, but those of a field together; what is no whole field is apart."""
+    group: list[Element] = []
+    depth = 0
+    for child in parent:
+        kinds = (
+            [one.get(names.field_type) for one in child.iter(names.field)] if names.field else []
+        )
+        depth = max(0, depth + kinds.count("begin") - kinds.count("end"))
+        if depth or group or "begin" in kinds:
+            group.append(child)
+        else:
+            yield [child]
+        if group and not depth:
+            yield group
+            group = []
+    for child in group:
+        yield [child]
+
+
+def _container(element: Element, names: Names) -> Container:
+    """An element without its content."""
+    shell = etree.Element(element.tag, nsmap=element.nsmap)
+    for name, value in element.attrib.items():
+        # Numbers of editing sessions, by which Word cuts runs.
+        if not etree.QName(name).localname.startswith("rsid"):
+            shell.set(name, value)
+    for child in element:
+        if child.tag in names.properties:
+            copied = deepcopy(child)
+            copied.tail = None
+            etree.strip_elements(copied, *names.ignored, with_tail=False)
+            if len(copied) or copied.attrib:
+                shell.append(copied)
+    return Container(
+        shell, etree.tostring(shell, method="c14n", exclusive=True), element.tag == names.run
+    )

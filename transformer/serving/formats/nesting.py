@@ -1,0 +1,163 @@
+"""Puts marks around the cells of a translation so that they nest as those of the source do.
+
+It does not know languages or links.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+
+from transformer.serving.formats.projection import Positions
+from transformer.serving.formats.spans import Cell, Mark, MarkedText, Span
+
+
+@dataclass(eq=False)
+class _Node:
+    """A mark of the source.
+
+    Attributes:
+        path: The marks around its text, itself the last.
+        start: Its first character in the text that was translated.
+        direct: Whether it has text or kept spans besides those of its children.
+        children: The marks directly in it, in their order.
+    """
+
+    path: tuple[Mark, ...] = ()
+    start: int = 0
+    direct: bool = False
+    children: "dict[Mark, _Node]" = field(default_factory=dict)
+
+
+_Group = tuple[list[Cell], _Node]
+
+
+def nest(spans: MarkedText, cells: Sequence[Cell]) -> MarkedText:
+    """The spans of a translation: each mark of the source is around neighbours, once.
+
+    A mark is around the largest group of its cells; one that holds other marks is around all of
+    them, unless a mark beside it stands between. A mark without cells is where its neighbours are,
+    around the next word if it had one.
+
+    Args:
+        spans: The source.
+        cells: Of the translation (``project``).
+    """
+    root = _tree(spans)
+    joined: list[Span] = []
+    for span in _nested(cells, root):
+        before = joined[-1] if joined else None
+        if before and before.marks == span.marks and not (before.keep or span.keep):
+            joined[-1] = Span(before.text + span.text, span.marks)
+        else:
+            joined.append(span)
+    return tuple(joined)
+
+
+def _tree(spans: MarkedText) -> _Node:
+    root, offset = _Node(), 0
+    for span in spans:
+        node = root
+        for mark in span.marks:
+            if mark not in node.children:
+                node.children[mark] = _Node((*node.path, mark), offset)
+            node = node.children[mark]
+        node.direct = node.direct or span.keep or not span.text.isspace()
+        offset += 0 if span.keep else len(span.text)
+    return root
+
+
+def _nested(cells: Sequence[Cell], node: _Node) -> Iterator[Span]:
+    """The spans of the cells inside a mark."""
+    if not node.children:
+        yield from (Span(cell.text, node.path, cell.kept) for cell in cells)
+        if not cells and node.path:
+            yield Span("", node.path)
+        return
+    if len(node.children) == 1 and not node.direct:
+        [child] = node.children.values()
+        yield from _nested(cells, child)
+        return
+    for content in _grouped(cells, node):
+        if isinstance(content, Cell):
+            yield Span(content.text, node.path, content.kept)
+        else:
+            yield from _nested(*content)
+
+
+def _grouped(cells: Sequence[Cell], node: _Node) -> list[Cell | _Group]:
+    """The cells directly in a mark, and those of each of its children, in their new order."""
+    depth = len(node.path)
+    owners = [
+        node.children[cell.marks[depth]] if cell.marks and len(cell.marks) > depth else None
+        for cell in cells
+    ]
+    position = Positions(cells)
+    owning = {id(owner) for owner in owners}
+    for child in node.children.values():
+        if child.direct and id(child) not in owning:
+            _take_nearest(child, cells, owners, position.index(child.start))
+    runs = {id(child): run for child, run in _runs(cells, owners)}
+    inside = {i: (first, last) for first, last in runs.values() for i in range(first, last + 1)}
+    groups: dict[int, list[Cell]] = {id(child): [] for child in node.children.values()}
+    keys: dict[int, float] = {child: float(first) for child, (first, _) in runs.items()}
+    items: list[tuple[float, int, Cell | _Group]] = []
+
+    def key(index: int) -> float:
+        """The order of what goes before a cell; nothing goes into a group that is not of it."""
+        first, last = inside.get(index, (index, 0))
+        return last + 0.5 if first < index else index - 0.5
+
+    for index, (cell, owner) in enumerate(zip(cells, owners, strict=True)):
+        if index in inside and not cell.kept:
+            owner = owners[inside[index][0]]
+        elif not cell.kept:
+            owner = None
+        if owner is None:
+            items.append((key(index) if cell.kept else index, len(items), cell))
+        else:
+            groups[id(owner)].append(cell)
+            keys.setdefault(id(owner), key(index))
+    for child in node.children.values():
+        place = keys.get(id(child), key(position.index(child.start)))
+        items.append((place, len(items), (groups[id(child)], child)))
+    return [content for *_, content in sorted(items, key=lambda item: item[:2])]
+
+
+def _take_nearest(
+    child: _Node, cells: Sequence[Cell], owners: list[_Node | None], first: int
+) -> None:
+    """Give a mark none of whose words has a partner the word after that of the word before it."""
+    if first and cells[first - 1].end > child.start:
+        return  # A word with two marks went to the other.
+    for index in range(first, min(first + 2, len(cells))):
+        cell = cells[index]
+        if owners[index] is None and not cell.kept and any(map(str.isalnum, cell.text)):
+            owners[index] = child
+            return
+
+
+def _runs(
+    cells: Sequence[Cell], owners: Sequence[_Node | None]
+) -> Iterator[tuple[_Node, tuple[int, int]]]:
+    """The first and the last cell of each child that has text."""
+    free = [cell.kept or cell.marks is None or cell.text.isspace() for cell in cells]
+    foreign = [0, *accumulate(not skip for skip in free)]
+    owned = [
+        0,
+        *accumulate(not skip and o is not None for skip, o in zip(free, owners, strict=True)),
+    ]
+    members: dict[int, tuple[_Node, list[int]]] = {}
+    for index, (cell, owner) in enumerate(zip(cells, owners, strict=True)):
+        if owner is not None and not cell.kept:
+            members.setdefault(id(owner), (owner, []))[1].append(index)
+    for child, all_indices in members.values():
+        # Blanks at its ends may stay outside.
+        indices = [i for i in all_indices if not cells[i].text.isspace()] or all_indices
+        between = owned if child.children else foreign
+        runs = [[indices[0]]]
+        for before, index in pairwise(indices):
+            if between[index] > between[before + 1]:
+                runs.append([])
+            runs[-1].append(index)
+        best = max(runs, key=lambda run: sum(not free[index] for index in run))
+        yield child, (best[0], best[-1])

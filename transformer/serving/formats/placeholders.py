@@ -1,0 +1,128 @@
+"""Placeholders, URLs and e-mail addresses come through a translation unchanged.
+
+A sentence is translated with them. If its translation does not hold each as often as the source, it
+is translated without them, and they go beside the words that they stood beside. So they are kept
+by any model, and cost nothing where there are none, or where the model copies them.
+
+It runs in the thread that owns the models, as ``translate_batch`` does.
+"""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+from transformer.data.text.word_alignment import Link
+from transformer.serving.formats.projection import NEAR_BEST, project
+from transformer.serving.formats.spans import Cell, PlainText, Span
+from transformer.serving.languages.sentences import split_sentences
+from transformer.serving.translations import (
+    Options,
+    Sentence,
+    SentenceTranslation,
+    TextTranslation,
+    can_link,
+    translate_batch,
+)
+
+_PLACEHOLDER = re.compile(
+    r"""
+      (?:https?|ftp)://[^\s<>"]+(?<![.,;:!?)\]}'])          # URL
+    | \bwww\.[^\s<>"]+(?<![.,;:!?)\]}'])
+    | (?<![\w.+-])[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,8}[\w-]{2,63}  # e-mail address
+    | \{\{[^{}\n]{1,80}\}\}                                 # {{ name }}
+    | [$%#]?\{[^{}\s]{1,80}\}                               # {name}, ${name}
+    | (?<![\d%])%(?:\d{1,2}\$|\(\w{1,80}\))?[-+\#0]?\d{0,3}(?:\.\d{1,2})?[@sdiufgxXc](?!\w)  # %s
+    """,
+    re.VERBOSE | re.ASCII,
+)
+_WORD = re.compile(r"[^ \n]+")
+
+
+def translate_with_placeholders(
+    options: Options, sentences: Sequence[Sentence]
+) -> list[SentenceTranslation]:
+    """Translate sentences together; errors are those of ``translate_batch``."""
+    found = translate_batch(options, sentences)
+    lost = []
+    for index, one in enumerate(found):
+        if _PLACEHOLDER.search(one.source):
+            alternatives = tuple(text for text in one.alternatives if _keeps(one.source, text))
+            found[index] = replace(one, alternatives=alternatives)
+            if not _keeps(one.source, one.text):
+                lost.append(index)
+    plain = {index: _without(sentences[index].text) for index in lost}
+    for links in (True, False):
+        indices = [i for i in lost if can_link(options.direction, [plain[i].text]) is links]
+        texts = [Sentence(plain[i].text.strip(), sentences[i].constraints) for i in indices]
+        again = replace(
+            options, alternatives=0, links=links, near_best=NEAR_BEST if links else None
+        )
+        results = translate_batch(again, texts) if texts else []
+        for index, result in zip(indices, results, strict=True):
+            found[index] = _restored(sentences[index].text, plain[index], result, options)
+    return found
+
+
+def _keeps(source: str, translation: str) -> bool:
+    """Whether a translation has the placeholders of its source, each as often."""
+    return Counter(_PLACEHOLDER.findall(source)) == Counter(_PLACEHOLDER.findall(translation))
+
+
+def _without(text: str) -> PlainText:
+    """A sentence whose placeholders are kept and not translated."""
+
+    def spans() -> Iterator[Span]:
+        at = 0
+        for match in _PLACEHOLDER.finditer(text):
+            if at < match.start():
+                yield Span(text[at : match.start()])
+            yield Span(match[0], keep=True)
+            at = match.end()
+        if at < len(text):
+            yield Span(text[at:])
+
+    return PlainText(tuple(spans()))
+
+
+def _restored(
+    source: str, plain: PlainText, found: SentenceTranslation, options: Options
+) -> SentenceTranslation:
+    """The translation of a sentence from that without its placeholders.
+
+    If the model writes placeholders of its own, that is the source. A word has the confidence of
+    the sentence.
+    """
+    parts = split_sentences(plain.text, options.direction.source, "none")
+    blank = SentenceTranslation("", "")
+    whole = TextTranslation(tuple((part, found if part.sentence else blank) for part in parts))
+    cells = project(plain, whole)
+    text = "".join(cell.text for cell in cells)
+    if not any(map(str.isalpha, plain.text)) or not _keeps(source, text):
+        cells, text = [], source
+    confidence = found.confidence
+    return replace(
+        found,
+        source=source,
+        text=text,
+        links=tuple(_links(source, text, plain, cells)) if options.links else None,
+        word_confidence=None if confidence is None else (confidence,) * len(_WORD.findall(text)),
+    )
+
+
+def _links(source: str, text: str, plain: PlainText, cells: Sequence[Cell]) -> list[Link]:
+    """The links between the words of a source and of a translation with placeholders."""
+    offsets = [offset for offset, _ in plain.kept]
+    lengths = [0, *accumulate(len(span.text) for _, span in plain.kept)]
+    source_words, words = ([match.start() for match in _WORD.finditer(t)] for t in (source, text))
+    links: set[Link] = set()
+    at = 0
+    for cell in cells:
+        if cell.start >= 0:
+            before = (bisect_left if cell.kept else bisect_right)(offsets, cell.start)
+            first = cell.start + lengths[before]
+            links.add((bisect_right(source_words, first) - 1, bisect_right(words, at) - 1))
+        at += len(cell.text)
+    return sorted(links)

@@ -1,0 +1,213 @@
+"""Where the parts of a text with marks went in its translation, by word links.
+
+A translation is cut into words, and these into leading punctuation, the word and trailing
+punctuation; each of them takes the marks of the part of the source that it is linked to. What has
+no text to translate goes next to the translation of its neighbour.
+
+It does not know how marks nest (``nesting``), or where links come from. After Bergamot's html.cpp,
+https://github.com/browsermt/bergamot-translator.
+"""
+
+import re
+import unicodedata
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from transformer.serving.formats.spans import Cell, PlainText, Span
+from transformer.serving.translations import SentenceTranslation, TextTranslation
+
+NEAR_BEST = 0.75
+"""Threshold of links for marks: a word goes with its best source word. Chosen on the validation
+text of pocket; docs/serving.md has results."""
+
+_WORDS_AND_BLANKS = re.compile(r"[^ \n\r\t\f]+|[ \n\r\t\f]+")
+
+
+class _Word(NamedTuple):
+    """The parts of a word; each may be empty."""
+
+    leading: str
+    core: str
+    trailing: str
+    start: int
+
+    @classmethod
+    def cut(cls, word: str, start: int = 0) -> "_Word":
+        """Cut a word; one of punctuation alone is a core."""
+        letters = [index for index, letter in enumerate(word) if _is_letter(letter)]
+        if not letters:
+            return cls("", word, "", start)
+        first, last = letters[0], letters[-1] + 1
+        return cls(word[:first], word[first:last], word[last:], start)
+
+    @property
+    def parts(self) -> tuple[tuple[str, int], ...]:
+        """Leading punctuation, core and trailing punctuation, each with its start."""
+        core = self.start + len(self.leading)
+        trailing = core + len(self.core)
+        return (self.leading, self.start), (self.core, core), (self.trailing, trailing)
+
+
+def _is_letter(character: str) -> bool:
+    """Whether it is a letter, a digit or a part of one: no punctuation, symbol or blank."""
+    return unicodedata.category(character)[0] in "LMN"
+
+
+def project(plain: PlainText, found: TextTranslation) -> list[Cell]:
+    """The cells of a translation, in its order.
+
+    Sentences that are their own translation, and blanks between sentences, come back as they were.
+    """
+    cells: list[Cell] = []
+    offset = following = 0
+
+    def kept_until(end: int) -> list[tuple[int, Span]]:
+        nonlocal following
+        first = following
+        while following < len(plain.kept) and plain.kept[following][0] <= end:
+            following += 1
+        return plain.kept[first:following]
+
+    for part, sentence in found.parts:
+        start = offset + len(part.blanks)
+        end = start + len(part.sentence)
+        cells += _with_kept(list(plain.copy(offset, start)), kept_until(start))
+        if is_copy(part.sentence, sentence.text):
+            cells += _with_kept(list(plain.copy(start, end)), kept_until(end))
+        else:
+            cells += _beside(_sentence(plain, start, end, sentence), kept_until(end - 1))
+        offset = end
+    return cells + [_kept(*each) for each in kept_until(offset)]
+
+
+def is_copy(source: str, translation: str) -> bool:
+    """Whether a sentence is its own translation; the number of blanks does not matter."""
+    return source == translation or source.split() == translation.split()
+
+
+def _kept(offset: int, span: Span) -> Cell:
+    return Cell(span.text, span.marks, offset, offset, True)
+
+
+def _with_kept(cells: list[Cell], kept: Sequence[tuple[int, Span]]) -> Iterator[Cell]:
+    """Copied cells, and kept spans exactly where they were."""
+    waiting = list(kept)[::-1]
+    for cell in cells:
+        while waiting and waiting[-1][0] < cell.end:
+            offset = waiting[-1][0]
+            if offset > cell.start:
+                cut = offset - cell.start
+                yield cell._replace(text=cell.text[:cut], end=offset)
+                cell = cell._replace(text=cell.text[cut:], start=offset)
+            yield _kept(*waiting.pop())
+        yield cell
+    yield from (_kept(*each) for each in waiting[::-1])
+
+
+def _sentence(plain: PlainText, start: int, end: int, found: SentenceTranslation) -> list[Cell]:
+    """The cells of a translated sentence."""
+    source = [
+        _Word.cut(match[0], start + match.start())
+        for match in _WORDS_AND_BLANKS.finditer(plain.text[start:end])
+        if not match[0].isspace()
+    ]
+    chunks = _WORDS_AND_BLANKS.findall(found.text)
+    linked = _linked(found, len(source), sum(not chunk.isspace() for chunk in chunks))
+    cells: list[Cell] = []
+    number = -1
+    for chunk in chunks:
+        if chunk.isspace():
+            cells.append(Cell(chunk, None, -1, -1))
+            continue
+        number += 1
+        partners = [source[index] for index in linked[number]]
+        last = source[-1:] if number == len(linked) - 1 else []
+        for kind, (text, _) in enumerate(_Word.cut(chunk).parts):
+            if text:
+                cells += _part(plain, text, kind, partners, last if kind == 2 else [])
+    return cells
+
+
+def _linked(found: SentenceTranslation, sources: int, targets: int) -> list[list[int]]:
+    """The source words of each target word; without links those at the same part of the way."""
+    if found.links is None:
+        return [[index * sources // targets] if sources else [] for index in range(targets)]
+    linked: list[list[int]] = [[] for _ in range(targets)]
+    for source, target in found.links:
+        if source < sources and target < targets:
+            linked[target].append(source)
+    return linked
+
+
+def _part(
+    plain: PlainText, text: str, kind: int, partners: Sequence[_Word], last: Sequence[_Word]
+) -> Iterator[Cell]:
+    """The cells of a core or of punctuation: that of the partner with the most marks."""
+    of_kind = [one.parts[kind] for one in partners] or [one.parts[kind] for one in last]
+    if kind == 2 and not any(part for part, _ in of_kind):
+        of_kind = [one.parts[kind] for one in last]
+    candidates = [
+        (part == text, len(plain.marks(start, start + len(part))), -start, len(part))
+        for part, start in of_kind
+        if part
+    ]
+    if not candidates:
+        yield Cell(text, None, -1, -1)
+        return
+    same, _, start, length = max(candidates)
+    start, end = -start, length - start
+    if same:
+        yield from plain.copy(start, end)
+    else:
+        yield Cell(text, plain.marks(start, end), start, end)
+
+
+def _beside(cells: list[Cell], kept: Sequence[tuple[int, Span]]) -> list[Cell]:
+    """Cells of a sentence, and its kept spans beside the partners of their neighbours."""
+    if not kept:
+        return cells
+    position = Positions(cells)
+    inserted: dict[int, list[tuple[int, Span]]] = {}
+    for offset, span in kept:
+        inserted.setdefault(position.index(offset), []).append((offset, span))
+    result: list[Cell] = []
+    for index in range(len(cells) + 1):
+        following = cells[index : index + 1]
+        for offset, span in inserted.get(index, []):
+            # A text that was a word of its own stays one.
+            if span.text and result and _apart(result[-1], offset):
+                result.append(Cell(" ", None, -1, -1))
+            result.append(_kept(offset, span))
+            if span.text and following and _apart(following[0], offset):
+                following = [Cell(" ", None, -1, -1), *following]
+        result += following
+    return result
+
+
+def _apart(cell: Cell, offset: int) -> bool:
+    """Whether a neighbour of a kept text would touch it, and did not in the source."""
+    touches = cell.kept or any(map(_is_letter, cell.text[:1] + cell.text[-1:]))
+    return touches and offset not in (cell.start, cell.end)
+
+
+class Positions:
+    """Where, among the cells of a translation, something of the source belongs."""
+
+    def __init__(self, cells: Sequence[Cell]) -> None:
+        self._starts = sorted((c.start, i) for i, c in enumerate(cells) if c.start >= 0)
+        self._cells = cells
+
+    def index(self, offset: int) -> int:
+        """The cell before which it goes, by its offset in the source.
+
+        That is after the partner of the word before it. If only the word after it touches it, it
+        goes before the partner of that word.
+        """
+        after = bisect_left(self._starts, (offset, -1))
+        if after:
+            before = self._starts[after - 1][1]
+            touches = self._cells[before].end >= offset
+            if touches or after == len(self._starts) or self._starts[after][0] > offset:
+                return before + 1
+        return self._starts[after][1] if after < len(self._starts) else len(self._cells)

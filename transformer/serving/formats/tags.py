@@ -1,0 +1,108 @@
+"""Cuts HTML or XML into tags, text and the rest; joined, the tokens are the source.
+
+Any string has tokens, in linear time. ``html.parser`` needs quadratic time for hostile input in the
+patch releases of Python that are in use. After the tokenization of the HTML standard,
+https://html.spec.whatwg.org/multipage/parsing.html#tokenization.
+"""
+
+import re
+from collections.abc import Iterator
+from html import unescape
+from typing import Literal, NamedTuple
+
+Kind = Literal["text", "open", "close", "void", "other"]
+"""``void`` is a tag that needs no end; ``other`` a comment, a declaration or a raw text."""
+
+_VOID = "area base br col embed hr img input link meta param source track wbr"
+VOID = frozenset(_VOID.split())
+RAW = frozenset({"script", "style", "textarea", "iframe", "noembed", "noframes", "xmp"})
+"""Elements in which nothing but their end is a tag; so is ``title``, but its text is translated."""
+
+_NAME = re.compile(r"</?([^\W\d_][^\s/>]*)")
+_XML_NAME = re.compile(r"</?([^\W\d][^\s/>]*)")
+# Possessive, so that no character is tried twice.
+_TAG_END = re.compile(r"""(?>[^>=]+|=\s*+"[^"]*"|=\s*+'[^']*'|=)*+>""")
+_ATTRIBUTE = re.compile(r"""([^\s/>="'<]++)(?>\s*=\s*("[^"]*"|'[^']*'|[^\s>"']*))?""")
+
+
+class Token(NamedTuple):
+    """A stretch of the source.
+
+    Attributes:
+        kind: What it is.
+        source: As it was written.
+        name: Of a tag, in lower case for HTML.
+    """
+
+    kind: Kind
+    source: str
+    name: str = ""
+
+    @property
+    def text(self) -> str:
+        """What a text says."""
+        if self.source.startswith("<![CDATA["):
+            return self.source[9:-3]
+        return unescape(self.source)
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """Of a tag, by names in lower case; the first of a name counts."""
+        found: dict[str, str] = {}
+        for match in _ATTRIBUTE.finditer(self.source, len(self.name) + 1):
+            found.setdefault(match[1].lower(), unescape((match[2] or "").strip("\"'")))
+        return found
+
+
+def tokenize(source: str, *, xml: bool = False) -> Iterator[Token]:
+    """The tokens of a source; what begins a tag that never ends is text."""
+    start = at = 0
+    while (at := source.find("<", at)) >= 0:
+        token = _token(source, at, xml)
+        if token is None:
+            at += 1
+            continue
+        if start < at:
+            yield Token("text", source[start:at])
+        if not token.source:
+            start = at
+            break
+        yield token
+        start = at = at + len(token.source)
+        if token.kind == "open" and not xml and (token.name in RAW or token.name == "title"):
+            at = _raw_end(source, start, token.name)
+            if start < at:
+                yield Token("text" if token.name == "title" else "other", source[start:at])
+            start = at
+    if start < len(source):
+        yield Token("text", source[start:])
+
+
+def _token(source: str, at: int, xml: bool) -> Token | None:
+    """The token that a ``<`` begins; it is empty where the rest of the source is text."""
+    following = source[at + 1 : at + 3]
+    for begin, end in (("<!--", "-->"), ("<![CDATA[", "]]>"), ("<!", ">"), ("<?", ">")):
+        if source.startswith(begin, at):
+            last = source.find(end, at + len(begin))
+            if last < 0:
+                return Token("other", source[at:])
+            text = xml and begin == "<![CDATA["
+            return Token("text" if text else "other", source[at : last + len(end)])
+    match = (_XML_NAME if xml else _NAME).match(source, at)
+    if match is None:
+        return None
+    end_match = _TAG_END.match(source, match.end())
+    if end_match is None:
+        return Token("text", "")
+    name = match[1] if xml else match[1].lower()
+    tag = source[at : end_match.end()]
+    if following.startswith("/"):
+        return Token("close", tag, name)
+    void = tag.endswith("/>") if xml else name in VOID
+    return Token("void" if void else "open", tag, name)
+
+
+def _raw_end(source: str, start: int, name: str) -> int:
+    """Where the end tag of an element without tags in it begins."""
+    match = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(source, start)
+    return match.start() if match else len(source)

@@ -1,0 +1,190 @@
+"""Documents in the interface of DeepL: accepted, translated in the background, and fetched."""
+
+import asyncio
+import hmac
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from transformer.common.errors import InputError
+from transformer.decoding.constraints.request import Constraints
+from transformer.serving.access import Access, Client
+from transformer.serving.formats.documents.document import plain_texts, translate_document
+from transformer.serving.interfaces.files import Files, attachment
+from transformer.serving.interfaces.http import (
+    Answer,
+    Refusal,
+    charge,
+    read_parameters,
+    refusal_of,
+)
+from transformer.serving.languages.directions import Direction
+from transformer.serving.service import TranslationService
+from transformer.serving.translations import Options
+
+Constrain = Callable[[str], Constraints | None]
+
+_MOST_WAITING = 20
+"""Documents of a client that are not finished."""
+
+_MOST_AT_ONCE = 2
+"""Documents in memory; others wait on the disk."""
+
+_ANSWER_SECONDS = 2.0
+"""A client that asks whether a document is done waits so long: it would ask again in 5 seconds."""
+
+
+@dataclass
+class _Document:
+    """A document of a client.
+
+    Attributes:
+        status: Of DeepL: queued, translating, done or error.
+        stored: Name of the stored file: the source until it is done.
+        work: Its translation.
+    """
+
+    client: Client | None
+    stored: str
+    name: str
+    characters: int
+    id: str = field(default_factory=lambda: secrets.token_hex(16))
+    key: str = field(default_factory=lambda: secrets.token_hex(32))
+    status: str = "queued"
+    message: str = ""
+    work: "asyncio.Task[None]" = field(init=False)
+
+
+class DeepLDocuments:
+    """Translates documents in the background.
+
+    Args:
+        service: Translates.
+        access: Counts the texts of a client.
+        files: Of all clients.
+        direction: The languages that parameters and texts ask for.
+        constrain: The constraints of a glossary that parameters name.
+        characters: Translated ones are counted there.
+    """
+
+    def __init__(
+        self,
+        service: TranslationService,
+        access: Access,
+        files: Files,
+        *,
+        direction: Callable[[Mapping[str, Any], Sequence[str]], tuple[Direction, str]],
+        constrain: Callable[[Request, Any, Direction], Constrain | None],
+        characters: Counter[Client | None],
+    ) -> None:
+        self._service, self._access, self._files = service, access, files
+        self._direction, self._constrain = direction, constrain
+        self._characters = characters
+        self._documents: dict[str, _Document] = {}
+        self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
+
+    def answers(self) -> Iterator[tuple[str, str, Answer]]:
+        """Path, method and answer of each route."""
+        yield "/v2/document", "POST", self.upload
+        yield "/v2/document/{id}", "POST", self.show
+        yield "/v2/document/{id}/result", "POST", self.download
+
+    async def upload(self, request: Request) -> Response:
+        """Accept a document; what is wrong with it is said at once."""
+        upload = await self._files.read_upload(request)
+        asked, client = upload.parameters, request.state.client
+        if asked.get("output_format") not in (None, "", upload.extension[1:]):
+            raise Refusal(400, "output_format must be that of the document")
+        if asked.get("formality") in ("more", "less"):
+            raise Refusal(400, "formality is not supported for this language")
+        for name in ("glossary_ids", "style_id", "translation_memory_id"):
+            if asked.get(name):
+                raise Refusal(400, f"{name} is not supported for documents")
+        unfinished = [
+            one
+            for one in self._documents.values()
+            if one.client == client and one.status in ("queued", "translating")
+        ]
+        if len(unfinished) >= _MOST_WAITING:
+            raise Refusal(429, f"{_MOST_WAITING} documents wait already", {"Retry-After": "10"})
+        read = await self._files.document(upload.data, upload.extension)
+        texts = await asyncio.to_thread(plain_texts, read)
+        charge(request, self._access, client, len(texts) - 1)
+        direction, _ = self._direction(asked, texts)
+        constrain = self._constrain(request, asked.get("glossary_id"), direction)
+        stored = await self._files.add(upload.data, upload.name)
+        document = _Document(client, stored, upload.name, sum(map(len, texts)))
+        self._documents[document.id] = document
+        work = self._translate(document, upload.extension, Options(direction), constrain)
+        document.work = asyncio.create_task(work)
+        return JSONResponse({"document_id": document.id, "document_key": document.key})
+
+    async def _translate(
+        self, document: _Document, extension: str, options: Options, constrain: Constrain | None
+    ) -> None:
+        """Translate a stored document; its status says how that went, until it is forgotten."""
+        seconds = self._service.limits.file_seconds
+        try:
+            async with asyncio.timeout(seconds), self._turns:
+                document.status = "translating"
+                data = await self._files.read(document.stored)
+                if data is None:
+                    raise InputError("the document was deleted, since too many others wait")
+                read = await self._files.document(data, extension)
+                found = await translate_document(
+                    self._service, read, options, constrain=constrain, patient=True
+                )
+            self._files.remove(document.stored)
+            document.stored = await self._files.add(found, document.name)
+            document.status = "done"
+            self._characters[document.client] += document.characters
+        except Exception as error:
+            document.status, document.message = "error", refusal_of(error).text
+        asyncio.get_running_loop().call_later(seconds, self._documents.pop, document.id)
+
+    async def show(self, request: Request) -> Response:
+        """The state of a document: at once when it is done, else a little later."""
+        document = await self._find(request)
+        await asyncio.wait({document.work}, timeout=_ANSWER_SECONDS)
+        answer: dict[str, Any] = {"document_id": document.id, "status": document.status}
+        if document.status == "done":
+            answer["billed_characters"] = document.characters
+        if document.status == "error":
+            answer["error_message"] = document.message
+        return JSONResponse(answer)
+
+    async def download(self, request: Request) -> Response:
+        """A translated document."""
+        document = await self._find(request)
+        if document.status == "error":
+            raise Refusal(400, document.message)
+        if document.status != "done":
+            raise Refusal(503, "The document is not translated yet", {"Retry-After": "1"})
+        data = await self._files.read(document.stored)
+        if data is None:
+            raise Refusal(404, "Document not found")
+        return attachment(data, document.name)
+
+    async def _find(self, request: Request) -> _Document:
+        """The document of a request that has its key, and is of its client."""
+        key = str((await read_parameters(request)).get("document_key", ""))
+        found = self._documents.get(request.path_params["id"])
+        if (
+            found is None
+            or found.client != request.state.client
+            or not hmac.compare_digest(key.encode(), found.key.encode())
+        ):
+            raise Refusal(404, "Document not found")
+        return found
+
+    async def close(self) -> None:
+        """Give up what is not finished."""
+        tasks = [document.work for document in self._documents.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,138 @@
+"""Files that clients send and fetch: read from a form, and kept for a while.
+
+No name of a client becomes a path: a file is stored under a random token, and found by the whole
+name that the server made of it.
+"""
+
+import asyncio
+import secrets
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePath
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from starlette.datastructures import UploadFile
+from starlette.requests import Request
+from starlette.responses import Response
+
+from transformer.serving.config import Limits
+from transformer.serving.formats.documents.document import FORMATS, Document
+from transformer.serving.interfaces.http import Refusal, read_parameters
+
+_MOST_KEPT = 100
+"""Times ``limits.file_bytes`` is what all stored files may have; the oldest go first."""
+
+_LONGEST_NAME = 100
+
+
+class Upload(NamedTuple):
+    """A form with a file.
+
+    Attributes:
+        parameters: The other fields.
+        name: That the client gave the file, without folders and control characters.
+        extension: Of a format that can be translated.
+        data: At least one byte.
+    """
+
+    parameters: dict[str, Any]
+    name: str
+    extension: str
+    data: bytes
+
+
+class Files:
+    """The files of all clients.
+
+    Args:
+        limits: Of their size, and how long they are kept.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._seconds, self._most_bytes = limits.file_seconds, limits.file_bytes or 0
+        self._folder = Path()
+        self._sizes: OrderedDict[str, int] = OrderedDict()
+
+    @contextmanager
+    def folder(self) -> Iterator[None]:
+        """Have a folder that only its owner can read; it is deleted at the end."""
+        with TemporaryDirectory(prefix="transformer-files-") as folder:
+            self._folder = Path(folder)
+            yield
+            self._sizes.clear()
+
+    async def read_upload(self, request: Request) -> Upload:
+        """The form of a request with a file.
+
+        Raises:
+            Refusal: Files are not translated here, there is none, or its format is unknown.
+        """
+        if not self._most_bytes:
+            raise Refusal(403, "Files translation are disabled on this server.")
+        async with request.form(max_files=1) as form:
+            parameters = await read_parameters(request)
+            file = form.get("file")
+            if not isinstance(file, UploadFile):
+                raise Refusal(400, "Invalid request: missing file parameter")
+            # A client may name the file in a field of its own.
+            name = _clean(str(parameters.get("filename") or file.filename or ""))
+            data = await file.read()
+        if not data:
+            raise Refusal(400, "Invalid request: empty file")
+        if len(data) > self._most_bytes:
+            raise Refusal(413, f"The file exceeds {self._most_bytes} bytes")
+        extension = PurePath(name).suffix.lower()
+        if extension not in FORMATS:
+            known = ", ".join(FORMATS)
+            raise Refusal(400, f"Invalid request: file format not supported (known are {known})")
+        return Upload(parameters, name, extension, data)
+
+    async def document(self, data: bytes, extension: str) -> Document:
+        """A file that has been read; raises InputError if it is malformed."""
+        return await asyncio.to_thread(FORMATS[extension], data, self._most_bytes)
+
+    async def add(self, data: bytes, name: str) -> str:
+        """Store a file for ``limits.file_seconds``; returns its secret name, TOKEN.NAME."""
+        stored = f"{secrets.token_urlsafe(24)}.{name}"
+        self._sizes[stored] = len(data)
+        while sum(self._sizes.values()) > _MOST_KEPT * self._most_bytes:
+            self.remove(next(iter(self._sizes)))
+        await asyncio.to_thread(self._path(stored).write_bytes, data)
+        asyncio.get_running_loop().call_later(self._seconds, self.remove, stored)
+        return stored
+
+    async def read(self, stored: str) -> bytes | None:
+        """A stored file by its secret name; None if there is none."""
+        if stored not in self._sizes:
+            return None
+        try:
+            return await asyncio.to_thread(self._path(stored).read_bytes)
+        except FileNotFoundError:
+            # Its time was over just now.
+            return None
+
+    def remove(self, stored: str) -> None:
+        """Forget a file, if it is there."""
+        if self._sizes.pop(stored, None) is not None:
+            self._path(stored).unlink(missing_ok=True)
+
+    def _path(self, stored: str) -> Path:
+        return self._folder / stored.partition(".")[0]
+
+
+def _clean(name: str) -> str:
+    """The end of a name, without folders and what does not print."""
+    name = PurePath(name.replace("\\", "/")).name
+    return "".join(filter(str.isprintable, name))[-_LONGEST_NAME:]
+
+
+def attachment(data: bytes, name: str) -> Response:
+    """An answer that browsers save: HTML of a stranger must not run here."""
+    headers = {
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
+        "X-Content-Type-Options": "nosniff",
+    }
+    return Response(data, headers=headers, media_type="application/octet-stream")
