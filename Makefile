@@ -4,6 +4,9 @@ BIN := .venv/bin
 # Python compiles what it imports; to compile all of torch here would take as long as to unpack it.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
+# What one process compiles the others read: a test run starts about fifty that import torch.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test lint docs clean
 
 .venv/core: pyproject.toml constraints.txt

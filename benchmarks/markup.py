@@ -1,14 +1,14 @@
 """How often a tag is around the right words of a translation.
 
-    python benchmarks/markup.py RUN [--split test] [--heads mean 2.1 ...]
+    python benchmarks/markup.py RUN [--split test] [--heads run mean 2.1 way]
 
 Each sentence of pocket has a <b> around a random word or phrase of its source. A translation counts
-that equals the reference, whose gold links tell which words the tag must be around; phrases whose
-words are not neighbours in the reference are left out. ``run`` reads links as the run does (its
-guided head, or the mean of all heads above layer 0); other heads are LAYER.HEAD.
+that equals the reference, whose gold links say which words belong in the tag; phrases whose words
+are no phrase of the reference are left out. Links are read from the cross-attention: as the ``run``
+does (its guided head, or the ``mean`` of all heads above layer 0) or from a LAYER.HEAD; ``way`` has
+none, so that a word goes to the same part of the way through the sentence.
 
-Prints a table: exactly the right words, no word at all, and F1 over words. ``way`` has no links: a
-word goes to the same part of the way through the sentence.
+Prints a table: exactly the right words, no word at all, and F1 over words.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import random
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from transformer.data.corpora.pocket import pocket_splits
@@ -34,14 +35,11 @@ from transformer.serving.translations import (
     translate_batch,
 )
 
-LENGTHS = (1, 1, 2, 3)
-"""Words of a phrase; one of these is drawn."""
-
 TAG = re.compile(r"</?b>")
 
 
 class Example(NamedTuple):
-    """A source with a tag, its reference, and the target words that the tag must be around."""
+    """A source with a tag, its reference, and the reference words that belong in the tag."""
 
     source: str
     reference: str
@@ -54,7 +52,7 @@ def examples(split: str) -> Iterator[Example]:
     text = pocket_splits("en", "de")[split]
     for (source, reference), links in zip(text, text.word_links(), strict=True):
         words = source.split()
-        length = min(chosen.choice(LENGTHS), len(words))
+        length = min(chosen.choice((1, 1, 2, 3)), len(words))
         first = chosen.randrange(len(words) - length + 1)
         phrase = range(first, first + length)
         inside = {target for word, target in links.possible if word in phrase}
@@ -65,34 +63,24 @@ def examples(split: str) -> Iterator[Example]:
             yield Example(" ".join(words), reference, frozenset(inside))
 
 
-class Sentences:
+class Sentences(NamedTuple):
     """A service whose texts are sentences: all of them in one call of the model."""
 
-    def __init__(self, use_links: bool) -> None:
-        self._use_links = use_links
+    use_links: bool
 
-    async def translate(
-        self, texts: Sequence[str], options: Options, **_: Any
-    ) -> list[TextTranslation]:
+    async def translate(self, texts: Sequence[str], options: Options, **_: Any) -> Any:
         """The translation of each text."""
-        found = translate_batch(options, [Sentence(text) for text in texts])
-        if not self._use_links:
-            found = [replace(one, links=None) for one in found]
-        return [
-            TextTranslation(((Part("", text), one),))
-            for text, one in zip(texts, found, strict=True)
-        ]
+        found = translate_batch(options, list(map(Sentence, texts)))
+        found = found if self.use_links else [replace(one, links=None) for one in found]
+        parts = [Part("", text) for text in texts]
+        return [TextTranslation((pair,)) for pair in zip(parts, found, strict=True)]
 
 
 def words_inside(marked: str) -> frozenset[int]:
     """The words of which a letter is in the tag."""
     before, inside, _ = TAG.split(marked)
-    letters = [
-        len((before + inside[:index] + "x").split()) - 1
-        for index, letter in enumerate(inside)
-        if letter.isalnum()
-    ]
-    return frozenset(letters)
+    letters = (index for index, letter in enumerate(inside) if letter.isalnum())
+    return frozenset(len(f"{before}{inside[:index]}x".split()) - 1 for index in letters)
 
 
 def measure(translator: Translator, chosen: Sequence[Example], use_links: bool) -> str:
@@ -101,19 +89,15 @@ def measure(translator: Translator, chosen: Sequence[Example], use_links: bool) 
     work = translate_markup(
         Sentences(use_links), [one.source for one in chosen], options, Rules(), splitting="none"
     )
-    exact = empty = common = given = wanted = count = 0
-    for example, marked in zip(chosen, asyncio.run(work), strict=True):
-        if TAG.sub("", marked) != example.reference:
-            continue
-        words = words_inside(marked)
-        count += 1
-        exact += words == example.words
-        empty += not words
-        common += len(words & example.words)
-        given += len(words)
-        wanted += len(example.words)
-    f1 = 200 * common / (given + wanted)
-    return f"{100 * exact / count:.1f} | {100 * empty / count:.1f} | {f1:.1f} | {count} |"
+    found = [
+        (words_inside(marked), example.words)
+        for example, marked in zip(chosen, asyncio.run(work), strict=True)
+        if TAG.sub("", marked) == example.reference
+    ]
+    exact = fmean(words == gold for words, gold in found)
+    empty = fmean(not words for words, _ in found)
+    f1 = 2 * sum(len(w & g) for w, g in found) / sum(len(w) + len(g) for w, g in found)
+    return f"{100 * exact:.1f} | {100 * empty:.1f} | {100 * f1:.1f} | {len(found)} |"
 
 
 def main() -> None:
@@ -127,9 +111,8 @@ def main() -> None:
     print("| links | exact % | no word % | F1 | sentences |", "| --- " * 5 + "|", sep="\n")
     for head in arguments.heads:
         layer, dot, index = head.partition(".")
-        aligner = Aligner() if head == "mean" else None
-        if dot:
-            aligner = Aligner(HeadName("cross", int(layer), int(index)))
+        name = HeadName("cross", int(layer), int(index)) if dot else None
+        aligner = Aligner(name) if dot or head == "mean" else None
         translator = Translator.load(arguments.run, aligner=aligner)
         print(f"| {head} | {measure(translator, chosen, head != 'way')}", flush=True)
 

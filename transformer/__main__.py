@@ -25,6 +25,7 @@ VERBS = {
     "average": ("train.average", "average the last checkpoints of a run"),
     "consolidate": ("train.consolidate", "join a checkpoint of several files"),
     "tune": ("train.tune", "find the weights and the search that do best on validation"),
+    "import": ("import_model", "make a run of a model of another framework"),
     "export": ("export", "write the model for another engine"),
     "attention": ("evaluate.attention", "show the attention of every head in a sentence"),
     "heads": ("evaluate.heads", "rank the heads by the cost of switching them off"),

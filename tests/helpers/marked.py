@@ -1,6 +1,6 @@
 """A service of marked texts without a model: each sentence is translated by a function."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tests.helpers.translators import tiny_translator
@@ -47,15 +47,29 @@ def repeat(words: list[str]) -> tuple[list[str], list[tuple[int, int]]]:
     return words, [(index, index) for index in range(len(words))]
 
 
-def dictionary(entries: dict[str, str], order: Sequence[int] | None = None) -> Words:
-    """A translation word by word, in another order; ``""`` leaves a word out, ``a b`` is two."""
+def upper_case(words: list[str]) -> tuple[list[str], list[tuple[int, int]]]:
+    """Each word in its place."""
+    return [word.upper() for word in words], repeat(words)[1]
+
+
+def dictionary(entries: Mapping[str, str], order: Mapping[int, Sequence[int]]) -> Words:
+    """A translation word by word.
+
+    Args:
+        entries: The translation of a word, which may be several or none; others get upper case.
+        order: Of the source words in the translation, for a number of words.
+    """
 
     def translate(words: list[str]) -> tuple[list[str], list[tuple[int, int]]]:
         target: list[str] = []
         links: list[tuple[int, int]] = []
-        for index in order if order and len(order) == len(words) else range(len(words)):
+        for index in order.get(len(words), range(len(words))):
             core = words[index].strip(".,!?()")
-            became = words[index].replace(core, entries.get(core, core.upper())) if core else core
+            became = (
+                words[index].replace(core, entries.get(core, core.upper()))
+                if core
+                else words[index]
+            )
             for word in became.split():
                 links.append((index, len(target)))
                 target.append(word)

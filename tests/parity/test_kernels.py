@@ -125,13 +125,20 @@ def test_short_sentences_that_are_learnt(
         assert_as_the_formula(attend_short, attention_bias, heads(length, length, kv_heads, dtype))
 
 
-def test_what_is_filled_up_is_dropped_no_more_than_the_rest() -> None:
+def test_dropout_keeps_the_expectation() -> None:
     inputs = heads(5, 5, HEADS, torch.float32)
     torch.manual_seed(1)
     every = torch.stack([attend_short(*inputs, AttentionBias(), 0.5) for _ in range(500)])
     # Twenty times the error of a mean of 500, of values of about 1.
     assert (every.mean(0) - attend_short(*inputs, AttentionBias(), 0.0)).abs().max() < 0.5
     assert every.var(0).max() > 0.1
+    # The sparse kernel.
+    attention_bias = SelfAttentionBias(pattern=Sliding(3))(128, 0, None, torch.device("cpu"))
+    query, key, value = (torch.ones(64, 4, 128, 8) for _ in range(3))
+    attended = flex(query, key, value, attention_bias, 0.5)
+    # Each of 2 ** 15 rows has at least 4 weights of at least 1/7, each doubled or gone.
+    assert attended.mean().item() == pytest.approx(1.0, abs=5 * math.sqrt(1 / 4) / 2**7.5)
+    assert attended.std().item() > 0.1
 
 
 @pytest.mark.parametrize(("length", "blind"), [(5, False), (64, False), (5, True), (65, False)])
@@ -262,15 +269,6 @@ def test_auto_leaves_out_blocks_where_that_pays(monkeypatch: pytest.MonkeyPatch)
         attention_bias = SelfAttentionBias(pattern=pattern)(length, 0, None, torch.device("cpu"))
         auto(*(torch.zeros(1, 1, length, 2) for _ in range(3)), attention_bias, 0.0)
     assert called == [1024]
-
-
-def test_dropout_of_the_sparse_kernel_keeps_the_expectation() -> None:
-    attention_bias = SelfAttentionBias(pattern=Sliding(3))(128, 0, None, torch.device("cpu"))
-    query, key, value = (torch.ones(64, 4, 128, 8) for _ in range(3))
-    attended = flex(query, key, value, attention_bias, 0.5)
-    # Each of 2 ** 15 rows has at least 4 weights of at least 1/7, each doubled or gone.
-    assert attended.mean().item() == pytest.approx(1.0, abs=5 * math.sqrt(1 / 4) / 2**7.5)
-    assert attended.std().item() > 0.1
 
 
 @pytest.mark.gpu

@@ -91,10 +91,6 @@ def test_the_line_of_a_process(code: str, expected: dict[str, object]) -> None:
     assert gpu.result_of_process("env", [sys.executable, "-c", waiting], 2) == expected
 
 
-def test_all_cases_fit_ten_minutes() -> None:
-    assert sum(case.seconds for case in gpu.CASES.values()) <= 600
-
-
 def test_a_page_has_what_was_and_was_not_measured() -> None:
     rows = [{"a": 1234, "b": 1234.5}, {"a": "x|y", "c": 0.12345}]
     lines = gpu.tables([{"case": "env", "rows": rows}, {"case": "loss", "why": "broken"}])
@@ -109,6 +105,8 @@ def test_a_page_has_what_was_and_was_not_measured() -> None:
     ]
     assert len(lines) == 7 + 2 + len(gpu.CASES) - 1
     assert {"| loss | broken |", f"| step | {gpu.UNMEASURED} |"} < set(lines)
+    # All cases fit ten minutes.
+    assert sum(case.seconds for case in gpu.CASES.values()) <= 600
 
 
 @pytest.mark.parametrize("case", ["env", "all"])
@@ -131,7 +129,7 @@ def test_a_rate_that_is_none_is_refused(value: str, monkeypatch: pytest.MonkeyPa
         gpu.main()
 
 
-def test_waits_are_counted_by_line() -> None:
+def test_waits_are_counted_by_line(tmp_path: Path) -> None:
     def warned(text: str, line: int) -> warnings.WarningMessage:
         return warnings.WarningMessage(UserWarning(text), UserWarning, "/a/loss.py", line)
 
@@ -141,9 +139,7 @@ def test_waits_are_counted_by_line() -> None:
         {"line": "loss.py:9", "waits an update": 1.5},
         {"line": "loss.py:7", "waits an update": 0.5},
     ]
-
-
-def test_the_first_logged_speed_does_not_count(tmp_path: Path) -> None:
+    # The first logged speed does not count.
     file = tmp_path / "metrics.csv"
     file.write_text("step,train/tokens_per_second\n1,5\n2,\n3,30\n4,10\n5,20\n")
     assert logged_speed(file) == 20
@@ -199,7 +195,7 @@ def test_activations_are_near_what_autograd_keeps(bench: Bench) -> None:
     assert activations / batch.positions * 2 == pytest.approx(BASE.activation_bytes, rel=0.1)
 
 
-def test_an_all_reduce_is_two_rings() -> None:
+def test_costs_are_those_of_the_assumptions() -> None:
     known = Assumptions(nvlink=100.0, adapter=10.0, adapters=2)
     size = Size(width=1000, ffn=0, layers=0, vocabulary=250_000)  # 1 GB of gradients
     seconds = {cards: known.all_reduce_seconds(size, cards) for cards in (1, 2, 8, 16, 64)}
@@ -214,6 +210,12 @@ def test_an_all_reduce_is_two_rings() -> None:
     )
     compute = known.compute_seconds(BASE, TOKENS)
     assert compute * known.tflops * 1e12 == pytest.approx(TOKENS * BASE.flops_a_token)
+    # Each assumption counts.
+    given = Assumptions()
+    changes = {"tflops": 1.0, "price": 1.0, "nvlink": 1.0, "adapter": 1.0, "adapters": 8.0}
+    tables = [cost_tables(replace(given, **{name: value})) for name, value in changes.items()]
+    runs = ["\n".join(lines[-6:]) for lines in (cost_tables(given), *tables)]
+    assert len(set(runs)) == 1 + len(changes)
 
 
 def test_the_page_has_the_tables_of_the_command(
@@ -227,11 +229,3 @@ def test_the_page_has_the_tables_of_the_command(
     measured = page.split("<!-- measured: begin -->")[1].split("<!-- measured: end -->")[0]
     assert all(f"**{name}**" in measured or f"| {name} |" in measured for name in gpu.CASES)
     assert all(f"| `{name}` |" in page for name in gpu.CASES)
-
-
-def test_the_options_of_the_costs_count() -> None:
-    given = Assumptions()
-    changes = {"tflops": 1.0, "price": 1.0, "nvlink": 1.0, "adapter": 1.0, "adapters": 8.0}
-    tables = [cost_tables(replace(given, **{name: value})) for name, value in changes.items()]
-    runs = ["\n".join(lines[-6:]) for lines in (cost_tables(given), *tables)]
-    assert len(set(runs)) == 1 + len(changes)

@@ -72,6 +72,8 @@ def write_ctranslate2(
     # Our searches never choose these tokens; the engine avoids them by their bias.
     never = torch.zeros(model.config.target_vocab_size)
     never[[PAD, BOS, *tokenizer.never_written]] = -1e4
+    if model.projection.bias is not None:
+        never += model.projection.bias.detach().float().cpu()
     spec.decoder.projection.bias = _array(never)
     source = tokenizer.source_subwords(range(tokenizer.source_vocab_size))
     target = tokenizer.subwords(range(tokenizer.target_vocab_size))
@@ -107,7 +109,7 @@ def _spec(config: ModelConfig) -> "TransformerSpec":
     from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
 
     relu, gelu, swish = Activation.RELU, Activation.GELU, Activation.SWISH
-    activations = {"relu": relu, "gelu": gelu, "geglu": gelu, "swiglu": swish}
+    activations = {"relu": relu, "gelu": gelu, "geglu": gelu, "swish": swish, "swiglu": swish}
     shared: dict[str, Any] = {
         "pre_norm": config.norm_order == "pre",
         "activation": activations[config.activation],

@@ -82,7 +82,34 @@ def _write_safetensors(
     return verify_safetensors(translator.model, translator.tokenizer, folder)
 
 
+def _write_huggingface(
+    translator: "Translator", run: Run, folder: Path, config: DictConfig
+) -> dict[str, Any]:
+    from transformer.common.schema import typed, typed_value
+    from transformer.data.config import DataConfig
+    from transformer.data.corpora.evaluation_text import validation_pairs
+    from transformer.data.corpora.trust import require_trust
+    from transformer.evaluation.metrics import MetricsConfig
+    from transformer.interchange.huggingface import verify_huggingface, write_huggingface
+
+    limit = typed_value(config.max_bleu_loss, float, "max_bleu_loss")
+    sentences = typed_value(config.sentences, int | None, "sentences")
+    write_huggingface(translator, run, folder)
+    trusted = typed_value(config.get("trust", False), bool, "trust")
+    require_trust(run["data"], trusted, config.checkpoint)
+    pairs = validation_pairs(typed(DataConfig, run["data"], "data"), sentences)
+    metrics = typed(MetricsConfig, run["metrics"], "metrics")
+    verified = verify_huggingface(translator, folder, pairs, metrics)
+    if (lost := verified["bleu"] - verified["bleu_exported"]) > limit:
+        raise InputError(
+            f"the exported model loses {lost:.2f} BLEU on validation, more than "
+            f"max_bleu_loss={limit:g}; nothing was written"
+        )
+    return verified
+
+
 FORMATS = {
     "ctranslate2": Format("ctranslate2", _ctranslate2_name, _write_ctranslate2),
+    "huggingface": Format("transformers", lambda config: "huggingface", _write_huggingface),
     "safetensors": Format("safetensors", lambda config: "safetensors", _write_safetensors),
 }

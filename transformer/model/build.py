@@ -39,7 +39,7 @@ def build_transformer(config: ModelConfig) -> Transformer:
         target = TokenEmbedding(config.target_vocab_size, config.d_model, config.pad)
     model = Transformer(
         config,
-        projection=Linear(config.d_model, config.target_vocab_size, bias=False),
+        projection=Linear(config.d_model, config.target_vocab_size, bias=config.output_bias),
         source_embedding=build_embedding(config, source, config.source_token_dropout),
         target_embedding=build_embedding(config, target, config.target_token_dropout),
         encoder=build_encoder(config),
@@ -153,6 +153,7 @@ def build_feed_forward(config: ModelConfig) -> FeedForward | GatedFeedForward:
     activations: dict[ActivationName, Activation] = {
         "relu": F.relu,
         "gelu": F.gelu,
+        "swish": F.silu,
         "swiglu": F.silu,
         "geglu": F.gelu,
     }

@@ -16,7 +16,7 @@ PatternName = Literal["full", "sliding", "longformer", "bigbird", "strided"]
 Positions = Literal["sinusoidal", "learned", "rotary", "alibi", "relative"]
 Norm = Literal["layer", "rms"]
 NormOrder = Literal["pre", "post", "deepnorm", "sandwich"]
-ActivationName = Literal["relu", "gelu", "swiglu", "geglu"]
+ActivationName = Literal["relu", "gelu", "swish", "swiglu", "geglu"]
 ShareLayers = Literal["none", "all", "attention", "feed_forward"]
 Precision = Literal["float32", "bfloat16", "int8"]
 TieEmbeddings = Literal["none", "decoder", "all"]
@@ -59,10 +59,12 @@ class ModelConfig:
             translator cuts longer text into segments.
         relative_buckets: Number of buckets of ``positions=relative``.
         relative_max_distance: All distances from here on share a bucket.
-        activation: Of the feed-forward block; ``swiglu`` and ``geglu`` are gated (Shazeer 2020).
+        activation: Of the feed-forward block; ``swish`` is SiLU (Ramachandran et al. 2017),
+            ``swiglu`` and ``geglu`` are gated (Shazeer 2020).
         share_layers: Modules that the layers of a stack share (ALBERT, Lan et al. 2020).
         tie_embeddings: ``decoder`` shares the target embedding with the output projection,
             ``all`` the source embedding too (Press and Wolf 2017), ``none`` nothing.
+        output_bias: Add a trained number to the logit of each token.
         attention: The kernel. ``eager`` is the formula, ``sdpa`` torch's fused kernel, ``flex``
             computes only the blocks that a pattern allows, ``auto`` chooses the fastest.
         sdpa_backend: Force one of torch's fused kernels; ``any`` lets torch choose.
@@ -113,6 +115,7 @@ class ModelConfig:
     random_blocks: Size
     random_block_size: Size
     pattern_seed: int
+    output_bias: bool = False
 
     def __post_init__(self) -> None:
         raise_objections(out_of_range(self, "model"))

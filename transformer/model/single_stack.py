@@ -71,7 +71,7 @@ def build_single_stack(config: ModelConfig, *, causal: bool) -> SingleStack:
     tokens = TokenEmbedding(config.source_vocab_size, config.d_model, config.pad)
     model = SingleStack(
         config,
-        projection=Linear(config.d_model, config.target_vocab_size, bias=False),
+        projection=Linear(config.d_model, config.target_vocab_size, bias=config.output_bias),
         embedding=build_embedding(config, tokens, config.source_token_dropout),
         stack=build_encoder(config, causal=causal),
     )

@@ -5,14 +5,15 @@ Luong and Manning 2015, "Stanford Neural Machine Translation Systems for Spoken 
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from transformer.common.errors import InputError, errors_name
+from transformer.common.files import given_path
 from transformer.common.schema import typed
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.evaluation.metrics import MetricsConfig
@@ -41,11 +42,36 @@ def initial_payload(config: RunConfig, path: Path) -> dict[str, Any]:
     return payload
 
 
-def _check_model(config: RunConfig, path: Path, payload: dict[str, Any]) -> None:
+def take_model(config: DictConfig, given: Collection[str]) -> None:
+    """Set the keys of ``model`` and ``tokenizer`` to those of the checkpoint to begin with.
+
+    Nothing happens without a checkpoint that can be read, which a run that goes on does not need.
+
+    Args:
+        config: Of the new run.
+        given: Keys and groups of the command, which stay as they are.
+    """
+    try:
+        payload = read_payload(find_checkpoint(given_path(str(config.finetune_from))))
+    except InputError:
+        return
+    now: Any = OmegaConf.to_container(config)
+    if checkpoint_task(payload) != now["task"]:
+        return
+    for key, value in other_model(_former(payload), now).items():
+        if not {key, key.partition(".")[0]} & set(given):
+            OmegaConf.update(config, key, value)
+
+
+def _former(payload: dict[str, Any]) -> dict[str, Any]:
+    """The groups ``model`` and ``tokenizer`` of a checkpoint."""
     vocabulary = Tokenizer.from_state(payload[PORTABLE]["tokenizer"]).config
-    before = {"tokenizer": asdict(vocabulary), "model": payload[PORTABLE]["model"]}
+    return {"tokenizer": asdict(vocabulary), "model": payload[PORTABLE]["model"]}
+
+
+def _check_model(config: RunConfig, path: Path, payload: dict[str, Any]) -> None:
     now = {"tokenizer": asdict(config.tokenizer), "model": config.model}
-    if other := other_model(before, now):
+    if other := other_model(_former(payload), now):
         raise InputError(
             f"finetune_from={path} has another vocabulary or model than this run; set "
             f"{_settings(other)}"

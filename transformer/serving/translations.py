@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jaxtyping import Float
 from torch import Tensor
@@ -61,11 +61,6 @@ class Attention(NamedTuple):
     tokens: tuple[str, ...]
     weights: Float[Tensor, "target source"]
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, with three digits of each weight."""
-        weights = [[round(weight, 3) for weight in row] for row in self.weights.tolist()]
-        return {"source_tokens": self.source_tokens, "tokens": self.tokens, "weights": weights}
-
 
 @dataclass(frozen=True)
 class SentenceTranslation:
@@ -91,20 +86,6 @@ class SentenceTranslation:
     confidence: float | None = None
     word_confidence: tuple[float, ...] | None = None
     attention: Attention | None = field(default=None, compare=False)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values; links, confidence and the rest as far as they were asked for."""
-        values: dict[str, Any] = {"source": self.source, "translation": self.text}
-        if self.links is not None:
-            values["alignment"] = [list(link) for link in self.links]
-        if self.confidence is not None:
-            values["confidence"] = self.confidence
-            values["word_confidence"] = self.word_confidence
-        if self.alternatives:
-            values["alternatives"] = self.alternatives
-        if self.attention is not None:
-            values["attention"] = self.attention.to_json()
-        return values
 
 
 @dataclass(frozen=True)

@@ -170,7 +170,7 @@ def model_config(config: RunConfig, tokenizer: Tokenizer) -> ModelConfig:
     Raises:
         InputError: A value is wrong, or does not fit the tokenizer.
     """
-    if not tokenizer.joint and config.model["tie_embeddings"] == "all":
+    if not tokenizer.same_ids and config.model["tie_embeddings"] == "all":
         raise InputError(
             "model.tie_embeddings=all needs one vocabulary for both sides; "
             "set tokenizer.joint=true or model.tie_embeddings=decoder"

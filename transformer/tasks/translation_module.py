@@ -82,6 +82,7 @@ class TranslationModule(UpdateModule):
         ``loss`` is the cross-entropy alone, ``consistency`` the divergence of the passes.
         """
         from transformer.training.losses.consistency import consistency_loss
+        from transformer.training.losses.output_bias import joined_bias
         from transformer.training.losses.token_cutoff import cutting, drawn_cut
 
         source, target_input = batch.source.repeat(2, 1), batch.target_input.repeat(2, 1)
@@ -90,7 +91,7 @@ class TranslationModule(UpdateModule):
             hidden = self.model(source, target_input, batch.packing and batch.packing.twice())
         # (2 batch) target width -> 2 (batch target) width -> 2 token width
         hidden = hidden.view(2, -1, hidden.size(-1)).index_select(1, batch.labelled)
-        weight = self.model.projection.weight
+        hidden, weight = joined_bias(hidden, self.model.projection)
         loss, cross_entropy, divergence = consistency_loss(
             self.loss, hidden, weight, batch.labels, compiled=self.compiled
         )

@@ -45,10 +45,7 @@ def test_an_unknown_verb_names_the_known_ones(
         == f"error: unknown verb translat (did you mean translate?); choose {', '.join(VERBS)}\n"
     )
 
-
-def test_stopped_while_a_verb_is_imported(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    # Stopped while a verb is imported.
     def stop(_: str) -> None:
         raise KeyboardInterrupt
 

@@ -52,9 +52,7 @@ def test_weights_of_candidates() -> None:
     config = mbr_config(utility="operator:eq", candidates_by="beam")
     (best,) = minimum_bayes_risk(found, ["a", "b", "b"], config)
     assert (best.tokens, best.score) == ((5,), pytest.approx(0.6))
-
-
-def test_equals_stay_in_the_order_of_the_search() -> None:
+    # Equals stay in the order of the search.
     texts = ["ab", "cd", "ef", "gh", "ij", "kl", "mn"]
     found = hypotheses(*[-1.0] * len(texts))
     ranked = minimum_bayes_risk(found, texts, mbr_config(nbest=7))
@@ -155,7 +153,7 @@ def test_utility_equals_sacrebleu_to_the_last_bit(utility: Any, official: Any, s
     assert utility(texts).tolist() == wanted
 
 
-def test_a_metric_by_its_import_name() -> None:
+def test_a_metric_by_its_import_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``operator:eq`` is 1 for the same text: the expected utility is the probability itself."""
     values = utility_named("operator:eq")(["a", "b"])
     assert torch.equal(values, torch.eye(2, dtype=torch.float64))
@@ -163,7 +161,13 @@ def test_a_metric_by_its_import_name() -> None:
     values = utility_named(f"{__name__}:longer_by")(["abc", "a"])
     assert values.tolist() == [[0.0, 2.0], [-2.0, 0.0]]
     with pytest.raises(InputError, match="gave a value that is not finite"):
-        utility_named(f"{__name__}:undefined")(["a"])
+        utility_named(f"{__name__}:undefined")(["a", "b"])
+    # What names no callable is not imported.
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "imported_metric.py").write_text("raise SystemExit('imported')\n")
+    for name in ("imported_metric", "imported_metric:"):
+        with pytest.raises(InputError, match="is neither chrf nor bleu"):
+            utility_named(name)
 
 
 def longer_by(hypothesis: str, reference: str) -> int:
@@ -171,7 +175,7 @@ def longer_by(hypothesis: str, reference: str) -> int:
 
 
 def undefined(hypothesis: str, reference: str) -> float:
-    return float("nan")
+    return float("nan") if hypothesis == reference else 0.0
 
 
 @pytest.mark.parametrize(
@@ -193,13 +197,3 @@ def test_an_unknown_one_is_one_clear_line(name: str, says: str) -> None:
     # The translator refuses it before any text.
     with pytest.raises(InputError, match=re.escape(says)):
         tiny_translator(200, **asdict(mbr_config(utility=name)))
-
-
-def test_what_names_no_callable_is_not_imported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "imported_metric.py").write_text("raise SystemExit('imported')\n")
-    for name in ("imported_metric", "imported_metric:"):
-        with pytest.raises(InputError, match="is neither chrf nor bleu"):
-            utility_named(name)

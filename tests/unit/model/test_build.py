@@ -82,9 +82,7 @@ def test_initial_weights() -> None:
     # The scale of the lookup brings a token to unit variance.
     embedded = model.source_embedding.tokens(torch.arange(10, 400)[None])
     assert embedded.std().item() == pytest.approx(1, rel=0.02)
-
-
-def test_a_tied_projection_and_learned_positions_start_small() -> None:
+    # A tied projection and learned positions start small.
     torch.manual_seed(1)
     model = build_transformer(tiny_config(source_vocab_size=500, target_vocab_size=500))
     assert model.projection.weight.std().item() == pytest.approx(16**-0.5, rel=0.05)

@@ -185,10 +185,7 @@ def test_a_shared_model_is_stored_and_found_again(tmp_path: Path, share: str) ->
     loaded = load_checkpoint(tmp_path / "x.ckpt").model
     assert shared_parts(loaded) == shared_parts(model)
     assert torch.equal(outputs(loaded), outputs(model))
-
-
-@pytest.mark.parametrize("share", ["attention", "feed_forward", "all"])
-def test_a_shared_weight_computes_as_its_copies(share: str) -> None:
+    # A shared weight computes as its copies.
     shared, apart = tiny_transformer(share_layers=share), tiny_transformer(share_layers="none")
     apart.load_state_dict(shared.state_dict())
     assert torch.equal(outputs(shared), outputs(apart))
@@ -224,9 +221,7 @@ def test_layers_are_dropped_in_training_only() -> None:
         counts += torch.tensor([len(ran & {*stack}) for stack in (layers[:5], layers[5:])])
     # 500 draws a stack: five standard deviations are 48.
     assert (counts - 375).abs().max() < 48
-
-
-def test_the_seed_decides_what_is_dropped_and_the_rest_learns() -> None:
+    # The seed decides what is dropped, and the rest learns.
     model = tiny_transformer(layer_drop=0.5).train()
     layers, ran = watched(model)
     found: dict[int, tuple[set[nn.Module], Tensor]] = {}

@@ -88,6 +88,8 @@ MODELS = [
     for needs in NEEDS.get(field, [{}])
     for value in values(field)
 ]
+OTHERS = [model for model in MODELS if tiny_config(**model.values[0]) != tiny_config()]
+"""Without those that are the tiny model itself."""
 
 
 def test_every_field_is_tried_here() -> None:

@@ -20,7 +20,7 @@ def test_a_dry_run_writes_nothing(
     assert train in stages["05_student"]
 
 
-def test_the_last_argument_of_a_stage_counts(
+def test_stages_have_own_arguments_and_the_last_counts(
     base: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     own = ["pretrain.model=small", "finetune.model=small", "finetune.trainer.max_steps=99"]
@@ -31,6 +31,13 @@ def test_the_last_argument_of_a_stage_counts(
     assert "trainer.max_steps=10" in stages["02_pretrain"]
     assert "trainer.max_steps=99" in stages["03_finetune"]
     assert "finetune_from=r/02_pretrain/checkpoints/best.ckpt" in stages["03_finetune"]
+    own = ["evaluate_teachers.averaging=log_probability", "evaluate.decoding.beam_size=2"]
+    stages = plan(["recipe=distill", *base, "seed=7", "teachers=2", "output=r", *own], capsys)
+    seeds = [one for name in stages for one in stages[name] if one.startswith("seed=")]
+    assert seeds == ["seed=7", "seed=8", "seed=7"] and "data.seed=8" in stages["03_teacher_2"]
+    assert "averaging=log_probability" in stages["04_evaluate_teachers"]
+    assert "decoding.beam_size=2" in stages["07_evaluate"]
+    assert not any("averaging" in argument for argument in stages["07_evaluate"])
 
 
 def test_the_pocket_corpus_and_its_experiment(capsys: pytest.CaptureFixture[str]) -> None:
@@ -41,7 +48,7 @@ def test_the_pocket_corpus_and_its_experiment(capsys: pytest.CaptureFixture[str]
     assert "data.corpus=files" in stages["03_finetune"]
 
 
-def test_the_text_of_a_folder_is_read_by_its_names(
+def test_a_folder_and_a_published_corpus_reach_each_stage(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("train.de", "train.en.gz", "valid.de", "valid.en"):
@@ -51,11 +58,7 @@ def test_the_text_of_a_folder_is_read_by_its_names(
     assert {"data.corpus=folder", f"data.root={tmp_path}"} <= set(stages["01_text"])
     assert "data.train=[r/01_text/train.en,r/01_text/train.de]" in stages["03_finetune"]
     assert not any(one.startswith("data.root") for one in stages["03_finetune"])
-
-
-def test_a_published_corpus_is_scored_in_each_stage_as_it_is(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    # A published corpus keeps its name in each stage, which brings its metrics.
     for split in ("train", "dev", "test"):
         for language in ("en", "ja"):
             (tmp_path / f"{split}.{language}").touch()
@@ -81,15 +84,3 @@ def test_the_users_search_and_metrics_count_with_interpolation(
     assert "output=my out,dir=1/04_translate/train.tgt.jsonl" not in drawn
     assert "output='my out,dir=1/04_translate/train.tgt.jsonl'" in drawn
     assert not any(one.startswith("decoding.beam_size") for one in drawn)
-
-
-def test_stages_have_own_arguments_and_teachers_own_seeds(
-    base: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    own = ["evaluate_teachers.averaging=log_probability", "evaluate.decoding.beam_size=2"]
-    stages = plan(["recipe=distill", *base, "seed=7", "teachers=2", "output=r", *own], capsys)
-    seeds = [one for name in stages for one in stages[name] if one.startswith("seed=")]
-    assert seeds == ["seed=7", "seed=8", "seed=7"] and "data.seed=8" in stages["03_teacher_2"]
-    assert "averaging=log_probability" in stages["04_evaluate_teachers"]
-    assert "decoding.beam_size=2" in stages["07_evaluate"]
-    assert not any("averaging" in argument for argument in stages["07_evaluate"])

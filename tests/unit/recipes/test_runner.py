@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -57,10 +58,8 @@ def test_another_command_runs_again_and_what_reads_its_output(copies: Copies) ->
     assert "03_copy: starts again, 02_copy/out has changed: " in copies.log[-3]
 
 
-def test_only_another_text_of_an_input_runs_again(
-    copies: Copies,
-) -> None:
-    copies.run()
+def test_only_another_text_of_an_input_runs_again(copies: Copies) -> None:
+    copies.run(device="cpu")
     (copies.home / "given").write_text("another")
     assert copies.run() == ALL
     os.utime(copies.home / "given", (0, 0))
@@ -69,6 +68,9 @@ def test_only_another_text_of_an_input_runs_again(
     # It writes the same once more: nothing else has to.
     assert copies.run() == ["01_copy"]
     assert copies.log[0].startswith("01_copy: starts again, 01_copy/out is missing: ")
+    copies.folder = copies.folder.rename(copies.home / "it's another")
+    # The key says where it computes, not what.
+    assert copies.run(device="cuda") == []
 
 
 def test_an_unfinished_stage_with_another_command_begins_anew(copies: Copies) -> None:
@@ -81,43 +83,46 @@ def test_an_unfinished_stage_with_another_command_begins_anew(copies: Copies) ->
     assert (copies.folder / "02_copy.old-1" / "part").exists()
 
 
-def test_a_folder_that_was_moved_is_the_same(copies: Copies) -> None:
-    copies.run(device="cpu")
-    copies.folder = copies.folder.rename(copies.home / "it's another")
-    # The key says where it computes, not what.
-    assert copies.run(device="cuda") == []
-
-
-def test_what_no_recipe_has_made_is_not_deleted(copies: Copies) -> None:
-    (copies.folder / "03_copy").mkdir(parents=True)
-    (copies.folder / "03_copy" / "mine").touch()
-    with pytest.raises(InputError, match=r"03_copy exists without 03_copy.json, so no recipe"):
-        copies.run()
-    assert (copies.folder / "03_copy" / "mine").exists()
-
-
-def test_a_folder_in_use_is_not_moved(copies: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_use(copies: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
     copies.run()
     # A lock of this process would not hold this process off.
     monkeypatch.setattr(runner, "is_locked", lambda folder: folder.name == "02_copy")
-    with pytest.raises(InputError, match=r"a process still trains in .*02_copy"):
+
+
+def foreign(copies: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
+    (copies.folder / "02_copy").mkdir(parents=True)
+    (copies.folder / "02_copy" / "out").touch()
+
+
+def damaged(text: str) -> Callable[[Copies, pytest.MonkeyPatch], None]:
+    def damage(copies: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
+        copies.run()
+        (copies.folder / "02_copy.json").write_text(text)
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("prepare", "says"),
+    [
+        (foreign, r"02_copy exists without 02_copy.json, so no recipe"),
+        (in_use, r"a process still trains in .*02_copy"),
+        *(
+            (damaged(text), r"02_copy\.json cannot be read .*; delete it, and ")
+            for text in ("", "[]", "{}", '{"sha256": 3, "done": true}')
+        ),
+    ],
+)
+def test_a_folder_that_is_not_the_runners_is_kept(
+    copies: Copies,
+    monkeypatch: pytest.MonkeyPatch,
+    prepare: Callable[[Copies, pytest.MonkeyPatch], None],
+    says: str,
+) -> None:
+    prepare(copies, monkeypatch)
+    with pytest.raises(InputError, match=says):
         copies.run(second=2)
     assert (copies.folder / "02_copy" / "out").exists()
-
-
-def test_a_signal_between_stages_is_told(copies: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "_digests", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
-    with pytest.raises(Interrupted, match="stopped by SIGTERM; the same command") as stopped:
-        copies.run()
-    assert stopped.value.code == 143
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"sha256": 3, "done": true}'])
-def test_a_damaged_marker_is_one_line(copies: Copies, text: str) -> None:
-    copies.run()
-    (copies.folder / "02_copy.json").write_text(text)
-    with pytest.raises(InputError, match=r"02_copy\.json cannot be read .*; delete it, and "):
-        copies.run()
 
 
 def test_a_missing_file_is_told_before_anything_runs(copies: Copies) -> None:
@@ -127,13 +132,26 @@ def test_a_missing_file_is_told_before_anything_runs(copies: Copies) -> None:
     assert not (copies.folder / "01_copy").exists()
 
 
-def test_a_late_signal_stops_before_the_next_stage(copies: Copies) -> None:
-    copies.received = signal.SIGUSR1
-    with pytest.raises(Interrupted, match="stopped by SIGUSR1 after 01_copy; the same") as stopped:
+@pytest.mark.parametrize(
+    ("number", "says"),
+    [
+        (signal.SIGTERM, "stopped by SIGTERM; the same command"),
+        (signal.SIGUSR1, "stopped by SIGUSR1 after 01_copy; the same"),
+    ],
+    ids=["between stages", "at the end of a stage"],
+)
+def test_a_signal_stops_before_the_next_stage(
+    copies: Copies, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, says: str
+) -> None:
+    if number == signal.SIGTERM:
+        monkeypatch.setattr(runner, "_digests", lambda *_: os.kill(os.getpid(), number))
+    else:
+        copies.received = number
+    with pytest.raises(Interrupted, match=says) as stopped:
         copies.run()
-    assert stopped.value.code == 138
+    assert stopped.value.code == 128 + number
     copies.received = None
-    assert copies.run() == ["02_copy", "03_copy"]
+    assert number == signal.SIGTERM or copies.run() == ["02_copy", "03_copy"]
 
 
 def test_a_signal_reaches_the_stage(tmp_path: Path) -> None:

@@ -33,9 +33,7 @@ def test_a_failure_leaves_the_old_file_whole(tmp_path: Path) -> None:
         save_report(tmp_path, "test", SCORES, ["new", "\ud800"])
     assert (tmp_path / "test.hyp").read_bytes().startswith(b"Ein Hund")
     assert sorted(os.listdir(tmp_path)) == ["test.hyp", "test.json"]
-
-
-def test_a_file_in_place_of_the_folder_is_the_users_error(tmp_path: Path) -> None:
+    # A file in place of the folder is the user's error.
     (tmp_path / "run").write_text("")
     with pytest.raises(InputError, match="cannot be written to"):
         save_report(tmp_path / "run", "test", SCORES, HYPOTHESES)
@@ -54,18 +52,7 @@ def test_the_table_names_metric_score_and_signature(
         [line] = [line for line in lines if line.startswith(expected.name)]
         assert f"{expected.value:.2f}" in line
         assert expected.signature in line
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_a_terminal_gets_no_json(
-    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
-    print_json("[1]")
-    assert capsys.readouterr() == ("" if terminal else "[1]\n", "")
-
-
-def test_a_table_is_aligned_by_width_without_trailing_blanks() -> None:
+    # Aligned by width, without trailing blanks.
     rows = [("\u4f60", "1", "x"), ("ab[red]", "10", ""), ("", "", "")]
     table = build_table("title", ("name", "n", "note"), rows, right=(1,))
     assert table.plain.split("\n") == [
@@ -75,3 +62,12 @@ def test_a_table_is_aligned_by_width_without_trailing_blanks() -> None:
         "ab[red]  10",
         "",
     ]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_gets_no_json(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    print_json("[1]")
+    assert capsys.readouterr() == ("" if terminal else "[1]\n", "")

@@ -31,6 +31,10 @@ def test_two_vocabularies_of_one_size_cannot_share_an_embedding(tmp_path: Path) 
         model_config(composed([], tmp_path), tokenizer)
     apart = composed(["model.tie_embeddings=decoder"], tmp_path)
     assert model_config(apart, tokenizer).tie_embeddings == "decoder"
+    # Nor does a run go on with another task.
+    payload = {PORTABLE: {"config": {"task": "tagging"}}}
+    with pytest.raises(InputError, match="trained for task=tagging; it cannot go on with task=tr"):
+        make_task(composed([], tmp_path), payload)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
@@ -121,12 +125,6 @@ def test_a_run_may_go_on_without_the_callbacks_it_had(
     recwarn.clear()
     warnings.warn("Be aware that when using `ckpt_path`, callbacks used to", stacklevel=1)
     assert not recwarn.list
-
-
-def test_a_run_does_not_go_on_with_another_task(tmp_path: Path) -> None:
-    payload = {PORTABLE: {"config": {"task": "tagging"}}}
-    with pytest.raises(InputError, match="trained for task=tagging; it cannot go on with task=tr"):
-        make_task(composed([], tmp_path), payload)
 
 
 @pytest.mark.parametrize("name", ["tagging", "lm"])

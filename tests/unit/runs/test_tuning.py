@@ -27,8 +27,11 @@ from transformer.runs.tuning import (
 NAME = "model.projection.weight"
 
 
-def test_a_run_without_a_moving_average(tmp_path: Path) -> None:
-    run = write_run(tmp_path)
+def test_the_weights_of_a_run_that_can_be_tried(tmp_path: Path) -> None:
+    plain, average = (tmp_path / name for name in ("plain", "average"))
+    plain.mkdir()
+    average.mkdir()
+    run = write_run(plain)
     offers, lacking = offered_weights(run, ["single", "average", "ema"], 2)
     assert list(offers) == ["single", "average"]
     assert list(lacking) == ["ema"]
@@ -39,32 +42,18 @@ def test_a_run_without_a_moving_average(tmp_path: Path) -> None:
     assert torch.equal(offers["single"]["state_dict"][NAME], best["state_dict"][NAME])
     for payload in offers.values():
         assert set(payload) == {"state_dict", PORTABLE}
-
-
-def test_with_one_the_weights_beneath_it_are_the_single_ones(tmp_path: Path) -> None:
-    run = write_run(tmp_path, ema=True, steps=1)
+    # Tuned weights are not tuned again.
+    (run / "checkpoints" / "last.ckpt").rename(run / "checkpoints" / "tuned.ckpt")
+    again = offered_weights(run, [], 5)[0]["single"]["state_dict"][NAME]
+    assert torch.equal(again, best["state_dict"][NAME])
+    # With a moving average the weights beneath it are the single ones.
+    run = write_run(average, ema=True, steps=1)
     offers, lacking = offered_weights(run, ["single", "average", "ema"], 5)
     best = read_payload(run / "checkpoints" / "best.ckpt")
     assert list(offers) == ["ema", "single"]
     assert list(lacking) == ["average"]
     assert torch.equal(offers["ema"]["state_dict"][NAME], best["state_dict"][NAME])
     assert torch.equal(offers["single"]["state_dict"][NAME], best["current_model_state"][NAME])
-
-
-def test_tuned_weights_are_not_tuned_again(tmp_path: Path) -> None:
-    run = write_run(tmp_path)
-    before = offered_weights(run, [], 5)[0]["single"]["state_dict"][NAME]
-    (run / "checkpoints" / "last.ckpt").rename(run / "checkpoints" / "tuned.ckpt")
-    assert torch.equal(offered_weights(run, [], 5)[0]["single"]["state_dict"][NAME], before)
-
-
-def test_another_task_is_refused(tmp_path: Path) -> None:
-    run = write_run(tmp_path)
-    payload = read_payload(run / "checkpoints" / "best.ckpt")
-    payload[PORTABLE]["config"]["task"] = "tagging"
-    write_payload(payload, run / "checkpoints" / "best.ckpt")
-    with pytest.raises(InputError, match="was trained for task=tagging and does not translate"):
-        offered_weights(run, ["single"], 5)
 
 
 def test_only_the_search_changes(tmp_path: Path) -> None:
@@ -125,14 +114,22 @@ def test_trials_are_scored_as_the_run_is(tmp_path: Path) -> None:
     assert only.sentences == 2
 
 
-def test_an_empty_validation_set_is_refused(tmp_path: Path) -> None:
-    offers, _ = offered_weights(write_run(tmp_path), [], 5)
+def test_what_cannot_be_tuned_is_refused(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    offers, _ = offered_weights(run, [], 5)
+    with pytest.raises(InputError, match=r"decoding\.beam_size=0 must be from 1 to 10000"):
+        grid(search_config(), [0], [1.0])
     for side in ("en", "de"):
         (tmp_path / f"validation.{side}").write_text("")
     with pytest.raises(InputError, match="the validation text of the run is empty"):
         sweep(offers, settings(), lambda trial: None)
     with pytest.raises(InputError, match="sentences=0 must be at least 1, or null"):
         sweep(offers, settings(sentences=0), lambda trial: None)
+    payload = read_payload(run / "checkpoints" / "best.ckpt")
+    payload[PORTABLE]["config"]["task"] = "tagging"
+    write_payload(payload, run / "checkpoints" / "best.ckpt")
+    with pytest.raises(InputError, match="was trained for task=tagging and does not translate"):
+        offered_weights(run, ["single"], 5)
 
 
 def trial(value: float, weights: str = "single", **changes: Any) -> Trial:
@@ -177,11 +174,6 @@ def test_keys_of_another_algorithm_are_dropped(own: dict[str, Any]) -> None:
     for one in grid(search_config(**own, no_repeat_ngram=3, min_length=2), [1, 2], [0.6]):
         assert (one.no_repeat_ngram, one.min_length, one.nbest) == (3, 2, 1)
         assert (one.temperature, one.groups, one.diversity, one.candidates) == (1.0, 1, 0.0, 1)
-
-
-def test_a_beam_of_none_is_refused() -> None:
-    with pytest.raises(InputError, match=r"decoding\.beam_size=0 must be from 1 to 10000"):
-        grid(search_config(), [0], [1.0])
 
 
 def test_plain_values() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.helpers.translators import tiny_translator
 from transformer.common.errors import InputError
 from transformer.serving.access import Access, Client, read_keys
-from transformer.serving.interfaces.glossary import Glossary, parse_entries
+from transformer.serving.interfaces.deepl.glossary import Glossary, parse_entries
 from transformer.serving.languages.detection import Detector
 from transformer.serving.languages.directions import (
     Direction,

@@ -47,7 +47,12 @@ def run(arguments: Sequence[str]) -> None:
     if launch := [one for one in overrides if override_key(one) == "launch"]:
         raise InputError(f"{launch[0]} is for a sweep; add --multirun")
     config, folder = compose_run([one for one in overrides if override_key(one) != TRUST])
-    named = any(override_key(one) == "hydra.run.dir" for one in overrides)
+    given = {override_key(one) for one in overrides}
+    if config.finetune_from is not None:
+        from transformer.runs.finetuning import take_model
+
+        take_model(config, given)
+    named = "hydra.run.dir" in given
     sized = names_size(overrides)
     folder = _resolve_auto(config, folder, named=named, sized=sized)
     train_run(config, folder, exact=sized)

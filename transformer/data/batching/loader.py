@@ -9,6 +9,8 @@ import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
+from multiprocessing.process import BaseProcess
+from multiprocessing.util import Finalize
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -103,6 +105,9 @@ class UpdateLoader(Generic[B]):
             worker_init_fn=_ignore_sigterm,
         )
         self._batches = iter(loader)
+        if self._workers:
+            workers: Any = self._batches
+            Finalize(self._batches, _kill, [workers._workers], exitpriority=0)
         try:
             for start in count(0, self.assignment.accumulation):
                 own = numbers[start : start + self.assignment.accumulation]
@@ -189,6 +194,16 @@ class EpochLoader(Generic[B]):
 
     def __iter__(self) -> Iterator[B | None]:
         return iter(self._loader) if self._keys else iter([None])
+
+
+def _kill(workers: list[BaseProcess]) -> None:
+    """End the workers that are left when the process ends: it waits for them.
+
+    After the system kills a worker, torch raises an error at any line of this process: where
+    `close` is not called, or within it.
+    """
+    for worker in workers:
+        worker.kill()
 
 
 def _ignore_sigterm(worker: int) -> None:

@@ -26,6 +26,11 @@ FOLDER_NAMES = {
 }
 """Stems of the files of each split; the language follows, and optionally ``.gz``."""
 
+NO_TRAINING_TEXT = (
+    "data=files needs the training text; set data.train=[SOURCE,TARGET], or data.train=FILE.tsv or "
+    "FILE.jsonl"
+)
+
 
 def find_splits(config: DataConfig) -> dict[str, AnySplit]:
     """Return "train", "validation" and the other evaluation splits by name.
@@ -100,11 +105,9 @@ def _published(config: DataConfig) -> dict[str, Split]:
 
 
 def _files(config: DataConfig) -> dict[str, Split]:
-    if config.train is None:
-        raise InputError(
-            "data=files needs the training text; set data.train=[SOURCE,TARGET], "
-            "or data.train=FILE.tsv or FILE.jsonl"
-        )
+    # The text of a model that was imported is for validation alone.
+    if config.train is None and config.validation is None:
+        raise InputError(NO_TRAINING_TEXT)
     given = {"train": config.train, "validation": config.validation, "test": config.test}
     if config.streaming:
         del given["train"]  # streaming/shards.py finds it
@@ -120,7 +123,7 @@ def _files(config: DataConfig) -> dict[str, Split]:
             splits[name] = Split(corpus, links=_links_of_training(config, name))
     sizes = {"validation": config.validation_size, "test": config.test_size}
     missing = {name: size for name, size in sizes.items() if name not in splits and size > 0}
-    if config.streaming or not missing:
+    if config.streaming or config.train is None or not missing:
         return splits
     if (config.documents or 1) > 1:
         raise InputError(

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
+from transformer.common.errors import InputError
 from transformer.data.config import DataConfig
 from transformer.data.corpora.mixture import AnySplit
-from transformer.data.corpora.resolve import find_splits
+from transformer.data.corpora.resolve import NO_TRAINING_TEXT, find_splits
 from transformer.data.corpora.split import Split
 from transformer.data.modules.translation import DataModule
 from transformer.data.text.parallel import Pair, file_format
@@ -39,6 +40,8 @@ class MonolingualData(DataModule):
     def _splits(self) -> dict[str, AnySplit]:
         found = find_splits(_two_sided(self._data)).items()
         splits = {name: _target_side(split) for name, split in found if isinstance(split, Split)}
+        if "train" not in splits:
+            raise InputError(NO_TRAINING_TEXT)
         held_out = [split for split in splits.values() if not split.inverted]
         return {**splits, "train": _without(splits["train"], held_out)}
 

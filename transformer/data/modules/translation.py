@@ -18,7 +18,7 @@ from transformer.data.batching.batch_stream import MixedDataset
 from transformer.data.corpora.evaluation_text import Texts, read_texts
 from transformer.data.corpora.holdout import log_held_out
 from transformer.data.corpora.mixture import AnySplit, BalancedText, config_tags
-from transformer.data.corpora.resolve import find_splits
+from transformer.data.corpora.resolve import NO_TRAINING_TEXT, find_splits
 from transformer.data.corpora.split import Split
 from transformer.data.encoded.arrow_writer import count_subwords
 from transformer.data.encoded.dataset import BatchDataset, EncodedCorpus, SamplingDataset
@@ -128,6 +128,8 @@ class DataModule(BatchModule):
         return split
 
     def _split(self, name: str) -> AnySplit:
+        if name == "train" and name not in self._splits:
+            raise InputError(NO_TRAINING_TEXT)
         if name not in self._splits:
             raise InputError(f"the corpus has no split {name!r}; it has {', '.join(self._splits)}")
         return self._splits[name]

@@ -76,6 +76,13 @@ class Tokenizer:
         return self._source is self._target
 
     @property
+    def same_ids(self) -> bool:
+        """True when the same id means the same subword on both sides, as if they were joint."""
+        sides = (self._source, self._target)
+        spelt, other = (side.spelt(range(len(side))) for side in sides)
+        return self.joint or spelt == other
+
+    @property
     def source_vocab_size(self) -> int:
         """Number of source subwords and tags."""
         return len(self._source)

@@ -75,7 +75,12 @@ def _nested(cells: Sequence[Cell], node: _Node) -> Iterator[Span]:
         return
     if len(node.children) == 1 and not node.direct:
         [child] = node.children.values()
-        yield from _nested(cells, child)
+        # Blanks that were around it stay there.
+        inside = [i for i, c in enumerate(cells) if c.marks != node.path or not c.text.isspace()]
+        first, last = (inside[0], inside[-1] + 1) if inside else (0, 0)
+        yield from (Span(cell.text, node.path) for cell in cells[:first])
+        yield from _nested(cells[first:last], child)
+        yield from (Span(cell.text, node.path) for cell in cells[last:])
         return
     for content in _grouped(cells, node):
         if isinstance(content, Cell):

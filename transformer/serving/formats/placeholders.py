@@ -29,12 +29,13 @@ from transformer.serving.translations import (
 
 _PLACEHOLDER = re.compile(
     r"""
-      (?:https?|ftp)://[^\s<>"]+(?<![.,;:!?)\]}'])          # URL
-    | \bwww\.[^\s<>"]+(?<![.,;:!?)\]}'])
+      (?:https?|ftp)://[^\s<>"]+(?<![.,;:!?)\]}'…”»])          # URL
+    | \bwww\.[^\s<>"]+(?<![.,;:!?)\]}'…”»])
     | (?<![\w.+-])[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,8}[\w-]{2,63}  # e-mail address
     | \{\{[^{}\n]{1,80}\}\}                                 # {{ name }}
     | [$%#]?\{[^{}\s]{1,80}\}                               # {name}, ${name}
-    | (?<![\d%])%(?:\d{1,2}\$|\(\w{1,80}\))?[-+\#0]?\d{0,3}(?:\.\d{1,2})?[@sdiufgxXc](?!\w)  # %s
+    | (?<![\d%])%(?:\d{1,2}\$|\(\w{1,80}\))?[-+\#0]?\d{0,3}(?:\.\d{1,2})?[@sdiufgxXc](?!\w)
+    | %%                                                    # %s and %%
     """,
     re.VERBOSE | re.ASCII,
 )
@@ -68,19 +69,26 @@ def translate_with_placeholders(
 
 def _keeps(source: str, translation: str) -> bool:
     """Whether a translation has the placeholders of its source, each as often."""
-    return Counter(_PLACEHOLDER.findall(source)) == Counter(_PLACEHOLDER.findall(translation))
+    wanted, held = (Counter(_PLACEHOLDER.findall(text)) for text in (source, translation))
+    return all(held[name] == count for name, count in wanted.items())
 
 
 def _without(text: str) -> PlainText:
-    """A sentence whose placeholders are kept and not translated."""
+    """A sentence whose placeholders are kept, each with the letters that it is one word with."""
 
     def spans() -> Iterator[Span]:
         at = 0
         for match in _PLACEHOLDER.finditer(text):
-            if at < match.start():
-                yield Span(text[at : match.start()])
-            yield Span(match[0], keep=True)
-            at = match.end()
+            start, end = match.span()
+            while start > at and text[start - 1].isalnum():
+                start -= 1
+            while end < len(text) and text[end].isalnum():
+                end += 1
+            if at < start:
+                yield Span(text[at:start])
+            if at < end:
+                yield Span(text[max(at, start) : end], keep=True)
+            at = max(at, end)
         if at < len(text):
             yield Span(text[at:])
 
@@ -92,7 +100,7 @@ def _restored(
 ) -> SentenceTranslation:
     """The translation of a sentence from that without its placeholders.
 
-    If the model writes placeholders of its own, that is the source. A word has the confidence of
+    If the model writes one that it has not seen, that is the source. A word has the confidence of
     the sentence.
     """
     parts = split_sentences(plain.text, options.direction.source, "none")

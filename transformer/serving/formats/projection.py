@@ -76,7 +76,9 @@ def project(plain: PlainText, found: TextTranslation) -> list[Cell]:
         if is_copy(part.sentence, sentence.text):
             cells += _with_kept(list(plain.copy(start, end)), kept_until(end))
         else:
-            cells += _beside(_sentence(plain, start, end, sentence), kept_until(end - 1))
+            cells += _beside(
+                _sentence(plain, start, end, sentence), kept_until(end - 1), plain.text
+            )
         offset = end
     return cells + [_kept(*each) for each in kept_until(offset)]
 
@@ -163,7 +165,7 @@ def _part(
         yield Cell(text, plain.marks(start, end), start, end)
 
 
-def _beside(cells: list[Cell], kept: Sequence[tuple[int, Span]]) -> list[Cell]:
+def _beside(cells: list[Cell], kept: Sequence[tuple[int, Span]], source: str) -> list[Cell]:
     """Cells of a sentence, and its kept spans beside the partners of their neighbours."""
     if not kept:
         return cells
@@ -176,19 +178,32 @@ def _beside(cells: list[Cell], kept: Sequence[tuple[int, Span]]) -> list[Cell]:
         following = cells[index : index + 1]
         for offset, span in inserted.get(index, []):
             # A text that was a word of its own stays one.
-            if span.text and result and _apart(result[-1], offset):
+            if span.text and result and _apart(result[-1], True, offset, source):
                 result.append(Cell(" ", None, -1, -1))
             result.append(_kept(offset, span))
-            if span.text and following and _apart(following[0], offset):
+            if span.text and following and _apart(following[0], False, offset, source):
                 following = [Cell(" ", None, -1, -1), *following]
         result += following
     return result
 
 
-def _apart(cell: Cell, offset: int) -> bool:
-    """Whether a neighbour of a kept text would touch it, and did not in the source."""
-    touches = cell.kept or any(map(_is_letter, cell.text[:1] + cell.text[-1:]))
-    return touches and offset not in (cell.start, cell.end)
+def _apart(cell: Cell, before: bool, offset: int, source: str) -> bool:
+    """Whether a blank belongs between a kept text and the cell beside it.
+
+    Args:
+        cell: Of the translation.
+        before: Whether it is before the kept text.
+        offset: Of the kept text in the source, the text that was translated.
+        source: Decides whether the two were one word.
+    """
+    touching = offset == (cell.end if before else cell.start)
+    if cell.kept:
+        return not touching
+    character = cell.text[-1 if before else 0]
+    opening_or_closing = ("Ps", "Pi") if before else ("Po", "Pe", "Pf")
+    if character.isspace() or unicodedata.category(character) in opening_or_closing:
+        return False
+    return not touching or _is_letter(character) != _is_letter(source[offset - before])
 
 
 class Positions:

@@ -25,6 +25,7 @@ from transformer.training.checkpointing.saved_state import (
 )
 from transformer.training.losses.config import LossConfig
 from transformer.training.losses.cross_entropy import loss_function, negative_log_likelihood
+from transformer.training.losses.output_bias import joined_bias
 from transformer.training.optimization.divergence import DivergenceDetector, RecoveryConfig
 from transformer.training.optimization.gradient_accumulation import Accumulator
 from transformer.training.optimization.optimizer import OptimizerConfig, build_optimizer
@@ -93,7 +94,7 @@ class UpdateModule(LightningModule, ABC):
         These contain ``loss``; the log divides each by that number.
         """
         hidden, right = self.predictions(batch)
-        weight = self.model.projection.weight
+        hidden, weight = joined_bias(hidden, self.model.projection)
         loss = loss_function(self.loss, hidden, weight, right, compiled=self.compiled)
         return loss, len(right), {"loss": loss.detach()}
 
@@ -168,7 +169,7 @@ class UpdateModule(LightningModule, ABC):
 
     def validate(self, hidden: Tensor, right: Tensor) -> None:
         """Count for ``val/loss`` the negative log-likelihood of the predictions, in nats."""
-        nll = negative_log_likelihood(hidden, self.model.projection.weight, right)
+        nll = negative_log_likelihood(*joined_bias(hidden, self.model.projection), right)
         self.means.add("val/loss", nll, len(right))
 
     def on_validation_epoch_end(self) -> None:

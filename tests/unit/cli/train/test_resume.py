@@ -110,19 +110,7 @@ def test_single_keys_change(run: Path) -> None:
     assert config == before  # and nothing else
     free = resumed_config(run, ["tokenizer.sampling=0.3", "metrics.tokenize=13a"])
     assert (free.tokenizer.sampling, free.metrics.tokenize) == (0.3, "13a")
-
-
-@pytest.mark.parametrize("name", ["müller", "a,b", "runs (old)", "it's", "a=b"])
-@pytest.mark.parametrize("quote", ["", "'", '"'])
-def test_a_run_is_found_whatever_its_path_is_called(run: Path, name: str, quote: str) -> None:
-    renamed = run.rename(run.with_name(name))
-    arguments = [f"checkpoint={quote}{renamed}{quote}", "trainer.max_steps=77"]
-    assert named_checkpoint(arguments) == renamed
-    config = resumed_config(renamed, arguments)
-    assert (config.checkpoint, config.trainer.max_steps) == (str(renamed), 77)
-
-
-def test_a_copy_changes_with_its_key_unless_it_was_set(run: Path) -> None:
+    # A copy changes with its key unless it was set.
     assert resumed_config(run, []).trainer.precision == "bf16-mixed"
     assert resumed_config(run, ["precision=32-true"]).trainer.precision == "32-true"
     config = resumed_config(run, ["seed=9", "trainer.max_steps=77"])
@@ -137,6 +125,16 @@ def test_a_copy_changes_with_its_key_unless_it_was_set(run: Path) -> None:
         write_payload(payload, file)
     config = resumed_config(run, ["seed=9", "trainer.max_steps=77"])
     assert (config.data.seed, config.schedule.total) == (123, 123)
+
+
+@pytest.mark.parametrize("name", ["müller", "a,b", "runs (old)", "it's", "a=b"])
+@pytest.mark.parametrize("quote", ["", "'", '"'])
+def test_a_run_is_found_whatever_its_path_is_called(run: Path, name: str, quote: str) -> None:
+    renamed = run.rename(run.with_name(name))
+    arguments = [f"checkpoint={quote}{renamed}{quote}", "trainer.max_steps=77"]
+    assert named_checkpoint(arguments) == renamed
+    config = resumed_config(renamed, arguments)
+    assert (config.checkpoint, config.trainer.max_steps) == (str(renamed), 77)
 
 
 def test_what_is_held_out_stays(run: Path) -> None:

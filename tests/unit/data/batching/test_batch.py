@@ -39,13 +39,11 @@ def test_unpaired_sentences_are_refused(sources: list[list[int]], targets: list[
         collate(sources, targets)
 
 
-def test_lightning_moves_a_batch_to_a_device() -> None:
+def test_lightning_moves_a_batch_to_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = move_data_to_device(BATCH, torch.device("meta"))
     assert {moved.source.device.type, moved.target_input.device.type} == {"meta"}
     assert moved.target_output.device.type == "meta"
-
-
-def test_copies_from_pinned_memory_do_not_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Copies from pinned memory do not block.
     with HostReads(), pytest.raises(AssertionError, match="waits for a copy to the device"):
         move_data_to_device(BATCH, torch.device("meta"))
     monkeypatch.setattr(Tensor, "is_pinned", lambda tensor: True)

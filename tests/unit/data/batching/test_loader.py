@@ -4,6 +4,7 @@ import logging
 import multiprocessing
 import os
 import signal
+import time
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -121,22 +122,23 @@ def test_a_sigterm_to_all_processes_leaves_the_batches_coming(folder: Path) -> N
     assert not multiprocessing.active_children()
 
 
-def kill_a_worker(folder: Path) -> None:
-    """In a fork: it must not come to its end."""
+def kill_a_worker(folder: Path, busy: bool) -> None:
+    """In a fork: the error must come while it waits for a batch, or while it is busy elsewhere."""
     multiprocessing.set_start_method("fork", force=True)
     module = data_module(folder, workers=2)
     module.setup("fit")
     updates = iter(module.train_dataloader())
     next(updates)
     multiprocessing.active_children()[0].kill()
-    for _ in updates:
+    for _ in iter(lambda: time.sleep(60), 0) if busy else updates:
         pass
 
 
-def test_a_worker_that_is_killed_ends_the_process(folder: Path) -> None:
-    process = FORKS.Process(target=kill_a_worker, args=(folder,), daemon=False)
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_worker_that_is_killed_ends_the_process(folder: Path, busy: bool) -> None:
+    process = FORKS.Process(target=kill_a_worker, args=(folder, busy), daemon=False)
     process.start()
-    assert exit_code(process) == 1
+    assert exit_code(process, 60) == 1
 
 
 @pytest.mark.parametrize(

@@ -76,13 +76,6 @@ def test_a_file_is_fetched_once_or_again_if_damaged(
     assert gzip.decompress(path.read_bytes()) == b"A man sleeps.\n"
 
 
-def test_other_content_is_refused(corpus: PublishedCorpus, tmp_path: Path) -> None:
-    other = replace(corpus, sha256=MULTI30K.sha256)
-    with pytest.raises(InputError, match=r"cannot fetch .*train\.en\.gz.*hash"):
-        fetch(other, "en", "train", tmp_path / "cache")
-    assert not (tmp_path / "cache" / "train.en.gz").exists()
-
-
 def test_parts_become_one_file_once(served: tuple[Path, str], tmp_path: Path) -> None:
     parts = {f"train__ja__00{number}": f"文 {number} 。\n".encode() for number in range(5)}
     text = b"".join(parts.values())
@@ -122,22 +115,18 @@ def test_a_disk_that_takes_no_whole_is_an_input_error(
     assert not (tmp_path / "train.en").exists()
 
 
-def test_parts_in_a_folder_are_to_be_joined(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"has no train\.en; set data\.root to"):
-        find(TANAKA_ENJA, "en", "train", tmp_path)
-    for part in TANAKA_ENJA.parts["train.en"]:
-        (tmp_path / part).touch()
-    with pytest.raises(InputError, match=r"only in parts: cat train\.en\.000 .* > train\.en; set"):
-        find(TANAKA_ENJA, "en", "train", tmp_path)
-
-
 def test_no_such_file_and_no_server_are_input_errors(
-    served: tuple[Path, str], tmp_path: Path
+    served: tuple[Path, str], tmp_path: Path, corpus: PublishedCorpus
 ) -> None:
     for url in (served[1], "http://127.0.0.1:9/"):
         with pytest.raises(InputError, match=r"set data\.root=FOLDER") as raised:
             fetch(replace(MULTI30K, url=url), "fr", "test", tmp_path)
         assert "\n" not in str(raised.value)
+    # Other content is refused.
+    other = replace(corpus, sha256=MULTI30K.sha256)
+    with pytest.raises(InputError, match=r"cannot fetch .*train\.en\.gz.*hash"):
+        fetch(other, "en", "train", tmp_path / "cache")
+    assert not (tmp_path / "cache" / "train.en.gz").exists()
 
 
 def test_an_unknown_language_is_an_input_error(tmp_path: Path) -> None:
@@ -160,6 +149,13 @@ def test_a_folder_of_files_packed_or_not(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     assert find(MULTI30K_TOK, "de", "validation", tmp_path).name == "val.lc.norm.tok.de"
     assert find(MULTI30K_TOK, "en", "train", tmp_path).name == "train.lc.norm.tok.en.gz"
+    # Parts are to be joined.
+    with pytest.raises(InputError, match=r"has no train\.en; set data\.root to"):
+        find(TANAKA_ENJA, "en", "train", tmp_path)
+    for part in TANAKA_ENJA.parts["train.en"]:
+        (tmp_path / part).touch()
+    with pytest.raises(InputError, match=r"only in parts: cat train\.en\.000 .* > train\.en; set"):
+        find(TANAKA_ENJA, "en", "train", tmp_path)
 
 
 @pytest.mark.parametrize("corpus", PUBLISHED.values(), ids=list(PUBLISHED))

@@ -158,9 +158,12 @@ def test_a_later_corpus_leaves_the_others_encoded(tmp_path: Path) -> None:
     module(both, initial_tokenizer=known).prepare_data()
     after = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").glob("*/*.arrow")}
     assert len(after) == 4 and before.items() <= after.items()
+    # A resumed run adds no tags.
+    with pytest.raises(InputError, match="has the tags <tag a>, and not <tag b>"):
+        _ = module(both, initial_tokenizer=one.tokenizer).tokenizer
 
 
-def test_a_key_of_documents_is_for_the_corpora_that_have_it(tmp_path: Path) -> None:
+def test_what_is_said_for_all_is_for_those_who_read_it(tmp_path: Path) -> None:
     entries = {
         "books": CorpusConfig(train="b.jsonl", documents=3),
         "web": CorpusConfig(train="w.jsonl"),
@@ -169,13 +172,14 @@ def test_a_key_of_documents_is_for_the_corpora_that_have_it(tmp_path: Path) -> N
     config = data_config(tmp_path, corpora=entries, document_key="id")
     keys = {name: one.document_key for name, one in corpus_configs(config).items()}
     assert keys == {"books": "id", "web": None, "plain": None}
-
-
-def test_a_resumed_run_adds_no_tags(tmp_path: Path) -> None:
-    known = module(corpora(tmp_path, big={"tag": "a"})).tokenizer
-    more = corpora(tmp_path, big={"tag": "a"}, small={"tag": "b"})
-    with pytest.raises(InputError, match="has the tags <tag a>, and not <tag b>"):
-        _ = module(more, initial_tokenizer=known).tokenizer
+    for name in ("train", "val", "test_2016_flickr"):
+        for language in ("fr", "de"):
+            (tmp_path / f"{name}.{language}").write_text(f"{name} {language}\n")
+    captions = {"corpus": "multi30k", "source": "fr", "target": "de"}
+    config = corpora(tmp_path, big={}, captions={"train": None, **captions})
+    found = find_splits(replace(config, root=str(tmp_path)))
+    assert list(found["train_captions"]) == [("train fr", "train de")]
+    assert len(list(found["train_big"])) == 57
 
 
 @pytest.mark.parametrize(
@@ -229,9 +233,6 @@ def test_an_error_names_the_corpus(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=rf"^data\.corpora\.{says}"):
         find_splits(corpora(tmp_path, big={}, small=entry))
-
-
-def test_corpora_that_are_all_empty_are_named(tmp_path: Path) -> None:
     validation = str(tmp_path / "big.tsv")
     for name in ("none", "nothing"):
         (tmp_path / f"{name}.tsv").write_text("")
@@ -239,17 +240,6 @@ def test_corpora_that_are_all_empty_are_named(tmp_path: Path) -> None:
     config = replace(corpora(tmp_path, **entries), validation=validation)
     with pytest.raises(InputError, match="none of none, nothing has a training pair"):
         _ = module(config).tokenizer
-
-
-def test_what_is_said_for_all_is_for_those_who_read_it(tmp_path: Path) -> None:
-    for name in ("train", "val", "test_2016_flickr"):
-        for language in ("fr", "de"):
-            (tmp_path / f"{name}.{language}").write_text(f"{name} {language}\n")
-    captions = {"corpus": "multi30k", "source": "fr", "target": "de"}
-    config = corpora(tmp_path, big={}, captions={"train": None, **captions})
-    found = find_splits(replace(config, root=str(tmp_path)))
-    assert list(found["train_captions"]) == [("train fr", "train de")]
-    assert len(list(found["train_big"])) == 57
 
 
 @pytest.mark.parametrize("sampling", [0.0, 0.1])

@@ -57,11 +57,8 @@ def test_a_second_run_reads_only_the_cache(
         second = batches(data_module(folder))
     assert "train: 72 of 72 pairs kept" in caplog.messages
     assert [b.source.tolist() for b in first] == [b.source.tolist() for b in second]
-
-
-def test_left_out_text_is_judged_also_from_the_cache(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+    # Text that is left out is judged also from the cache.
+    monkeypatch.undo()
     data_module(folder, max_length=6, max_left_out=0.9).prepare_data()
     monkeypatch.setattr("transformer.data.modules.translation.encode_corpus", None)
     caplog.clear()
@@ -142,13 +139,6 @@ def test_missing_text_is_named_before_the_work(
     assert not (folder / "cache").exists()
 
 
-def test_a_validation_without_a_loss_is_refused(folder: Path) -> None:
-    (folder / "long.tsv").write_text("a " * 60 + "\tb\n\tb\n")
-    module = data_module(folder, validation=str(folder / "long.tsv"))
-    with pytest.raises(InputError, match=r"long\.tsv: every .* than 50 tokens; .*max_length"):
-        module.setup("validate")
-
-
 def test_validation_text_keeps_what_the_loss_leaves_out(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -161,6 +151,11 @@ def test_validation_text_keeps_what_the_loss_leaves_out(
     assert sum(batch.size for batch in module.val_dataloader()) == 2
     assert "validation: 3 of 5 pairs" in caplog.text
     assert module.texts("validation")[0] == ["a b", "", "a", "a " * 60, "a b"]
+    # Nothing may be left.
+    (folder / "long.tsv").write_text("a " * 60 + "\tb\n\tb\n")
+    module = data_module(folder, validation=str(folder / "long.tsv"))
+    with pytest.raises(InputError, match=r"long\.tsv: every .* than 50 tokens; .*max_length"):
+        module.setup("validate")
 
 
 def test_validation_is_the_same_each_epoch_and_not_sampled(folder: Path) -> None:

@@ -78,9 +78,7 @@ def test_sentences_of_a_document_are_parted_by_the_separator() -> None:
     assert tokenizer.decode_target([[*first, size, *second, size + 2]]) == ["a b c"]
     # Without documents the same sign is text.
     assert max(plain().encode_source([document])[0]) < size
-
-
-def test_drawn_segmentations_have_the_same_tags() -> None:
+    # Segmentations that are drawn have the same tags.
     tokenizer = plain(sampling=0.1).with_tags(TAGS).tagged(FR_WEB)
     size = plain().source_vocab_size
     drawn = tokenizer.sample_source(["d e a b c\na b"] * 20, range(20))

@@ -74,7 +74,7 @@ def test_a_small_beam_says_all(phrases: list[str], beam: int) -> None:
         assert all(occurs(phrase, text) for phrase in phrases), text
 
 
-def test_proposal_continues_another_segmentation() -> None:
+def test_proposals_and_progress_within_a_phrase() -> None:
     must = MustPhrases.compile([[CUTS["ba"], CUTS["ab"]]], VOCABULARY, torch.device("cpu"))
     # "a" where the tokenizer has "ab", then "b"; "ba" has not begun.
     must = must.proceed(torch.tensor([[0]]), torch.tensor([[6]]))
@@ -83,10 +83,7 @@ def test_proposal_continues_another_segmentation() -> None:
     must = must.proceed(torch.tensor([[0]]), torch.tensor([[5]]))
     assert must.proposals[must.states].tolist() == [[[7, -1]]]
     assert int(must.banks) == 2
-
-
-def test_phrases_that_begin_alike_are_not_taken_for_progress() -> None:
-    """Each piece of the beginning counts once, and the beam of one goes on to the end of both."""
+    # Phrases that begin alike: each piece counts once, and the beam of one goes on to both ends.
     cuts = [[CUTS[phrase] for phrase in ("b", "ba", "ab")]]
     must = MustPhrases.compile(cuts, VOCABULARY, torch.device("cpu"))
     banks = []
@@ -165,9 +162,7 @@ def test_required_phrases_change_no_other_translation() -> None:
     assert found[1].text == plain[1].text
     for text, constraints, one in zip(TEXTS, asked, found, strict=True):
         assert translator.translate([text], [constraints])[0].text == one.text
-
-
-def test_long_text_after_the_phrase_of_a_script_without_spaces() -> None:
+    # A long text after the phrase of a script without spaces.
     translator = tiny_translator(max_length_ratio=2.0)
     [found] = translator.translate(TEXTS[:1], [Constraints(must=("猫",))])
     assert found.unmet == ()

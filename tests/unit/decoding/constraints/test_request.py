@@ -75,6 +75,12 @@ def test_the_automaton_reads_characters_that_are_spelt_in_bytes() -> None:
         for subword in tokenizer.encode_target([text])[0]:
             states = automaton.read(states, torch.tensor([subword, subword]))
         assert automaton.found_at_end[states].tolist() == found
+    tokenizer = tiny_tokenizer()
+    vocabulary = Vocabulary.from_tokenizer(tokenizer)
+    for text in ("ein hund läuft .", "(x) 😀"):
+        [subwords] = tokenizer.encode_target([text])
+        spelling: Spelling = vocabulary.join(subwords)
+        assert bytes(byte for byte, _ in spelling).decode() == " " + text
 
 
 @pytest.mark.parametrize("phrases", [["a"], ["ab", "."], ["a a"], ["b", "a", "ab", "ba"]])
@@ -198,7 +204,7 @@ def test_a_prefix_whose_bytes_deceive_can_go_on(algorithm: str) -> None:
     assert "<pad>" not in found.tokens
 
 
-def test_blank_and_cut_texts() -> None:
+def test_blank_and_cut_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     [found] = tiny_translator().translate([" "], [Constraints("ein", ("hund",), ("katze",))])
     assert (found.text, found.unmet) == ("", ("prefix: ein", "must: hund"))
     assert found.to_json()["unmet"] == found.unmet
@@ -211,17 +217,6 @@ def test_blank_and_cut_texts() -> None:
     [found] = translator.translate([text], [asked])
     assert found.text.startswith("zwei")
     assert found.unmet == ("must: unmöglich",)
-
-
-def test_the_empty_spelling_and_nothing_asked_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Nothing asked costs nothing.
     monkeypatch.delattr(Vocabulary, "from_tokenizer")
     tiny_translator().translate(TEXTS, [None, Constraints(), None, None])
-
-
-def test_spelling_of_the_vocabulary() -> None:
-    tokenizer = tiny_tokenizer()
-    vocabulary = Vocabulary.from_tokenizer(tokenizer)
-    for text in ("ein hund läuft .", "(x) 😀"):
-        [subwords] = tokenizer.encode_target([text])
-        spelling: Spelling = vocabulary.join(subwords)
-        assert bytes(byte for byte, _ in spelling).decode() == " " + text

@@ -91,9 +91,6 @@ def test_a_blank_text_has_a_blank_translation(blank: str) -> None:
     [translation] = tiny_translator(max_length_ratio=1.0).translate(["\u2581"])
     assert translation.source_tokens[-3:] == ("<0xE2>", "<0x96>", "<0x81>")
     assert translation.tokens
-
-
-def test_one_string_is_no_list_of_texts() -> None:
     with pytest.raises(TypeError, match="a list of texts, not one string"):
         tiny_translator().translate("a b")
 
@@ -133,9 +130,8 @@ def test_a_long_text_is_cut_with_a_warning(
     assert whole.attention is not None
     assert whole.attention.shape == (len(whole.tokens), len(source))
     assert short.text == translator.translate(["a dog ."])[0].text
-
-
-def test_a_warning_names_the_first_line_that_is_cut(caplog: pytest.LogCaptureFixture) -> None:
+    # A warning names the first line.
+    caplog.clear()
     long = " ".join(source for source, _ in PAIRS)
     found = tiny_translator(max_length=24, max_length_ratio=0.5).translate_stream(
         [*["a dog"] * 9, long, long], name=lambda index: f"stdin:{index + 1}"
@@ -176,6 +172,17 @@ def test_attention_is_that_of_the_best_candidate() -> None:
         assert weights.shape == (len(translation.tokens), len(source))
         assert (weights >= 0).all()
         assert (weights.sum(1) < 1).all()  # the end of the source has the rest
+    # JSON holds plain values.
+    translator = tiny_translator(beam_size=2, nbest=2)
+    [plain] = translator.translate(["a dog runs ."])
+    [mapped] = translator.translate(["a dog runs ."], attention=True)
+    values = json.loads(json.dumps(mapped.to_json()))
+    weights = values.pop("attention")
+    assert values == json.loads(json.dumps(plain.to_json()))
+    assert [len(row) for row in weights] == [len(values["source_tokens"])] * len(values["tokens"])
+    assert values["text"] == values["nbest"][0]["text"] == plain.text
+    assert "".join(values["source_tokens"]).replace("\u2581", " ").strip() == "a dog runs ."
+    assert json.loads(json.dumps(BLANK.to_json()))["text"] == ""
 
 
 @pytest.mark.parametrize("layers", [1, 2])
@@ -225,19 +232,6 @@ def test_a_line_end_spelt_by_the_model_does_not_reach_the_text() -> None:
     [translation] = translator.translate(["a dog"])
     assert set(translation.tokens) == {"<0x0A>"}
     assert translation.text.strip(" ") == ""
-
-
-def test_json_holds_plain_values_and_attention_where_asked_for() -> None:
-    translator = tiny_translator(beam_size=2, nbest=2)
-    [plain] = translator.translate(["a dog runs ."])
-    [mapped] = translator.translate(["a dog runs ."], attention=True)
-    values = json.loads(json.dumps(mapped.to_json()))
-    weights = values.pop("attention")
-    assert values == json.loads(json.dumps(plain.to_json()))
-    assert [len(row) for row in weights] == [len(values["source_tokens"])] * len(values["tokens"])
-    assert values["text"] == values["nbest"][0]["text"] == plain.text
-    assert "".join(values["source_tokens"]).replace("\u2581", " ").strip() == "a dog runs ."
-    assert json.loads(json.dumps(BLANK.to_json()))["text"] == ""
 
 
 def test_load_from_a_file_and_from_a_run(tmp_path: Path) -> None:

@@ -44,6 +44,8 @@ def test_a_rotation_by_hand() -> None:
         ]
     )
     torch.testing.assert_close(turned(heads, 0, 1, 2)[0, 0], expected, rtol=0, atol=2e-6)
+    for dtype in (torch.bfloat16, torch.float64):
+        assert turned(heads.to(dtype), 4, 5, 6).dtype == dtype
 
 
 @pytest.mark.parametrize(("query_at", "key_at"), [(0, 0), (3, 1), (1, 3), (20, 0)])
@@ -58,11 +60,6 @@ def test_a_rotated_score_depends_on_the_distance_alone(query_at: int, key_at: in
         assert_close(scores(shift), scores(0))
     farther = turned(pair, query_at + 1, key_at).unbind(dim=2)
     assert not torch.allclose((farther[0] * farther[1]).sum(-1), scores(0), atol=1e-2)
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
-def test_a_rotation_keeps_the_dtype(dtype: torch.dtype) -> None:
-    assert turned(random_heads(3).to(dtype), 4, 5, 6).dtype == dtype
 
 
 @pytest.mark.parametrize(
@@ -164,9 +161,7 @@ def test_a_bucket_adds_its_row_of_the_table() -> None:
     # Distances 0, 1, 2 forth are buckets 0, 5, 6, and back 0, 1, 2; head 1 is one more than head 0.
     head = torch.tensor([[0.0, 10.0, 12.0], [2.0, 0.0, 10.0], [4.0, 2.0, 0.0]])
     assert torch.equal(dense(bias, 3, causal=False), torch.stack((head, head + 1)))
-
-
-def test_the_rows_that_are_read_learn() -> None:
+    # The rows that are read learn.
     model = tiny_transformer(positions="relative")
     tokens = torch.tensor([[5, 6, 7, 8]])
     model.logits(model(tokens, tokens)).logsumexp(-1).sum().backward()

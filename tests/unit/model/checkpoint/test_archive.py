@@ -53,13 +53,11 @@ def test_a_flipped_bit_anywhere_is_noticed_or_does_no_harm(file: Path) -> None:
         noticed += refused(file)
     # Among those that do no harm are the bytes that align tensors.
     assert noticed > 0.95 * len(indices)
-
-
-def test_a_flipped_bit_in_a_weight_passes_torch_and_not_us(file: Path) -> None:
-    whole = bytearray(file.read_bytes())
-    position = whole.index(torch.tensor([500.0, 501.0, 502.0]).numpy().tobytes())
-    whole[position] ^= 1
-    file.write_bytes(whole)
+    # One in a weight passes torch, and not us.
+    damaged = bytearray(whole)
+    position = damaged.index(torch.tensor([500.0, 501.0, 502.0]).numpy().tobytes())
+    damaged[position] ^= 1
+    file.write_bytes(damaged)
     weights = torch.load(file, weights_only=True)["weights"]["a"]
     assert not torch.equal(weights, VALUES["weights"]["a"])  # type: ignore[index]
     assert refused(file)

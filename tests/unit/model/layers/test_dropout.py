@@ -35,9 +35,7 @@ def test_every_byte_is_as_likely_as_any_other() -> None:
         (8,),
         (9,),
     ]
-
-
-def test_neighbours_are_dropped_independently() -> None:
+    # Neighbours are dropped independently.
     torch.manual_seed(1)
     dropped = (Dropout(0.5)(torch.ones(COUNT)) == 0).double() - 0.5
     for distance in (1, 2, 7, 8, 64):

@@ -148,15 +148,7 @@ def test_a_signal_waits_until_the_ranks_agree(caplog: pytest.LogCaptureFixture) 
     assert trainer.should_stop
 
 
-def test_a_signal_to_one_rank_aborts_a_validation() -> None:
-    stop, trainer = listening(world_size=2)
-    stop.on_validation_epoch_start(trainer, module())
-    send(signal.SIGTERM)
-    with pytest.raises(Interrupted):
-        stop.on_validation_batch_start(trainer, module(), None, 0)
-
-
-def test_a_signal_to_another_rank_aborts_a_validation() -> None:
+def test_a_signal_to_any_rank_aborts_a_validation() -> None:
     stop, trainer = listening(world_size=2)
     stop.on_validation_epoch_start(trainer, module())
     # Another rank has received it.
@@ -167,6 +159,12 @@ def test_a_signal_to_another_rank_aborts_a_validation() -> None:
     assert caught.value.code == 128 + signal.SIGTERM
     stop.on_train_batch_start(trainer, module(), None, 0)
     assert trainer.should_stop
+    # This rank itself.
+    stop, trainer = listening(world_size=2)
+    stop.on_validation_epoch_start(trainer, module())
+    send(signal.SIGTERM)
+    with pytest.raises(Interrupted):
+        stop.on_validation_batch_start(trainer, module(), None, 0)
 
 
 def test_a_data_process_ends_at_sigterm_alone() -> None:

@@ -81,13 +81,23 @@ def test_rows_behind_the_checkpoint_are_cut(tmp_path: Path) -> None:
     assert len(rows(tmp_path)) == 3
 
 
-def test_half_a_row_of_a_killed_process_is_dropped(tmp_path: Path) -> None:
+def test_half_rows_and_damaged_ones_are_dropped(tmp_path: Path) -> None:
     log(tmp_path, (1, {"loss": 3.5}), (2, {"loss": 2.5}))
     with open(tmp_path / "metrics.csv", "a") as file:
         file.write("0.12")
     log(tmp_path, (3, {"loss": 1.5}))
     assert [row["step"] for row in rows(tmp_path)] == [1, 2, 3]
     assert rows(tmp_path)[2]["loss"] == 1.5
+    # Damaged rows tell nothing.
+    damaged = "1.5,abc\n2.5\n3.5,3,4\n,4\nabc,5\n\xff,6\n"
+    (tmp_path / "metrics.csv").write_text(f"loss,step\n9.5,0\n{damaged}", "latin-1")
+    logger = ContinuedCSVLogger(tmp_path)
+    assert logger.newest() == {"loss": (9.5, 1), "step": (4.0, 5)}
+    logger.log_metrics({"val": 1.0}, 7)
+    logger.save()
+    assert logger.newest()["val"] == (1.0, 8)
+    (tmp_path / "metrics.csv").write_text("loss\n1.5\n")
+    assert ContinuedCSVLogger(tmp_path).newest() == {}
 
 
 def test_where_the_disk_is_full_rows_wait(
@@ -156,18 +166,6 @@ def test_the_epoch_is_how_many_the_updates_make(tmp_path: Path) -> None:
     unknown.epochs = lambda done: None if done < 3 else 0.5
     assert unknown.with_epoch({"loss": 3.5, "epoch": 0}, 1) == {"loss": 3.5}
     assert unknown.with_epoch({"loss": 3.5, "epoch": 0}, 2) == {"loss": 3.5, "epoch": 0.5}
-
-
-def test_damaged_rows_tell_nothing(tmp_path: Path) -> None:
-    damaged = "1.5,abc\n2.5\n3.5,3,4\n,4\nabc,5\n\xff,6\n"
-    (tmp_path / "metrics.csv").write_text(f"loss,step\n9.5,0\n{damaged}", "latin-1")
-    logger = ContinuedCSVLogger(tmp_path)
-    assert logger.newest() == {"loss": (9.5, 1), "step": (4.0, 5)}
-    logger.log_metrics({"val": 1.0}, 7)
-    logger.save()
-    assert logger.newest()["val"] == (1.0, 8)
-    (tmp_path / "metrics.csv").write_text("loss\n1.5\n")
-    assert ContinuedCSVLogger(tmp_path).newest() == {}
 
 
 @pytest.mark.parametrize("csv_wanted", [True, False])

@@ -87,7 +87,7 @@ def test_measure_counts_since_it_logged_last(clock: Clock) -> None:
     assert logged(module)[2]["train/tokens_per_second"] == 12 / 2
 
 
-def test_measure_logs_the_mean_of_guided_alignment(clock: Clock) -> None:
+def test_measure_logs_the_means_of_other_losses(clock: Clock) -> None:
     measure, trainer, module = Measure(), fake_trainer(), fake_module()
     for summed, linked in ((6.0, 2.0), (3.0, 4.0)):
         clock.now += 1
@@ -98,9 +98,7 @@ def test_measure_logs_the_mean_of_guided_alignment(clock: Clock) -> None:
     with_links, without = logged(module)
     assert with_links["train/alignment_loss"] == (6 + 3) / (2 + 4)
     assert "train/alignment_loss" not in without
-
-
-def test_measure_logs_the_divergence_of_two_passes(clock: Clock) -> None:
+    # The divergence of two passes.
     measure, trainer, module = Measure(), fake_trainer(), fake_module()
     for divergence in (6.0, 3.0):
         clock.now += 1

@@ -58,6 +58,14 @@ def test_no_terminal_no_bar(
         f"update 4/40, epoch 0.4: {shown}  left 0:15:00",
         f"update 6/40, epoch 0.6: {shown}  left 0:28:20",
     ]
+    # Other ranks read and log nothing.
+    caplog.clear()
+    monkeypatch.undo()
+    csv = Mock(spec=ContinuedCSVLogger)
+    with caplog.at_level(logging.INFO):
+        run(fake_trainer(is_global_zero=False, global_step=4, loggers=[csv]), [5, 6])
+    assert caplog.messages == []
+    csv.newest.assert_not_called()
 
 
 @pytest.mark.parametrize(
@@ -83,14 +91,6 @@ def test_a_line_without_bleu_end_or_epoch(
     with caplog.at_level(logging.INFO):
         run(fake_trainer(**changes), steps)
     assert caplog.messages == [line]
-
-
-def test_other_ranks_read_and_log_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    csv = Mock(spec=ContinuedCSVLogger)
-    with caplog.at_level(logging.INFO):
-        run(fake_trainer(is_global_zero=False, global_step=4, loggers=[csv]), [5, 6])
-    assert caplog.messages == []
-    csv.newest.assert_not_called()
 
 
 @contextmanager
@@ -195,9 +195,7 @@ def test_the_bar_has_an_end_though_a_validation_comes_first(
     assert bar.progress is not None
     assert bar.progress.tasks[0].total == 40
     bar.on_train_end(trainer, fake_module())
-
-
-def test_an_error_closes_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    # An error closes it.
     monkeypatch.setattr(sys, "stderr", Terminal())
     bar = ProgressBar()
     bar.on_train_start(fake_trainer(), fake_module())

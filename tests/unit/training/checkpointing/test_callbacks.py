@@ -202,9 +202,7 @@ def test_a_best_that_was_not_written_is_not_to_beat(tmp_path: Path) -> None:
     trainer.strategy.checkpoint_io.full = False
     validate(best, trainer, 6)
     assert written == ["best 1", "best 3"]
-
-
-def test_all_ranks_know_what_rank_0_could_not_write(tmp_path: Path) -> None:
+    # All ranks know what rank 0 could not write.
     best, (trainer, _) = BestCheckpoint(tmp_path, Criterion("val/x", "max")), saving_trainer()
     validate(best, trainer, 5)
     trainer.strategy.broadcast = lambda value: "full"  # this rank itself has seen no error

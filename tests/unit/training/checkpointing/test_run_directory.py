@@ -184,8 +184,7 @@ def test_systems_say_in_two_ways_that_a_lock_is_held(
     with pytest.raises(InputError, match="another process trains in"), locked(tmp_path):
         pass
 
-
-def test_a_disk_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A disk without locks is named.
     def none(file: object, how: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 

@@ -18,7 +18,7 @@ from tests.helpers.models import tiny_config, tiny_transformer
 from tests.helpers.packing import attend_as_on_gpu, can_pack
 from tests.helpers.training_fakes import fake_trainer
 from tests.helpers.updates import module_settings, recovery_config, translation_module
-from tests.unit.model.test_options import MODELS
+from tests.unit.model.test_options import OTHERS
 from transformer.data.batching.batch import collate, collate_tagged
 from transformer.data.batching.loader import Update
 from transformer.data.batching.packed_batch import pack
@@ -63,7 +63,7 @@ def forward_and_backward(module: UpdateModule, batch: Any) -> None:
 
 # torch refuses flex_attention on the meta device.
 @pytest.mark.usefixtures("unchecked")  # tests of the options check the shapes
-@pytest.mark.parametrize("changes", [m for m in MODELS if "attention=flex" not in str(m.id)])
+@pytest.mark.parametrize("changes", [m for m in OTHERS if "attention=flex" not in str(m.id)])
 def test_no_option_of_a_model_reads(changes: dict[str, Any]) -> None:
     module = on_device(translation_module(tiny_transformer(**changes)))
     forward_and_backward(module, PAIRS)

@@ -173,15 +173,16 @@ def test_only_the_repaired_texts_of_a_line_change(tmp_path: Path) -> None:
     splits = {"train": Split(Corpus((tmp_path / "crlf.tsv",), "x", "y"))}
     cleaned(splits, tmp_path / "crlf", frozenset({"empty"}))
     assert (tmp_path / "crlf/crlf.tsv").read_bytes() == b"a\tb\nd\te\n"
-
-
-def test_a_pair_is_checked_after_its_repair(tmp_path: Path) -> None:
+    # A pair is checked after its repair.
     texts = {"train": [("a dog", "ein\u200b Hund"), ("a dog", "ein Hund"), ("a cat", "\u200b")]}
-    splits = written(texts, tmp_path / "in")
+    splits = written(texts, tmp_path / "again" / "in")
     wanted = frozenset({"empty", "duplicate"})
-    assert cleaned(splits, tmp_path / "out", wanted, repair=True)["train"].kept == 1
+    assert cleaned(splits, tmp_path / "again" / "out", wanted, repair=True)["train"].kept == 1
     # As it was read: both files are the input.
-    assert put_together([("a dog", "ein\u200b Hund")], rejected(tmp_path / "out")) == texts["train"]
+    assert (
+        put_together([("a dog", "ein\u200b Hund")], rejected(tmp_path / "again" / "out"))
+        == texts["train"]
+    )
 
 
 def test_word_alignment_stays_in_step(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from transformer.decoding.constraints.request import Constraints
 from transformer.serving.access import Access, Client, header_key
 from transformer.serving.formats.blocks import Rules
 from transformer.serving.formats.markup import translate_markup, visible_texts
-from transformer.serving.interfaces.deepl_documents import DeepLDocuments
-from transformer.serving.interfaces.deepl_glossaries import DeepLGlossaries
-from transformer.serving.interfaces.deepl_tags import tag_rules
+from transformer.serving.interfaces.deepl.documents import DeepLDocuments
+from transformer.serving.interfaces.deepl.glossaries import DeepLGlossaries
+from transformer.serving.interfaces.deepl.tags import tag_rules
 from transformer.serving.interfaces.files import Files
 from transformer.serving.interfaces.http import (
     Answer,

@@ -27,15 +27,20 @@ from transformer.serving.interfaces.http import (
     read_parameters,
     unless_gone,
 )
-from transformer.serving.interfaces.libretranslate_files import LibreTranslateFiles
+from transformer.serving.interfaces.libretranslate.files import LibreTranslateFiles
+from transformer.serving.interfaces.libretranslate.values import (
+    NOTHING_DETECTED,
+    answer_of,
+    exceeds,
+    is_set,
+    language_values,
+    number_of_alternatives,
+    options_of,
+    texts_of,
+)
 from transformer.serving.languages.detection import Detected
 from transformer.serving.languages.directions import Direction, language_name
 from transformer.serving.service import TranslationService
-from transformer.serving.translations import Options, TextTranslation
-
-_NOTHING_DETECTED = Detected("en", 0.0)
-
-_FALSE = ("", "0", "false", "no", "off")
 
 
 class LibreTranslate:
@@ -75,36 +80,27 @@ class LibreTranslate:
         for name in ("q", "source", "target"):
             if not asked.get(name):
                 raise Refusal(400, f"Invalid request: missing {name} parameter")
-        texts = _texts(asked["q"])
+        texts = texts_of(asked["q"])
         self._check_access(request, asked, len(texts))
-        alternatives = _alternatives(asked.get("alternatives"), self.limits.alternatives)
+        number_of_alternatives(asked.get("alternatives"), self.limits.alternatives)
         self._check_size(texts)
         html = asked.get("format") == "html"
         auto = asked["source"] == "auto"
         seen = await visible_texts(texts, Rules()) if html and auto else texts
         detected, direction = self._direction(asked, seen)
-        links, confidence, attention = (
-            _flag(asked.get(name)) for name in ("alignment", "confidence", "attention")
-        )
-        options = Options(
-            direction, alternatives, links, confidence=confidence, attention=attention
-        )
-
-        def answer(found: TextTranslation) -> dict[str, Any]:
-            return _answer(found, options, detected)
-
-        stream = "text/event-stream" in request.headers.get("accept", "")
-        stream = stream or _flag(asked.get("stream"))
-        if html and (links or confidence or attention or stream):
+        options = options_of(asked, direction, self.limits.alternatives)
+        streamed = is_set(asked.get("stream"))
+        streamed = streamed or "text/event-stream" in request.headers.get("accept", "")
+        if html and (options.links or options.confidence or options.attention or streamed):
             wrong = "alignment, confidence, attention and stream take format=text"
             raise Refusal(400, f"Invalid request: {wrong}")
-        if stream:
+        answer = partial(answer_of, options=options, detected=detected)
+        if streamed:
             if len(texts) > 1:
                 raise Refusal(400, "Invalid request: stream takes one text")
             return await event_stream(request, self.service.stream(texts[0], options), answer)
         translate = partial(translate_html, self.service) if html else self.service.translate
-        found = await unless_gone(request, translate(texts, options))
-        answers = list(map(answer, found))
+        answers = list(map(answer, await unless_gone(request, translate(texts, options))))
         if not isinstance(asked["q"], list):
             return JSONResponse(answers[0])
         return JSONResponse({name: [one[name] for one in answers] for name in answers[0]})
@@ -114,11 +110,11 @@ class LibreTranslate:
         asked = await read_parameters(request)
         if not asked.get("q"):
             raise Refusal(400, "Invalid request: missing q parameter")
-        [text] = _texts([asked["q"]])
+        [text] = texts_of([asked["q"]])
         self._check_access(request, asked, 1)
         self._check_size([text])
-        found = self.service.detector.detect(text) or [_NOTHING_DETECTED]
-        return JSONResponse([_language(one) for one in found])
+        found = self.service.detector.detect(text) or [NOTHING_DETECTED]
+        return JSONResponse([language_values(one) for one in found])
 
     async def languages(self, request: Request) -> Response:
         """Every source language and its targets."""
@@ -160,10 +156,10 @@ class LibreTranslate:
     def _check_size(self, texts: Sequence[str]) -> None:
         texts_limit, characters = self.limits.texts, self.limits.characters
         if texts_limit is not None and len(texts) > texts_limit:
-            raise _exceeds(len(texts), texts_limit)
+            raise exceeds(len(texts), texts_limit)
         for text in texts:
             if characters is not None and len(text) > characters:
-                raise _exceeds(len(text), characters)
+                raise exceeds(len(text), characters)
 
     def _check_access(self, request: Request, asked: dict[str, Any], texts: int) -> None:
         key, client = asked.get("api_key"), None
@@ -198,48 +194,3 @@ class LibreTranslate:
             here, there = (f"{language_name(code)} ({code})" for code in (source, target))
             raise Refusal(400, f"{there} is not available as a target language from {here}")
         return detected, direction
-
-
-def _texts(q: Any) -> list[str]:
-    """The texts of the parameter ``q``."""
-    texts = q if isinstance(q, list) else [q]
-    if not all(isinstance(text, str) for text in texts):
-        raise Refusal(400, "Invalid request: q must be a string or a list of strings")
-    return texts
-
-
-def _alternatives(given: Any, limit: int) -> int:
-    try:
-        number = max(0, int(given or 0))
-    except (TypeError, ValueError, OverflowError) as error:
-        wrong = "Invalid request: alternatives parameter is not a number"
-        raise Refusal(400, wrong) from error
-    if number > limit:
-        raise Refusal(400, f"Invalid request: alternatives parameter must be <= {limit}")
-    return number
-
-
-def _flag(given: Any) -> bool:
-    return str(given or "").lower() not in _FALSE
-
-
-def _exceeds(size: int, limit: int) -> Refusal:
-    return Refusal(400, f"Invalid request: request ({size}) exceeds text limit ({limit})")
-
-
-def _language(detected: Detected) -> dict[str, Any]:
-    return {"confidence": detected.confidence, "language": detected.language}
-
-
-def _answer(found: TextTranslation, options: Options, detected: Detected | None) -> dict[str, Any]:
-    """What the answer says of one text."""
-    answer: dict[str, Any] = {"translatedText": found.text}
-    if detected is not None:
-        answer["detectedLanguage"] = _language(
-            detected if detected.confidence else _NOTHING_DETECTED
-        )
-    if options.alternatives:
-        answer["alternatives"] = found.alternatives(options.alternatives)
-    if options.links or options.confidence or options.attention:
-        answer["sentences"] = [one.to_json() for one in found.sentences]
-    return answer

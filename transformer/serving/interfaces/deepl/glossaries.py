@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from transformer.decoding.constraints.request import Constraints
 from transformer.serving.access import Client
-from transformer.serving.interfaces.glossary import Glossary, parse_entries
+from transformer.serving.interfaces.deepl.glossary import Glossary, parse_entries
 from transformer.serving.interfaces.http import Answer, Refusal, read_parameters
 from transformer.serving.languages.directions import Direction, Directions
 

@@ -1,0 +1,134 @@
+"""HTML and XML come back with every tag once, nested as it was, around the right words."""
+
+import asyncio
+import re
+import time
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.helpers.marked import FakeService, Words, dictionary, options, repeat
+from transformer.serving.formats.blocks import Rules, parse
+from transformer.serving.formats.markup import translate_markup
+
+HTML, XML = Rules(), Rules(xml=True, kept={"x"}, splitting={"p"})
+TAGS = re.compile(r"<[^<>]*>")
+FRAGMENTS = (
+    *("<b>", "</b>", "<i>", "</i>", "<a class='notranslate x'>", "</a>", "<p>", "</p>", "<br>"),
+    *("<img>", "<code>", "</code>", "<b translate=no>", "<i translate=yes>", "<!-- x -->", "<pre>"),
+    *("</pre>", "<sup>", "</sup>", "<script>", "</script>", "<", "&amp;", "&#233;", "foo", "bar."),
+    *(" ", "\n", "Baz", "1", "é", "(", "<x>", "</x>", "<![CDATA[a <b> c]]>", "<e/>"),
+)
+SOURCES = st.lists(st.sampled_from(FRAGMENTS), max_size=25).map("".join)
+
+
+def translated(source: str, words: Words, rules: Rules = HTML) -> str:
+    [result] = asyncio.run(translate_markup(FakeService(words), [source], options(), rules))
+    return result
+
+
+def nests(source: str) -> bool:
+    """Whether each element ends inside the one that it began in."""
+    opened: list[str] = []
+    for end, name in re.findall(r"<(/?)(a|b|i|p|code|pre|sup|script)\b[^<>]*>", source):
+        if not end:
+            opened.append(name)
+        elif not opened or opened.pop() != name:
+            return False
+    return not opened
+
+
+@settings(deadline=None)
+@given(source=SOURCES | st.text(alphabet="<>/!-&;=\"' abp\n", max_size=40))
+def test_a_model_that_repeats_gives_the_source(source: str) -> None:
+    assert translated(source, repeat) == source
+    assert translated(source, repeat, XML) == source
+
+
+@settings(deadline=None)
+@given(source=SOURCES, seed=st.integers(0, 99))
+def test_any_source_keeps_its_tags_and_nesting(source: str, seed: int) -> None:
+    def shuffled(words: list[str]) -> tuple[list[str], list[tuple[int, int]]]:
+        random = Random(seed)
+        order = random.sample(range(len(words)), len(words))
+        links = [(source, target) for target, source in enumerate(order) if random.random() < 0.8]
+        return [words[index].upper() for index in order], links
+
+    result = translated(source, shuffled)
+    assert Counter(TAGS.findall(result)) == Counter(TAGS.findall(source))
+    assert nests(result) or not nests(source)
+
+
+GERMAN = dictionary(
+    {
+        **{"the": "das", "big": "große", "house": "Haus", "I": "ich", "see": "sehe"},
+        **{"not": "nicht", "in": "", "give": "gebe", "up": "auf", "old": "sehr alte"},
+    },
+    order={3: (2, 0, 1), 4: (0, 3, 1, 2), 5: (0, 2, 3, 4, 1)},
+)
+TABLE = [
+    # Four words become 0 3 1 2: I house see the; five become 0 2 3 4 1.
+    ("I <b>see</b> the house", "ich Haus <b>sehe</b> das"),
+    ("<p>I <b>see <i>the</i></b> house.</p>", "<p>ich Haus. <b>sehe <i>das</i></b></p>"),
+    ("I <b>see the <i>big</i> house</b>", "ich <b>das <i>große</i> Haus sehe</b>"),
+    ("<b>I see</b> the house", "<b>ich</b> Haus sehe das"),
+    (
+        "I <a href='x'>see</a><sup>[1]</sup> the house",
+        "ich Haus <a href='x'>sehe</a><sup>[1]</sup> das",
+    ),
+    ("I <code>see</code> up", "ich <code>see</code> auf"),
+    ("not <img> up", "nicht <img> auf"),
+    ("not <b><i></i></b> up", "nicht <b><i></i></b> auf"),
+    ("<i class=icon></i> not up <i></i>", "<i class=icon></i> nicht auf <i></i>"),
+    ("<b>in</b> up", "<b>auf</b>"),
+    ("the <b>old</b>, not", "nicht das <b>sehr alte</b>,"),
+    ("(<b>not</b>) up", "(<b>nicht</b>) auf"),
+    ("un<b>see</b>n up", "<b>UNSEEN</b> auf"),
+    ("<b>not</b><i>up</i>", "<b>NOTUP</b><i></i>"),
+    ("<b>I &amp; not</b> &lt; up", "<b>ich nicht</b> &lt; auf &amp;"),
+    ("<b>not <p>not</p> up</b>", "<b>nicht <p>nicht</p> auf</b>"),
+    ("<b>not <i>up</b> not</i>", "<b>nicht <i>auf</b> nicht</i>"),
+    ("not<br>up <script>if (a < b) {}</script>", "nicht<br>auf <script>if (a < b) {}</script>"),
+    ("<title>not &amp; <b></title>", "<title>&lt;B&gt; nicht &amp;</title>"),
+    (
+        "<div translate=no>not <b translate=yes>not</b></div> not",
+        "<div translate=no>not <b translate=yes>nicht</b></div> nicht",
+    ),
+]
+
+
+def test_tags_go_where_their_words_went() -> None:
+    found = {source: translated(source, GERMAN) for source, _ in TABLE}
+    assert found == dict(TABLE)
+
+
+def test_xml_is_cut_where_it_is_asked_for() -> None:
+    source = "<d><t>a b</t> <p>c <B>d</B> e<x>f</x></p></d>"
+    backwards = dictionary({}, order={n: tuple(reversed(range(n))) for n in range(9)})
+    title = "<d><t>B A</t> "
+    for rules, expected in (
+        (Rules(True, (), (), outline=True), title + "<p><x>EF</x> <B>D</B> C</p></d>"),
+        (Rules(True, {"x"}, {"t"}), title + "<p>E <B>D</B> C<x>f</x></p></d>"),
+        (
+            Rules(True, {"x"}, (), outline=True, inline={"t", "p", "d"}),
+            "<d><p>E <B>D</B> C<x>f</x></p> <t>B A</t></d>",
+        ),
+    ):
+        assert translated(source, backwards, rules) == expected
+
+
+@pytest.mark.parametrize(
+    "fragment",
+    [
+        *("<", "<a", "<a ", "<!--", "</", "<?", "<a x='", '<a x=">"', "<![CDATA[", "<script>", "&"),
+        *("<b>", "</b>", "<b><i></b></i>", "<b translate=no>", "<sup>1", "a <b>b</b> ", " class=x"),
+    ],
+)
+def test_hostile_input_takes_linear_time(fragment: str) -> None:
+    source = "<p" + fragment * (150_000 // len(fragment)) + ">"
+    start = time.process_time()
+    assert "".join(p if isinstance(p, str) else p.source for p in parse(source, HTML)) == source
+    assert time.process_time() - start < 5

@@ -1,0 +1,77 @@
+"""Placeholders come through any model unchanged."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.helpers.marked import Words, dictionary, options, upper_case
+from transformer.serving.formats import placeholders
+from transformer.serving.formats.placeholders import translate_with_placeholders
+from transformer.serving.translations import Options, Sentence, SentenceTranslation
+
+BACKWARDS = dictionary({}, {count: tuple(reversed(range(count))) for count in range(9)})
+
+
+def translated(
+    monkeypatch: pytest.MonkeyPatch, words: Words, text: str
+) -> tuple[SentenceTranslation, list[str]]:
+    """The translation of a sentence with links, and the sentences that the model saw."""
+    seen: list[str] = []
+
+    def translate(asked: Options, sentences: Sequence[Sentence]) -> list[SentenceTranslation]:
+        seen.extend(one.text for one in sentences)
+        found = [(one.text, *words(one.text.split())) for one in sentences]
+        return [
+            SentenceTranslation(
+                source, " ".join(target), ("X",), links=tuple(links), confidence=0.5
+            )
+            for source, target, links in found
+        ]
+
+    monkeypatch.setattr(placeholders, "translate_batch", translate)
+    [found] = translate_with_placeholders(replace(options(), links=True), [Sentence(text)])
+    return found, seen
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "links"),
+    [
+        ("you have {count} new mails", "MAILS NEW HAVE {count} YOU", "40 31 12 23 04"),
+        ("dear {name}, hello", "HELLO {name}, DEAR", "20 11 02"),
+        ("{name} left", "{name} LEFT", "00 11"),
+        ("save %s to {{ path }}", "TO SAVE %s {{ path }}", None),
+        ("see https://a.org/x?y={z}&b=1, please", "PLEASE https://a.org/x?y={z}&b=1, SEE", None),
+        ("ask a.b@c.example.org now", "NOW ASK a.b@c.example.org", None),
+        ("(%1$s) of {a}{b}", "OF (%1$s) {a}{b}", None),
+        ("${x}px wide", "${x}px WIDE", None),
+        ("%(n)d%% of 50%, not 20 %ige", "%(n)d%% %IGE 20 NOT 50%, OF", None),
+    ],
+)
+def test_placeholders_come_through(
+    source: str, translation: str, links: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, seen = translated(monkeypatch, BACKWARDS, source)
+    assert found.text == translation
+    assert seen[0] == source and len(seen) == 2
+    assert found.word_confidence is not None
+    assert len(found.word_confidence) == len(found.text.split())
+    if links is not None:
+        assert found.links is not None
+        assert sorted(found.links) == sorted((int(link[0]), int(link[1])) for link in links.split())
+
+
+def test_a_model_is_asked_again_only_where_one_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    def copying(words: list[str]) -> tuple[list[str], list[tuple[int, int]]]:
+        target, links = upper_case(words)
+        return [s if "{" in s else t for s, t in zip(words, target, strict=True)], links
+
+    found, seen = translated(monkeypatch, copying, "hello {name}")
+    assert (found.text, found.alternatives, seen) == ("HELLO {name}", (), ["hello {name}"])
+    found, seen = translated(monkeypatch, upper_case, "100% of it: a@b")
+    assert (found.text, found.alternatives, len(seen)) == ("100% OF IT: A@B", ("X",), 1)
+    # A model that writes placeholders of its own.
+    found, _ = translated(monkeypatch, lambda words: (["{name}"] * 2, []), "hello {name}")
+    assert (found.text, found.links) == ("hello {name}", ())
+    found, _ = translated(monkeypatch, upper_case, "{name}: {count}")
+    assert found.text == "{name}: {count}"

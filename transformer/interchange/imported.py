@@ -1,0 +1,136 @@
+"""A model of another framework as a run of ours: its folder is read, and a checkpoint written."""
+
+import pickle
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from transformer.common.errors import InputError
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.interchange.marian import import_weights, read_config
+from transformer.interchange.marian_vocabulary import import_tokenizer, read_json
+from transformer.model.checkpoint.checkpoint import PORTABLE, WEIGHTS_PREFIX, portable_part
+from transformer.model.config import ModelConfig
+
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+
+
+class Imported(NamedTuple):
+    """What a folder holds.
+
+    Attributes:
+        model: Keys under ``model.``.
+        tokenizer: That of the model.
+        weights: Those of our model.
+        languages: Source and target, if the folder names them.
+        decoding: Keys under ``decoding.`` of its own search.
+    """
+
+    model: dict[str, Any]
+    tokenizer: Tokenizer
+    weights: dict[str, Tensor]
+    languages: tuple[str | None, str | None]
+    decoding: dict[str, Any]
+
+
+def read_marian(folder: Path) -> Imported:
+    """A Marian folder of Hugging Face.
+
+    Raises:
+        InputError: A part is missing, damaged, or cannot be expressed here.
+    """
+    config = read_config(_mapping(folder / "config.json"))
+    tokenizer, source, target = import_tokenizer(folder)
+    own = folder / "tokenizer_config.json"
+    names = _mapping(own) if own.is_file() else {}
+    weights = import_weights(read_weights(folder), config, source, target)
+    # There a score is the mean of the log-probabilities of the tokens.
+    decoding = {
+        "beam_size": config.num_beams,
+        "length_penalty": 1.0,
+        "length_penalty_form": "average",
+    }
+    source_lang, target_lang = (_code(names.get(f"{side}_lang")) for side in ("source", "target"))
+    return Imported(config.settings(), tokenizer, weights, (source_lang, target_lang), decoding)
+
+
+def _code(name: Any) -> str | None:
+    """The code of a language, if it is one."""
+    return name if isinstance(name, str) and re.fullmatch(r"[\w-]{1,20}", name) else None
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """The tensors of a folder, from safetensors or from a file of torch that runs no code.
+
+    Raises:
+        InputError: There is none, or it cannot be read.
+    """
+    files = [folder / name for name in _WEIGHTS if (folder / name).is_file()]
+    if not files:
+        raise InputError(f"{folder} holds neither {' nor '.join(_WEIGHTS)}")
+    try:
+        if files[0].suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            return load_file(files[0])
+        found = torch.load(files[0], map_location="cpu", weights_only=True, mmap=True)
+    except (OSError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise InputError(f"{files[0]} cannot be read: {reason}") from error
+    except Exception as error:
+        # safetensors has an error class of its own.
+        if type(error).__name__ != "SafetensorError":
+            raise
+        raise InputError(f"{files[0]} cannot be read: {error}") from error
+    if not isinstance(found, dict) or not all(isinstance(one, Tensor) for one in found.values()):
+        raise InputError(f"{files[0]} holds more than tensors")
+    return found
+
+
+def _mapping(file: Path) -> Mapping[str, Any]:
+    values = read_json(file)
+    if not isinstance(values, dict):
+        raise InputError(f"{file} is no JSON object")
+    return values
+
+
+def imported_payload(found: Imported, config: dict[str, Any]) -> dict[str, Any]:
+    """The content of a checkpoint.
+
+    Args:
+        found: The model.
+        config: The resolved config of a training run.
+    """
+    from transformer.training.config import sized_model
+
+    tokenizer = found.tokenizer
+    model: ModelConfig = sized_model(
+        config["model"], tokenizer.source_vocab_size, tokenizer.target_vocab_size
+    )
+    weights = {f"{WEIGHTS_PREFIX}{name}": weight for name, weight in found.weights.items()}
+    return {
+        PORTABLE: portable_part(model, tokenizer.to_state(), config),
+        "state_dict": weights,
+    }
+
+
+FORMATS: dict[str, Callable[[Path], Imported]] = {"marian": read_marian}
+"""How each ``model_type`` of a ``config.json`` is read."""
+
+
+def read_folder(folder: Path) -> Imported:
+    """The model of a folder, by the ``model_type`` of its ``config.json``.
+
+    Raises:
+        InputError: It is none that can be imported.
+    """
+    kind = _mapping(folder / "config.json").get("model_type")
+    if kind not in FORMATS:
+        raise InputError(
+            f"{folder} has model_type {str(kind)[:40]!r}; import takes {' or '.join(FORMATS)}"
+        )
+    return FORMATS[str(kind)](folder)

@@ -1,0 +1,195 @@
+"""Marian models of Hugging Face, such as those of OPUS-MT: config and weights as ours, and back.
+
+Source: transformers 5, ``models/marian``. The differences: positions have all sines before all
+cosines there, so that the axis of the residual stream is put into another order here; a translation
+starts with the symbol of padding there, whose vector our start symbol gets.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, Literal
+
+import torch
+from torch import Tensor
+
+from transformer.common.errors import InputError, raise_objections
+from transformer.common.schema import Range, out_of_range, typed
+from transformer.interchange.marian_vocabulary import ExportedIds, ImportedIds
+from transformer.model.transformer import Transformer
+
+NEVER = -1e4
+"""Bias of symbols that no translation has."""
+
+_STACKS = ("encoder", "decoder")
+_ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
+_FEED_FORWARD = {"feed_forward.inner": "fc1", "feed_forward.outer": "fc2"}
+
+
+@dataclass(frozen=True)
+class MarianConfig:
+    """The values of a ``config.json`` that decide what the model computes."""
+
+    model_type: Literal["marian"]
+    d_model: Annotated[int, Range(2, 2**16)]
+    encoder_layers: Annotated[int, Range(1, 1000)]
+    decoder_layers: Annotated[int, Range(1, 1000)]
+    encoder_attention_heads: Annotated[int, Range(1, 2**16)]
+    decoder_attention_heads: Annotated[int, Range(1, 2**16)]
+    encoder_ffn_dim: Annotated[int, Range(1, 2**20)]
+    decoder_ffn_dim: Annotated[int, Range(1, 2**20)]
+    activation_function: Literal["swish", "silu", "relu", "gelu"]
+    scale_embedding: Literal[True]
+    max_position_embeddings: Annotated[int, Range(1, 2**20)]
+    tie_word_embeddings: Literal[True] = True
+    share_encoder_decoder_embeddings: bool = True
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    activation_dropout: float = 0.0
+    num_beams: Annotated[int, Range(1, 1000)] = 4
+
+    def __post_init__(self) -> None:
+        raise_objections(out_of_range(self, "config.json"))
+        raise_objections(
+            f"encoder_{part} and decoder_{part} differ; they must be the same"
+            for part in ("attention_heads", "ffn_dim")
+            if getattr(self, f"encoder_{part}") != getattr(self, f"decoder_{part}")
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """The keys under ``model.`` that it stands for."""
+        swish = self.activation_function == "silu"
+        return {
+            "d_model": self.d_model,
+            "num_heads": self.encoder_attention_heads,
+            "ffn_dim": self.encoder_ffn_dim,
+            "encoder_layers": self.encoder_layers,
+            "decoder_layers": self.decoder_layers,
+            "dropout": self.dropout,
+            "attention_dropout": self.attention_dropout,
+            "activation_dropout": self.activation_dropout,
+            "max_length": self.max_position_embeddings,
+            "activation": "swish" if swish else self.activation_function,
+            "norm": "layer",
+            "norm_order": "post",
+            "positions": "sinusoidal",
+            "tie_embeddings": "all" if self.share_encoder_decoder_embeddings else "decoder",
+            "output_bias": True,
+        }
+
+
+def read_config(values: Mapping[str, Any]) -> MarianConfig:
+    """Read a ``config.json``; raises InputError if the model is none that can be imported."""
+    own = {field.name for field in fields(MarianConfig)}
+    return typed(MarianConfig, {key: values[key] for key in own & values.keys()}, "config.json")
+
+
+def _axis(d_model: int) -> Tensor:
+    """For each of our places in the residual stream that of Marian."""
+    half = d_model // 2
+    return torch.stack((torch.arange(half), torch.arange(half, d_model)), dim=1).flatten()
+
+
+def _layers(encoder: int, decoder: int) -> Iterator[tuple[str, str]]:
+    """Each module of the layers: its name here and there."""
+    for stack, count in (("encoder", encoder), ("decoder", decoder)):
+        own = stack == "encoder"
+        attentions = {"attention" if own else "self_attention": "self_attn"}
+        norms = {"attention_residual" if own else "self_residual": "self_attn_layer_norm"}
+        norms["feed_forward_residual"] = "final_layer_norm"
+        if not own:
+            attentions["cross_attention"] = "encoder_attn"
+            norms["cross_residual"] = "encoder_attn_layer_norm"
+        for number in range(count):
+            here, there = f"{stack}.layers.{number}", f"model.{stack}.layers.{number}"
+            for name, other in attentions.items():
+                for part, projection in _ATTENTION.items():
+                    yield f"{here}.{name}.{part}", f"{there}.{other}.{projection}"
+            for name, other in norms.items():
+                yield f"{here}.{name}.norm", f"{there}.{other}"
+            for name, other in _FEED_FORWARD.items():
+                yield f"{here}.{name}", f"{there}.{other}"
+
+
+def _along_stream(weight: Tensor, name: str, axis: Tensor) -> Tensor:
+    """A weight with its places of the residual stream in another order."""
+    if name.endswith((".output", ".outer", ".norm", ".final_norm")):
+        return weight[axis]
+    return weight[:, axis] if weight.dim() == 2 else weight
+
+
+def import_weights(
+    weights: Mapping[str, Tensor],
+    config: MarianConfig,
+    source: ImportedIds,
+    target: ImportedIds,
+) -> dict[str, Tensor]:
+    """Our ``state_dict``, in float32, of the tensors of a Marian model.
+
+    Raises:
+        InputError: A tensor is missing, or has another shape.
+    """
+    d_model, ffn = config.d_model, config.encoder_ffn_dim
+    axis = _axis(d_model)
+
+    def take(name: str, *shape: int) -> Tensor:
+        if name not in weights:
+            raise InputError(f"the tensor {name} is missing")
+        if tuple(weights[name].shape) != shape:
+            found = tuple(weights[name].shape)
+            raise InputError(f"the tensor {name} has the shape {found}, not {shape}")
+        return weights[name].float()
+
+    ours: dict[str, Tensor] = {}
+    for here, there in _layers(config.encoder_layers, config.decoder_layers):
+        wide, deep = {"inner": (ffn, d_model), "outer": (d_model, ffn)}.get(
+            here.rpartition(".")[2], (d_model, d_model)
+        )
+        norm = here.endswith(".norm")
+        weight = take(f"{there}.weight", *((d_model,) if norm else (wide, deep)))
+        bias = take(f"{there}.bias", wide)
+        ours[f"{here}.weight"] = _along_stream(weight, here, axis)
+        ours[f"{here}.bias"] = _along_stream(bias, here, axis)
+    names = ["model.shared.weight"] * 2
+    if not config.share_encoder_decoder_embeddings:
+        names = [f"model.{stack}.embed_tokens.weight" for stack in ("encoder", "decoder")]
+    sides = zip(("source", "target"), names, (source, target), strict=True)
+    for side, name, vocabulary in sides:
+        table = take(name, 1 + max(vocabulary.rows), d_model)
+        ours[f"{side}_embedding.tokens.lookup.weight"] = table[list(vocabulary.rows)][:, axis]
+    ours["projection.weight"] = ours["target_embedding.tokens.lookup.weight"]
+    bias = take("final_logits_bias", 1, 1 + max(target.rows))[0][list(target.rows)]
+    bias[list(target.never)] = NEVER
+    ours["projection.bias"] = bias
+    return ours
+
+
+def export_weights(
+    model: Transformer, source: ExportedIds, target: ExportedIds
+) -> dict[str, Tensor]:
+    """The tensors of a Marian model or, with a norm at the end of each stack, of a Pegasus one."""
+    config = model.config
+    ours = {name: weight.detach().float().cpu() for name, weight in model.state_dict().items()}
+    axis = _axis(config.d_model).argsort()
+    theirs: dict[str, Tensor] = {}
+    modules = list(_layers(config.encoder_layers, config.decoder_layers))
+    if config.norm_order == "pre":
+        modules += [(f"{one}.final_norm", f"model.{one}.layer_norm") for one in _STACKS]
+    for here, there in modules:
+        for part in ("weight", "bias"):
+            name = f"{here}.{part}"
+            theirs[f"{there}.{part}"] = _along_stream(ours[name], here, axis).contiguous()
+    tables = {"model.shared": ("source", source)}
+    if config.tie_embeddings != "all":
+        tables = {
+            "model.encoder.embed_tokens": ("source", source),
+            "model.decoder.embed_tokens": ("target", target),
+        }
+    for name, (side, ids) in tables.items():
+        table = ours[f"{side}_embedding.tokens.lookup.weight"][list(ids.rows)]
+        theirs[f"{name}.weight"] = table[:, axis].contiguous()
+    bias = ours.get("projection.bias", torch.zeros(config.target_vocab_size))
+    bias = bias[list(target.rows)]
+    # Of symbols that no translation has: transformers bans them itself.
+    bias[bias == NEVER] = 0.0
+    theirs["final_logits_bias"] = bias[None]
+    return theirs

@@ -1,0 +1,1 @@
+"""The interface of LibreTranslate 1.9."""

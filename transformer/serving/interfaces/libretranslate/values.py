@@ -1,0 +1,96 @@
+"""Parameters and answers of LibreTranslate's interface, as plain values."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from transformer.serving.interfaces.http import Refusal
+from transformer.serving.languages.detection import Detected
+from transformer.serving.languages.directions import Direction
+from transformer.serving.translations import Options, SentenceTranslation, TextTranslation
+
+NOTHING_DETECTED = Detected("en", 0.0)
+"""Of a text without a letter."""
+
+_FALSE = ("", "0", "false", "no", "off")
+
+
+def texts_of(q: Any) -> list[str]:
+    """The texts of the parameter ``q``; raises Refusal if one is no text."""
+    texts = q if isinstance(q, list) else [q]
+    if not all(isinstance(text, str) for text in texts):
+        raise Refusal(400, "Invalid request: q must be a string or a list of strings")
+    return texts
+
+
+def number_of_alternatives(given: Any, limit: int) -> int:
+    """The parameter ``alternatives``; raises Refusal if it is no number, or above the limit."""
+    try:
+        number = max(0, int(given or 0))
+    except (TypeError, ValueError, OverflowError) as error:
+        wrong = "Invalid request: alternatives parameter is not a number"
+        raise Refusal(400, wrong) from error
+    if number > limit:
+        raise Refusal(400, f"Invalid request: alternatives parameter must be <= {limit}")
+    return number
+
+
+def is_set(given: Any) -> bool:
+    """Whether a parameter says yes."""
+    return str(given or "").lower() not in _FALSE
+
+
+def options_of(asked: Mapping[str, Any], direction: Direction, limit: int) -> Options:
+    """What is asked of each sentence, with up to so many alternatives."""
+    return Options(
+        direction,
+        number_of_alternatives(asked.get("alternatives"), limit),
+        links=is_set(asked.get("alignment")),
+        confidence=is_set(asked.get("confidence")),
+        attention=is_set(asked.get("attention")),
+    )
+
+
+def exceeds(size: int, limit: int) -> Refusal:
+    """Why so many texts, or characters of one, are not translated."""
+    return Refusal(400, f"Invalid request: request ({size}) exceeds text limit ({limit})")
+
+
+def language_values(detected: Detected) -> dict[str, Any]:
+    """A language as an answer says it."""
+    return {"confidence": detected.confidence, "language": detected.language}
+
+
+def answer_of(
+    found: TextTranslation, options: Options, detected: Detected | None
+) -> dict[str, Any]:
+    """What the answer says of one text."""
+    answer: dict[str, Any] = {"translatedText": found.text}
+    if detected is not None:
+        answer["detectedLanguage"] = language_values(
+            detected if detected.confidence else NOTHING_DETECTED
+        )
+    if options.alternatives:
+        answer["alternatives"] = found.alternatives(options.alternatives)
+    if options.links or options.confidence or options.attention:
+        answer["sentences"] = list(map(_details, found.sentences))
+    return answer
+
+
+def _details(found: SentenceTranslation) -> dict[str, Any]:
+    """Word links, confidence and the rest of a sentence, as far as they were asked for."""
+    details: dict[str, Any] = {"source": found.source, "translation": found.text}
+    if found.links is not None:
+        details["alignment"] = [list(link) for link in found.links]
+    if found.confidence is not None:
+        details["confidence"] = found.confidence
+        details["word_confidence"] = found.word_confidence
+    if found.alternatives:
+        details["alternatives"] = found.alternatives
+    if found.attention is not None:
+        tokens, weights = found.attention.tokens, found.attention.weights.double()
+        details["attention"] = {
+            "source_tokens": found.attention.source_tokens,
+            "tokens": tokens,
+            "weights": [[round(weight, 3) for weight in row] for row in weights.tolist()],
+        }
+    return details
