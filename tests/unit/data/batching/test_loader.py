@@ -138,7 +138,7 @@ def kill_a_worker(folder: Path, busy: bool) -> None:
 def test_a_worker_that_is_killed_ends_the_process(folder: Path, busy: bool) -> None:
     process = FORKS.Process(target=kill_a_worker, args=(folder, busy), daemon=False)
     process.start()
-    assert exit_code(process, 60) == 1
+    assert exit_code(process) == 1
 
 
 @pytest.mark.parametrize(
