@@ -40,6 +40,7 @@ VALUES: dict[str, Sequence[Any]] = {
     **dict.fromkeys(("source_token_dropout", "target_token_dropout"), (0.0, 0.3)),
     "layer_drop": [0.0, 0.9],
     "max_length": [64, 12],
+    "output_bias": [False, True],
     "relative_buckets": [8, 12],
     "relative_max_distance": [16, 8],
     "window": [2, 4],

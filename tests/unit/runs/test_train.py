@@ -26,7 +26,7 @@ from transformer.training.trainer import build_trainer, end_reason
 
 
 def test_two_vocabularies_of_one_size_cannot_share_an_embedding(tmp_path: Path) -> None:
-    tokenizer = Mock(spec=Tokenizer, joint=False, source_vocab_size=9, target_vocab_size=9)
+    tokenizer = Mock(spec=Tokenizer, same_ids=False, source_vocab_size=9, target_vocab_size=9)
     with pytest.raises(InputError, match="needs one vocabulary"):
         model_config(composed([], tmp_path), tokenizer)
     apart = composed(["model.tie_embeddings=decoder"], tmp_path)
