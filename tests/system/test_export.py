@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,24 @@ def test_an_export_is_verified_and_whole(home: Path) -> None:
     code, _, stderr = verb("export", "checkpoint=run", "output=engine", home=home)
     assert code == 2
     assert "engine exists; remove it" in stderr
+
+
+def test_a_package_of_argos_translates_as_its_run(home: Path) -> None:
+    call = ("export", "checkpoint=run", "format=argos", "output=argos")
+    code, _, stderr = verb(*call, home=home)
+    assert code == 0, stderr
+    verified = json.loads(stderr.strip().split("\n")[-1])
+    # After so few updates many a sentence has no end, and the limits of length differ.
+    assert verified["equal"] > 0.2 and verified["sentences"] == 40
+    [file] = (home / "argos").iterdir()
+    assert file.name == "translate-src_tgt-1_0.argosmodel"
+    with zipfile.ZipFile(file) as package:
+        inside = "translate-src_tgt-1_0"
+        metadata = json.loads(package.read(f"{inside}/metadata.json"))
+        assert {f"{inside}/sentencepiece.model", f"{inside}/model/model.bin"} <= set(
+            package.namelist()
+        )
+    assert (metadata["from_code"], metadata["to_code"]) == ("src", "tgt")
 
 
 CT2 = ["engine=ctranslate2"]

@@ -16,6 +16,7 @@ ALLOWED = {
     *("ones", "ones_like"),  # torch
     *("get_piece_size", "piece_to_id", "id_to_piece"),  # SentencePiece
     *("SentencePieceProcessor", "SentencePieceTrainer", "SentencePiece", "piece", "pieces"),
+    "decode_pieces",
     *("share_layers", "ShareLayers", "bitext_share"),  # keys of the config
     "place",  # a key of saved states
     *("scope", "Scope"),  # ASGI

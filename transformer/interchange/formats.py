@@ -9,7 +9,9 @@ from omegaconf import DictConfig
 from transformer.common.errors import InputError
 
 if TYPE_CHECKING:
+    from transformer.data.text.parallel import Pair
     from transformer.decoding.translation.translator import Translator
+    from transformer.evaluation.metrics import MetricsConfig
 
 Run = dict[str, Any]
 
@@ -39,39 +41,51 @@ def _ctranslate2_name(config: DictConfig) -> str:
     return "ctranslate2" if quantization == "float32" else f"ctranslate2-{quantization}"
 
 
-def _write_ctranslate2(
-    translator: "Translator", run: Run, folder: Path, config: DictConfig
-) -> dict[str, Any]:
+def _validation(run: Run, config: DictConfig) -> "tuple[list[Pair], MetricsConfig]":
+    """The text that an export is compared on, and how it is scored."""
     from transformer.common.schema import typed, typed_value
     from transformer.data.config import DataConfig
     from transformer.data.corpora.evaluation_text import validation_pairs
     from transformer.data.corpora.trust import require_trust
+    from transformer.evaluation.metrics import MetricsConfig
+
+    sentences = typed_value(config.sentences, int | None, "sentences")
+    trusted = typed_value(config.get("trust", False), bool, "trust")
+    require_trust(run["data"], trusted, config.checkpoint)
+    pairs = validation_pairs(typed(DataConfig, run["data"], "data"), sentences)
+    return pairs, typed(MetricsConfig, run["metrics"], "metrics")
+
+
+def _check_loss(lost: float, config: DictConfig) -> None:
+    from transformer.common.schema import typed_value
+
+    limit = typed_value(config.max_bleu_loss, float, "max_bleu_loss")
+    if lost > limit:
+        raise InputError(
+            f"the exported model loses {lost:.2f} BLEU on validation, more than "
+            f"max_bleu_loss={limit:g}; nothing was written"
+        )
+
+
+def _write_ctranslate2(
+    translator: "Translator", run: Run, folder: Path, config: DictConfig
+) -> dict[str, Any]:
     from transformer.decoding.batched_search import max_subwords
     from transformer.decoding.translation.fingerprint import write_fingerprint
-    from transformer.evaluation.metrics import MetricsConfig
     from transformer.interchange.ctranslate2 import SETTINGS, check_expressible, write_ctranslate2
     from transformer.interchange.ctranslate2_readme import readme
     from transformer.interchange.safetensors import write_settings
     from transformer.interchange.verification import verify_ctranslate2
 
-    limit = typed_value(config.max_bleu_loss, float, "max_bleu_loss")
-    sentences = typed_value(config.sentences, int | None, "sentences")
     check_expressible(translator.model.config)
-    trusted = typed_value(config.get("trust", False), bool, "trust")
-    require_trust(run["data"], trusted, config.checkpoint)
-    pairs = validation_pairs(typed(DataConfig, run["data"], "data"), sentences)
+    pairs, metrics = _validation(run, config)
     write_ctranslate2(translator.model, translator.tokenizer, folder, config.quantization)
     write_fingerprint(translator.model, translator.tokenizer, folder)
     write_settings(translator.model.config, translator.tokenizer, run, folder / SETTINGS)
     text = readme(translator.tokenizer, translator.search, max_subwords(translator.model))
     (folder / "README.md").write_text(text, encoding="utf-8")
-    metrics = typed(MetricsConfig, run["metrics"], "metrics")
     verified = verify_ctranslate2(translator, folder, pairs, metrics)
-    if verified.loss > limit:
-        raise InputError(
-            f"the exported model loses {verified.loss:.2f} BLEU on validation, more than "
-            f"max_bleu_loss={limit:g}; nothing was written"
-        )
+    _check_loss(verified.loss, config)
     return verified.to_json()
 
 
@@ -87,30 +101,35 @@ def _write_safetensors(
 def _write_huggingface(
     translator: "Translator", run: Run, folder: Path, config: DictConfig
 ) -> dict[str, Any]:
-    from transformer.common.schema import typed, typed_value
-    from transformer.data.config import DataConfig
-    from transformer.data.corpora.evaluation_text import validation_pairs
-    from transformer.data.corpora.trust import require_trust
-    from transformer.evaluation.metrics import MetricsConfig
-    from transformer.interchange.huggingface import verify_huggingface, write_huggingface
+    from transformer.interchange.huggingface import (
+        check_expressible,
+        verify_huggingface,
+        write_huggingface,
+    )
 
-    limit = typed_value(config.max_bleu_loss, float, "max_bleu_loss")
-    sentences = typed_value(config.sentences, int | None, "sentences")
+    check_expressible(translator.model.config)
+    pairs, metrics = _validation(run, config)
     write_huggingface(translator, run, folder)
-    trusted = typed_value(config.get("trust", False), bool, "trust")
-    require_trust(run["data"], trusted, config.checkpoint)
-    pairs = validation_pairs(typed(DataConfig, run["data"], "data"), sentences)
-    metrics = typed(MetricsConfig, run["metrics"], "metrics")
     verified = verify_huggingface(translator, folder, pairs, metrics)
-    if (lost := verified["bleu"] - verified["bleu_exported"]) > limit:
-        raise InputError(
-            f"the exported model loses {lost:.2f} BLEU on validation, more than "
-            f"max_bleu_loss={limit:g}; nothing was written"
-        )
+    _check_loss(verified["bleu"] - verified["bleu_exported"], config)
+    return verified
+
+
+def _write_argos(
+    translator: "Translator", run: Run, folder: Path, config: DictConfig
+) -> dict[str, Any]:
+    from transformer.interchange.argos import check_expressible, verify_argos, write_argos
+
+    check_expressible(translator)
+    pairs, metrics = _validation(run, config)
+    file = write_argos(translator, run["data"], folder, config.quantization)
+    verified = verify_argos(translator, file, pairs, metrics)
+    _check_loss(verified["bleu"] - verified["bleu_exported"], config)
     return verified
 
 
 FORMATS = {
+    "argos": Format("ctranslate2", "export", lambda config: "argos", _write_argos),
     "ctranslate2": Format("ctranslate2", "export", _ctranslate2_name, _write_ctranslate2),
     "huggingface": Format(
         "transformers", "huggingface", lambda config: "huggingface", _write_huggingface

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from tests.helpers.translators import tiny_translator
 from transformer.common.errors import InputError
+from transformer.common.language_names import language_name
 from transformer.serving.access import Access, Client, read_keys
 from transformer.serving.interfaces.deepl.glossary import Glossary, parse_entries
 from transformer.serving.languages.detection import Detector
 from transformer.serving.languages.directions import (
     Direction,
     Directions,
-    language_name,
     trained_directions,
 )
 from transformer.serving.languages.sentences import Splitting, split_sentences

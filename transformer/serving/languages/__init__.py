@@ -1,1 +1,1 @@
-"""Languages: their directions, names and detection, and the sentences of a text."""
+"""Languages: their directions and detection, and the sentences of a text."""

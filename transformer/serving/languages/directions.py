@@ -1,9 +1,7 @@
-"""From which language to which a model translates, and the names of languages."""
+"""From which language to which a model translates."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from transformer.common.errors import InputError
@@ -109,18 +107,3 @@ def trained_directions(
     for source, target in sorted(pairs):
         to = target if tags.targets else None
         yield Direction(source.lower(), target.lower(), translator, SourceTags(to, kind))
-
-
-@cache
-def _names() -> dict[str, str]:
-    table = files("transformer.serving.languages").joinpath("names.tsv").read_text("utf-8")
-    return dict(line.split("\t") for line in table.splitlines())
-
-
-def language_name(code: str) -> str:
-    """The English name of a language; the code if it is unknown."""
-    base, _, variant = code.partition("-")
-    name = _names().get(code) or _names().get(base)
-    if name is None:
-        return code
-    return name if not variant or code in _names() else f"{name} ({variant.upper()})"

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from transformer.common.language_names import language_name
 from transformer.decoding.constraints.request import Constraints
 from transformer.serving.access import Access, Client, header_key
 from transformer.serving.formats.blocks import Rules
@@ -28,7 +29,7 @@ from transformer.serving.interfaces.http import (
     read_parameters,
     unless_gone,
 )
-from transformer.serving.languages.directions import Direction, language_name
+from transformer.serving.languages.directions import Direction
 from transformer.serving.languages.sentences import Splitting
 from transformer.serving.service import TranslationService
 from transformer.serving.translations import Options

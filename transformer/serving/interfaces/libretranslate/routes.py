@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from transformer.common.language_names import language_name
 from transformer.serving.access import Access
 from transformer.serving.formats.blocks import Rules
 from transformer.serving.formats.documents.document import FORMATS
@@ -39,7 +40,7 @@ from transformer.serving.interfaces.libretranslate.values import (
     texts_of,
 )
 from transformer.serving.languages.detection import Detected
-from transformer.serving.languages.directions import Direction, language_name
+from transformer.serving.languages.directions import Direction
 from transformer.serving.service import TranslationService
 
 

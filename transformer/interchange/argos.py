@@ -1,0 +1,131 @@
+"""A package for Argos Translate, and so for LibreTranslate: one file, which their programs install.
+
+It holds the model for CTranslate2, and one SentencePiece model for both sides. Source:
+argos-translate 1.11, ``package.py``, ``translate.py``, ``tokenizer.py``.
+"""
+
+import json
+import shutil
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from transformer.common.errors import InputError
+from transformer.common.language_names import language_name
+from transformer.data.tokenization.tags import Tags
+from transformer.decoding.search.config import NEUTRAL
+from transformer.decoding.translation.translator import Translator
+from transformer.evaluation.metrics import MetricsConfig, score
+from transformer.interchange import ctranslate2
+
+BEAM, LENGTH_PENALTY = 4, 0.2
+"""Of the search there; the log-probability is divided by the length to this power."""
+
+
+def check_expressible(translator: Translator) -> None:
+    """Check that a package can hold a model; raises InputError if it cannot."""
+    ctranslate2.check_expressible(translator.model.config)
+    if not translator.tokenizer.joint:
+        raise InputError(
+            "a package of Argos has one vocabulary for both sides; train with "
+            "tokenizer.joint=true, or export format=ctranslate2"
+        )
+    if translator.tokenizer.tags != Tags():
+        raise InputError("a package of Argos has no tags before a source")
+
+
+def write_argos(
+    translator: Translator, data: Mapping[str, Any], folder: Path, quantization: str
+) -> Path:
+    """Write ``translate-SOURCE_TARGET-1_0.argosmodel`` into an existing folder; returns the file.
+
+    Args:
+        translator: The model and its tokenizer.
+        data: The group ``data`` of its run, which names the languages.
+        folder: Where to write.
+        quantization: One of those of CTranslate2.
+    """
+    source, target = data["source"], data["target"]
+    name = f"translate-{source}_{target}-1_0"
+    file = folder / f"{name}.argosmodel"
+    metadata = {
+        "package_version": "1.0",
+        "argos_version": "1.9",
+        "from_code": source,
+        "from_name": language_name(source),
+        "to_code": target,
+        "to_name": language_name(target),
+        "target_prefix": "",
+    }
+    with TemporaryDirectory(dir=folder) as temporary:
+        inside = Path(temporary) / name
+        (inside / "model").mkdir(parents=True)
+        ctranslate2.write_ctranslate2(
+            translator.model, translator.tokenizer, inside / "model", quantization
+        )
+        subwords = translator.tokenizer.to_state()["source"]
+        (inside / "sentencepiece.model").write_bytes(bytes(subwords.numpy()))
+        (inside / "metadata.json").write_text(json.dumps(metadata, indent=1), encoding="utf-8")
+        packed = shutil.make_archive(str(Path(temporary) / "packed"), "zip", temporary, name)
+        shutil.move(packed, file)
+    return file
+
+
+def verify_argos(
+    translator: Translator,
+    file: Path,
+    pairs: Sequence[tuple[str, str]],
+    metrics: MetricsConfig,
+) -> dict[str, Any]:
+    """Translate the sources with a model, and with its package as Argos does.
+
+    Returns the number of sentences, the fraction of equal translations, and BLEU of both.
+    """
+    sources, references = zip(*pairs, strict=True)
+    like_argos = {
+        **{**NEUTRAL, "algorithm": "beam", "beam_size": BEAM, "nbest": 1, "stopping": "full"},
+        **{"length_penalty": LENGTH_PENALTY, "length_penalty_form": "average", "min_length": 0},
+        # The limit of the engine.
+        **{"max_length_ratio": 0.0, "max_length_offset": 256},
+    }
+    search = replace(translator.search, **like_argos)
+    ours = [one.text for one in translator.with_search(search).translate(sources)]
+    theirs = translate_as_argos(file, sources)
+    bleu = [score(texts, references, ("bleu",), config=metrics)[0] for texts in (ours, theirs)]
+    return {
+        "split": "validation",
+        "sentences": len(pairs),
+        "search": f"beam of {BEAM}",
+        "equal": round(sum(a == b for a, b in zip(ours, theirs, strict=True)) / len(pairs), 4),
+        "bleu": round(bleu[0].value, 2),
+        "bleu_exported": round(bleu[1].value, 2),
+        "signature": bleu[0].signature,
+    }
+
+
+def translate_as_argos(file: Path, texts: Sequence[str]) -> list[str]:
+    """Translate with a package as Argos Translate does, one sentence a text."""
+    import ctranslate2
+    import sentencepiece
+
+    with TemporaryDirectory() as temporary:
+        with zipfile.ZipFile(file) as packed:
+            packed.extractall(temporary)
+        [inside] = Path(temporary).iterdir()
+        cutter = sentencepiece.SentencePieceProcessor(
+            model_file=str(inside / "sentencepiece.model")
+        )
+        engine = ctranslate2.Translator(str(inside / "model"))
+        results = engine.translate_batch(
+            [cutter.encode(text, out_type=str) for text in texts],
+            beam_size=BEAM,
+            length_penalty=LENGTH_PENALTY,
+            replace_unknowns=True,
+            max_batch_size=2048,
+            batch_type="tokens",
+        )
+        found = [cutter.decode_pieces(one.hypotheses[0]) for one in results]
+    return [text.replace("▁", " ").replace("_", " ").strip() for text in found]
