@@ -29,7 +29,9 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.serving.config import ServerConfig
     from transformer.serving.server import listen, run_until_signal
     from transformer.serving.service import TranslationService
+    from transformer.training.optimization.cpu_allocator import return_freed_memory
 
+    return_freed_memory()
     settings = typed(ServerConfig, resolve_fields(config, ServerConfig), "serve")
     keys = None if settings.api_keys is None else read_keys(given_path(settings.api_keys))
     listening = listen(settings)

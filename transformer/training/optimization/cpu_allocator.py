@@ -1,4 +1,4 @@
-"""Makes glibc keep freed memory and oneDNN keep its compiled products.
+"""How much freed memory glibc keeps, and how many compiled products oneDNN.
 
 By default glibc returns large blocks to the kernel and requests them again in the next step, and
 the kernel zeroes every page; and oneDNN keeps the programs of 1,024 shapes only.
@@ -9,6 +9,7 @@ import os
 import sys
 
 _M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
 _M_MMAP_MAX = -4
 _NEVER = 2**31 - 1
 
@@ -18,9 +19,24 @@ def keep_freed_memory() -> bool:
 
     See ``man 3 mallopt``. Without glibc on Linux it has no effect.
     """
+    return _mallopt(_M_MMAP_MAX, 0) and _mallopt(_M_TRIM_THRESHOLD, _NEVER)
+
+
+def return_freed_memory() -> bool:
+    """Give large freed blocks back to the kernel at once; returns whether it took effect.
+
+    By default glibc keeps ever larger ones, and the heap of a process that runs for long is torn.
+    The programs that oneDNN keeps, one for each shape, are bounded too. Call it before the first
+    product; it does not override the environment.
+    """
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
+    return _mallopt(_M_MMAP_THRESHOLD, 2**20) and _mallopt(_M_TRIM_THRESHOLD, 2**20)
+
+
+def _mallopt(option: int, value: int) -> bool:
     libc = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
     mallopt = getattr(libc, "mallopt", lambda option, value: 0)
-    return bool(mallopt(_M_MMAP_MAX, 0)) and bool(mallopt(_M_TRIM_THRESHOLD, _NEVER))
+    return bool(mallopt(option, value))
 
 
 def keep_products() -> None:
