@@ -8,6 +8,7 @@ import asyncio
 import secrets
 from collections import OrderedDict
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
@@ -19,11 +20,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from transformer.serving.config import Limits
-from transformer.serving.formats.documents.document import FORMATS, Document
+from transformer.serving.formats.documents.document import FORMATS, Document, plain_texts
 from transformer.serving.interfaces.http import Refusal, read_parameters
 
 _MOST_KEPT = 100
 """Times ``limits.file_bytes`` is what all stored files may have; the oldest go first."""
+
+MOST_FILES = 1000
+"""Stored ones; the oldest go first."""
 
 _LONGEST_NAME = 100
 
@@ -49,12 +53,18 @@ class Files:
 
     Args:
         limits: Of their size, and how long they are kept.
+
+    Attributes:
+        thread: Reads and writes documents one after the other, so that other threads are left to
+            those who send texts.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._seconds, self._most_bytes = limits.file_seconds, limits.file_bytes or 0
         self._folder = Path()
         self._sizes: OrderedDict[str, int] = OrderedDict()
+        self._total = 0
+        self.thread = ThreadPoolExecutor(1, "files")
 
     @contextmanager
     def folder(self) -> Iterator[None]:
@@ -62,6 +72,7 @@ class Files:
         with TemporaryDirectory(prefix="transformer-files-") as folder:
             self._folder = Path(folder)
             yield
+            self.thread.shutdown(wait=False, cancel_futures=True)
             self._sizes.clear()
 
     async def read_upload(self, request: Request) -> Upload:
@@ -90,19 +101,33 @@ class Files:
             raise Refusal(400, f"Invalid request: file format not supported (known are {known})")
         return Upload(parameters, name, extension, data)
 
-    async def document(self, data: bytes, extension: str) -> Document:
-        """A file that has been read; raises InputError if it is malformed."""
-        return await asyncio.to_thread(FORMATS[extension], data, self._most_bytes)
+    async def document(self, data: bytes, extension: str) -> tuple[Document, list[str]]:
+        """A file that has been read, and its texts; raises InputError if it is malformed."""
+
+        def read() -> tuple[Document, list[str]]:
+            document = FORMATS[extension](data, self._most_bytes)
+            return document, plain_texts(document)
+
+        return await asyncio.get_running_loop().run_in_executor(self.thread, read)
 
     async def add(self, data: bytes, name: str) -> str:
         """Store a file for ``limits.file_seconds``; returns its secret name, TOKEN.NAME."""
         stored = f"{secrets.token_urlsafe(24)}.{name}"
-        self._sizes[stored] = len(data)
-        while sum(self._sizes.values()) > _MOST_KEPT * self._most_bytes:
-            self.remove(next(iter(self._sizes)))
-        await asyncio.to_thread(self._path(stored).write_bytes, data)
-        asyncio.get_running_loop().call_later(self._seconds, self.remove, stored)
+        writing = asyncio.ensure_future(asyncio.to_thread(self._path(stored).write_bytes, data))
+        # Also if the client has gone meanwhile: what is on the disk must be deleted.
+        writing.add_done_callback(lambda _: self._keep(stored, len(data)))
+        await asyncio.shield(writing)
         return stored
+
+    def _keep(self, stored: str, size: int) -> None:
+        """Count a file that is on the disk; the oldest make room, but the newest stays."""
+        self._sizes[stored] = size
+        self._total += size
+        while len(self._sizes) > MOST_FILES or (
+            self._total > _MOST_KEPT * self._most_bytes and len(self._sizes) > 1
+        ):
+            self.remove(next(iter(self._sizes)))
+        asyncio.get_running_loop().call_later(self._seconds, self.remove, stored)
 
     async def read(self, stored: str) -> bytes | None:
         """A stored file by its secret name; None if there is none."""
@@ -116,7 +141,9 @@ class Files:
 
     def remove(self, stored: str) -> None:
         """Forget a file, if it is there."""
-        if self._sizes.pop(stored, None) is not None:
+        size = self._sizes.pop(stored, None)
+        if size is not None:
+            self._total -= size
             self._path(stored).unlink(missing_ok=True)
 
     def _path(self, stored: str) -> Path:

@@ -5,6 +5,7 @@ It does not know HTTP. The name of a file tells its format, and nothing else.
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from typing import Protocol, runtime_checkable
 
 from transformer.decoding.constraints.request import Constraints
@@ -57,6 +58,7 @@ async def translate_document(
     *,
     constrain: Callable[[str], Constraints | None] | None = None,
     patient: bool = False,
+    thread: Executor | None = None,
 ) -> bytes:
     """Translate a document, some texts at a time.
 
@@ -64,6 +66,7 @@ async def translate_document(
 
     Args:
         patient: Try again when the server is busy, as long as it takes.
+        thread: That writes the document; None takes one of those of asyncio.
     """
     translations: list[MarkedText] = []
     parts = list(_parts(document.texts))
@@ -77,7 +80,8 @@ async def translate_document(
             continue
         translations += found
         del parts[0]
-    return await asyncio.to_thread(document.write, translations)
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(thread, document.write, translations)
 
 
 def _parts(texts: Sequence[MarkedText]) -> Iterator[list[MarkedText]]:

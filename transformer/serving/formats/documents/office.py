@@ -88,20 +88,20 @@ class OfficeDocument:
             if sum(self._zip.getinfo(name).file_size for name in parts) > most_bytes:
                 raise InputError(f"the text of the file is more than {most_bytes} bytes of XML")
             self._trees = {name: _parsed(self._zip.read(name)) for name in parts}
-        self._paragraphs: list[Paragraph] = []
-        for tree in self._trees.values():
-            root = tree.getroot()
-            word = _word_names(etree.QName(root).namespace or "")
-            known = word if extension == ".docx" else _OPEN_DOCUMENT
-            self._paragraphs += read_paragraphs(root, known)
-        self._extension = extension
+            self._paragraphs: list[Paragraph] = []
+            for tree in self._trees.values():
+                root = tree.getroot()
+                word = _word_names(etree.QName(root).namespace or "")
+                known = word if extension == ".docx" else _OPEN_DOCUMENT
+                self._paragraphs += read_paragraphs(root, known)
+        self._extension, self._most_bytes = extension, most_bytes
         self.texts: list[MarkedText] = [text for one in self._paragraphs for text in one.texts]
+        self._each(self.texts)
 
     def write(self, translations: Sequence[MarkedText]) -> bytes:
         """The document with translations of its texts."""
-        rest = iter(translations)
-        for paragraph in self._paragraphs:
-            paragraph.write([next(rest) for _ in paragraph.texts])
+        for paragraph, texts in self._each(translations):
+            paragraph.write(texts)
         written = io.BytesIO()
         with _malformed(self._extension), zipfile.ZipFile(written, "w") as archive:
             for info in self._zip.infolist():
@@ -110,6 +110,19 @@ class OfficeDocument:
                 archive.writestr(copy.copy(info), data)
         return written.getvalue()
 
+    def _each(self, translations: Sequence[MarkedText]) -> list[tuple[Paragraph, list[MarkedText]]]:
+        """Each paragraph with its translations, which may copy no more than a file may have.
+
+        A run is copied for each thing in it, so a small file could become any size.
+        """
+        rest = iter(translations)
+        pairs = [(one, [next(rest) for _ in one.texts]) for one in self._paragraphs]
+        if sum(one.copied(texts) for one, texts in pairs) > self._most_bytes:
+            raise InputError(
+                f"the formatting of the file becomes more than {self._most_bytes} bytes of XML"
+            )
+        return pairs
+
 
 @contextmanager
 def _malformed(extension: str) -> Iterator[None]:
@@ -117,7 +130,7 @@ def _malformed(extension: str) -> Iterator[None]:
     try:
         yield
     except (
-        *(zipfile.BadZipFile, zlib.error, struct.error, etree.XMLSyntaxError, EOFError, OSError),
+        *(zipfile.BadZipFile, zlib.error, struct.error, etree.LxmlError, EOFError, OSError),
         *(KeyError, ValueError, RuntimeError),
     ) as error:
         # That of a parser may quote the file.

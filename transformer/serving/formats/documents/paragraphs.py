@@ -52,25 +52,42 @@ class Paragraph:
         """Put translations in place of the texts; nothing changes if they are equal."""
         if list(translations) == self.texts:
             return
-        spans = list(self._fixed[0])
-        for text, fixed in zip(translations, self._fixed[1:], strict=True):
-            spans += text + fixed
         for child in list(self._element):
             if child.tag not in self._names.properties:
                 self._element.remove(child)
         self._element.text = None
-        open_marks: list[tuple[Mark, Element]] = []
+        parents = [self._element]
+        for span, same, opened in self._steps(translations):
+            del parents[same + 1 :]
+            for mark in opened:
+                shell = deepcopy(mark.payload.shell)
+                parents[-1].append(shell)
+                parents.append(shell)
+            self._append(parents[-1], span)
+
+    def copied(self, translations: Sequence[MarkedText]) -> int:
+        """The bytes of formatting that ``write`` copies, roughly."""
+        size = 0
+        for span, _, opened in self._steps(translations):
+            size += sum(mark.payload.size for mark in opened)
+            thing = span.marks[-1].payload if span.marks and not span.text else None
+            if isinstance(thing, Thing) and thing.run:
+                size += thing.run.size
+        return size
+
+    def _steps(self, translations: Sequence[MarkedText]) -> Iterator[tuple[Span, int, list[Mark]]]:
+        """Each span, how many of the containers before it go on, and those that begin there."""
+        spans = list(self._fixed[0])
+        for text, fixed in zip(translations, self._fixed[1:], strict=True):
+            spans += text + fixed
+        before: list[Mark] = []
         for span in spans:
             path = self._path(span)
             same = 0
-            while same < min(len(path), len(open_marks)) and open_marks[same][0] is path[same]:
+            while same < min(len(path), len(before)) and before[same] is path[same]:
                 same += 1
-            del open_marks[same:]
-            for mark in path[same:]:
-                parent = open_marks[-1][1] if open_marks else self._element
-                open_marks.append((mark, deepcopy(mark.payload.shell)))
-                parent.append(open_marks[-1][1])
-            self._append(open_marks[-1][1] if open_marks else self._element, span)
+            yield span, same, path[same:]
+            before = path
 
     def _path(self, span: Span) -> list[Mark]:
         """The containers around a span, the outermost first."""
@@ -148,5 +165,9 @@ def _texts(spans: Sequence[Span]) -> Iterator[tuple[MarkedText, MarkedText, Mark
 
 def read_paragraphs(root: Element, names: Names) -> list[Paragraph]:
     """The paragraphs with text under an element, also those of tables, notes and text boxes."""
-    paragraphs = (Paragraph(one, names) for one in root.iter(*names.paragraphs))
+    paragraphs = (
+        Paragraph(one, names)
+        for one in root.iter(*names.paragraphs)
+        if any(not text.isspace() for text in one.itertext())
+    )
     return [one for one in paragraphs if one.texts]

@@ -18,6 +18,9 @@ Element = Any
 
 _BLANKS = re.compile(r"[ \t\r\n]+")
 
+_DEEPEST = 50
+"""Containers inside each other; one that is deeper stays as it is: each span names all of its own."""
+
 
 @dataclass(frozen=True)
 class Names:
@@ -45,13 +48,26 @@ class Names:
     field: str | None = None
     field_type: str = ""
 
+    @property
+    def around_text(self) -> frozenset[str]:
+        """Runs and containers."""
+        return self.containers | {self.run}
+
 
 @dataclass(frozen=True)
 class Container:
-    """A mark around text: an element without its content, and what tells equal ones."""
+    """A mark around text.
+
+    Attributes:
+        shell: The element without its content.
+        key: What tells equal ones.
+        size: Of a copy, in bytes of XML, roughly.
+        is_run: Whether it is formatting.
+    """
 
     shell: Element
     key: bytes
+    size: int
     is_run: bool
 
 
@@ -70,7 +86,7 @@ def read_spans(parent: Element, marks: tuple[Mark, ...], names: Names) -> Iterat
     yield from _text(parent.text, marks, names)
     for group in _groups(parent, names):
         child = group[0]
-        if len(group) == 1 and (child.tag == names.run or child.tag in names.containers):
+        if len(group) == 1 and len(marks) < _DEEPEST and child.tag in names.around_text:
             container = _container(child, names)
             if before is None or not container.is_run or before.payload.key != container.key:
                 before = Mark(container)
@@ -117,7 +133,7 @@ def _groups(parent: Element, names: Names) -> Iterator[list[Element]]:
 
 def _container(element: Element, names: Names) -> Container:
     """An element without its content."""
-    shell = etree.Element(element.tag, nsmap=element.nsmap)
+    shell = etree.Element(element.tag, nsmap=_namespaces(element))
     for name, value in element.attrib.items():
         # Numbers of editing sessions, by which Word cuts runs.
         if not etree.QName(name).localname.startswith("rsid"):
@@ -129,6 +145,23 @@ def _container(element: Element, names: Names) -> Container:
             etree.strip_elements(copied, *names.ignored, with_tail=False)
             if len(copied) or copied.attrib:
                 shell.append(copied)
-    return Container(
-        shell, etree.tostring(shell, method="c14n", exclusive=True), element.tag == names.run
+    key = etree.tostring(shell, method="c14n", exclusive=True)
+    return Container(shell, key, _size(shell), element.tag == names.run)
+
+
+def _namespaces(element: Element) -> dict[str | None, str]:
+    """Prefixes of an element and of its attributes; ``nsmap`` would copy all that are declared."""
+    own = etree.QName(element).namespace
+    found = {element.prefix: own} if own else {}
+    for uri in {etree.QName(name).namespace for name in element.attrib} - {own, None}:
+        name = element.xpath("name(@*[namespace-uri() = $uri])", uri=uri)
+        found[name.partition(":")[0]] = uri
+    return found
+
+
+def _size(shell: Element) -> int:
+    """The bytes of an element in XML, with 10 for each tag and each name of an attribute."""
+    return sum(
+        10 + sum(10 + len(value) for value in one.attrib.values()) + len(one.text or "")
+        for one in shell.iter()
     )

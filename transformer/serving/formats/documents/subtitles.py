@@ -14,6 +14,8 @@ from transformer.serving.formats.spans import Mark, MarkedText, Span
 _TIMES = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d+\s*-->\s*\d+:\d\d:\d\d[,.]\d+")
 _TAG = re.compile(r"<(/?)([ibus]|font)\b[^<>]*>|\{\\[^{}]*\}", re.IGNORECASE)
 _WORD = re.compile(r"(?:<[^<>]*>|[^ ])+")
+_DEEPEST = 10
+"""Tags inside each other; each span names all that are around it."""
 _DASH = re.compile(r"\s*[-\u2013\u2014]\s*")
 
 
@@ -73,13 +75,19 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[list[str], bool]]:
 
 
 def _marked(text: str) -> MarkedText:
-    """The text with its tags as marks; a tag without its other half is a thing without text."""
+    """The text with its tags as marks; a tag without its other half is a thing without text.
+
+    All tags are such things if they nest too deeply.
+    """
     tags = list(_TAG.finditer(text))
     closing: dict[int, re.Match[str]] = {}
     opened: list[re.Match[str]] = []
     for tag in tags:
         if tag[2] and not tag[1]:
             opened.append(tag)
+            if len(opened) > _DEEPEST:
+                closing = {}
+                break
         elif tag[2] and opened and opened[-1][2].lower() == tag[2].lower():
             closing[opened.pop().start()] = tag
     closed = {tag.start() for tag in closing.values()}

@@ -14,8 +14,8 @@ from starlette.responses import JSONResponse, Response
 from transformer.common.errors import InputError
 from transformer.decoding.constraints.request import Constraints
 from transformer.serving.access import Access, Client
-from transformer.serving.formats.documents.document import plain_texts, translate_document
-from transformer.serving.interfaces.files import Files, attachment
+from transformer.serving.formats.documents.document import translate_document
+from transformer.serving.interfaces.files import MOST_FILES, Files, attachment
 from transformer.serving.interfaces.http import (
     Answer,
     Refusal,
@@ -30,7 +30,7 @@ from transformer.serving.translations import Options
 Constrain = Callable[[str], Constraints | None]
 
 _MOST_WAITING = 20
-"""Documents of a client that are not finished."""
+"""Documents of a client that are not finished, or not received yet."""
 
 _MOST_AT_ONCE = 2
 """Documents in memory; others wait on the disk."""
@@ -86,6 +86,7 @@ class DeepLDocuments:
         self._direction, self._constrain = direction, constrain
         self._characters = characters
         self._documents: dict[str, _Document] = {}
+        self._unfinished: Counter[Client | None] = Counter()
         self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
 
     def answers(self) -> Iterator[tuple[str, str, Answer]]:
@@ -96,6 +97,20 @@ class DeepLDocuments:
 
     async def upload(self, request: Request) -> Response:
         """Accept a document; what is wrong with it is said at once."""
+        client = request.state.client
+        if self._unfinished[client] >= _MOST_WAITING:
+            raise Refusal(429, f"{_MOST_WAITING} documents wait already", {"Retry-After": "10"})
+        self._unfinished[client] += 1
+        try:
+            document = await self._accept(request)
+        except BaseException:
+            self._unfinished[client] -= 1
+            raise
+        document.work.add_done_callback(lambda _: self._unfinished.subtract([client]))
+        return JSONResponse({"document_id": document.id, "document_key": document.key})
+
+    async def _accept(self, request: Request) -> _Document:
+        """The document of a request, whose translation has begun."""
         upload = await self._files.read_upload(request)
         asked, client = upload.parameters, request.state.client
         if asked.get("output_format") not in (None, "", upload.extension[1:]):
@@ -105,24 +120,21 @@ class DeepLDocuments:
         for name in ("glossary_ids", "style_id", "translation_memory_id"):
             if asked.get(name):
                 raise Refusal(400, f"{name} is not supported for documents")
-        unfinished = [
-            one
-            for one in self._documents.values()
-            if one.client == client and one.status in ("queued", "translating")
-        ]
-        if len(unfinished) >= _MOST_WAITING:
-            raise Refusal(429, f"{_MOST_WAITING} documents wait already", {"Retry-After": "10"})
-        read = await self._files.document(upload.data, upload.extension)
-        texts = await asyncio.to_thread(plain_texts, read)
-        charge(request, self._access, client, len(texts) - 1)
+        # No name keeps what has been read: it may be large, and is read again in its turn.
+        texts = (await self._files.document(upload.data, upload.extension))[1]
+        charge(request, self._access, client, max(0, len(texts) - 1))
         direction, _ = self._direction(asked, texts)
         constrain = self._constrain(request, asked.get("glossary_id"), direction)
         stored = await self._files.add(upload.data, upload.name)
         document = _Document(client, stored, upload.name, sum(map(len, texts)))
-        self._documents[document.id] = document
         work = self._translate(document, upload.extension, Options(direction), constrain)
         document.work = asyncio.create_task(work)
-        return JSONResponse({"document_id": document.id, "document_key": document.key})
+        self._documents[document.id] = document
+        finished = [one for one in self._documents.values() if one.work.done()]
+        for old in finished[: max(0, len(self._documents) - MOST_FILES)]:
+            self._files.remove(old.stored)
+            del self._documents[old.id]
+        return document
 
     async def _translate(
         self, document: _Document, extension: str, options: Options, constrain: Constrain | None
@@ -135,9 +147,12 @@ class DeepLDocuments:
                 data = await self._files.read(document.stored)
                 if data is None:
                     raise InputError("the document was deleted, since too many others wait")
-                read = await self._files.document(data, extension)
+                read, _ = await self._files.document(data, extension)
                 found = await translate_document(
-                    self._service, read, options, constrain=constrain, patient=True
+                    *(self._service, read, options),
+                    constrain=constrain,
+                    patient=True,
+                    thread=self._files.thread,
                 )
             self._files.remove(document.stored)
             document.stored = await self._files.add(found, document.name)
@@ -145,7 +160,7 @@ class DeepLDocuments:
             self._characters[document.client] += document.characters
         except Exception as error:
             document.status, document.message = "error", refusal_of(error).text
-        asyncio.get_running_loop().call_later(seconds, self._documents.pop, document.id)
+        asyncio.get_running_loop().call_later(seconds, self._documents.pop, document.id, None)
 
     async def show(self, request: Request) -> Response:
         """The state of a document: at once when it is done, else a little later."""

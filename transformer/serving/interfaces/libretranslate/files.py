@@ -9,7 +9,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from transformer.serving.formats.documents.document import plain_texts, translate_document
+from transformer.serving.formats.documents.document import translate_document
 from transformer.serving.interfaces.files import Files, Upload, attachment
 from transformer.serving.interfaces.http import Answer, Refusal, unless_gone
 from transformer.serving.languages.detection import Detected
@@ -62,11 +62,12 @@ class LibreTranslateFiles:
         if self._turns.locked():
             raise Refusal(429, "Slowdown: too many files are translated", {"Retry-After": "5"})
         async with self._turns, asyncio.timeout(self._service.limits.seconds):
-            document = await self._files.document(upload.data, upload.extension)
-            texts = await asyncio.to_thread(plain_texts, document)
-            self._check_access(request, upload.parameters, len(texts) - 1)
+            document, texts = await self._files.document(upload.data, upload.extension)
+            self._check_access(request, upload.parameters, max(0, len(texts) - 1))
             _, direction = self._direction(upload.parameters, texts)
-            data = await translate_document(self._service, document, Options(direction))
+            data = await translate_document(
+                self._service, document, Options(direction), thread=self._files.thread
+            )
         name = PurePath(upload.name)
         return await self._files.add(data, f"{name.stem}_{direction.target}{name.suffix}")
 
