@@ -4,6 +4,7 @@ import hashlib
 import stat
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,10 @@ FILES = {
         b"1\n0:00:01,000 --> 0:00:02,000\na <i>big dog</i>\nruns there\n",
         b"1\n0:00:01,000 --> 0:00:02,000\nthere runs\n<i>dog big</i> a\n",
     ),
+    "deep.srt": (
+        b"0:00:01,000 --> 0:00:02,000\na %sdog%s runs\n" % (b"<i>" * 2000, b"</i>" * 2000),
+        b"0:00:01,000 --> 0:00:02,000\nruns %sdog%s a\n" % (b"<i>" * 2000, b"</i>" * 2000),
+    ),
     "letter.docx": (
         word("a ", "*dog", " runs", header="head is"),
         word("runs ", "*dog", " a", header="is head"),
@@ -86,7 +91,7 @@ def upload(
 
 @pytest.mark.usefixtures("_backwards")
 def test_libretranslate_translates_files() -> None:
-    with serving(file_bytes=5000, body_bytes=2000) as url:
+    with serving(file_bytes=20_000, body_bytes=2000) as url:
         settings = ask(f"{url}/frontend/settings")[1]
         assert settings["filesTranslation"] and ".odt" in settings["supportedFilesFormat"]
         for name, (data, expected) in FILES.items():
@@ -115,8 +120,8 @@ def test_libretranslate_translates_files() -> None:
             ("a.txt", b"\xff", {}, 400, "the file is not UTF-8"),
             ("a.docx", FILES["letter.odt"][0], {}, 400, "the file is no .docx document"),
             ("a.txt", b"poison", {}, 400, "poison cannot be translated"),
-            ("a.txt", b"a" * 5001, {}, 413, "The file exceeds 5000 bytes"),
-            ("a.txt", b"a" * 9000, {}, 413, "The body exceeds 7000 bytes"),
+            ("a.txt", b"a" * 20_001, {}, 413, "The file exceeds 20000 bytes"),
+            ("a.txt", b"a" * 30_000, {}, 413, "The body exceeds 22000 bytes"),
         ):
             answer = upload(url, name, data, **fields)
             assert answer.status_code == status and answer.json()["error"].startswith(error)
@@ -125,6 +130,9 @@ def test_libretranslate_translates_files() -> None:
         assert where.startswith(f"https{url.removeprefix('http')}/translator/download_file/")
         status, answer = ask(f"{url}/translate_file", LANGUAGES)
         assert (status, answer["error"]) == (400, "Invalid request: missing file parameter")
+    with serving(requests=3) as url:
+        # A file without a text counts, too.
+        assert [upload(url, "a.txt", b"7").status_code for _ in "abcd"] == [200, 200, 200, 429]
     with serving(requests=3) as url:
         # Each paragraph counts, and a file may have more than a minute's worth.
         assert [upload(url, "a.txt", b"a\nb\nc\nd\ne").status_code for _ in "ab"] == [200, 429]
@@ -185,13 +193,27 @@ def test_files_are_deleted_in_time_and_at_the_end(
         while requests.get(where, timeout=60).status_code == 200:
             assert time.monotonic() < deadline
         assert not list(folder.iterdir())
+        # The oldest make room.
+        with monkeypatch.context() as patch:
+            patch.setattr("transformer.serving.interfaces.files.MOST_FILES", 2)
+            for _ in "abc":
+                assert upload(url, "a.txt", b"a").status_code == 200
+            assert len(list(folder.iterdir())) <= 2
     with serving() as url:
         upload(url, "a.txt", b"a dog")
+
         # Nobody waits for a document that is being translated.
-        client = deepl.DeepLClient("any-key", server_url=url)
-        for number in range(8):
-            text = f"a slow dog {number}"
-            client.translate_document_upload(text, filename="a.txt", target_lang="DE")
+        def send(number: int) -> bool:
+            file = {"file": ("a.txt", f"a slow dog {number}")}
+            answer = requests.post(
+                f"{url}/v2/document", {"target_lang": "DE"}, files=file, timeout=60
+            )
+            assert answer.status_code in (200, 429)
+            return answer.ok
+
+        with ThreadPoolExecutor(50) as pool:
+            # 20 wait at most; some may be finished meanwhile.
+            assert 20 <= sum(pool.map(send, range(50))) < 35
         start = time.monotonic()
     assert time.monotonic() - start < 3
     assert not list(tmp_path.iterdir())

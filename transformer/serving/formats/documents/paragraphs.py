@@ -52,11 +52,10 @@ class Paragraph:
         """Put translations in place of the texts; nothing changes if they are equal."""
         if list(translations) == self.texts:
             return
-        for child in list(self._element):
-            if child.tag not in self._names.properties:
-                self._element.remove(child)
-        self._element.text = None
-        parents = [self._element]
+        # lxml moves elements within a tree at once; removal takes the square of their number.
+        new = etree.SubElement(self._element, self._element.tag)
+        new.extend(one for one in list(self._element) if one.tag in self._names.properties)
+        parents = [new]
         for span, same, opened in self._steps(translations):
             del parents[same + 1 :]
             for mark in opened:
@@ -64,6 +63,10 @@ class Paragraph:
                 parents[-1].append(shell)
                 parents.append(shell)
             self._append(parents[-1], span)
+        del self._element[:-1]
+        self._element.text = new.text
+        self._element.extend(list(new))
+        self._element.remove(new)
 
     def copied(self, translations: Sequence[MarkedText]) -> int:
         """The bytes of formatting that ``write`` copies, roughly."""

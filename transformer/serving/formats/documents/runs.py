@@ -19,7 +19,7 @@ Element = Any
 _BLANKS = re.compile(r"[ \t\r\n]+")
 
 _DEEPEST = 50
-"""Containers inside each other; one that is deeper stays as it is: each span names all of its own."""
+"""Containers inside each other; a deeper one is a thing, since each span names all around it."""
 
 
 @dataclass(frozen=True)
