@@ -79,7 +79,7 @@ export function start(opened) {
     revealed = false;
     $("look").setAttribute("aria-expanded", open);
     if (open) opened();
-    else $("look").focus();
+    else ($("look").hidden || $("look").disabled ? $("source") : $("look")).focus();
   };
   $("look").addEventListener("click", () => toggle(drawer.hidden));
   $("close").addEventListener("click", () => toggle(false));

@@ -15,11 +15,14 @@ async function send(file) {
   try {
     const link = make("a", { href: await translateFile(file, chosen()), download: "" }, "Download the translation");
     say(make("bdi", {}, file.name), " is translated. ", link);
-    link.focus();
+    // Who goes on typing meanwhile keeps the focus.
+    if ([document.body, $("file-button")].includes(document.activeElement)) link.focus();
   } catch (error) {
     say(make("bdi", {}, file.name), ` was not translated: ${error.message}`);
   }
   $("file-button").disabled = false;
+  // A disabled button loses the focus.
+  if (document.activeElement === document.body) $("file-button").focus();
 }
 
 export function start({ filesTranslation, supportedFilesFormat }) {

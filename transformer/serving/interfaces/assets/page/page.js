@@ -155,7 +155,8 @@ async function start() {
   attention.start(showSentence);
   area.addEventListener("input", typed);
   $("clear").addEventListener("click", () => write(""));
-  $("again").addEventListener("click", translate);
+  // The button goes with its message.
+  $("again").addEventListener("click", () => { area.focus(); translate(); });
   $("copy").addEventListener("click", copy);
   typed();
   document.documentElement.dataset.ready = "true";
