@@ -42,7 +42,9 @@ function drawSource() {
 
 function drawTarget() {
   spans.target = [];
-  target.replaceChildren(...(shown
+  const empty = shown && !shown.text.trim();
+  target.dataset.empty = empty ? "The model gave no translation." : "Translation";
+  target.replaceChildren(...(shown && !empty
     ? [...shown.sentences.flatMap((one, index) => [one.blanks, sentence("target", index, choice(index).text, choice(index).confidence)]), shown.tail]
     : []));
 }
