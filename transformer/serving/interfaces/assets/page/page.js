@@ -109,6 +109,7 @@ function typed() {
   $("clear").hidden = !area.value;
   $("card").classList.toggle("long", length > 280);
   texts.typed();
+  file.typed();
   clearTimeout(timer);
   const now = performance.now();
   waiting ||= now;
