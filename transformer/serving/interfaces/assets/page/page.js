@@ -123,7 +123,6 @@ function write(text) {
 }
 
 async function copy() {
-  const label = $("copy").querySelector("span");
   try {
     await navigator.clipboard.writeText(translation.text);
   } catch {
@@ -131,8 +130,8 @@ async function copy() {
     getSelection().selectAllChildren($("target"));
     document.execCommand("copy");
   }
-  label.textContent = "Copied";
-  setTimeout(() => { label.textContent = "Copy"; }, 1500);
+  $("copy").classList.add("copied");
+  setTimeout(() => $("copy").classList.remove("copied"), 1500);
 }
 
 function askForKey() {

@@ -163,6 +163,9 @@ export function start(sentenceChosen) {
     choose(found.index);
     light("target", found.index, found.word);
   });
+  // Read aloud only where the keys walk.
+  target.addEventListener("focus", () => { $("readout").ariaLive = "polite"; });
+  target.addEventListener("blur", () => { $("readout").ariaLive = "off"; });
   target.addEventListener("keydown", walk);
   document.addEventListener("selectionchange", caret);
   drawSource();
