@@ -39,7 +39,7 @@ export class Translation {
 export const unsure = (probability) => probability < 0.5;
 
 // The words of a text, as links count them: blanks separate them.
-export const words = (text) => [...text.matchAll(/\S+/gu)].map((match) => ({ text: match[0], start: match.index }));
+export const words = (text) => [...text.matchAll(/[^ \n]+/gu)].map((match) => ({ text: match[0], start: match.index }));
 
 // The words that are linked with one; `side` is that of the given word.
 export function partners(choice, side, word) {
