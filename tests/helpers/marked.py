@@ -1,6 +1,7 @@
 """A service of marked texts without a model: each sentence is translated by a function."""
 
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from tests.helpers.translators import tiny_translator
@@ -14,6 +15,8 @@ Words = Callable[[list[str]], tuple[list[str], list[tuple[int, int]]]]
 
 class FakeService:
     """Translates words; links are true ones."""
+
+    limits: Any = SimpleNamespace(waiting=1_000_000)
 
     def __init__(self, words: Words) -> None:
         self._words = words

@@ -21,7 +21,9 @@ NEAR_BEST = 0.75
 """Threshold of links for marks: a word goes with its best source word. Chosen on the validation
 text of pocket; docs/serving.md has results."""
 
-_WORDS_AND_BLANKS = re.compile(r"[^ \n\r\t\f]+|[ \n\r\t\f]+")
+# As links count words; any other blank is a part of a word.
+_WORDS_AND_BLANKS = re.compile(r"[^ \n]+|[ \n]+")
+_BLANKS = (" ", "\n")
 
 
 class _Word(NamedTuple):
@@ -77,7 +79,7 @@ def project(plain: PlainText, found: TextTranslation) -> list[Cell]:
             cells += _with_kept(list(plain.copy(start, end)), kept_until(end))
         else:
             cells += _beside(
-                _sentence(plain, start, end, sentence), kept_until(end - 1), plain.text
+                _sentence(plain, start, part.sentence, sentence), kept_until(end - 1), plain.text
             )
         offset = end
     return cells + [_kept(*each) for each in kept_until(offset)]
@@ -107,19 +109,21 @@ def _with_kept(cells: list[Cell], kept: Sequence[tuple[int, Span]]) -> Iterator[
     yield from (_kept(*each) for each in waiting[::-1])
 
 
-def _sentence(plain: PlainText, start: int, end: int, found: SentenceTranslation) -> list[Cell]:
-    """The cells of a translated sentence."""
+def _sentence(
+    plain: PlainText, start: int, sentence: str, found: SentenceTranslation
+) -> list[Cell]:
+    """The cells of the translation of a sentence that begins there."""
     source = [
         _Word.cut(match[0], start + match.start())
-        for match in _WORDS_AND_BLANKS.finditer(plain.text[start:end])
-        if not match[0].isspace()
+        for match in _WORDS_AND_BLANKS.finditer(sentence)
+        if not match[0].startswith(_BLANKS)
     ]
     chunks = _WORDS_AND_BLANKS.findall(found.text)
-    linked = _linked(found, len(source), sum(not chunk.isspace() for chunk in chunks))
+    linked = _linked(found, len(source), sum(not c.startswith(_BLANKS) for c in chunks))
     cells: list[Cell] = []
     number = -1
     for chunk in chunks:
-        if chunk.isspace():
+        if chunk.startswith(_BLANKS):
             cells.append(Cell(chunk, None, -1, -1))
             continue
         number += 1
