@@ -193,6 +193,9 @@ BAD: list[tuple[Any, str]] = [
 ]
 
 
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
 def test_bad_requests_are_refused_by_name(url: str) -> None:
     for values, message in BAD:
         status, answer = ask(f"{url}/translate", values)
@@ -212,6 +215,12 @@ def test_bad_requests_are_refused_by_name(url: str) -> None:
         found, answer = ask(f"{url}{path}", values)
         assert found == status and answer["message"], (path, answer)
     assert ask(f"{url}/detect", {"q": ""})[0] == 400
+    assert ask(f"{url}/nowhere") == (404, {"error": "Not Found"})
+    answer = requests.post(f"{url}/translate", data='{"q": "a"}', timeout=60, headers=FORM)
+    assert answer.status_code == 400 and "Content-Type: application/json" in answer.json()["error"]
+    kind = {"Content-Type": "multipart/form-data; boundary=x; charset=undefined"}
+    body = '--x\r\nContent-Disposition: form-data; name="q"\r\n\r\na\r\n--x--\r\n'
+    assert requests.post(f"{url}/translate", body, timeout=60, headers=kind).status_code == 400
     assert ask(f"{url}/suggest", {})[0] == 403
 
 

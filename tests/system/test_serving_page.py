@@ -121,9 +121,12 @@ def test_typing_translates_and_markup_is_text(
     assert content(page, "#target .unsure") == [word for word, p in words if p < 0.5]
     write(page, "a" * 501)
     wait_for(page, "#message span", "The text is too long by 1 characters.")
+    # The translation beside it is of another text.
+    assert page.evaluate("[result.className, copy.disabled]") == ["panel stale", True]
     page.evaluate("from.value = 'en'; from.dispatchEvent(new Event('change'))")
     translated(page, OTHER, answers)
     assert content(page, "#message") == []
+    assert page.evaluate("[result.className, copy.disabled]") == ["panel", False]
     page.point("#swap", 0.5, 0.5, click=True)
     page.wait(f"source.value === {json.dumps(answers[OTHER]['translatedText'])}")
     assert page.evaluate("[from.value, to.value]") == ["de", "en"]
@@ -166,14 +169,17 @@ def test_nothing_is_asked_of_another_server(page: Page, url: str, answers: dict[
         assert refused.value.code == status
 
 
-# A server that wants a key, and believes that it is elsewhere.
+# A server that wants a key, knows one language, and believes that it is elsewhere.
 KEY_AND_FILE = """{ const real = window.fetch; window.sent = [];
     window.fetch = async (path, options) => {
         if (path === 'translate') window.sent.push(JSON.parse(options.body).api_key);
         if (path === 'translate_file') window.sent.push([...options.body.keys()].join());
         const answer = await real(path, options);
-        if (!['frontend/settings', 'translate_file'].includes(path)) return answer;
+        if (!['frontend/settings', 'languages', 'translate_file'].includes(path) || !answer.ok)
+            return answer;
         const values = await answer.json();
+        if (path === 'languages')
+            return new Response(JSON.stringify(values.filter((one) => one.code === 'en')));
         if (values.translatedFileUrl) values.translatedFileUrl =
             values.translatedFileUrl.replace(location.origin, 'http://other/x');
         return new Response(JSON.stringify({ ...values, keyRequired: true })); }; }"""
@@ -183,6 +189,7 @@ def test_a_key_and_a_file(page: Page, url: str, answers: dict[str, Any], tmp_pat
     script = page.call("Page.addScriptToEvaluateOnNewDocument", source=KEY_AND_FILE)
     visit(page, url)
     page.call("Page.removeScriptToEvaluateOnNewDocument", **script)
+    assert page.evaluate("[from.value, from.length, from.disabled]") == ["en", 1, True]
     write(page, TEXT)
     wait_for(page, "#message span", "This server needs an API key: enter it above.")
     page.evaluate("key.focus()")
@@ -190,13 +197,15 @@ def test_a_key_and_a_file(page: Page, url: str, answers: dict[str, Any], tmp_pat
     page.press("Tab")
     wait_for(page, "#target", answers[TEXT]["translatedText"])
     assert content(page, "#message") == []
-    (tmp_path / "b.txt").write_text("a dog")
     node = page.call("Runtime.evaluate", expression="document.getElementById('file')")
-    page.call(
-        "DOM.setFileInputFiles",
-        files=[str(tmp_path / "b.txt")],
-        objectId=node["result"]["objectId"],
-    )
+
+    def choose_file(name: str) -> None:
+        (tmp_path / name).write_text("a dog")
+        found = [str(tmp_path / name)]
+        page.call("DOM.setFileInputFiles", files=found, objectId=node["result"]["objectId"])
+
+    page.evaluate("source.focus()")
+    choose_file("b.txt")
     page.wait("document.querySelector('#file-line a') !== null")
     assert content(page, "#file-line") == ["b.txt is translated. Download the translation"]
     address = page.evaluate("document.querySelector('#file-line a').href")
@@ -205,6 +214,12 @@ def test_a_key_and_a_file(page: Page, url: str, answers: dict[str, Any], tmp_pat
         assert answer.read() == b"a dog"
     assert page.evaluate("window.sent") == ["secret", "file,source,target,api_key"]
     assert page.evaluate("location.href") == f"{url}/"
+    assert page.evaluate("document.activeElement.id") == "source"
+    choose_file("b.xyz")
+    page.wait("document.querySelector('#file-line.wrong') !== null")
+    assert content(page, "#file-line")[0].startswith("b.xyz was not translated: file format")
+    write(page, OTHER)
+    assert content(page, "#file-line") == []
     page.evaluate("sessionStorage.clear()")
 
 
@@ -284,6 +299,9 @@ def test_the_page_fits_and_changes_its_colours(
     write(page, "a" * 200)
     page.wait("target.textContent !== '' && result.ariaBusy === 'false'")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    left, right = page.evaluate("(b => [b.left, b.right])(to.getBoundingClientRect())")
+    assert right < page.evaluate("card.getBoundingClientRect().right")
+    assert right - left >= 80
     # The mirror breaks lines where the text area does: both are equally high.
     assert page.evaluate("source.scrollHeight <= mirror.scrollHeight")
     colour = "getComputedStyle(document.body).backgroundColor"
@@ -305,6 +323,11 @@ SLOW = """async (call, ask) => { const text = await (await ask()).text();
     if (call === 0) await new Promise((resolve) => setTimeout(resolve, 800));
     setTimeout(() => { window.done++; }, 50); return new Response(text); }"""
 
+EMPTY = (
+    r"""() => new Response('data: {"translatedText": "", "sentences": []}\n\ndata: [DONE]\n\n')"""
+)
+TYPED = "source.value += 'a '; source.dispatchEvent(new Event('input'));"
+
 
 def test_the_last_answer_wins_and_errors_pass(
     page: Page, url: str, answers: dict[str, Any]
@@ -316,6 +339,12 @@ def test_the_last_answer_wins_and_errors_pass(
     translated(page, OTHER, answers)
     page.wait("window.done === 2")
     wait_for(page, "#target", answers[OTHER]["translatedText"])
+    # Who types without a pause sees something, too; here, that there is nothing.
+    page.evaluate(STUB % EMPTY)
+    page.evaluate(f"typing = setInterval(() => {{ {TYPED} }}, 100)")
+    page.wait("target.dataset.empty === 'The model gave no translation.'")
+    page.evaluate("clearInterval(typing)")
+    assert content(page, "#copy") == []
 
     for failing, message in (
         (

@@ -6,6 +6,7 @@ has the same layers in the other order; the tokenizer is a MarianTokenizer (tran
 """
 
 import json
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -203,6 +204,7 @@ def generate_greedily(folder: Path, texts: Sequence[str], batch: int = 32) -> li
     """Translate with transformers alone."""
     import transformers
 
+    warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")
     architecture = json.loads((folder / "config.json").read_text("utf-8"))["architectures"][0]
     model: Any = getattr(transformers, architecture).from_pretrained(folder).eval()
     tokenizer: Any = transformers.MarianTokenizer.from_pretrained(folder)

@@ -15,6 +15,7 @@ from torch import Tensor
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import Range, out_of_range, typed
 from transformer.interchange.marian_vocabulary import ExportedIds, ImportedIds
+from transformer.model.layers.embedding import sinusoids
 from transformer.model.transformer import Transformer
 
 NEVER = -1e4
@@ -174,6 +175,9 @@ def export_weights(
     modules = list(_layers(config.encoder_layers, config.decoder_layers))
     if config.norm_order == "pre":
         modules += [(f"{one}.final_norm", f"model.{one}.layer_norm") for one in _STACKS]
+        # Pegasus, unlike Marian, complains of their absence.
+        positions = sinusoids(config.max_length, config.d_model)[:, axis]
+        theirs |= {f"model.{one}.embed_positions.weight": positions.clone() for one in _STACKS}
     for here, there in modules:
         for part in ("weight", "bias"):
             name = f"{here}.{part}"

@@ -15,7 +15,8 @@ from time import monotonic
 
 from transformer.common.errors import InputError
 
-_LINE = re.compile(r"(\S+)\s+([0-9a-fA-F]{64})(?:\s+requests=(\d+))?")
+# sha256sum writes a dash, or the name of a file, after the digest.
+_LINE = re.compile(r"(\S+)\s+([0-9a-fA-F]{64})(?:\s+-)?(?:\s+requests=(\d+))?")
 
 _MOST_CLIENTS = 10_000
 """Addresses whose requests are counted; the one seen longest ago is forgotten first."""
@@ -48,11 +49,14 @@ def read_keys(path: Path) -> list[Client]:
         match = _LINE.fullmatch(line)
         if match is None:
             raise InputError(
-                f"{path}:{number}: not a key; write NAME SHA256, with printf %s KEY | sha256sum"
+                f"{path}:{number}: not NAME SHA256 [requests=N]; printf %s KEY | sha256sum writes "
+                "the second"
             )
         name, digest, requests = match.groups()
-        if requests == "0" or name in {client.name for client in clients}:
-            raise InputError(f"{path}:{number}: requests=0, or a name that was there before")
+        if requests == "0":
+            raise InputError(f"{path}:{number}: requests=0 lets {name} ask nothing; leave it out")
+        if name in {client.name for client in clients}:
+            raise InputError(f"{path}:{number}: there is another key of {name}; give each a name")
         clients.append(Client(name, digest.lower(), None if requests is None else int(requests)))
     if not clients:
         raise InputError(f"{path} holds no key, so that nobody could ask; add one")

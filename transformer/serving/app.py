@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -47,10 +48,7 @@ def build_app(service: TranslationService, access: Access) -> Starlette:
     async def metrics(request: Request) -> Response:
         return Response(service.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
 
-    text = (
-        files("transformer.serving.interfaces").joinpath("assets/openapi.yaml").read_text("utf-8")
-    )
-    description = yaml.safe_load(text)
+    description = _description()
 
     async def spec(request: Request) -> Response:
         return JSONResponse(description)
@@ -76,7 +74,24 @@ def build_app(service: TranslationService, access: Access) -> Starlette:
     ]
     measured = Middleware(Measured, metrics=service.metrics, routes={one.path for one in routes})
     limited = Middleware(LimitedBodies, limits=service.limits)
-    return Starlette(routes=routes, middleware=[measured, limited], lifespan=lifespan)
+    return Starlette(
+        routes=routes,
+        middleware=[measured, limited],
+        exception_handlers={HTTPException: _no_route},
+        lifespan=lifespan,
+    )
+
+
+def _description() -> Any:
+    """All routes, in OpenAPI."""
+    file = files("transformer.serving.interfaces").joinpath("assets/openapi.yaml")
+    return yaml.safe_load(file.read_text("utf-8"))
+
+
+def _no_route(request: Request, error: Exception) -> Response:
+    """The answer to a path or method that nobody has."""
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
 
 class Measured:

@@ -1,5 +1,6 @@
 """Runs the application until a signal: then it answers what it has accepted, and ends."""
 
+import errno
 import math
 import signal
 import socket
@@ -24,8 +25,12 @@ def listen(config: ServerConfig) -> socket.socket:
     except OSError as error:
         listening.close()
         raise InputError(
-            f"cannot listen on host={config.host} port={config.port}: {error.strerror}; give "
-            "another port, or end the program that has it"
+            f"cannot listen on host={config.host} port={config.port}: {error.strerror}; "
+            + (
+                "give another port, or end the program that has it"
+                if error.errno == errno.EADDRINUSE
+                else "host= must be an address of this machine, such as 127.0.0.1 or 0.0.0.0"
+            )
         ) from error
     return listening
 

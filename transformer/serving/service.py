@@ -15,7 +15,7 @@ from transformer.serving.config import Limits
 from transformer.serving.formats.placeholders import translate_with_placeholders
 from transformer.serving.languages.detection import Detected, Detector
 from transformer.serving.languages.directions import Directions
-from transformer.serving.languages.sentences import Part, Splitting, split_sentences
+from transformer.serving.languages.sentences import Part, Splitting, plain_blanks, split_sentences
 from transformer.serving.metrics import Metrics
 from transformer.serving.micro_batching import Job, MicroBatcher
 from transformer.serving.translations import (
@@ -168,9 +168,9 @@ class TranslationService:
                 raise InputError(
                     f"one request may have {self.limits.waiting} sentences; send fewer at a time"
                 )
-            split.append(
-                [(p, Sentence(p.sentence, constrain and constrain(p.sentence))) for p in parts]
-            )
+            plain = [plain_blanks(part.sentence) for part in parts]
+            sentences = [Sentence(text, constrain and constrain(text)) for text in plain]
+            split.append(list(zip(parts, sentences, strict=True)))
             for _, sentence in split[-1]:
                 if sentence not in jobs:
                     length = direction.length(sentence.text)

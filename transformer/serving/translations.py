@@ -112,8 +112,8 @@ class TextTranslation:
 
     @property
     def sentences(self) -> list[SentenceTranslation]:
-        """Those that are not empty."""
-        return [found for _, found in self.parts if found.source]
+        """Those that are not empty, with the source as the client wrote it."""
+        return [replace(found, source=part.sentence) for part, found in self.parts if found.source]
 
 
 def check_length(options: Options, tokens: int) -> None:

@@ -28,7 +28,7 @@ FOLDER_NAMES = {
 
 NO_TRAINING_TEXT = (
     "data=files needs the training text; set data.train=[SOURCE,TARGET], or data.train=FILE.tsv or "
-    "FILE.jsonl"
+    "FILE.jsonl (a run that was imported: import it again with validation=[SOURCE,TARGET])"
 )
 
 

@@ -70,7 +70,7 @@ def refusal_of(error: Exception) -> Refusal:
     if isinstance(error, QueueFull):
         return Refusal(429, "Slowdown: too many sentences wait", {"Retry-After": "1"})
     if isinstance(error, TimeoutError):
-        return Refusal(504, "The translation took too long")
+        return Refusal(504, "The translation took too long; send less at a time")
     if isinstance(error, ClientDisconnect):
         return Refusal(CLIENT_CLOSED_REQUEST, "The client has gone")
     number = secrets.token_hex(4)
@@ -176,8 +176,16 @@ def _whole_characters(parameters: dict[str, Any]) -> dict[str, Any]:
 
 async def _pairs(request: Request) -> AsyncGenerator[tuple[str, Any]]:
     """Names and values of the query and of the form; newlines are those of Unix."""
-    form = await request.form() if "form" in request.headers.get("content-type", "") else FormData()
+    form = FormData()
+    if "form" in request.headers.get("content-type", ""):
+        try:
+            form = await request.form()
+        except UnicodeError as error:
+            raise Refusal(400, "Invalid request: the form is not UTF-8") from error
     for name, value in (*request.query_params.multi_items(), *form.multi_items()):
+        if name.startswith("{"):
+            wrong = "a JSON body needs the header Content-Type: application/json"
+            raise Refusal(400, f"Invalid request: {wrong}")
         if isinstance(value, str):
             yield name, value.replace("\r\n", "\n").replace("\r", "\n")
 

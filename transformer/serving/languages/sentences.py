@@ -1,13 +1,23 @@
 """Cuts a text into sentences so that it can be put together again with its own blanks.
 
-``sentencex`` (Wikimedia) finds the ends of sentences; a line end always ends one.
+``sentencex`` (Wikimedia) finds the ends of sentences; a line end always ends one. A longer one than
+``LONGEST`` is cut at a blank, so that no text keeps the others waiting for long.
 """
 
+import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import Literal, NamedTuple
 
 Splitting = Literal["sentences", "punctuation", "lines", "none"]
 """Where a text is cut: at the ends of sentences and lines, of sentences, of lines, or nowhere."""
+
+
+LONGEST = 1000
+"""Characters of a sentence."""
+
+_BLANKS = re.compile(r"[\t\v\f\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]")
+"""Besides the space, and the line ends of Unix."""
 
 
 class Part(NamedTuple):
@@ -27,7 +37,7 @@ def split_sentences(text: str, language: str, splitting: Splitting) -> list[Part
     """
     chunks = [text] if splitting == "none" else list(_chunks(text, language, splitting))
     parts, pending = [], ""
-    for chunk in chunks:
+    for chunk in chain.from_iterable(map(_short, chunks)):
         sentence = chunk.strip()
         if sentence:
             start = len(chunk) - len(chunk.lstrip())
@@ -47,3 +57,20 @@ def _chunks(text: str, language: str, splitting: Splitting) -> Iterator[str]:
 
     for line in lines:
         yield from sentencex.segment(language.partition("-")[0], line) if line.strip() else [line]
+
+
+def _short(chunk: str) -> Iterator[str]:
+    """A chunk in parts of at most ``LONGEST`` characters, which end at a blank if there is one."""
+    start = 0
+    while len(chunk) - start > LONGEST:
+        end = start + LONGEST
+        blank = max(chunk.rfind(" ", start, end), chunk.rfind("\n", start, end))
+        cut = end if blank < start else blank + 1
+        yield chunk[start:cut]
+        start = cut
+    yield chunk[start:]
+
+
+def plain_blanks(sentence: str) -> str:
+    """A sentence with letters has a space for each other blank, which few models have seen."""
+    return _BLANKS.sub(" ", sentence) if any(map(str.isalpha, sentence)) else sentence

@@ -104,7 +104,8 @@ class DeepL:
         )
         direction, detected = self._direction(asked, seen)
         constrain = self._glossaries.constrain(request, asked.get("glossary_id"), direction)
-        splitting = _SPLITTING.get(str(asked.get("split_sentences", "1")))
+        given = asked.get("split_sentences")
+        splitting = _SPLITTING.get("1" if given is None else str(given))
         if splitting is None:
             raise Refusal(400, "split_sentences must be 0, 1 or nonewlines")
         work = self._translate(texts, rules, direction, splitting, constrain)

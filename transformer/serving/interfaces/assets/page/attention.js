@@ -28,6 +28,9 @@ function walk(event, box, weights, size) {
     ? { query: within(cell.query + down, kind.queries.length), key: within(cell.key + right, kind.keys.length) }
     : { query: 0, key: 0 };
   mark(box, cell, size);
+  const spot = box.querySelector(".spot");
+  Object.assign(spot.style, { width: `${size}px`, height: `${size}px` });
+  spot.scrollIntoView({ block: "nearest", inline: "nearest" });
   tell($("weight"), weights, cell);
 }
 
@@ -79,7 +82,7 @@ export function start(opened) {
     revealed = false;
     $("look").setAttribute("aria-expanded", open);
     if (open) opened();
-    else $("look").focus();
+    else ($("look").hidden || $("look").disabled ? $("source") : $("look")).focus();
   };
   $("look").addEventListener("click", () => toggle(drawer.hidden));
   $("close").addEventListener("click", () => toggle(false));

@@ -4,22 +4,31 @@ import { translateFile } from "./server.js";
 
 const line = $("file-line");
 
-function say(...parts) {
+function say(failed, ...parts) {
   line.replaceChildren(...parts);
+  line.classList.toggle("wrong", failed);
   line.hidden = false;
 }
 
 async function send(file) {
-  say("Translating ", make("bdi", {}, file.name), " …");
+  say(false, "Translating ", make("bdi", {}, file.name), " …");
   $("file-button").disabled = true;
   try {
     const link = make("a", { href: await translateFile(file, chosen()), download: "" }, "Download the translation");
-    say(make("bdi", {}, file.name), " is translated. ", link);
-    link.focus();
+    say(false, make("bdi", {}, file.name), " is translated. ", link);
+    // Who goes on typing meanwhile keeps the focus.
+    if ([document.body, $("file-button")].includes(document.activeElement)) link.focus();
   } catch (error) {
-    say(make("bdi", {}, file.name), ` was not translated: ${error.message}`);
+    say(true, make("bdi", {}, file.name), ` was not translated: ${error.message.replace(/^Invalid request: /, "")}`);
   }
   $("file-button").disabled = false;
+  // A disabled button loses the focus.
+  if (document.activeElement === document.body) $("file-button").focus();
+}
+
+// A failure is of no more use once one goes on with a text.
+export function typed() {
+  if (line.classList.contains("wrong")) line.hidden = true;
 }
 
 export function start({ filesTranslation, supportedFilesFormat }) {
@@ -32,13 +41,17 @@ export function start({ filesTranslation, supportedFilesFormat }) {
     if (input.files[0]) send(input.files[0]);
     input.value = "";
   });
-  const card = $("card");
-  card.addEventListener("dragover", (event) => {
-    if (event.dataTransfer.types.includes("Files")) event.preventDefault();
-  });
-  card.addEventListener("drop", (event) => {
-    if (!event.dataTransfer.files[0]) return;
-    event.preventDefault();
-    send(event.dataTransfer.files[0]);
+  const dropping = (event) => {
+    const files = event.dataTransfer.types.includes("Files");
+    if (files) event.preventDefault();
+    return files;
+  };
+  const hint = (shown) => $("card").classList.toggle("dropping", shown);
+  // Beside the card, too: the browser would leave the page for the file.
+  document.addEventListener("dragover", (event) => hint(dropping(event)));
+  document.addEventListener("dragleave", (event) => { if (!event.relatedTarget) hint(false); });
+  document.addEventListener("drop", (event) => {
+    hint(false);
+    if (dropping(event) && event.dataTransfer.files[0]) send(event.dataTransfer.files[0]);
   });
 }

@@ -12,6 +12,7 @@ function nameOf(code) {
 }
 
 const option = (code, text) => make("option", { value: code }, text);
+const auto = option(AUTO, "");
 const autoText = () => (seen ? `${nameOf(seen)} (detected)` : "Detect language");
 
 // The languages into which the chosen one can be translated.
@@ -23,12 +24,13 @@ function targets() {
 function fillTargets(wanted) {
   to.replaceChildren(...targets().map((code) => option(code, nameOf(code))));
   if (targets().includes(wanted)) to.value = wanted;
+  to.disabled = to.options.length === 1;
 }
 
 const translates = (source, target) => Boolean(known.find((one) => one.code === source)?.targets.includes(target));
 
 function refresh() {
-  from.options[0].textContent = autoText();
+  auto.textContent = autoText();
   const back = source();
   const possible = back !== null && translates(to.value, back);
   $("swap").disabled = !possible;
@@ -46,7 +48,9 @@ export function detected(code) {
 
 export function start(languages, first, { changed, swapped }) {
   known = languages;
-  from.replaceChildren(option(AUTO, autoText()), ...known.map(({ code }) => option(code, nameOf(code))));
+  // One language is no choice.
+  from.disabled = known.length === 1;
+  from.replaceChildren(...(from.disabled ? [] : [auto]), ...known.map(({ code }) => option(code, nameOf(code))));
   fillTargets(first);
   refresh();
   from.addEventListener("change", () => { fillTargets(to.value); refresh(); changed(); });

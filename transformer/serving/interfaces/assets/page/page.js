@@ -9,11 +9,13 @@ import * as texts from "./texts.js";
 import { Translation } from "./translation.js";
 
 const PAUSE = 300; // milliseconds without a key, after which the text is translated
+const LONGEST = 1000; // milliseconds from a key to the translation, while one types without a pause
 const ALTERNATIVES = 3;
 const area = $("source");
 let settings = {};
 let translation = null;
 let timer = 0;
+let waiting = 0; // since when a key is not translated
 let sequence = 0;
 let controller = new AbortController();
 
@@ -21,6 +23,10 @@ function say(text, again = false) {
   $("message").hidden = !text;
   $("message").firstElementChild.textContent = text;
   $("again").hidden = !again;
+  // Beside a message the translation may be that of an earlier text.
+  const stale = Boolean(text) && Boolean(translation) && translation.source !== area.value;
+  $("result").classList.toggle("stale", stale);
+  $("copy").disabled = $("look").disabled = stale;
 }
 
 const options = () => ({ ...languages.chosen(), alternatives: Math.min(ALTERNATIVES, settings.alternatives) });
@@ -33,7 +39,8 @@ function showSentence() {
 
 function showRest() {
   $("legend").hidden = !translation?.unsure;
-  $("copy").hidden = $("look").hidden = !translation;
+  $("look").hidden = !translation;
+  $("copy").hidden = !translation?.text.trim();
   showSentence();
 }
 
@@ -60,6 +67,7 @@ function answered(text, answer) {
 
 async function translate() {
   clearTimeout(timer);
+  waiting = 0;
   controller.abort();
   controller = new AbortController();
   const { signal } = controller;
@@ -101,8 +109,11 @@ function typed() {
   $("clear").hidden = !area.value;
   $("card").classList.toggle("long", length > 280);
   texts.typed();
+  file.typed();
   clearTimeout(timer);
-  timer = setTimeout(translate, area.value.trim() ? PAUSE : 0);
+  const now = performance.now();
+  waiting ||= now;
+  timer = setTimeout(translate, area.value.trim() ? Math.max(0, Math.min(PAUSE, waiting + LONGEST - now)) : 0);
 }
 
 function write(text) {
@@ -112,7 +123,6 @@ function write(text) {
 }
 
 async function copy() {
-  const label = $("copy").querySelector("span");
   try {
     await navigator.clipboard.writeText(translation.text);
   } catch {
@@ -120,8 +130,8 @@ async function copy() {
     getSelection().selectAllChildren($("target"));
     document.execCommand("copy");
   }
-  label.textContent = "Copied";
-  setTimeout(() => { label.textContent = "Copy"; }, 1500);
+  $("copy").classList.add("copied");
+  setTimeout(() => $("copy").classList.remove("copied"), 1500);
 }
 
 function askForKey() {
@@ -155,7 +165,8 @@ async function start() {
   attention.start(showSentence);
   area.addEventListener("input", typed);
   $("clear").addEventListener("click", () => write(""));
-  $("again").addEventListener("click", translate);
+  // The button goes with its message.
+  $("again").addEventListener("click", () => { area.focus(); translate(); });
   $("copy").addEventListener("click", copy);
   typed();
   document.documentElement.dataset.ready = "true";

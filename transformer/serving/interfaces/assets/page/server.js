@@ -41,7 +41,7 @@ async function sentences(response, heard) {
       answer.detectedLanguage = detectedLanguage;
       if (sentences) answer.sentences.push(...sentences);
     }
-    heard(answer);
+    if (events.length) heard(answer);
   }
   throw new ServerError(0, "The server ended in the middle of the translation.");
 }

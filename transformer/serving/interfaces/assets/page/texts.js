@@ -42,7 +42,9 @@ function drawSource() {
 
 function drawTarget() {
   spans.target = [];
-  target.replaceChildren(...(shown
+  const empty = shown && !shown.text.trim();
+  target.dataset.empty = empty ? "The model gave no translation." : "Translation";
+  target.replaceChildren(...(shown && !empty
     ? [...shown.sentences.flatMap((one, index) => [one.blanks, sentence("target", index, choice(index).text, choice(index).confidence)]), shown.tail]
     : []));
 }
@@ -161,6 +163,9 @@ export function start(sentenceChosen) {
     choose(found.index);
     light("target", found.index, found.word);
   });
+  // Read aloud only where the keys walk.
+  target.addEventListener("focus", () => { $("readout").ariaLive = "polite"; });
+  target.addEventListener("blur", () => { $("readout").ariaLive = "off"; });
   target.addEventListener("keydown", walk);
   document.addEventListener("selectionchange", caret);
   drawSource();
