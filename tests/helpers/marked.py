@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.helpers.translators import tiny_translator
 from transformer.serving.languages.directions import Direction
-from transformer.serving.languages.sentences import split_sentences
+from transformer.serving.languages.sentences import plain_blanks, split_sentences
 from transformer.serving.translations import Options, SentenceTranslation, TextTranslation
 
 Words = Callable[[list[str]], tuple[list[str], list[tuple[int, int]]]]
@@ -36,6 +36,7 @@ class FakeService:
         ]
 
     def _sentence(self, text: str, links: bool) -> SentenceTranslation:
+        text = plain_blanks(text)
         words, found = self._words([word for word in text.split(" ") if word])
         return SentenceTranslation(text, " ".join(words), links=tuple(found) if links else None)
 

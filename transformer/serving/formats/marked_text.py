@@ -126,11 +126,11 @@ async def _translate(
 
     tasks = [asyncio.ensure_future(translate(links)) for links in (True, False)]
     try:
-        linked, others = await asyncio.gather(*tasks)
+        linked, unlinked = await asyncio.gather(*tasks)
     finally:
         for task in tasks:
             task.cancel()
-    return linked | others
+    return linked | unlinked
 
 
 def _marked(
@@ -141,6 +141,6 @@ def _marked(
 ) -> MarkedText:
     blank = SentenceTranslation("", "")
     parts = [(part, found.get((part.sentence, links), blank)) for part, links in cut]
-    if all(is_copy(part.sentence, sentence.text) for part, sentence in parts):
+    if all(is_copy(sentence) for _, sentence in parts):
         return text
     return nest(text, project(plain, TextTranslation(tuple(parts))))

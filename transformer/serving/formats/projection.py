@@ -75,19 +75,17 @@ def project(plain: PlainText, found: TextTranslation) -> list[Cell]:
         start = offset + len(part.blanks)
         end = start + len(part.sentence)
         cells += _with_kept(list(plain.copy(offset, start)), kept_until(start))
-        if is_copy(part.sentence, sentence.text):
+        if is_copy(sentence):
             cells += _with_kept(list(plain.copy(start, end)), kept_until(end))
         else:
-            cells += _beside(
-                _sentence(plain, start, part.sentence, sentence), kept_until(end - 1), plain.text
-            )
+            cells += _beside(_sentence(plain, start, sentence), kept_until(end - 1), plain.text)
         offset = end
     return cells + [_kept(*each) for each in kept_until(offset)]
 
 
-def is_copy(source: str, translation: str) -> bool:
+def is_copy(found: SentenceTranslation) -> bool:
     """Whether a sentence is its own translation; the number of blanks does not matter."""
-    return source == translation or source.split() == translation.split()
+    return found.source == found.text or found.source.split() == found.text.split()
 
 
 def _kept(offset: int, span: Span) -> Cell:
@@ -109,13 +107,11 @@ def _with_kept(cells: list[Cell], kept: Sequence[tuple[int, Span]]) -> Iterator[
     yield from (_kept(*each) for each in waiting[::-1])
 
 
-def _sentence(
-    plain: PlainText, start: int, sentence: str, found: SentenceTranslation
-) -> list[Cell]:
+def _sentence(plain: PlainText, start: int, found: SentenceTranslation) -> list[Cell]:
     """The cells of the translation of a sentence that begins there."""
     source = [
         _Word.cut(match[0], start + match.start())
-        for match in _WORDS_AND_BLANKS.finditer(sentence)
+        for match in _WORDS_AND_BLANKS.finditer(found.source)
         if not match[0].startswith(_BLANKS)
     ]
     chunks = _WORDS_AND_BLANKS.findall(found.text)

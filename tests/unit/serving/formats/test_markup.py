@@ -43,7 +43,7 @@ def nests(source: str) -> bool:
 
 
 @settings(deadline=None)
-@given(source=SOURCES | st.text(alphabet="<>/!-&;=\"' abp\n\xa0\x1c", max_size=40))
+@given(source=SOURCES | st.text(alphabet="<>/!-&;=\"' abp\n\xa0\x1c\ufeff", max_size=40))
 def test_a_model_that_repeats_gives_the_source(source: str) -> None:
     assert translated(source, repeat) == source
     assert translated(source, repeat, XML) == source
@@ -100,6 +100,7 @@ TABLE = [
     ),
     ("<p>not&nbsp;<b>up</b></p>\u3000the", "<p>nicht <b>auf</b></p>\u3000das"),
     ("<p>\n  not up\n</p>&nbsp;<p>&nbsp;not </p>", "<p>\n  nicht auf\n</p>&nbsp;<p>\xa0nicht </p>"),
+    ("<p>not\ufeffup</p>", "<p>nicht auf</p>"),
     ("<!--> not <!---> up <!-- a > --!>", "<!--> nicht <!---> auf <!-- a > --!>"),
     ("</ not>not </", "</ not>nicht &lt;/"),
     (f"<b id='&#{'9' * 5000};'>not</b> &#{'0' * 5000}33", f"<b id='&#{'9' * 5000};'>nicht</b> !"),
