@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from transformer.data.corpora.pocket import pocket_splits
@@ -67,6 +68,7 @@ class Sentences(NamedTuple):
     """A service whose texts are sentences: all of them in one call of the model."""
 
     use_links: bool
+    limits: Any = SimpleNamespace(waiting=1_000_000)
 
     async def translate(self, texts: Sequence[str], options: Options, **_: Any) -> Any:
         """The translation of each text."""

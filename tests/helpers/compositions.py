@@ -38,5 +38,5 @@ def _file(provider: str, folder: str, name: str) -> ConfigResult:
     return _load(FileConfigSource(provider, folder), name)
 
 
-def _copy_of_file(source: FileConfigSource, name: str) -> ConfigResult:
-    return deepcopy(_file(source.provider, source.path, name))
+def _copy_of_file(source: FileConfigSource, config_path: str) -> ConfigResult:
+    return deepcopy(_file(source.provider, source.path, config_path))

@@ -1,11 +1,12 @@
 """A service of marked texts without a model: each sentence is translated by a function."""
 
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from tests.helpers.translators import tiny_translator
 from transformer.serving.languages.directions import Direction
-from transformer.serving.languages.sentences import split_sentences
+from transformer.serving.languages.sentences import plain_blanks, split_sentences
 from transformer.serving.translations import Options, SentenceTranslation, TextTranslation
 
 Words = Callable[[list[str]], tuple[list[str], list[tuple[int, int]]]]
@@ -14,6 +15,8 @@ Words = Callable[[list[str]], tuple[list[str], list[tuple[int, int]]]]
 
 class FakeService:
     """Translates words; links are true ones."""
+
+    limits: Any = SimpleNamespace(waiting=1_000_000)
 
     def __init__(self, words: Words) -> None:
         self._words = words
@@ -33,6 +36,7 @@ class FakeService:
         ]
 
     def _sentence(self, text: str, links: bool) -> SentenceTranslation:
+        text = plain_blanks(text)
         words, found = self._words([word for word in text.split(" ") if word])
         return SentenceTranslation(text, " ".join(words), links=tuple(found) if links else None)
 

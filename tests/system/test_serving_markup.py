@@ -53,6 +53,9 @@ def test_markup_over_both_interfaces(url: str) -> None:
     long = f"<p>{'a dog ' * 300}<b>runs</b> .</p>"
     status, answer = ask(f"{url}/translate", ASKED | {"q": long})
     assert status == 200 and sorted_tags(answer["translatedText"]) == sorted_tags(long)
+    # Sentences with links and without count together.
+    status, answer = ask(f"{url}/translate", ASKED | {"q": "<p>a <b>dog</b></p>cat" * 5001})
+    assert (status, "one request may have 10000 sentences" in answer["error"]) == (400, True)
 
     client = deepl.DeepLClient("any-key", server_url=url)
     glossary = client.create_glossary("animals", "EN", "DE", {"dog": "katze"})
@@ -65,10 +68,13 @@ def test_markup_over_both_interfaces(url: str) -> None:
     asked = {"source_lang": "EN", "target_lang": "DE", "tag_handling": "xml"}
     found = client.translate_text(xml, ignore_tags="x", **asked).text
     assert "<x>cats</x>" in found and sorted_tags(found) == sorted_tags(xml)
-    assert ask(f"{url}/v2/translate", {"text": "a", "target_lang": "DE", "tag_handling": "md"}) == (
-        400,
-        {"message": "tag_handling must be html or xml"},
-    )
+    many = ",".join(map(str, range(101)))
+    for wrong, says in (
+        ({"tag_handling": "md"}, "tag_handling must be html or xml"),
+        ({"tag_handling": "xml", "ignore_tags": many}, "ignore_tags may have 100 names, not 101"),
+    ):
+        asked = {"text": "a", "target_lang": "DE"} | wrong
+        assert ask(f"{url}/v2/translate", asked) == (400, {"message": says})
 
 
 def test_placeholders_come_through_everywhere(url: str) -> None:

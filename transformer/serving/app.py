@@ -48,11 +48,6 @@ def build_app(service: TranslationService, access: Access) -> Starlette:
     async def metrics(request: Request) -> Response:
         return Response(service.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
 
-    description = _description()
-
-    async def spec(request: Request) -> Response:
-        return JSONResponse(description)
-
     stored = Files(service.limits)
     deepl = DeepL(service, access, stored)
 
@@ -70,7 +65,7 @@ def build_app(service: TranslationService, access: Access) -> Starlette:
         *page_routes(),
         Route("/health", health),
         Route("/metrics", metrics),
-        Route("/spec", spec),
+        _specification(),
     ]
     measured = Middleware(Measured, metrics=service.metrics, routes={one.path for one in routes})
     limited = Middleware(LimitedBodies, limits=service.limits)
@@ -82,10 +77,15 @@ def build_app(service: TranslationService, access: Access) -> Starlette:
     )
 
 
-def _description() -> Any:
-    """All routes, in OpenAPI."""
+def _specification() -> Route:
+    """The route that describes all routes, in OpenAPI."""
     file = files("transformer.serving.interfaces").joinpath("assets/openapi.yaml")
-    return yaml.safe_load(file.read_text("utf-8"))
+    description = yaml.safe_load(file.read_text("utf-8"))
+
+    async def spec(request: Request) -> Response:
+        return JSONResponse(description)
+
+    return Route("/spec", spec)
 
 
 def _no_route(request: Request, error: Exception) -> Response:

@@ -82,7 +82,7 @@ class TranslationModule(UpdateModule):
         ``loss`` is the cross-entropy alone, ``consistency`` the divergence of the passes.
         """
         from transformer.training.losses.consistency import consistency_loss
-        from transformer.training.losses.output_bias import joined_bias
+        from transformer.training.losses.cross_entropy import joined_bias
         from transformer.training.losses.token_cutoff import cutting, drawn_cut
 
         source, target_input = batch.source.repeat(2, 1), batch.target_input.repeat(2, 1)

@@ -96,9 +96,7 @@ class Block:
 def parse(source: str, rules: Rules) -> list[str | Block]:
     """The blocks of a source, and what is between them."""
     tokens = list(tokenize(source, xml=rules.xml))
-    splitting = {*rules.splitting, *(_structure(tokens) if rules.outline else ())}
-    ends = _Pairing(tokens, rules, splitting - {*rules.inline}).ends
-    return list(_blocks(tokens, ends))
+    return list(_blocks(tokens, _Pairing(tokens, rules).ends))
 
 
 class _Pairing:
@@ -109,17 +107,19 @@ class _Pairing:
             token of its block, from its start to that end. The rest ends a block.
     """
 
-    def __init__(self, tokens: Sequence[Token], rules: Rules, splitting: Collection[str]) -> None:
+    def __init__(self, tokens: Sequence[Token], rules: Rules) -> None:
         self.ends: dict[int, int] = {}
-        self._tokens, self._rules, self._splitting = tokens, rules, splitting
+        self._tokens, self._rules = tokens, rules
+        self._outline = _structure(tokens) if rules.outline else set()
         self._open: list[_Element] = []
         self._names: Counter[str] = Counter()
+        self._open_kept = 0
         for index, token in enumerate(tokens):
             if token.kind == "open":
                 self._start(index, token)
             elif token.kind == "close":
                 self._end(index, token)
-            elif token.kind == "void" and token.name in splitting:
+            elif token.kind == "void" and self._splits(token.name):
                 self._break()
             elif self._translated:
                 self.ends[index] = index
@@ -127,6 +127,10 @@ class _Pairing:
     @property
     def _translated(self) -> bool:
         return not self._open or self._open[-1].translated
+
+    def _splits(self, name: str) -> bool:
+        rules = self._rules
+        return name not in rules.inline and (name in rules.splitting or name in self._outline)
 
     def _break(self) -> None:
         """End the block, and with it each element that is open."""
@@ -139,11 +143,12 @@ class _Pairing:
     def _start(self, index: int, token: Token) -> None:
         translated = self._is_translated(token)
         level = self._open[-1].level + 1 if self._open and not self._open[-1].broken else 0
-        broken = token.name in self._splitting or level > _DEEPEST
+        broken = self._splits(token.name) or level > _DEEPEST
         if broken or (translated and not self._translated):
             self._break()
         self._open.append(_Element(token.name, index, translated, level, broken))
         self._names[token.name] += 1
+        self._open_kept += token.name in self._rules.kept
 
     def _has_letter(self, index: int) -> bool:
         token = self._tokens[index]
@@ -157,14 +162,11 @@ class _Pairing:
             attributes = token.attributes
             asked = attributes.get("translate")
             if asked is not None and asked.lower() in ("", "yes", "no"):
-                return asked.lower() != "no" and self._may_translate()
+                # Within an element that has no text, such as a script, nothing is translated.
+                return asked.lower() != "no" and not self._open_kept
             if "notranslate" in attributes.get("class", "").split():
                 return False
         return translated
-
-    def _may_translate(self) -> bool:
-        """Whether no element is open that has no text, such as a script."""
-        return not any(self._names[name] for name in self._rules.kept)
 
     def _end(self, index: int, token: Token) -> None:
         if not self._names[token.name]:
@@ -174,6 +176,7 @@ class _Pairing:
         while True:
             element = self._open.pop()
             self._names[element.name] -= 1
+            self._open_kept -= element.name in self._rules.kept
             if element.name == token.name:
                 break
             unclosed = True

@@ -7,30 +7,50 @@ It does not know what a mark is.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Literal, Protocol
 
+from transformer.common.errors import InputError
 from transformer.decoding.constraints.request import Constraints
+from transformer.serving.config import Limits
 from transformer.serving.formats.nesting import nest
 from transformer.serving.formats.projection import NEAR_BEST, is_copy, project
-from transformer.serving.formats.spans import MarkedText, PlainText, Span
-from transformer.serving.languages.sentences import Splitting, split_sentences
-from transformer.serving.translations import Options, TextTranslation, can_link
+from transformer.serving.formats.spans import MarkedText, PlainText
+from transformer.serving.languages.sentences import Part, split_sentences
+from transformer.serving.languages.sentences import Splitting as AnySplitting
+from transformer.serving.translations import (
+    Options,
+    SentenceTranslation,
+    TextTranslation,
+    can_link,
+)
 
-_BLANKS = str.maketrans("\n\r\t\f", "    ")
+Splitting = Literal["punctuation", "none"]
+"""Where a text is cut: at the ends of sentences, or nowhere. A line end is a blank."""
+
+_BLANK = re.compile(r"\s")
+
+_Asked = tuple[str, bool]
+"""A sentence, and whether links are asked for."""
+_Constrain = Callable[[str], Constraints | None]
 
 
 class Service(Protocol):
     """What translates plain texts: a ``TranslationService``."""
+
+    @property
+    def limits(self) -> Limits:
+        """How much one request may ask."""
 
     async def translate(
         self,
         texts: Sequence[str],
         options: Options,
         *,
-        splitting: Splitting = "sentences",
-        constrain: Callable[[str], Constraints | None] | None = None,
+        splitting: AnySplitting = "sentences",
+        constrain: _Constrain | None = None,
     ) -> list[TextTranslation]:
         """Translate texts, each sentence by itself."""
 
@@ -41,7 +61,7 @@ async def translate_marked(
     options: Options,
     *,
     splitting: Splitting = "punctuation",
-    constrain: Callable[[str], Constraints | None] | None = None,
+    constrain: _Constrain | None = None,
 ) -> list[MarkedText]:
     """Translate texts with marks, in their order.
 
@@ -52,7 +72,7 @@ async def translate_marked(
         service: Translates; its limits and errors are those of ``TranslationService.translate``.
         texts: Their blanks are kept at both ends.
         options: What is asked.
-        splitting: Where texts are cut into sentences. A line end is a blank, unless it is cut at.
+        splitting: Where texts are cut into sentences.
         constrain: The constraints of the translation of a sentence.
 
     Returns:
@@ -61,45 +81,66 @@ async def translate_marked(
     """
     plain = [PlainText(text) for text in texts]
     # In a thread, so that a long text keeps no other client waiting.
-    linked = await asyncio.to_thread(
-        lambda: [one.needs_links and _can_link(one.text, options, splitting) for one in plain]
+    cut = await asyncio.to_thread(lambda: [_cut(one, options, splitting) for one in plain])
+    asked = [(part.sentence, links) for parts in cut for part, links in parts if part.sentence]
+    if len(asked) > service.limits.waiting:
+        raise InputError(
+            f"one request may have {service.limits.waiting} sentences; send fewer at a time"
+        )
+    found = await _translate(service, dict.fromkeys(asked), options, constrain)
+    return await asyncio.to_thread(
+        lambda: [_marked(*each, found) for each in zip(texts, plain, cut, strict=True)]
     )
-    found: dict[int, TextTranslation] = {}
 
-    async def translate(links: bool) -> None:
-        indices = [index for index, given in enumerate(linked) if given is links]
-        if indices:
-            results = await service.translate(
-                [_one_line(plain[index].text, splitting) for index in indices],
-                replace(options, links=links, near_best=NEAR_BEST if links else None),
-                splitting=splitting,
-                constrain=constrain,
-            )
-            found.update(zip(indices, results, strict=True))
+
+def _cut(plain: PlainText, options: Options, splitting: Splitting) -> list[tuple[Part, bool]]:
+    """The sentences of a text, and whether each needs links that the model can give."""
+    # Links count words between spaces, and a tokenizer may know no other blank.
+    text = _BLANK.sub(" ", plain.text)
+    needed = plain.needs_links
+    return [
+        (part, needed and can_link(options.direction, [part.sentence]))
+        for part in split_sentences(text, options.direction.source, splitting)
+    ]
+
+
+async def _translate(
+    service: Service, asked: Collection[_Asked], options: Options, constrain: _Constrain | None
+) -> dict[_Asked, SentenceTranslation]:
+    """Translate sentences, those with links and those without at the same time."""
+
+    async def translate(links: bool) -> dict[_Asked, SentenceTranslation]:
+        sentences = [sentence for sentence, wanted in asked if wanted is links]
+        if not sentences:
+            return {}
+        results = await service.translate(
+            sentences,
+            replace(options, links=links, near_best=NEAR_BEST if links else None),
+            splitting="none",
+            constrain=constrain,
+        )
+        return {
+            (sentence, links): result.parts[0][1]
+            for sentence, result in zip(sentences, results, strict=True)
+        }
 
     tasks = [asyncio.ensure_future(translate(links)) for links in (True, False)]
     try:
-        await asyncio.gather(*tasks)
+        linked, unlinked = await asyncio.gather(*tasks)
     finally:
         for task in tasks:
             task.cancel()
-    return await asyncio.to_thread(
-        lambda: [_marked(text, plain[index], found[index]) for index, text in enumerate(texts)]
-    )
+    return linked | unlinked
 
 
-def _one_line(text: str, splitting: Splitting) -> str:
-    return text if splitting in ("sentences", "lines") else text.translate(_BLANKS)
-
-
-def _can_link(text: str, options: Options, splitting: Splitting) -> bool:
-    parts = split_sentences(_one_line(text, splitting), options.direction.source, splitting)
-    return can_link(options.direction, [part.sentence for part in parts])
-
-
-def _marked(text: MarkedText, plain: PlainText, found: TextTranslation) -> MarkedText:
-    if all(is_copy(part.sentence, sentence.text) for part, sentence in found.parts):
+def _marked(
+    text: MarkedText,
+    plain: PlainText,
+    cut: Sequence[tuple[Part, bool]],
+    found: dict[_Asked, SentenceTranslation],
+) -> MarkedText:
+    blank = SentenceTranslation("", "")
+    parts = [(part, found.get((part.sentence, links), blank)) for part, links in cut]
+    if all(is_copy(sentence) for _, sentence in parts):
         return text
-    if not plain.kept and len({span.marks for span in text}) == 1:
-        return (Span(found.text, text[0].marks),)
-    return nest(text, project(plain, found))
+    return nest(text, project(plain, TextTranslation(tuple(parts))))

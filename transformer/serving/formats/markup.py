@@ -1,12 +1,13 @@
 """HTML and XML in, HTML and XML out: the text of the elements is translated, all else stays."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from transformer.decoding.constraints.request import Constraints
-from transformer.serving.formats.blocks import Rules, parse
-from transformer.serving.formats.marked_text import Service, translate_marked
-from transformer.serving.languages.sentences import Part, Splitting
+from transformer.serving.formats.blocks import Block, Rules, parse
+from transformer.serving.formats.marked_text import Service, Splitting, translate_marked
+from transformer.serving.formats.spans import MarkedText
+from transformer.serving.languages.sentences import Part
 from transformer.serving.translations import Options, SentenceTranslation, TextTranslation
 
 
@@ -30,7 +31,13 @@ async def translate_markup(
         splitting=splitting,
         constrain=constrain,
     )
-    translations = iter(found)
+    return await asyncio.to_thread(_written, parsed, iter(found))
+
+
+def _written(
+    parsed: Sequence[Sequence[str | Block]], translations: Iterator[MarkedText]
+) -> list[str]:
+    """Each source with the translations of its blocks."""
     return [
         "".join(
             part if isinstance(part, str) else part.written(next(translations)) for part in parts

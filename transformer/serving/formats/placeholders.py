@@ -59,7 +59,11 @@ def translate_with_placeholders(
         indices = [i for i in lost if can_link(options.direction, [plain[i].text]) is links]
         texts = [Sentence(plain[i].text.strip(), sentences[i].constraints) for i in indices]
         again = replace(
-            options, alternatives=0, links=links, near_best=NEAR_BEST if links else None
+            options,
+            alternatives=0,
+            attention=False,
+            links=links,
+            near_best=NEAR_BEST if links else None,
         )
         results = translate_batch(again, texts) if texts else []
         for index, result in zip(indices, results, strict=True):
@@ -101,7 +105,7 @@ def _restored(
     """The translation of a sentence from that without its placeholders.
 
     If the model writes one that it has not seen, that is the source. A word has the confidence of
-    the sentence.
+    the sentence, and none has attention: the model saw another source.
     """
     parts = split_sentences(plain.text, options.direction.source, "none")
     blank = SentenceTranslation("", "")

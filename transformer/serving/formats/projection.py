@@ -21,7 +21,9 @@ NEAR_BEST = 0.75
 """Threshold of links for marks: a word goes with its best source word. Chosen on the validation
 text of pocket; docs/serving.md has results."""
 
-_WORDS_AND_BLANKS = re.compile(r"[^ \n\r\t\f]+|[ \n\r\t\f]+")
+# As links count words; any other blank is a part of a word.
+_WORDS_AND_BLANKS = re.compile(r"[^ \n]+|[ \n]+")
+_BLANKS = (" ", "\n")
 
 
 class _Word(NamedTuple):
@@ -73,19 +75,17 @@ def project(plain: PlainText, found: TextTranslation) -> list[Cell]:
         start = offset + len(part.blanks)
         end = start + len(part.sentence)
         cells += _with_kept(list(plain.copy(offset, start)), kept_until(start))
-        if is_copy(part.sentence, sentence.text):
+        if is_copy(sentence):
             cells += _with_kept(list(plain.copy(start, end)), kept_until(end))
         else:
-            cells += _beside(
-                _sentence(plain, start, end, sentence), kept_until(end - 1), plain.text
-            )
+            cells += _beside(_sentence(plain, start, sentence), kept_until(end - 1), plain.text)
         offset = end
     return cells + [_kept(*each) for each in kept_until(offset)]
 
 
-def is_copy(source: str, translation: str) -> bool:
+def is_copy(found: SentenceTranslation) -> bool:
     """Whether a sentence is its own translation; the number of blanks does not matter."""
-    return source == translation or source.split() == translation.split()
+    return found.source == found.text or found.source.split() == found.text.split()
 
 
 def _kept(offset: int, span: Span) -> Cell:
@@ -107,19 +107,19 @@ def _with_kept(cells: list[Cell], kept: Sequence[tuple[int, Span]]) -> Iterator[
     yield from (_kept(*each) for each in waiting[::-1])
 
 
-def _sentence(plain: PlainText, start: int, end: int, found: SentenceTranslation) -> list[Cell]:
-    """The cells of a translated sentence."""
+def _sentence(plain: PlainText, start: int, found: SentenceTranslation) -> list[Cell]:
+    """The cells of the translation of a sentence that begins there."""
     source = [
         _Word.cut(match[0], start + match.start())
-        for match in _WORDS_AND_BLANKS.finditer(plain.text[start:end])
-        if not match[0].isspace()
+        for match in _WORDS_AND_BLANKS.finditer(found.source)
+        if not match[0].startswith(_BLANKS)
     ]
     chunks = _WORDS_AND_BLANKS.findall(found.text)
-    linked = _linked(found, len(source), sum(not chunk.isspace() for chunk in chunks))
+    linked = _linked(found, len(source), sum(not c.startswith(_BLANKS) for c in chunks))
     cells: list[Cell] = []
     number = -1
     for chunk in chunks:
-        if chunk.isspace():
+        if chunk.startswith(_BLANKS):
             cells.append(Cell(chunk, None, -1, -1))
             continue
         number += 1

@@ -1,8 +1,8 @@
 """Cuts HTML or XML into tags, text and the rest; joined, the tokens are the source.
 
 Any string has tokens, in linear time. ``html.parser`` needs quadratic time for hostile input in the
-patch releases of Python that are in use. After the tokenization of the HTML standard,
-https://html.spec.whatwg.org/multipage/parsing.html#tokenization.
+patch releases of Python that are in use. After the tokenization of the HTML standard, without its
+escaped scripts, https://html.spec.whatwg.org/multipage/parsing.html#tokenization.
 """
 
 import re
@@ -22,6 +22,13 @@ _NAME = re.compile(r"</?([^\W\d_][^\s/>]*)")
 _XML_NAME = re.compile(r"</?([^\W\d][^\s/>]*)")
 # Possessive, so that no character is tried twice.
 _TAG_END = re.compile(r"""(?>[^>=]+|=\s*+"[^"]*"|=\s*+'[^']*'|=)*+>""")
+# What has no end goes to the end of the source.
+_OTHER = r"<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?].*?(?:>|\Z)"
+_HTML_OTHER = re.compile(
+    rf"<!--(?:-?>|.*?(?:--!?>|\Z))|{_OTHER}|</(?=[\W\d_]).*?(?:>|\Z)", re.DOTALL
+)
+_XML_OTHER = re.compile(rf"<!--.*?(?:-->|\Z)|{_OTHER}", re.DOTALL)
+_NUMBER = re.compile(r"&#0*([0-9]{1,8})[0-9]*")
 _ATTRIBUTE = re.compile(r"""([^\s/>="'<]++)(?>\s*=\s*("[^"]*"|'[^']*'|[^\s>"']*))?""")
 
 
@@ -43,15 +50,21 @@ class Token(NamedTuple):
         """What a text says."""
         if self.source.startswith("<![CDATA["):
             return self.source[9:-3]
-        return unescape(self.source)
+        return _unescape(self.source)
 
     @property
     def attributes(self) -> dict[str, str]:
         """Of a tag, by names in lower case; the first of a name counts."""
         found: dict[str, str] = {}
         for match in _ATTRIBUTE.finditer(self.source, len(self.name) + 1):
-            found.setdefault(match[1].lower(), unescape((match[2] or "").strip("\"'")))
+            found.setdefault(match[1].lower(), _unescape((match[2] or "").strip("\"'")))
         return found
+
+
+def _unescape(text: str) -> str:
+    """The text without references to characters."""
+    # Python reads no number of thousands of digits; eight are enough for any character.
+    return unescape(_NUMBER.sub(r"&#\1", text))
 
 
 def tokenize(source: str, *, xml: bool = False) -> Iterator[Token]:
@@ -80,14 +93,10 @@ def tokenize(source: str, *, xml: bool = False) -> Iterator[Token]:
 
 def _token(source: str, at: int, xml: bool) -> Token | None:
     """The token that a ``<`` begins; it is empty where the rest of the source is text."""
-    following = source[at + 1 : at + 3]
-    for begin, end in (("<!--", "-->"), ("<![CDATA[", "]]>"), ("<!", ">"), ("<?", ">")):
-        if source.startswith(begin, at):
-            last = source.find(end, at + len(begin))
-            if last < 0:
-                return Token("other", source[at:])
-            text = xml and begin == "<![CDATA["
-            return Token("text" if text else "other", source[at : last + len(end)])
+    other = (_XML_OTHER if xml else _HTML_OTHER).match(source, at)
+    if other is not None:
+        text = xml and other[0].startswith("<![CDATA[") and other[0].endswith("]]>")
+        return Token("text" if text else "other", other[0])
     match = (_XML_NAME if xml else _NAME).match(source, at)
     if match is None:
         return None
@@ -96,7 +105,7 @@ def _token(source: str, at: int, xml: bool) -> Token | None:
         return Token("text", "")
     name = match[1] if xml else match[1].lower()
     tag = source[at : end_match.end()]
-    if following.startswith("/"):
+    if source.startswith("</", at):
         return Token("close", tag, name)
     void = tag.endswith("/>") if xml else name in VOID
     return Token("void" if void else "open", tag, name)

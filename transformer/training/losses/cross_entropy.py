@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transformer.model.layers.mixed_precision import product_dtype, without_autocast
@@ -29,6 +29,20 @@ BLOCK = 64
 
 ROWS, GPU_ROWS = 512, 8192
 """Rows of logits in memory at a time if no gradient is needed, on a CPU and elsewhere."""
+
+
+def joined_bias(
+    hidden: Float[Tensor, "*rows width"], projection: nn.Linear
+) -> tuple[Float[Tensor, "*rows width_in"], Float[Tensor, "vocab width_in"]]:
+    """Hidden states and matrix of the output, whose product are the logits.
+
+    With a bias, it is one more column of the matrix, and each hidden state has a one for it.
+    """
+    bias: Tensor | None = projection.bias
+    if bias is None:
+        return hidden, projection.weight
+    matrix = torch.cat((projection.weight, bias[:, None]), dim=1)
+    return F.pad(hidden, (0, 1), value=1.0), matrix
 
 
 def cross_entropy(hidden: Hidden, weight: Weight, target: Target, label_smoothing: float) -> Scalar:

@@ -24,8 +24,11 @@ from transformer.training.checkpointing.saved_state import (
     schedule_state,
 )
 from transformer.training.losses.config import LossConfig
-from transformer.training.losses.cross_entropy import loss_function, negative_log_likelihood
-from transformer.training.losses.output_bias import joined_bias
+from transformer.training.losses.cross_entropy import (
+    joined_bias,
+    loss_function,
+    negative_log_likelihood,
+)
 from transformer.training.optimization.divergence import DivergenceDetector, RecoveryConfig
 from transformer.training.optimization.gradient_accumulation import Accumulator
 from transformer.training.optimization.optimizer import OptimizerConfig, build_optimizer

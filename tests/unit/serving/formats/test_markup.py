@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.helpers.marked import FakeService, Words, dictionary, options, repeat
+from tests.helpers.marked import FakeService, Words, dictionary, options, repeat, upper_case
 from transformer.serving.formats.blocks import Rules, parse
 from transformer.serving.formats.markup import translate_markup
 
@@ -21,6 +21,7 @@ FRAGMENTS = (
     *("<img>", "<code>", "</code>", "<b translate=no>", "<i translate=yes>", "<!-- x -->", "<pre>"),
     *("</pre>", "<sup>", "</sup>", "<script>", "</script>", "<", "&amp;", "&#233;", "foo", "bar."),
     *(" ", "\n", "Baz", "1", "é", "(", "<x>", "</x>", "<![CDATA[a <b> c]]>", "<e/>"),
+    *("&nbsp;", "\u3000", "<!-->", "<!--->", "--!>", "</ p>"),
 )
 SOURCES = st.lists(st.sampled_from(FRAGMENTS), max_size=25).map("".join)
 
@@ -42,7 +43,7 @@ def nests(source: str) -> bool:
 
 
 @settings(deadline=None)
-@given(source=SOURCES | st.text(alphabet="<>/!-&;=\"' abp\n", max_size=40))
+@given(source=SOURCES | st.text(alphabet="<>/!-&;=\"' abp\n\xa0\x1c\ufeff", max_size=40))
 def test_a_model_that_repeats_gives_the_source(source: str) -> None:
     assert translated(source, repeat) == source
     assert translated(source, repeat, XML) == source
@@ -97,6 +98,14 @@ TABLE = [
         "<div translate=no>not <b translate=yes>not</b></div> not",
         "<div translate=no>not <b translate=yes>nicht</b></div> nicht",
     ),
+    ("<p>not&nbsp;<b>up</b></p>\u3000the", "<p>nicht <b>auf</b></p>\u3000das"),
+    ("<p>\n  not up\n</p>&nbsp;<p>&nbsp;not </p>", "<p>\n  nicht auf\n</p>&nbsp;<p>\xa0nicht </p>"),
+    ("<p>not\ufeffup</p>", "<p>nicht auf</p>"),
+    ("<!--> not <!---> up <!-- a > --!>", "<!--> nicht <!---> auf <!-- a > --!>"),
+    ("</ not>not </", "</ not>nicht &lt;/"),
+    (f"<b id='&#{'9' * 5000};'>not</b> &#{'0' * 5000}33", f"<b id='&#{'9' * 5000};'>nicht</b> !"),
+    # Only the second sentence is too long for links.
+    (f"I <b>see</b> the house. {'Up ' * 300}.", f"ich Haus. <b>sehe</b> das {'UP ' * 300}."),
 ]
 
 
@@ -123,12 +132,16 @@ def test_xml_is_cut_where_it_is_asked_for() -> None:
 @pytest.mark.parametrize(
     "fragment",
     [
+        *("<b translate=yes>", "<i>a</i> ", "a <img>", "</ ", "><!-- --!", "<!--->", ">&nbsp;a"),
+        pytest.param(f">&#{'9' * 5000}", id="digits"),
         *("<", "<a", "<a ", "<!--", "</", "<?", "<a x='", '<a x=">"', "<![CDATA[", "<script>", "&"),
         *("<b>", "</b>", "<b><i></b></i>", "<b translate=no>", "<sup>1", "a <b>b</b> ", " class=x"),
     ],
 )
 def test_hostile_input_takes_linear_time(fragment: str) -> None:
     source = "<p" + fragment * (150_000 // len(fragment)) + ">"
+    rules = Rules(kept=HTML.kept | {f"n{number}" for number in range(8000)})
     start = time.process_time()
-    assert "".join(p if isinstance(p, str) else p.source for p in parse(source, HTML)) == source
+    assert "".join(p if isinstance(p, str) else p.source for p in parse(source, rules)) == source
+    translated(source[:15_000], upper_case)
     assert time.process_time() - start < 5

@@ -4,11 +4,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+import torch
 
 from tests.helpers.marked import Words, dictionary, options, upper_case
 from transformer.serving.formats import placeholders
 from transformer.serving.formats.placeholders import translate_with_placeholders
-from transformer.serving.translations import Options, Sentence, SentenceTranslation
+from transformer.serving.translations import (
+    Attention,
+    Options,
+    Sentence,
+    SentenceTranslation,
+)
 
 BACKWARDS = dictionary({}, {count: tuple(reversed(range(count))) for count in range(9)})
 
@@ -16,21 +22,26 @@ BACKWARDS = dictionary({}, {count: tuple(reversed(range(count))) for count in ra
 def translated(
     monkeypatch: pytest.MonkeyPatch, words: Words, text: str
 ) -> tuple[SentenceTranslation, list[str]]:
-    """The translation of a sentence with links, and the sentences that the model saw."""
+    """The translation of a sentence with all details, and the sentences that the model saw."""
     seen: list[str] = []
+    attention = Attention(("a",), ("b",), torch.ones(1, 1))
 
     def translate(asked: Options, sentences: Sequence[Sentence]) -> list[SentenceTranslation]:
         seen.extend(one.text for one in sentences)
         found = [(one.text, *words(one.text.split())) for one in sentences]
         return [
             SentenceTranslation(
-                source, " ".join(target), ("X",), links=tuple(links), confidence=0.5
+                *(source, " ".join(target), ("X",)),
+                links=tuple(links),
+                confidence=0.5,
+                attention=attention if asked.attention else None,
             )
             for source, target, links in found
         ]
 
     monkeypatch.setattr(placeholders, "translate_batch", translate)
-    [found] = translate_with_placeholders(replace(options(), links=True), [Sentence(text)])
+    asked = replace(options(), links=True, attention=True)
+    [found] = translate_with_placeholders(asked, [Sentence(text)])
     return found, seen
 
 
@@ -54,7 +65,7 @@ def test_placeholders_come_through(
     found, seen = translated(monkeypatch, BACKWARDS, source)
     assert found.text == translation
     assert seen[0] == source and len(seen) == 2
-    assert found.word_confidence is not None
+    assert found.word_confidence is not None and found.attention is None
     assert len(found.word_confidence) == len(found.text.split())
     if links is not None:
         assert found.links is not None
@@ -68,6 +79,7 @@ def test_a_model_is_asked_again_only_where_one_is_lost(monkeypatch: pytest.Monke
 
     found, seen = translated(monkeypatch, copying, "hello {name}")
     assert (found.text, found.alternatives, seen) == ("HELLO {name}", (), ["hello {name}"])
+    assert found.attention is not None
     found, seen = translated(monkeypatch, upper_case, "100% of it: a@b")
     assert (found.text, found.alternatives, len(seen)) == ("100% OF IT: A@B", ("X",), 1)
     # A model that writes placeholders of its own.

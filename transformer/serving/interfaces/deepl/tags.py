@@ -7,6 +7,7 @@ from transformer.serving.formats.blocks import KEPT, Rules
 from transformer.serving.interfaces.http import Refusal
 
 _FALSE = ("0", "false")
+_MOST_NAMES = 100
 
 
 def tag_rules(asked: Mapping[str, Any]) -> Rules | None:
@@ -15,26 +16,30 @@ def tag_rules(asked: Mapping[str, Any]) -> Rules | None:
     ``tag_handling_version`` changes nothing. XML need not be well-formed.
 
     Raises:
-        Refusal: ``tag_handling`` is neither html nor xml.
+        Refusal: ``tag_handling`` is neither html nor xml, or too many tags are named.
     """
     kind = asked.get("tag_handling")
     if not kind:
         return None
     if kind not in ("html", "xml"):
         raise Refusal(400, "tag_handling must be html or xml")
-    kept = _names(asked.get("ignore_tags"))
+    kept = _names(asked, "ignore_tags")
     if kind == "html":
         return Rules(kept=KEPT | {name.lower() for name in kept})
     return Rules(
         xml=True,
         kept=kept,
-        splitting=_names(asked.get("splitting_tags")),
+        splitting=_names(asked, "splitting_tags"),
         outline=str(asked.get("outline_detection", "1")).lower() not in _FALSE,
-        inline=_names(asked.get("non_splitting_tags")),
+        inline=_names(asked, "non_splitting_tags"),
     )
 
 
-def _names(given: Any) -> frozenset[str]:
+def _names(asked: Mapping[str, Any], parameter: str) -> frozenset[str]:
     """Names of elements: a list, or names with commas between them."""
+    given = asked.get(parameter)
     parts = given if isinstance(given, list) else [given or ""]
-    return frozenset(name.strip() for part in parts for name in str(part).split(",")) - {""}
+    names = frozenset(name.strip() for part in parts for name in str(part).split(",")) - {""}
+    if len(names) > _MOST_NAMES:
+        raise Refusal(400, f"{parameter} may have {_MOST_NAMES} names, not {len(names)}")
+    return names

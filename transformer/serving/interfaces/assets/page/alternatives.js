@@ -6,7 +6,7 @@ const list = box.querySelector("ul");
 
 // The words that the present translation does not have stand out.
 function differing(text, present) {
-  const had = new Set(words(present).map((word) => word.text));
+  const had = new Set(words(present, "target").map((word) => word.text));
   return text.split(/(\s+)/u).map((part) => (part.trim() && !had.has(part) ? make("b", {}, part) : part));
 }
 

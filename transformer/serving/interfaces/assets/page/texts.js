@@ -19,7 +19,7 @@ function sentence(side, index, text, confidence) {
   const box = make("span", { className: "sentence" });
   box.dataset.sentence = index;
   let end = 0;
-  spans[side][index] = words(text).map((word, number) => {
+  spans[side][index] = words(text, side).map((word, number) => {
     const span = make("span", { className: unsure(confidence[number]) ? "word unsure" : "word" }, word.text);
     span.dataset.word = number;
     box.append(text.slice(end, word.start), span);
@@ -144,7 +144,7 @@ function caret() {
   if (index < 0) return;
   choose(index);
   const { start, text } = shown.sentences[index];
-  const word = words(text).findIndex((one) => at >= start + one.start && at <= start + one.start + one.text.length);
+  const word = words(text, "source").findIndex((one) => at >= start + one.start && at <= start + one.start + one.text.length);
   if (word >= 0) light("source", index, word);
   else dim();
 }
