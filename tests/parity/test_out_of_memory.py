@@ -151,12 +151,12 @@ def test_the_gradient_is_that_of_enough_memory(
         assert max(value.abs().max() for value in rich.values()) > 1e-2
 
 
-def room_for_four() -> tuple[list[int], Callable[..., tuple[int, dict[str, Tensor]]]]:
-    """A backward pass without memory for more rows, and the batch sizes that it was given."""
-    tried: list[int] = []
+def room_for_four() -> tuple[list[Any], Callable[..., tuple[int, dict[str, Tensor]]]]:
+    """A backward pass without memory for more rows, and the batch sizes and paths it was given."""
+    tried: list[Any] = []
 
     def backward(batch: Batch, path: tuple[int, ...]) -> tuple[int, dict[str, Tensor]]:
-        tried.append(batch.size)
+        tried.append((batch.size, path))
         if batch.size > 4:
             raise torch.OutOfMemoryError
         return batch.target_tokens, {}
@@ -168,16 +168,17 @@ def test_after_one_batch_too_large_all_are_halved_beforehand() -> None:
     tried, backward = room_for_four()
     accumulate = Accumulator(backward, lambda: None)
     assert accumulate(Update.of([BATCHES[0]], [0])).tokens == BATCHES[0].target_tokens
-    assert tried == [7, 4, 3]
+    # The paths differ, and with them the random numbers.
+    assert tried == [(7, (0,)), (4, (0, 0)), (3, (0, 1))]
     tried.clear()
     accumulate(Update.of([BATCHES[0]], [1]))
-    assert tried == [4, 3]
+    assert tried == [(4, (1, 0)), (3, (1, 1))]
     # The others of the same update as well.
     tried, backward = room_for_four()
     alike = [BATCHES[0]] * 4
     totals = Accumulator(backward, lambda: None)(Update.of(alike, [0, 1, 2, 3]))
     assert totals.tokens == 4 * BATCHES[0].target_tokens
-    assert tried == [7, *(4 * [4, 3])]
+    assert [size for size, _ in tried] == [7, *(4 * [4, 3])]
 
     def no_memory(batch: Batch, path: tuple[int, ...]) -> tuple[int, dict[str, Tensor]]:
         raise torch.OutOfMemoryError

@@ -116,6 +116,10 @@ def test_keys_are_read_and_their_requests_counted(
     # What is more than a minute's worth uses up minutes to come.
     now = 120.0
     assert [access.admits(anna, "here", 5), access.admits(anna, "here", 1)] == [True, False]
+    # Of more addresses than are counted, the one seen longest ago is forgotten.
+    monkeypatch.setattr("transformer.serving.access._MOST_CLIENTS", 2)
+    access = Access(None, 1)
+    assert [access.admits(None, where, 1) for where in "xyzzx"] == [True, True, True, False, True]
     for text, message in (
         ("anna secret", "keys:1: not NAME SHA256"),
         ("", "holds no key"),

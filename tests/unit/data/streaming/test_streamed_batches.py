@@ -154,6 +154,12 @@ def test_epochs_of_a_stream_are_known_to_whole_shards(folder: Path) -> None:
         )
         # Nobody knows how long the first shard is: what is read of it is no number.
         assert again.epochs(4) == (epochs[number] or None)
+    # Each epoch has an order of its own.
+    reader = stream(folder, buffer=1000).row._reader
+    read = (reader.fill(Position(epoch)).numbers >> buffers._SHARD_BITS for epoch in range(6))
+    orders = [tuple(dict.fromkeys(shards.tolist())) for shards in read]
+    assert {len(order) for order in orders} == {3}
+    assert len(set(orders)) > 1
 
 
 def test_a_stream_warns_once_of_what_it_leaves_out(

@@ -52,7 +52,9 @@ def test_a_phrase_occurs_between_edges_of_words(phrase: str, text: str, there: b
     assert occurs(phrase, text) is there
 
 
-@pytest.mark.parametrize("phrases", [["a"], ["ab"], ["a b", "."], ["."], ["b ab", "ba"], [". a"]])
+@pytest.mark.parametrize(
+    "phrases", [["a"], ["ab"], ["a b", "."], ["."], ["b ab", "ba"], [". a"], ["a b .", "b"]]
+)
 def test_automaton_finds_phrases_in_any_segmentation(phrases: list[str]) -> None:
     automaton = PhraseAutomaton([[spell(p) for p in phrases]], tiny_vocabulary())
     for row in itertools.product(range(4, len(PIECES)), repeat=4):

@@ -179,6 +179,8 @@ def test_the_penalty_decides_between_short_and_long() -> None:
     [
         # The penalty still grows: the longest wins, though it looks lost after one piece.
         (3.0, 4, [(-0.5, -0.9), (-0.01, -0.01)], 4),
+        # It wins only because its end is part of its length.
+        (3.0, 2, [(-0.5, -1.0), (-0.01, -0.01)], 2),
         # The penalty still falls: the next to end wins, though the longest would have lost.
         (-1.0, 40, [(-0.5, -0.1), (-0.01, -0.2)], 1),
     ],

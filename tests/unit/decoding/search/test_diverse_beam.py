@@ -1,11 +1,13 @@
 """Groups of beams that avoid each other's words."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 from tests.helpers.steps import RecurrentStep, search_config
+from tests.unit.decoding.search.test_beam import TableStep
 from transformer.decoding.search.beam import beam_search
 from transformer.decoding.search.diverse_beam import diverse_search
 from transformer.decoding.search.interface import Hypothesis
@@ -36,6 +38,11 @@ def test_groups_with_and_without_diversity_in_any_batch() -> None:
         rows = slice(index, index + 1)
         [alone] = diverse_search(RecurrentStep(SENTENCES[rows], 6), LIMITS[rows], config)
         assert [h.tokens for h in alone] == [h.tokens for h in found]
+    # The second group still takes the most probable token; the third pays for it twice.
+    step = TableStep([-9.0, -9.0, -9.0, -8.0, -0.5, -1.25], 1, 3)
+    config = replace(config, beam_size=3, nbest=3)
+    [found] = diverse_search(step, torch.tensor([1]), config)
+    assert [h.tokens for h in found] == [(4,), (5,)]
 
 
 @pytest.mark.parametrize("diversity", [0.3, 100.0])

@@ -8,6 +8,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+import torch
 from omegaconf import OmegaConf
 from pytorch_lightning import LightningModule
 
@@ -19,6 +20,8 @@ from transformer.training.callbacks.early_stopping import Patience
 from transformer.training.callbacks.graceful_shutdown import GracefulStop, stoppable
 from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.optimization.divergence import DivergenceDetector
+from transformer.training.optimization.gradient_accumulation import Totals
+from transformer.training.step.outcome import Outcome
 
 
 @pytest.fixture(autouse=True)
@@ -112,7 +115,10 @@ def test_slurm_is_heard_by_all_whichever_rank_it_tells(here: int | None) -> None
     stop, trainer = listening(world_size=2)
     if here is not None:
         send(here)
-    stop.on_train_batch_start(trainer, module(agreed_signal=signal.SIGUSR1), None, 0)
+    ranks = torch.tensor([int(number in (here, signal.SIGUSR1)) for number in SIGNALS])
+    totals = Totals(torch.tensor(6), {"loss": torch.tensor(1.0)}, ranks)
+    outcome = Outcome(torch.tensor(True), torch.tensor(0.5), totals, 0.125, 1)
+    stop.on_train_batch_start(trainer, module(agreed_signal=outcome.signal), None, 0)
     assert trainer.should_stop
     with pytest.raises(Interrupted) as caught:
         stop.raise_if_stopped()

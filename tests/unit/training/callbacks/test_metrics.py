@@ -151,6 +151,13 @@ def test_a_resumed_run_logs_the_speed_since_its_start(clock: Clock) -> None:
     run_update(resumed, trainer, module, 2.0)
     assert logged(module)[0]["train/tokens_per_second"] == 6 / 3
     assert logged(module)[0]["train/loss"] == (1 + 2) / (2 * 6)
+    # The saved counts are sums over the ranks; those of the resumed ranks have the same sums.
+    ranks = [Measure(), Measure()]
+    for rank, restored in enumerate(ranks):
+        trainer = fake_trainer(is_global_zero=not rank)
+        restored.on_load_checkpoint(trainer, module, checkpoints[0])
+    assert sum(restored.real for restored in ranks) == 11
+    assert sum(restored.padded for restored in ranks) == 14
 
 
 def test_measure_counts_over_all_micro_batches_and_ranks(clock: Clock) -> None:
