@@ -71,7 +71,7 @@ CALLS: dict[str, list[tuple[tuple[str, ...], str]]] = {
     ],
     "export": [
         (("output=none", "quantization=int4"), "quantization=int4 is unknown; choose float32 or"),
-        (("output=none", "format=onnx"), "format=onnx is unknown; choose ctranslate2 or safe"),
+        (("output=none", "format=onnx"), "format=onnx is unknown; choose argos or ctranslate2"),
         (("output=text/none",), "text cannot be written to"),
         (("output=none", "max_bleu_loss=-1"), "more than max_bleu_loss=-1; nothing was written"),
         (("output=none", "sentences=0"), "sentences=0 must be at least 1, or null"),
