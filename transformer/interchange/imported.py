@@ -72,20 +72,17 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     files = [folder / name for name in _WEIGHTS if (folder / name).is_file()]
     if not files:
         raise InputError(f"{folder} holds neither {' nor '.join(_WEIGHTS)}")
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    damage = (OSError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError, SafetensorError)
     try:
         if files[0].suffix == ".safetensors":
-            from safetensors.torch import load_file
-
             return load_file(files[0])
         found = torch.load(files[0], map_location="cpu", weights_only=True, mmap=True)
-    except (OSError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+    except damage as error:
         reason = " ".join(str(error).split())[:120]
         raise InputError(f"{files[0]} cannot be read: {reason}") from error
-    except Exception as error:
-        # safetensors has an error class of its own.
-        if type(error).__name__ != "SafetensorError":
-            raise
-        raise InputError(f"{files[0]} cannot be read: {error}") from error
     if not isinstance(found, dict) or not all(isinstance(one, Tensor) for one in found.values()):
         raise InputError(f"{files[0]} holds more than tensors")
     return found
