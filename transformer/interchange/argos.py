@@ -9,6 +9,7 @@ import shutil
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,8 +19,9 @@ from transformer.common.language_names import language_name
 from transformer.data.tokenization.tags import Tags
 from transformer.decoding.search.config import NEUTRAL
 from transformer.decoding.translation.translator import Translator
-from transformer.evaluation.metrics import MetricsConfig, score
+from transformer.evaluation.metrics import MetricsConfig
 from transformer.interchange import ctranslate2
+from transformer.interchange.verification import compare_texts
 
 BEAM, LENGTH_PENALTY = 4, 0.2
 """Of the search there; the log-probability is divided by the length to this power."""
@@ -80,11 +82,7 @@ def verify_argos(
     pairs: Sequence[tuple[str, str]],
     metrics: MetricsConfig,
 ) -> dict[str, Any]:
-    """Translate the sources with a model, and with its package as Argos does.
-
-    Returns the number of sentences, the fraction of equal translations, and BLEU of both.
-    """
-    sources, references = zip(*pairs, strict=True)
+    """Compare a model with its package, both searching as Argos does (``compare_texts``)."""
     like_argos = {
         **{**NEUTRAL, "algorithm": "beam", "beam_size": BEAM, "nbest": 1, "stopping": "full"},
         **{"length_penalty": LENGTH_PENALTY, "length_penalty_form": "average", "min_length": 0},
@@ -92,18 +90,7 @@ def verify_argos(
         **{"max_length_ratio": 0.0, "max_length_offset": 256},
     }
     search = replace(translator.search, **like_argos)
-    ours = [one.text for one in translator.with_search(search).translate(sources)]
-    theirs = translate_as_argos(file, sources)
-    bleu = [score(texts, references, ("bleu",), config=metrics)[0] for texts in (ours, theirs)]
-    return {
-        "split": "validation",
-        "sentences": len(pairs),
-        "search": f"beam of {BEAM}",
-        "equal": round(sum(a == b for a, b in zip(ours, theirs, strict=True)) / len(pairs), 4),
-        "bleu": round(bleu[0].value, 2),
-        "bleu_exported": round(bleu[1].value, 2),
-        "signature": bleu[0].signature,
-    }
+    return compare_texts(translator, search, partial(translate_as_argos, file), pairs, metrics)
 
 
 def translate_as_argos(file: Path, texts: Sequence[str]) -> list[str]:

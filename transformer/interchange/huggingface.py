@@ -9,6 +9,7 @@ import json
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.search.config import NEUTRAL
 from transformer.decoding.translation.translator import Translator
-from transformer.evaluation.metrics import MetricsConfig, score
+from transformer.evaluation.metrics import MetricsConfig
 from transformer.interchange.marian import export_weights
 from transformer.interchange.marian_vocabulary import ExportedIds, export_ids
+from transformer.interchange.verification import compare_texts
 from transformer.model.config import ModelConfig
 from transformer.model.heads import heads_off
 
@@ -174,40 +176,22 @@ def verify_huggingface(
     pairs: Sequence[tuple[str, str]],
     metrics: MetricsConfig,
 ) -> dict[str, Any]:
-    """Translate the sources with a model and with its export in transformers, both greedily.
-
-    Returns the number of sentences, the fraction of equal translations, and BLEU of both.
-
-    Raises:
-        InputError: There is no sentence.
-    """
-    if not pairs:
-        raise InputError("there is no validation sentence; an export cannot be verified")
-    sources, references = zip(*pairs, strict=True)
-    plain = {**NEUTRAL, "algorithm": "greedy", "beam_size": 1, "nbest": 1, "min_length": 0}
-    search = replace(translator.search, **plain)
-    ours = [one.text for one in translator.with_search(search).translate(sources)]
-    theirs = generate_greedily(folder, sources)
-    bleu = [score(texts, references, ("bleu",), config=metrics)[0] for texts in (ours, theirs)]
-    return {
-        "split": "validation",
-        "sentences": len(pairs),
-        "search": "greedy (beam size 1)",
-        "equal": round(sum(a == b for a, b in zip(ours, theirs, strict=True)) / len(pairs), 4),
-        "bleu": round(bleu[0].value, 2),
-        "bleu_exported": round(bleu[1].value, 2),
-        "signature": bleu[0].signature,
-    }
+    """Compare a model with its export in transformers, both greedy (``compare_texts``)."""
+    greedy = {**NEUTRAL, "algorithm": "greedy", "beam_size": 1, "nbest": 1, "min_length": 0}
+    search = replace(translator.search, **greedy)
+    return compare_texts(translator, search, partial(generate_greedily, folder), pairs, metrics)
 
 
 def generate_greedily(folder: Path, texts: Sequence[str], batch: int = 32) -> list[str]:
     """Translate with transformers alone."""
     import transformers
 
-    warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")
     architecture = json.loads((folder / "config.json").read_text("utf-8"))["architectures"][0]
     model: Any = getattr(transformers, architecture).from_pretrained(folder).eval()
-    tokenizer: Any = transformers.MarianTokenizer.from_pretrained(folder)
+    with warnings.catch_warnings():
+        # It offers a package that it does not use.
+        warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")
+        tokenizer: Any = transformers.MarianTokenizer.from_pretrained(folder)
     found: list[str] = []
     for start in range(0, len(texts), batch):
         encoded = tokenizer(list(texts[start : start + batch]), return_tensors="pt", padding=True)

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from transformer.common.errors import InputError
-from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.common.schema import typed
+from transformer.data.tokenization.tokenizer import PAD, Tokenizer
 from transformer.interchange.marian import import_weights, read_config
 from transformer.interchange.marian_vocabulary import import_tokenizer, read_json
 from transformer.model.checkpoint.checkpoint import PORTABLE, WEIGHTS_PREFIX, portable_part
@@ -102,12 +103,13 @@ def imported_payload(found: Imported, config: dict[str, Any]) -> dict[str, Any]:
         found: The model.
         config: The resolved config of a training run.
     """
-    from transformer.training.config import sized_model
-
     tokenizer = found.tokenizer
-    model: ModelConfig = sized_model(
-        config["model"], tokenizer.source_vocab_size, tokenizer.target_vocab_size
-    )
+    sizes = {
+        "source_vocab_size": tokenizer.source_vocab_size,
+        "target_vocab_size": tokenizer.target_vocab_size,
+        "pad": PAD,
+    }
+    model = typed(ModelConfig, {**config["model"], **sizes}, "model")
     weights = {f"{WEIGHTS_PREFIX}{name}": weight for name, weight in found.weights.items()}
     return {
         PORTABLE: portable_part(model, tokenizer.to_state(), config),

@@ -1,10 +1,7 @@
-"""Compares an exported model with the original: both translate the same text.
-
-Both search greedily, which has no settings that two programs could interpret differently.
-"""
+"""Compares an exported model with the original: both translate the same text."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +10,7 @@ import torch
 
 from transformer.common.errors import InputError
 from transformer.decoding.batched_search import max_subwords
-from transformer.decoding.search.config import NEUTRAL
+from transformer.decoding.search.config import NEUTRAL, SearchConfig
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, Score, score
 from transformer.interchange.ctranslate2_engine import EngineBeams
@@ -64,6 +61,8 @@ def verify_ctranslate2(
 ) -> Verification:
     """Translate raw sources with a model and with its export in a folder, and compare.
 
+    Both search greedily, which has no settings that two programs could interpret differently.
+
     Raises:
         InputError: The engine does not load the export, or no source is short enough.
     """
@@ -90,6 +89,42 @@ def verify_ctranslate2(
         seconds,
         engine.engine.compute_type,
     )
+
+
+def compare_texts(
+    translator: Translator,
+    search: SearchConfig,
+    translate: Callable[[Sequence[str]], list[str]],
+    pairs: Sequence[tuple[str, str]],
+    metrics: MetricsConfig,
+) -> dict[str, Any]:
+    """Translate the sources of pairs with a model, and with its export by another program.
+
+    Args:
+        translator: Of the model.
+        search: Ours that is nearest to the one of the other program.
+        translate: Translates with the export.
+        pairs: Raw sources and references of validation.
+        metrics: How BLEU is computed.
+
+    Returns:
+        The number of sentences, the fraction of equal translations, and BLEU of both.
+    """
+    sources, references = zip(*pairs, strict=True)
+    ours = [one.text for one in translator.with_search(search).translate(sources)]
+    theirs = translate(sources)
+    bleu, exported = (
+        score(texts, references, ("bleu",), config=metrics)[0] for texts in (ours, theirs)
+    )
+    return {
+        "split": "validation",
+        "sentences": len(pairs),
+        "search": f"{search.algorithm} (beam size {search.beam_size})",
+        "equal": round(sum(a == b for a, b in zip(ours, theirs, strict=True)) / len(pairs), 4),
+        "bleu": round(bleu.value, 2),
+        "bleu_exported": round(exported.value, 2),
+        "signature": bleu.signature,
+    }
 
 
 def _uncut(pairs: Sequence[tuple[str, str]], translator: Translator) -> list[tuple[str, str]]:
