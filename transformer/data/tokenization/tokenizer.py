@@ -78,9 +78,10 @@ class Tokenizer:
     @property
     def same_ids(self) -> bool:
         """True when the same id means the same subword on both sides, as if they were joint."""
-        sides = (self._source, self._target)
-        spelt, other = (side.spelt(range(len(side))) for side in sides)
-        return self.joint or spelt == other
+        if self.joint:
+            return True
+        source, target = (side.spelt(range(len(side))) for side in (self._source, self._target))
+        return source == target
 
     @property
     def source_vocab_size(self) -> int:
