@@ -21,6 +21,7 @@ from transformer.model.layers.embedding import (
 )
 from transformer.model.layers.feedforward import Activation, FeedForward, GatedFeedForward
 from transformer.model.layers.linear import Linear
+from transformer.model.layers.lora import add_adapters
 from transformer.model.layers.norm import PostNorm, PreNorm, Residual, SandwichNorm
 from transformer.model.transformer import Transformer
 
@@ -47,6 +48,7 @@ def build_transformer(config: ModelConfig) -> Transformer:
     )
     initialise(model, config)
     draw_projection(model.projection, target, config)
+    add_adapters(model, config.lora_rank, config.lora_alpha)
     return model
 
 

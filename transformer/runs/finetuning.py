@@ -17,12 +17,15 @@ from transformer.common.files import given_path
 from transformer.common.schema import typed
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.evaluation.metrics import MetricsConfig
-from transformer.model.checkpoint.checkpoint import PORTABLE, checkpoint_task, read_payload
+from transformer.model.checkpoint.checkpoint import PORTABLE, checkpoint_task, read_merged
 from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.runs.resume import other_weights
 from transformer.training.config import RunConfig
 
 logger = logging.getLogger(__name__)
+
+_FREE = ("freeze", "lora_rank", "lora_alpha")
+"""Keys of a model that every run has of its own; the adapters of the checkpoint are merged."""
 
 
 def initial_payload(config: RunConfig, path: Path) -> dict[str, Any]:
@@ -32,7 +35,7 @@ def initial_payload(config: RunConfig, path: Path) -> dict[str, Any]:
         InputError: It cannot be read, or is of another vocabulary or model than the run.
     """
     try:
-        payload = read_payload(find_checkpoint(path))
+        payload = read_merged(find_checkpoint(path))
     except InputError as error:
         raise InputError(f"finetune_from: {error}") from error
     if checkpoint_task(payload) == config.task:
@@ -52,7 +55,7 @@ def take_model(config: DictConfig, given: Collection[str]) -> None:
         given: Keys and groups of the command, which stay as they are.
     """
     try:
-        payload = read_payload(find_checkpoint(given_path(str(config.finetune_from))))
+        payload = read_merged(find_checkpoint(given_path(str(config.finetune_from))))
     except InputError:
         return
     now: Any = OmegaConf.to_container(config)
@@ -98,7 +101,8 @@ def other_model(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, 
         before: The two groups of the trained weights.
         now: The two groups of the run that begins with them.
     """
-    keys = other_weights(before["model"], now["model"])
+    free = {key: now["model"][key] for key in _FREE if key in now["model"]}
+    keys = other_weights(before["model"] | free, now["model"])
     models = {f"model.{key}": before["model"][key] for key in keys}
     vocabularies = {
         f"tokenizer.{key}": before["tokenizer"][key]

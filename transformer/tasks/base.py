@@ -20,6 +20,7 @@ from transformer.model.checkpoint.checkpoint import portable_part
 from transformer.model.transformer import Transformer
 from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.config import RunConfig
+from transformer.training.optimization.freezing import freeze
 from transformer.training.step.update_module import UpdateModule
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ def build_module(
         seed=config.seed,
         portable=portable_part(model.config, tokenizer.to_state(), dict(config.resolved)),
     )
+    freeze(module.model, model.config)
     change_layers(module, config)
     return module
 
