@@ -18,6 +18,7 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from transformer.common.errors import InputError
 from transformer.data.batching.batch_stream import RankAssignment, next_batch
 from transformer.data.modules.base import BatchModule
+from transformer.training.callbacks.before_and_best import BeforeAndBest
 from transformer.training.callbacks.config import CallbacksConfig
 from transformer.training.callbacks.early_stopping import Patience
 from transformer.training.callbacks.ema import MovingAverage
@@ -59,7 +60,13 @@ def build_trainer(
     given = resolve_devices(resolve_precision(config.trainer))
     arguments = {key: value for key, value in given.items() if key not in _OURS}
     arguments["strategy"] = _strategy(config, arguments)
-    callbacks = build_callbacks(config.callbacks, validation, criterion, folder / "checkpoints")
+    callbacks = build_callbacks(
+        config.callbacks,
+        validation,
+        criterion,
+        folder / "checkpoints",
+        finetunes=config.finetune_from is not None,
+    )
     try:
         trainer = Trainer(
             **arguments,
@@ -87,11 +94,17 @@ def build_trainer(
 
 
 def build_callbacks(
-    config: CallbacksConfig, validation: Sequence[Callback], criterion: Criterion, folder: Path
+    config: CallbacksConfig,
+    validation: Sequence[Callback],
+    criterion: Criterion,
+    folder: Path,
+    *,
+    finetunes: bool = False,
 ) -> Sequence[Callback]:
     """All callbacks, with those of the task at validation, in the order in which they run.
 
-    Those that write checkpoints into the folder run last.
+    Those that write checkpoints into the folder run last. A run that fine-tunes validates before
+    its first update too.
     """
     # First, so that a signal aborts a validation before the callbacks of the task start.
     callbacks: list[Callback] = [GracefulStop(folder.parent)]
@@ -101,11 +114,13 @@ def build_callbacks(
     callbacks += [*validation, Measure(), ContinuedLogs(), ProgressBar(), LastValidation()]
     if config.patience is not None:
         callbacks.append(Patience(criterion, config.patience))
+    if finetunes:
+        callbacks.append(BeforeAndBest(criterion))
     return [
         *callbacks,
         BestCheckpoint(folder, criterion),
         RecentCheckpoints(folder, config.keep_last),
-        LastCheckpoint(folder, config.save_interval),
+        LastCheckpoint(folder, config.save_interval, validates=finetunes),
     ]
 
 
