@@ -21,7 +21,6 @@ from transformer.model.layers.embedding import (
 )
 from transformer.model.layers.feedforward import Activation, FeedForward, GatedFeedForward
 from transformer.model.layers.linear import Linear
-from transformer.model.layers.lora import add_adapters
 from transformer.model.layers.norm import PostNorm, PreNorm, Residual, SandwichNorm
 from transformer.model.transformer import Transformer
 
@@ -48,7 +47,10 @@ def build_transformer(config: ModelConfig) -> Transformer:
     )
     initialise(model, config)
     draw_projection(model.projection, target, config)
-    add_adapters(model, config.lora_rank, config.lora_alpha)
+    if config.lora_rank:
+        from transformer.model.layers.lora import add_adapters
+
+        add_adapters(model, config.lora_rank, config.lora_alpha)
     return model
 
 

@@ -23,6 +23,9 @@ Precision = Literal["float32", "bfloat16", "int8"]
 TieEmbeddings = Literal["none", "decoder", "all"]
 Frozen = Literal["embeddings", "encoder", "decoder", "norms", "output"]
 
+LEARNING_KEYS = ("freeze", "lora_rank", "lora_alpha")
+"""Keys that decide what learns, and nothing of a trained model, whose adapters are merged."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:

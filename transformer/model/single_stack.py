@@ -19,7 +19,6 @@ from transformer.model.initialisation import draw_projection, initialise
 from transformer.model.layers.dropout import HiddenStates
 from transformer.model.layers.embedding import Embedding, TokenEmbedding
 from transformer.model.layers.linear import Linear
-from transformer.model.layers.lora import add_adapters
 
 if TYPE_CHECKING:
     from transformer.common.segments import Segments
@@ -78,5 +77,8 @@ def build_single_stack(config: ModelConfig, *, causal: bool) -> SingleStack:
     )
     initialise(model, config)
     draw_projection(model.projection, tokens, config)
-    add_adapters(model, config.lora_rank, config.lora_alpha)
+    if config.lora_rank:
+        from transformer.model.layers.lora import add_adapters
+
+        add_adapters(model, config.lora_rank, config.lora_alpha)
     return model

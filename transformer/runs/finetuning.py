@@ -15,17 +15,17 @@ from omegaconf import DictConfig, OmegaConf
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
 from transformer.common.schema import typed
+from transformer.data.corpora.mixture import config_tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.model.checkpoint.checkpoint import PORTABLE, checkpoint_task, read_merged
 from transformer.model.checkpoint.locate import find_checkpoint
+from transformer.model.config import LEARNING_KEYS
 from transformer.runs.resume import other_weights
+from transformer.runs.vocabulary_growth import grown
 from transformer.training.config import RunConfig
 
 logger = logging.getLogger(__name__)
-
-_FREE = ("freeze", "lora_rank", "lora_alpha")
-"""Keys of a model that every run has of its own; the adapters of the checkpoint are merged."""
 
 
 def initial_payload(config: RunConfig, path: Path) -> dict[str, Any]:
@@ -40,8 +40,9 @@ def initial_payload(config: RunConfig, path: Path) -> dict[str, Any]:
         raise InputError(f"finetune_from: {error}") from error
     if checkpoint_task(payload) == config.task:
         _check_model(config, path, payload)
-    if config.task == "translation":
-        _log_other_metrics(config, path, payload)
+        if config.task == "translation":
+            _log_other_metrics(config, path, payload)
+            payload = grown(payload, config_tags(config.data), config.tokenizer.add)
     return payload
 
 
@@ -101,13 +102,13 @@ def other_model(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, 
         before: The two groups of the trained weights.
         now: The two groups of the run that begins with them.
     """
-    free = {key: now["model"][key] for key in _FREE if key in now["model"]}
+    free = {key: now["model"][key] for key in LEARNING_KEYS if key in now["model"]}
     keys = other_weights(before["model"] | free, now["model"])
     models = {f"model.{key}": before["model"][key] for key in keys}
     vocabularies = {
         f"tokenizer.{key}": before["tokenizer"][key]
         for key, value in now["tokenizer"].items()
-        if key != "sampling" and before["tokenizer"][key] != value
+        if key not in ("sampling", "add") and before["tokenizer"][key] != value
     }
     return vocabularies | models
 

@@ -20,7 +20,6 @@ from transformer.model.checkpoint.checkpoint import portable_part
 from transformer.model.transformer import Transformer
 from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.config import RunConfig
-from transformer.training.optimization.freezing import freeze
 from transformer.training.step.update_module import UpdateModule
 
 if TYPE_CHECKING:
@@ -94,7 +93,10 @@ def build_module(
         seed=config.seed,
         portable=portable_part(model.config, tokenizer.to_state(), dict(config.resolved)),
     )
-    freeze(module.model, model.config)
+    if model.config.freeze or model.config.lora_rank:
+        from transformer.training.optimization.freezing import freeze
+
+        freeze(model, model.config)
     change_layers(module, config)
     return module
 

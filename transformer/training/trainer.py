@@ -18,7 +18,6 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from transformer.common.errors import InputError
 from transformer.data.batching.batch_stream import RankAssignment, next_batch
 from transformer.data.modules.base import BatchModule
-from transformer.training.callbacks.before_and_best import BeforeAndBest
 from transformer.training.callbacks.config import CallbacksConfig
 from transformer.training.callbacks.early_stopping import Patience
 from transformer.training.callbacks.ema import MovingAverage
@@ -115,6 +114,8 @@ def build_callbacks(
     if config.patience is not None:
         callbacks.append(Patience(criterion, config.patience))
     if finetunes:
+        from transformer.training.callbacks.before_and_best import BeforeAndBest
+
         callbacks.append(BeforeAndBest(criterion))
     return [
         *callbacks,

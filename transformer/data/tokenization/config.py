@@ -1,6 +1,6 @@
 """Settings of the vocabulary: the keys under ``tokenizer.``; defaults are in conf/tokenizer/."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -32,6 +32,14 @@ class TokenizerConfig:
     in bytes."""
     max_sentences: Annotated[int, Range(1)]
     """The vocabulary is learnt from at most this many lines, drawn with a fixed seed."""
+    add: Sequence[str] = ()
+    """Words that are one subword each, wherever a text has them: SentencePiece's user-defined
+    symbols. A run that fine-tunes adds them to the vocabulary that it begins with."""
 
     def __post_init__(self) -> None:
         raise_objections(out_of_range(self, "tokenizer"))
+        raise_objections(
+            f"tokenizer.add has {word!r}; a word to add has no spaces and is not empty"
+            for word in self.add
+            if word.split() != [word] or "\u2581" in word
+        )

@@ -3,16 +3,42 @@
 Knows texts, subwords and ids; does not know which side it is for, nor which tags a text has.
 """
 
+import struct
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
 import sentencepiece
 
-from transformer.data.tokenization.config import TokenizerConfig
+from transformer.data.tokenization.config import EOS, TokenizerConfig
 from transformer.data.tokenization.normalization import STAND_IN, normalize
 from transformer.data.tokenization.subword_regularization import WORD_START, SegmentationSampler
-from transformer.data.tokenization.tags import SENTENCE_END, Tags
+from transformer.data.tokenization.tags import SENTENCE_END, Tags, is_tag
+
+_USER_DEFINED = 4
+"""The type of a piece that a text is cut into before all others."""
+
+
+def with_words(model: bytes, words: Iterable[str]) -> bytes:
+    """Append words to a SentencePiece model as user-defined pieces, unless they are pieces.
+
+    The file is a protocol buffer, whose repeated field 1, the pieces, may go on at its end.
+    """
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    known = {processor.id_to_piece(index) for index in range(processor.get_piece_size())}
+    for word in dict.fromkeys(words):
+        if word not in known:
+            text, kind = _field(1, word.encode()), bytes([3 << 3, _USER_DEFINED])
+            model += _field(1, text + struct.pack("<Bf", 2 << 3 | 5, 0.0) + kind)
+    return model
+
+
+def _field(number: int, content: bytes) -> bytes:
+    size, length = len(content), []
+    while size > 127:
+        length.append(size & 127 | 128)
+        size >>= 7
+    return bytes([number << 3 | 2, *length, size]) + content
 
 
 class Subwords:
@@ -118,7 +144,22 @@ class Subwords:
     @cached_property
     def _sampler(self) -> SegmentationSampler:
         config = self._config
-        return SegmentationSampler(self.processor, config.algorithm, config.sampling)
+        return SegmentationSampler(
+            self.processor, config.algorithm, config.sampling, list(map(normalize, config.add))
+        )
+
+    def grown_from(self, before: "Subwords") -> list[list[int]]:
+        """Return for each id those of a smaller vocabulary that mean the same.
+
+        An added word is the subwords that it was cut into, a new tag all former tags, or, if there
+        are none, all subwords.
+        """
+        known = {symbol: [index] for index, symbol in enumerate(before.spelt(range(len(before))))}
+        tags = range(before.first_tag, len(before)) or range(EOS + 1, before.first_tag)
+        return [
+            known.get(symbol) or (list(tags) if is_tag(symbol) else before.encode([symbol])[0])
+            for symbol in self.spelt(range(len(self)))
+        ]
 
     def _by_sentence(
         self, texts: Sequence[str], cut: Callable[[Sequence[str], Sequence[int]], list[list[int]]]

@@ -17,7 +17,7 @@ from transformer.common.errors import InputError
 from transformer.common.schema import typed
 from transformer.data.tokenization.config import BOS, EOS, PAD, UNK, Pairs, TokenizerConfig
 from transformer.data.tokenization.normalization import normalize
-from transformer.data.tokenization.subword_model import Subwords
+from transformer.data.tokenization.subword_model import Subwords, with_words
 from transformer.data.tokenization.tags import UNTAGGED, SourceTags, Tags, parse_tags
 
 __all__ = ["BOS", "EOS", "PAD", "UNK", "Pairs", "Tokenizer", "TokenizerConfig", "normalize"]
@@ -189,6 +189,17 @@ class Tokenizer:
     def with_tags(self, tags: Tags) -> "Tokenizer":
         """Return a tokenizer of the same subwords with these tags."""
         return Tokenizer(self.config, *self._models, tags)
+
+    def with_words(self, words: Sequence[str]) -> "Tokenizer":
+        """Return a tokenizer in which these words are subwords as well, on both sides."""
+        added = list(map(normalize, words))
+        source, target = (model and with_words(model, added) for model in self._models)
+        config = replace(self.config, add=tuple(dict.fromkeys((*self.config.add, *added))))
+        return Tokenizer(config, source or b"", target, self.tags)
+
+    def grown_from(self, before: "Tokenizer") -> tuple[list[list[int]], list[list[int]]]:
+        """Return for each id of each side those of a smaller tokenizer that mean the same."""
+        return self._source.grown_from(before._source), self._target.grown_from(before._target)
 
     def in_one_thread(self) -> "Tokenizer":
         """Return the same tokenizer that encodes in one thread, for one of several processes."""

@@ -15,7 +15,6 @@ from transformer.model.checkpoint.archive import SHARDS, UnreadableFile, read_ar
 from transformer.model.checkpoint.locate import LAST, PREVIOUS, find_checkpoint
 from transformer.model.checkpoint.validation import FORMAT, validate_portable, validate_weights
 from transformer.model.config import ModelConfig
-from transformer.model.layers.lora import DOWN, UP, merge_adapters
 from transformer.model.transformer import Transformer
 
 PORTABLE = "transformer"
@@ -79,6 +78,8 @@ def read_merged(path: Path) -> dict[str, Any]:
     model = typed(ModelConfig, portable["model"], "model")
     if not model.lora_rank:
         return payload
+    from transformer.model.layers.lora import merge_adapters
+
     config = portable["config"] | {"model": portable["config"]["model"] | {"lora_rank": 0}}
     scale, parts = model.lora_alpha / model.lora_rank, ("state_dict", "current_model_state")
     try:
@@ -144,7 +145,7 @@ def load_weights(model: nn.Module, payload: dict[str, Any], file: Path) -> None:
     Raises:
         InputError: The weights are another model's.
     """
-    weights = {k: w for k, w in model.state_dict().items() if k.endswith((DOWN, UP))}
+    weights = {k: w for k, w in model.state_dict().items() if ".lora_" in k}
     weights |= {
         name.removeprefix(WEIGHTS_PREFIX): tensor
         for name, tensor in payload["state_dict"].items()

@@ -36,8 +36,8 @@ class LowRankLinear(Linear):
 
 
 def add_adapters(model: nn.Module, rank: int, alpha: float) -> None:
-    """Add an adapter to each linear map of the layers, not to the output; rank 0 adds none."""
-    for block in list(model.modules())[1:] if rank else ():
+    """Add an adapter to each linear map of the layers, not to the output."""
+    for block in list(model.modules())[1:]:
         for name, linear in list(block.named_children()):
             if type(linear) is Linear:
                 setattr(block, name, LowRankLinear(linear, rank, alpha / rank))
