@@ -16,6 +16,7 @@ from tests.helpers.processes import call, finish, tiny_config, tiny_overrides
 from tests.helpers.runs import run
 from transformer.cli.train.resume import resumed_config
 from transformer.common.errors import InputError
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.checkpoint.checkpoint import PORTABLE, read_merged, read_payload
 from transformer.runs.finetuning import initial_payload
 from transformer.runs.train import fit
@@ -82,14 +83,18 @@ def test_it_goes_on_without_what_it_began_with(home: Path, tmp_path: Path) -> No
     assert differences(outcome(tmp_path / "whole"), outcome(tmp_path / "run")) == []
 
 
-def test_the_tags_of_the_vocabulary_may_be_used_and_no_others(home: Path, tmp_path: Path) -> None:
+def test_the_tags_of_the_vocabulary_may_be_used_and_others_are_added(
+    home: Path, tmp_path: Path
+) -> None:
     _, task, updates = fit(run_config(second(home, *mixed(home))), tmp_path / "run")
     # It learns as any run, dropout included.
     assert updates == 6 and task.module.model.training
-    finish(second(home, *mixed(home, "unlike")), tmp_path / "refused", code=2)
-    assert "error: the run has the tags <tag like_this>, and not <tag unlike>" in said(
-        tmp_path / "refused"
-    )
+    more = second(home, *mixed(home, "unlike"), "tokenizer.add=[zebra]")
+    finish(more, tmp_path / "more", SignalAt("on_train_batch_end", 4, signal.SIGKILL), -9)
+    finish(more, tmp_path / "more")
+    state = read_payload(tmp_path / "more" / "checkpoints" / "best.ckpt")[PORTABLE]["tokenizer"]
+    assert state["tags"]["corpora"] == ["like_this", "unlike"]
+    assert Tokenizer.from_state(state).config.add == ("zebra",)
 
 
 @pytest.mark.parametrize(
