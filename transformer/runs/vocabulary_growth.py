@@ -35,8 +35,8 @@ def grown(payload: dict[str, Any], tags: Tags, words: Sequence[str]) -> dict[str
     ):
         if (weight := weights.get(f"model.{name}")) is not None:
             weights[f"model.{name}"] = _means(weight, rows)
-    new = len(target) - before.target_vocab_size, len(source) - before.source_vocab_size
-    logger.info("%d tokens are added to the vocabulary of the checkpoint", max(new))
+    new = len(target) - before.target_vocab_size
+    logger.info("tokens added to the vocabulary of the checkpoint: %d", new)
     sizes = {"source_vocab_size": len(source), "target_vocab_size": len(target)}
     more = {"tokenizer": now.to_state(), "model": portable["model"] | sizes}
     return payload | {"state_dict": weights, PORTABLE: portable | more}

@@ -60,10 +60,7 @@ def build_trainer(
     arguments = {key: value for key, value in given.items() if key not in _OURS}
     arguments["strategy"] = _strategy(config, arguments)
     callbacks = build_callbacks(
-        config.callbacks,
-        validation,
-        criterion,
-        folder / "checkpoints",
+        *(config.callbacks, validation, criterion, folder / "checkpoints"),
         finetunes=config.finetune_from is not None,
     )
     try:
