@@ -23,14 +23,15 @@ def sentences(language: str, split: str = "train", count: int = 2000) -> list[st
 
 
 @cache
-def pieces(language: str, size: int = 400) -> bytes:
+def pieces(language: str, kind: str = "unigram", byte_fallback: bool = False) -> bytes:
     """A SentencePiece model as OPUS-MT trains them."""
     model = BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(sentences(language)),
         model_writer=model,
-        vocab_size=size,
-        model_type="unigram",
+        vocab_size=400 + 256 * byte_fallback,
+        model_type=kind,
+        byte_fallback=byte_fallback,
         num_threads=1,
         minloglevel=2,
     )
@@ -46,12 +47,17 @@ def marian_folder(
     half: bool = False,
     seed: int = 1,
     ends: float = 7.0,
+    kind: str = "unigram",
+    byte_fallback: bool = False,
     **changes: Any,
 ) -> Path:
     """Write a folder: ``missing`` pieces of each side are not in the vocabulary."""
     folder.mkdir(parents=True)
     drawn = random.Random(seed)
-    sides = {"source": pieces("en"), "target": pieces("de")}
+    sides = {
+        "source": pieces("en", kind, byte_fallback),
+        "target": pieces("de", kind, byte_fallback),
+    }
     kept: dict[str, list[str]] = {}
     for side, model in sides.items():
         (folder / f"{side}.spm").write_bytes(model)

@@ -1,6 +1,8 @@
 """Imported Marian models compute and translate what transformers does, and go back bit for bit."""
 
 import json
+import random
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import MarianTokenizer
 
 from tests.helpers.marian_folders import marian_folder, sentences, theirs
 from transformer.__main__ import main
@@ -24,6 +27,7 @@ CASES: dict[str, dict[str, Any]] = {
     "codes": {"codes": ("deu", "nld")},
     "half": {"half": True},
     "gelu": {"activation_function": "gelu", "d_model": 48, "ends": 9.0},
+    "bpe": {"kind": "bpe"},
 }
 
 
@@ -103,6 +107,39 @@ def test_an_imported_model_is_that_of_transformers(
             assert json.loads(file.read_text()) == json.loads(
                 (Path("back") / file.name).read_text()
             )
+
+
+NASTY = [
+    *("", " ", "Ä", "ÄÄ", "ßß", "äÖß über", "größte Straße", "groß\u0308e", "ein der sch ch en"),
+    *("<s> <start> <rest> <0x41>", "😀😀 €uro 日本語 Ωmega", "ﬁ ① ２ Å", "a" * 300, "\0"),
+    "\t tab\u00a0nbsp \u200bzero\u3000wide",
+]
+
+
+@pytest.mark.parametrize("separate", [False, True], ids=["joint", "separate"])
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "bpe with bytes"])
+def test_text_is_cut_as_there(kind: str, separate: bool, tmp_path: Path) -> None:
+    folder = marian_folder(
+        tmp_path / "marian",
+        kind=kind.split()[0],
+        byte_fallback=kind.endswith("bytes"),
+        separate=separate,
+    )
+    there = MarianTokenizer.from_pretrained(folder)
+    # Text that spells a symbol of the vocabulary is that symbol there, and text here.
+    names = sorted(name for name in there.get_vocab() if not re.fullmatch("</?[a-z]+>", name))
+    letters, drawn = "".join(names) + "éøλж中", random.Random(0)
+    texts = [*NASTY, *sentences("de", "test", 100), *sentences("en", "test", 100)]
+    for choices, most in ((letters, 30), (names, 6)):
+        drafts = ("".join(drawn.choices(choices, k=drawn.randint(1, most))) for _ in range(300))
+        texts += [draft.replace("▁", " ") for draft in drafts]
+    tokenizer, source, target = import_tokenizer(folder)
+    for rows, ids, expected in (
+        (source.rows, tokenizer.encode_source(texts), there(texts).input_ids),
+        (target.rows, tokenizer.encode_target(texts), there(text_target=texts).input_ids),
+    ):
+        for text, row, right in zip(texts, ids, expected, strict=True):
+            assert [*(rows[one] for one in row), 0] == right, text
 
 
 class Payload:

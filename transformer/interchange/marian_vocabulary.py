@@ -3,19 +3,20 @@
 There, SentencePiece cuts a text into pieces, ``vocab.json`` gives them ids, which are those of both
 sides or, with ``target_vocab.json``, of the source alone. Here, SentencePiece gives the ids:
 its model is written anew, with the pieces in the order of ``vocab.json`` after our own symbols.
-Pieces that only the other side cuts are marked unused, so that each text is cut as there. A piece
-that ``vocab.json`` lacks is unknown there; here it follows the others, and the model gives it the
-vector of the unknown piece.
+Pieces that only the other side cuts are UNCUT, so that each text is cut as there. A piece that
+``vocab.json`` lacks is unknown there; here it follows the others, and the model gives it the vector
+of the unknown piece.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from transformer.common.errors import InputError
 from transformer.common.schema import typed_value
+from transformer.data.tokenization.subword_model import UNCUT
 from transformer.data.tokenization.tags import Tags, is_tag
 from transformer.data.tokenization.tokenizer import (
     BOS,
@@ -35,8 +36,8 @@ _SYMBOLS = (START, UNKNOWN, "<start>", END)
 _REST = "<rest>"
 """After the pieces of ``vocab.json``."""
 
-_UNKNOWN_PENALTY = 10.0
-"""Of SentencePiece, for a character that it does not know."""
+_ALGORITHMS: dict[int, Literal["unigram", "bpe"]] = {1: "unigram", 2: "bpe"}
+"""By ``model_type`` of SentencePiece."""
 
 _MOST_BYTES = 200_000_000
 """Of a file of a vocabulary."""
@@ -112,7 +113,7 @@ def import_tokenizer(folder: Path) -> tuple[Tokenizer, ImportedIds, ImportedIds]
         both = list(subwords.values())
         source, target = (_model(one, ids, both) for one in both)
     config = TokenizerConfig(
-        algorithm="unigram",
+        algorithm=_ALGORITHMS[source[0].trainer_spec.model_type],
         vocab_size=len(source[0].pieces),
         joint=False,
         sampling=0.0,
@@ -121,7 +122,13 @@ def import_tokenizer(folder: Path) -> tuple[Tokenizer, ImportedIds, ImportedIds]
     )
     tags = Tags(targets=source[1].codes)
     models = [one[0].SerializeToString() for one in (source, target)]
-    return Tokenizer(config, models[0], models[1], tags), source[1], target[1]
+    try:
+        return Tokenizer(config, models[0], models[1], tags), source[1], target[1]
+    except (RuntimeError, OSError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise InputError(
+            f"{folder} has vocabularies that SentencePiece refuses: {reason}"
+        ) from error
 
 
 def _read_subwords(file: Path) -> Any:
@@ -137,21 +144,20 @@ def _read_subwords(file: Path) -> Any:
         raise InputError(f"{file} is no SentencePiece model") from error
     if not model.pieces:
         raise InputError(f"{file} is no SentencePiece model: it has no pieces")
-    if model.trainer_spec.model_type != model.trainer_spec.UNIGRAM:
-        raise InputError(f"{file} is not of the unigram kind, the one that can be imported")
+    if model.trainer_spec.model_type not in _ALGORITHMS:
+        raise InputError(f"{file} is neither of the unigram nor of the BPE kind")
     return model
 
 
 def _model(own: Any, ids: Mapping[str, int], sides: Sequence[Any]) -> tuple[Any, ImportedIds]:
     """A SentencePiece model that cuts as ``own`` does, with ids of ours."""
     kinds = own.SentencePiece
-    plain = (kinds.NORMAL, kinds.USER_DEFINED, kinds.BYTE)
-    mine = {one.piece: one for one in own.pieces if one.type in plain}
-    cut = dict.fromkeys(one.piece for side in sides for one in side.pieces if one.type in plain)
+    plain = (kinds.NORMAL, kinds.USER_DEFINED, kinds.BYTE, kinds.UNUSED)
+    mine = {one.piece: one for one in _pieces(own, plain)}
+    cut = dict.fromkeys(one.piece for side in sides for one in _pieces(side, plain))
     known = [name for name in ids if name not in (START, UNKNOWN, END)]
     missing = [name for name in cut if name not in ids]
-    # A character that SentencePiece does not know costs so much. There, the vocabulary may know it.
-    unknown = min(one.score for one in mine.values()) - _UNKNOWN_PENALTY
+    lowest = min((one.score for one in mine.values()), default=0.0) - 1.0
     model = type(own)()
     model.CopyFrom(own)
     del model.pieces[:]
@@ -162,10 +168,10 @@ def _model(own: Any, ids: Mapping[str, int], sides: Sequence[Any]) -> tuple[Any,
             model.pieces.add(piece=name, score=0.0, type=kinds.UNKNOWN)
         elif name in (*_SYMBOLS, _REST) or _is_code(name):
             model.pieces.add(piece=name, score=0.0, type=kinds.CONTROL)
-        elif len(name) == 1:
-            model.pieces.add(piece=name, score=unknown, type=kinds.NORMAL)
         else:
-            model.pieces.add(piece=name, score=0.0, type=kinds.UNUSED)
+            # BPE merges unused pieces too, and cuts them again: the name is one that no text has,
+            # the score one that comes after each merge of ``own``.
+            model.pieces.add(piece=name + UNCUT, score=lowest, type=kinds.UNUSED)
     spec = model.trainer_spec
     spec.pad_id, spec.unk_id, spec.bos_id, spec.eos_id = range(4)
     spec.vocab_size = len(model.pieces)
@@ -179,6 +185,11 @@ def _model(own: Any, ids: Mapping[str, int], sides: Sequence[Any]) -> tuple[Any,
     rows += [ids[UNKNOWN]] * (1 + len(missing)) + [ids[code] for code in codes]
     never = (PAD, BOS, *numbers, *range(rest, rest + 1 + len(missing)))
     return model, ImportedIds(tuple(rows), never, tuple(code[2:-2] for code in codes))
+
+
+def _pieces(model: Any, kinds: Sequence[int]) -> list[Any]:
+    """The pieces of these kinds, but for those that an import has added."""
+    return [one for one in model.pieces if one.type in kinds and not one.piece.endswith(UNCUT)]
 
 
 def _is_code(name: str) -> bool:
