@@ -18,7 +18,7 @@ from transformer.__main__ import main
 from transformer.data.tokenization.tags import SourceTags, TaggedText
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.imported import read_weights
-from transformer.interchange.marian_vocabulary import import_tokenizer
+from transformer.interchange.marian.vocabulary import import_tokenizer
 
 LIMIT = 60
 CASES: dict[str, dict[str, Any]] = {

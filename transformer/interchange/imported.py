@@ -12,8 +12,8 @@ from torch import Tensor
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
 from transformer.data.tokenization.tokenizer import PAD, Tokenizer
-from transformer.interchange.marian import import_weights, read_config
-from transformer.interchange.marian_vocabulary import import_tokenizer, read_json
+from transformer.interchange.marian.vocabulary import import_tokenizer, read_json
+from transformer.interchange.marian.weights import import_weights, read_config
 from transformer.model.checkpoint.checkpoint import PORTABLE, WEIGHTS_PREFIX, portable_part
 from transformer.model.config import ModelConfig
 

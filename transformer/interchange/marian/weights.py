@@ -14,7 +14,7 @@ from torch import Tensor
 
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import Range, out_of_range, typed
-from transformer.interchange.marian_vocabulary import ExportedIds, ImportedIds
+from transformer.interchange.marian.vocabulary import ExportedIds, ImportedIds
 from transformer.model.layers.embedding import sinusoids
 from transformer.model.transformer import Transformer
 
