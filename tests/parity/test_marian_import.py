@@ -9,15 +9,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import ctranslate2
 import pytest
+import sentencepiece
 import torch
+from ctranslate2.converters import MarianConverter
 from transformers import MarianTokenizer
 
-from tests.helpers.marian_folders import marian_folder, sentences, theirs
+from tests.helpers.marian_folders import marian_folder, npz_folder, sentences, theirs
 from transformer.__main__ import main
 from transformer.data.tokenization.tags import SourceTags, TaggedText
 from transformer.decoding.translation.translator import Translator
-from transformer.interchange.imported import read_weights
+from transformer.interchange.imported import read_folder, read_weights
 from transformer.interchange.marian.vocabulary import import_tokenizer
 
 LIMIT = 60
@@ -140,6 +143,49 @@ def test_text_is_cut_as_there(kind: str, separate: bool, tmp_path: Path) -> None
     ):
         for text, row, right in zip(texts, ids, expected, strict=True):
             assert [*(rows[one] for one in row), 0] == right, text
+
+
+NPZ: dict[str, dict[str, Any]] = {
+    "joint": {},
+    "separate": {"separate": True, "activation_function": "relu"},
+    "codes": {"codes": ("deu", "nld"), "kind": "bpe"},
+    "spm": {"spm": True},
+}
+
+
+@pytest.mark.parametrize("name", NPZ)
+def test_a_model_of_marian_itself_is_the_same(name: str, tmp_path: Path) -> None:
+    other = marian_folder(tmp_path / "huggingface", ends=1.5, **NPZ[name])
+    folder = npz_folder(tmp_path / "npz", other, spm=name == "spm")
+    found, right = map(read_folder, (folder, other))
+    assert found.weights.keys() == right.weights.keys()
+    assert all(torch.equal(found.weights[key], right.weights[key]) for key in right.weights)
+    assert found.tokenizer.fingerprint == right.tokenizer.fingerprint
+    assert found.model == right.model | {"max_length": 512}
+    assert found.decoding == right.decoding | {"beam_size": 6}
+    if name == "spm":
+        return  # The converter knows no such vocabulary.
+
+    files = sorted(map(str, folder.glob("*vocab.yml")))
+    MarianConverter(str(folder / "model.npz"), files).convert(str(tmp_path / "engine"))
+    engine = ctranslate2.Translator(str(tmp_path / "engine"))
+    assert main(["import", f"checkpoint={folder}", f"output={tmp_path / 'run'}"]) == 0
+    translator = Translator.load(tmp_path / "run")
+    greedy = {"algorithm": "greedy", "beam_size": 1, "max_length_ratio": 0.0}
+    search = replace(translator.search, max_length_offset=LIMIT, **greedy)
+    texts: list[str] = sentences("en", "test", 40)
+    cutter = sentencepiece.SentencePieceProcessor(model_file=str(folder / "source.spm"))
+    tags = [">>nld<<"] if name == "codes" else []
+    results = engine.translate_batch(
+        [tags + cutter.encode(text, out_type=str) for text in texts],
+        beam_size=1,
+        min_decoding_length=0,
+        max_decoding_length=LIMIT,
+    )
+    if tags:
+        texts = [TaggedText(text, SourceTags("nld")) for text in texts]
+    translated = [list(one.tokens) for one in translator.with_search(search).translate(texts)]
+    assert translated == [one.hypotheses[0] for one in results]
 
 
 class Payload:

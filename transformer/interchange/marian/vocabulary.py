@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from transformer.common.errors import InputError
 from transformer.common.schema import typed_value
@@ -36,7 +36,7 @@ _SYMBOLS = (START, UNKNOWN, "<start>", END)
 _REST = "<rest>"
 """After the pieces of ``vocab.json``."""
 
-_ALGORITHMS: dict[int, Literal["unigram", "bpe"]] = {1: "unigram", 2: "bpe"}
+ALGORITHMS: dict[int, Literal["unigram", "bpe"]] = {1: "unigram", 2: "bpe"}
 """By ``model_type`` of SentencePiece."""
 
 _MOST_BYTES = 200_000_000
@@ -58,23 +58,27 @@ class ImportedIds:
     codes: tuple[str, ...]
 
 
-def read_vocabulary(folder: Path, name: str) -> dict[str, int]:
-    """The ids of the pieces, in the order of the ids.
+class ImportedTokenizer(NamedTuple):
+    """A tokenizer, and the ids of both sides of its model."""
 
-    Raises:
-        InputError: The file is missing or damaged, or an id is there twice or missing.
-    """
-    file = folder / name
-    values = read_json(file)
+    tokenizer: Tokenizer
+    source: ImportedIds
+    target: ImportedIds
+
+
+def read_vocabulary(file: Path) -> dict[str, int]:
+    """The ids of the pieces in a JSON file; raises InputError as ``checked_ids``."""
     try:
-        ids = dict(typed_value(values, Mapping[str, int], name))
+        ids = typed_value(read_json(file), Mapping[str, int], file.name)
     except InputError as error:
         raise InputError(f"{file}: {error}") from error
+    return checked_ids(ids, file)
+
+
+def checked_ids(ids: Mapping[str, int], file: Path) -> dict[str, int]:
+    """The pieces in the order of their ids; raises InputError if one is missing or there twice."""
     if sorted(ids.values()) != list(range(len(ids))):
         raise InputError(f"{file} does not give the ids 0 to {len(ids) - 1} once each")
-    for symbol, number in ((START, len(ids) - 1), (UNKNOWN, 1), (END, 0)):
-        if ids.get(symbol) != number:
-            raise InputError(f"{file} does not give {symbol} the id {number}, as Marian does")
     return dict(sorted(ids.items(), key=lambda entry: entry[1]))
 
 
@@ -96,42 +100,47 @@ def read_bytes(file: Path) -> bytes:
         raise InputError(f"{file} cannot be read: {error.strerror}") from error
 
 
-def import_tokenizer(folder: Path) -> tuple[Tokenizer, ImportedIds, ImportedIds]:
-    """The tokenizer of a folder, and the ids of both sides.
+def import_tokenizer(folder: Path) -> ImportedTokenizer:
+    """The tokenizer of a folder of transformers.
 
     Raises:
         InputError: A file is missing, damaged, or of a kind that cannot be expressed.
     """
-    subwords = {side: _read_subwords(folder / f"{side}.spm") for side in ("source", "target")}
-    separate = (folder / "target_vocab.json").is_file()
-    ids = read_vocabulary(folder, "vocab.json")
-    if separate:
-        target_ids = read_vocabulary(folder, "target_vocab.json")
-        source = _model(subwords["source"], ids, [subwords["source"]])
-        target = _model(subwords["target"], target_ids, [subwords["target"]])
-    else:
-        both = list(subwords.values())
-        source, target = (_model(one, ids, both) for one in both)
+    subwords = [read_subwords(folder / f"{side}.spm") for side in ("source", "target")]
+    files = [folder / "vocab.json", folder / "target_vocab.json"]
+    separate = files[1].is_file()
+    return build_tokenizer(subwords, list(map(read_vocabulary, files[: 1 + separate])))
+
+
+def build_tokenizer(subwords: Sequence[Any], ids: Sequence[Mapping[str, int]]) -> ImportedTokenizer:
+    """The tokenizer of the SentencePiece models of both sides, and of one vocabulary or two.
+
+    Raises:
+        InputError: A vocabulary is none of Marian, or SentencePiece refuses it.
+    """
+    cuts = [subwords, subwords] if len(ids) == 1 else [subwords[:1], subwords[1:]]
+    sides = zip(subwords, (ids[0], ids[-1]), cuts, strict=True)
+    source, target = (_own(one, names) or _model(one, names, cut) for one, names, cut in sides)
+    models = [one.SerializeToString() for one, _ in (source, target)]
+    joint = not source[1].never and models[0] == models[1]
     config = TokenizerConfig(
-        algorithm=_ALGORITHMS[source[0].trainer_spec.model_type],
+        algorithm=ALGORITHMS[subwords[0].trainer_spec.model_type],
         vocab_size=len(source[0].pieces),
-        joint=False,
+        joint=joint,
         sampling=0.0,
         character_coverage=1.0,
         max_sentences=1,
     )
     tags = Tags(targets=source[1].codes)
-    models = [one[0].SerializeToString() for one in (source, target)]
     try:
-        return Tokenizer(config, models[0], models[1], tags), source[1], target[1]
+        tokenizer = Tokenizer(config, models[0], None if joint else models[1], tags)
     except (RuntimeError, OSError) as error:
         reason = " ".join(str(error).split())[:120]
-        raise InputError(
-            f"{folder} has vocabularies that SentencePiece refuses: {reason}"
-        ) from error
+        raise InputError(f"SentencePiece refuses the vocabulary: {reason}") from error
+    return ImportedTokenizer(tokenizer, source[1], target[1])
 
 
-def _read_subwords(file: Path) -> Any:
+def read_subwords(file: Path) -> Any:
     """The SentencePiece model in a file."""
     from google.protobuf.message import DecodeError
     from sentencepiece import sentencepiece_model_pb2
@@ -144,13 +153,26 @@ def _read_subwords(file: Path) -> Any:
         raise InputError(f"{file} is no SentencePiece model") from error
     if not model.pieces:
         raise InputError(f"{file} is no SentencePiece model: it has no pieces")
-    if model.trainer_spec.model_type not in _ALGORITHMS:
+    if model.trainer_spec.model_type not in ALGORITHMS:
         raise InputError(f"{file} is neither of the unigram nor of the BPE kind")
     return model
 
 
+def _own(model: Any, ids: Mapping[str, int]) -> tuple[Any, ImportedIds] | None:
+    """The model itself, if its pieces have the ids of this framework, as in an export of it."""
+    names, codes = [one.piece for one in model.pieces], list(ids)[len(model.pieces) :]
+    if [*names, *codes] != list(ids) or ids.get(END) != EOS or not all(map(_is_code, codes)):
+        return None
+    return model, ImportedIds(tuple(range(len(ids))), (), tuple(code[2:-2] for code in codes))
+
+
 def _model(own: Any, ids: Mapping[str, int], sides: Sequence[Any]) -> tuple[Any, ImportedIds]:
     """A SentencePiece model that cuts as ``own`` does, with ids of ours."""
+    for symbol, number in ((START, len(ids) - 1), (UNKNOWN, 1), (END, 0)):
+        if ids.get(symbol) != number:
+            raise InputError(
+                f"the vocabulary does not give {symbol} the id {number}, as Marian does"
+            )
     kinds = own.SentencePiece
     plain = (kinds.NORMAL, kinds.USER_DEFINED, kinds.BYTE, kinds.UNUSED)
     mine = {one.piece: one for one in _pieces(own, plain)}

@@ -22,6 +22,7 @@ NEVER = -1e4
 """Bias of symbols that no translation has."""
 
 _STACKS = ("encoder", "decoder")
+_FINAL_NORMS = [(f"{one}.final_norm", f"model.{one}.layer_norm") for one in _STACKS]
 _ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
 _FEED_FORWARD = {"feed_forward.inner": "fc1", "feed_forward.outer": "fc2"}
 
@@ -30,7 +31,7 @@ _FEED_FORWARD = {"feed_forward.inner": "fc1", "feed_forward.outer": "fc2"}
 class MarianConfig:
     """The values of a ``config.json`` that decide what the model computes."""
 
-    model_type: Literal["marian"]
+    model_type: Literal["marian", "pegasus"]
     d_model: Annotated[int, Range(2, 2**16)]
     encoder_layers: Annotated[int, Range(1, 1000)]
     decoder_layers: Annotated[int, Range(1, 1000)]
@@ -47,6 +48,7 @@ class MarianConfig:
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
     num_beams: Annotated[int, Range(1, 1000)] = 4
+    length_penalty: Annotated[float, Range(-100, 100)] = 1.0
 
     def __post_init__(self) -> None:
         raise_objections(out_of_range(self, "config.json"))
@@ -71,10 +73,9 @@ class MarianConfig:
             "max_length": self.max_position_embeddings,
             "activation": "swish" if swish else self.activation_function,
             "norm": "layer",
-            "norm_order": "post",
+            "norm_order": "pre" if self.model_type == "pegasus" else "post",
             "positions": "sinusoidal",
             "tie_embeddings": "all" if self.share_encoder_decoder_embeddings else "decoder",
-            "output_bias": True,
         }
 
 
@@ -90,7 +91,7 @@ def _axis(d_model: int) -> Tensor:
     return torch.stack((torch.arange(half), torch.arange(half, d_model)), dim=1).flatten()
 
 
-def _layers(encoder: int, decoder: int) -> Iterator[tuple[str, str]]:
+def layers(encoder: int, decoder: int) -> Iterator[tuple[str, str]]:
     """Each module of the layers: its name here and there."""
     for stack, count in (("encoder", encoder), ("decoder", decoder)):
         own = stack == "encoder"
@@ -141,11 +142,14 @@ def import_weights(
         return weights[name].float()
 
     ours: dict[str, Tensor] = {}
-    for here, there in _layers(config.encoder_layers, config.decoder_layers):
+    modules = list(layers(config.encoder_layers, config.decoder_layers))
+    if config.model_type == "pegasus":
+        modules += _FINAL_NORMS
+    for here, there in modules:
         wide, deep = {"inner": (ffn, d_model), "outer": (d_model, ffn)}.get(
             here.rpartition(".")[2], (d_model, d_model)
         )
-        norm = here.endswith(".norm")
+        norm = here.endswith("norm")
         weight = take(f"{there}.weight", *((d_model,) if norm else (wide, deep)))
         bias = take(f"{there}.bias", wide)
         ours[f"{here}.weight"] = _along_stream(weight, here, axis)
@@ -160,7 +164,8 @@ def import_weights(
     ours["projection.weight"] = ours["target_embedding.tokens.lookup.weight"]
     bias = take("final_logits_bias", 1, 1 + max(target.rows))[0][list(target.rows)]
     bias[list(target.never)] = NEVER
-    ours["projection.bias"] = bias
+    if bias.any():
+        ours["projection.bias"] = bias
     return ours
 
 
@@ -172,9 +177,9 @@ def export_weights(
     ours = {name: weight.detach().float().cpu() for name, weight in model.state_dict().items()}
     axis = _axis(config.d_model).argsort()
     theirs: dict[str, Tensor] = {}
-    modules = list(_layers(config.encoder_layers, config.decoder_layers))
+    modules = list(layers(config.encoder_layers, config.decoder_layers))
     if config.norm_order == "pre":
-        modules += [(f"{one}.final_norm", f"model.{one}.layer_norm") for one in _STACKS]
+        modules += _FINAL_NORMS
         # Pegasus, unlike Marian, complains of their absence.
         positions = sinusoids(config.max_length, config.d_model)[:, axis]
         theirs |= {f"model.{one}.embed_positions.weight": positions.clone() for one in _STACKS}
