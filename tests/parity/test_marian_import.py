@@ -1,18 +1,22 @@
 """Imported Marian models compute and translate what transformers does, and go back bit for bit."""
 
 import json
+import pickle
 import random
 import re
 import shutil
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import ctranslate2
+import numpy as np
 import pytest
 import sentencepiece
 import torch
+import yaml
 from ctranslate2.converters import MarianConverter
 from transformers import MarianTokenizer
 
@@ -243,21 +247,119 @@ FAULTS: dict[str, tuple[Callable[[], object], str]] = {
 }
 
 
+def edit(name: str, before: str, after: str) -> None:
+    file = Path("bad", name)
+    text = file.read_text("utf-8")
+    assert before in text
+    file.write_text(text.replace(before, after), encoding="utf-8")
+
+
+def replace_array(name: str, array: Any) -> None:
+    arrays = dict(np.load("bad/model.npz"))
+    np.savez("bad/model.npz", **arrays | {name: array})
+
+
+def settings(**values: Any) -> None:
+    text = yaml.safe_dump(values).encode()
+    replace_array("special:model.yml", np.frombuffer(text, np.int8))
+
+
+def huge_header() -> None:
+    """One array declares 4 TB, and has none."""
+    header = {"descr": "<f4", "fortran_order": False, "shape": (10**6, 10**6)}
+    with zipfile.ZipFile("bad/model.npz", "a") as archive, archive.open("huge.npy", "w") as member:
+        np.lib.format.write_array_header_1_0(member, header)
+
+
+def zip_bomb() -> None:
+    with zipfile.ZipFile("bad/model.npz", "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("zeros.npy", bytes(10**7))
+
+
+ALIASES = "".join(f"a{i}: &a{i} [{f'*a{i - 1}, ' * 9}1]\n" for i in range(1, 40)).replace(
+    "*a0", "1"
+)
+FAULTS |= {
+    "npz: payload": (
+        lambda: np.savez("bad/model.npz", Wemb=np.array([Payload()])),
+        "Object arrays cannot be loaded when allow_pickle=False",
+    ),
+    "npz: pickle": (
+        lambda: Path("bad/model.npz").write_bytes(pickle.dumps(Payload())),
+        "model.npz cannot be read: File is not a zip file",
+    ),
+    "npz: path": (
+        lambda: edit("decoder.yml", "- model.npz", "- ../../etc/passwd"),
+        "decoder.yml must name each of models without a folder",
+    ),
+    "npz: path of a vocabulary": (
+        lambda: edit("decoder.yml", "- opus.vocab.yml", "- /etc/passwd"),
+        "decoder.yml must name each of vocabs without a folder",
+    ),
+    "npz: models": (
+        lambda: edit("decoder.yml", "- model.npz", "- model.npz\n- model.npz"),
+        "decoder.yml must name 1 of models",
+    ),
+    "npz: object": (
+        lambda: edit("decoder.yml", "normalize: 1", "normalize: !!python/object/apply:os.abort []"),
+        "'normalize' is missing, or no number",
+    ),
+    "npz: aliases": (
+        lambda: Path("bad/opus.vocab.yml").write_text(ALIASES),
+        "'a1' is missing, or no number",
+    ),
+    "npz: aliases as models": (
+        lambda: edit("decoder.yml", "models:\n- model.npz", f"{ALIASES}models: [*a39]"),
+        "decoder.yml must name each of models without a folder",
+    ),
+    "npz: nested": (
+        lambda: Path("bad/opus.vocab.yml").write_text("[" * 100_000),
+        "opus.vocab.yml is damaged",
+    ),
+    "npz: header": (huge_header, "model.npz cannot be read"),
+    "npz: bomb": (zip_bomb, "model.npz unpacks to more than 4 times its size"),
+    "npz: cut": (
+        lambda: Path("bad/model.npz").write_bytes(Path("bad/model.npz").read_bytes()[:-999]),
+        "model.npz cannot be read",
+    ),
+    "npz: shape": (
+        lambda: replace_array("encoder_l1_ffn_W1", np.zeros((32, 47), np.float32)),
+        "fc1.weight has the shape (47, 32), not (48, 32)",
+    ),
+    "npz: no floats": (
+        lambda: replace_array("encoder_l1_ffn_W1", np.zeros((32, 48), np.int8)),
+        "encoder_l1_ffn_W1 is no matrix of floats",
+    ),
+    "npz: learned positions": (
+        lambda: replace_array("Wpos", np.zeros((32, 32), np.float32)),
+        "the array 'Wpos' is of a model that cannot be imported",
+    ),
+    "npz: another model": (lambda: settings(type="s2s"), "type='s2s' cannot be imported"),
+    "npz: pre-norm": (
+        lambda: settings(**{"transformer-preprocess": "n"}),
+        "transformer-preprocess='n' cannot be imported",
+    ),
+    "npz: missing": (lambda: Path("bad/opus.vocab.yml").unlink(), "opus.vocab.yml cannot be read"),
+}
+
+
 @pytest.fixture(scope="module")
-def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return marian_folder(tmp_path_factory.mktemp("good") / "marian")
+def good(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
+    root = tmp_path_factory.mktemp("good")
+    folder = marian_folder(root / "marian")
+    return {False: folder, True: npz_folder(root / "npz", folder)}
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_damaged_folder_is_refused_in_one_line(
     name: str,
-    good: Path,
+    good: dict[bool, Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(good, "bad")
+    shutil.copytree(good[name.startswith("npz")], "bad")
     damage, message = FAULTS[name]
     damage()
     assert main(["import", "checkpoint=bad", "output=run"]) == 2

@@ -52,6 +52,9 @@ _MOST_UNPACKED = 4
 _PARTS = {"self_attn": "self", "encoder_attn": "context", "final_layer_norm": "ffn_ffn_ln"}
 _PARTS |= {f"{name}_layer_norm": f"{_PARTS[name]}_Wo_ln" for name in ("self_attn", "encoder_attn")}
 
+_DEEPEST = 10
+"""Nested collections of a YAML file; those of Marian have three."""
+
 Number = TypeVar("Number", int, float)
 
 
@@ -89,7 +92,13 @@ def read_npz(folder: Path) -> tuple[MarianConfig, dict[str, Tensor], ImportedTok
 def _read_yaml(file: Path, text: bytes) -> dict[str, Any]:
     """The mapping in a YAML text; all its plain values are strings."""
     loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # constructs no objects
+    depth = 0
     try:
+        for event in yaml.parse(text, Loader=loader):
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > _DEEPEST:  # libyaml would crash
+                raise ValueError("it is nested too deeply")
         values = yaml.load(text, Loader=loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InputError(f"{file} is damaged: {' '.join(str(error).split())[:80]}") from error

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, errors_name
 from transformer.common.schema import typed_value
 from transformer.data.tokenization.subword_model import UNCUT
 from transformer.data.tokenization.tags import Tags, is_tag
@@ -68,11 +68,8 @@ class ImportedTokenizer(NamedTuple):
 
 def read_vocabulary(file: Path) -> dict[str, int]:
     """The ids of the pieces in a JSON file; raises InputError as ``checked_ids``."""
-    try:
-        ids = typed_value(read_json(file), Mapping[str, int], file.name)
-    except InputError as error:
-        raise InputError(f"{file}: {error}") from error
-    return checked_ids(ids, file)
+    with errors_name(file):
+        return checked_ids(typed_value(read_json(file), Mapping[str, int], file.name), file)
 
 
 def checked_ids(ids: Mapping[str, int], file: Path) -> dict[str, int]:
