@@ -334,7 +334,7 @@ FAULTS |= {
     ),
     "npz: pickle": (
         lambda: Path("bad/model.npz").write_bytes(pickle.dumps(Payload())),
-        "model.npz cannot be read: File is not a zip file",
+        "model.npz is damaged: File is not a zip file",
     ),
     "npz: path": (
         lambda: edit("decoder.yml", "- model.npz", "- ../../etc/passwd"),
@@ -364,11 +364,11 @@ FAULTS |= {
         lambda: Path("bad/opus.vocab.yml").write_text("[" * 100_000),
         "opus.vocab.yml is damaged",
     ),
-    "npz: header": (huge_header, "model.npz cannot be read"),
+    "npz: header": (huge_header, "model.npz is damaged"),
     "npz: bomb": (zip_bomb, "model.npz unpacks to more than 4 times its size"),
     "npz: cut": (
         lambda: Path("bad/model.npz").write_bytes(Path("bad/model.npz").read_bytes()[:-999]),
-        "model.npz cannot be read",
+        "model.npz is damaged",
     ),
     "npz: shape": (
         lambda: replace_array("encoder_l1_ffn_W1", np.zeros((32, 47), np.float32)),

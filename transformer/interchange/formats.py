@@ -72,12 +72,13 @@ def _write_ctranslate2(
 ) -> dict[str, Any]:
     from transformer.decoding.batched_search import max_subwords
     from transformer.decoding.translation.fingerprint import write_fingerprint
-    from transformer.interchange.ctranslate2 import SETTINGS, check_expressible, write_ctranslate2
+    from transformer.interchange.ctranslate2 import SETTINGS, write_ctranslate2
     from transformer.interchange.ctranslate2_readme import readme
+    from transformer.interchange.expressible import check_expressible
     from transformer.interchange.safetensors import write_settings
     from transformer.interchange.verification import verify_ctranslate2
 
-    check_expressible(translator.model.config)
+    check_expressible(translator.model.config, "CTranslate2")
     pairs, metrics = _validation(run, config)
     write_ctranslate2(translator.model, translator.tokenizer, folder, config.quantization)
     write_fingerprint(translator.model, translator.tokenizer, folder)
@@ -102,12 +103,12 @@ def _write_huggingface(
     translator: "Translator", run: Run, folder: Path, config: DictConfig
 ) -> dict[str, Any]:
     from transformer.interchange.huggingface import (
-        check_expressible,
+        check_huggingface,
         verify_huggingface,
         write_huggingface,
     )
 
-    check_expressible(translator.model.config)
+    check_huggingface(translator.model.config)
     pairs, metrics = _validation(run, config)
     write_huggingface(translator, run, folder)
     verified = verify_huggingface(translator, folder, pairs, metrics)
@@ -118,9 +119,9 @@ def _write_huggingface(
 def _write_argos(
     translator: "Translator", run: Run, folder: Path, config: DictConfig
 ) -> dict[str, Any]:
-    from transformer.interchange.argos import check_expressible, verify_argos, write_argos
+    from transformer.interchange.argos import check_argos, verify_argos, write_argos
 
-    check_expressible(translator)
+    check_argos(translator)
     pairs, metrics = _validation(run, config)
     file = write_argos(translator, run["data"], folder, config.quantization)
     verified = verify_argos(translator, file, pairs, metrics)

@@ -4,24 +4,21 @@ Its weights are given the names that they have in transformers. Sources: Marian 
 ``src/models/transformer.h``; ``convert_marian_to_pytorch.py`` of transformers 4.
 """
 
-import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
-import yaml
 from torch import Tensor
 
 from transformer.common.errors import InputError
+from transformer.interchange.marian.files import read_arrays, read_yaml
 from transformer.interchange.marian.vocabulary import (
     START,
     ImportedTokenizer,
     build_tokenizer,
     checked_ids,
-    read_bytes,
     read_subwords,
 )
 from transformer.interchange.marian.weights import MarianConfig, layers, read_config
@@ -46,14 +43,8 @@ _ASSUMED = {
 _MAX_LENGTH = 512
 """The sinusoids of Marian have no end; this is the ``max_length`` of OPUS-MT."""
 
-_MOST_UNPACKED = 4
-"""Weights are hardly smaller when packed: a file that unpacks to more times its size is refused."""
-
 _PARTS = {"self_attn": "self", "encoder_attn": "context", "final_layer_norm": "ffn_ffn_ln"}
 _PARTS |= {f"{name}_layer_norm": f"{_PARTS[name]}_Wo_ln" for name in ("self_attn", "encoder_attn")}
-
-_DEEPEST = 10
-"""Nested collections of a YAML file; those of Marian have three."""
 
 Number = TypeVar("Number", int, float)
 
@@ -64,13 +55,13 @@ def read_npz(folder: Path) -> tuple[MarianConfig, dict[str, Tensor], ImportedTok
     Raises:
         InputError: A file is missing, damaged, or has what cannot be expressed here.
     """
-    decoder = _read_yaml(folder / DECODER, read_bytes(folder / DECODER))
+    decoder = read_yaml(folder / DECODER)
     [model] = _files(folder, decoder, "models", 1)
     vocabularies = _files(folder, decoder, "vocabs", 2)
-    arrays = _read_arrays(model)
+    arrays = read_arrays(model)
     if _CONFIG not in arrays:
         raise InputError(f"{model} has no array {_CONFIG}")
-    settings = _read_yaml(model, arrays.pop(_CONFIG).tobytes().rstrip(b"\0"))
+    settings = read_yaml(model, arrays.pop(_CONFIG).tobytes().rstrip(b"\0"))
     config = _config(settings, decoder, shared="Wemb" in arrays)
     if vocabularies[0].suffix == ".spm":
         subwords = [read_subwords(file) for file in vocabularies]
@@ -89,24 +80,6 @@ def read_npz(folder: Path) -> tuple[MarianConfig, dict[str, Tensor], ImportedTok
     return config, weights, build_tokenizer(subwords, starting[: 1 + separate])
 
 
-def _read_yaml(file: Path, text: bytes) -> dict[str, Any]:
-    """The mapping in a YAML text; all its plain values are strings."""
-    loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # constructs no objects
-    depth = 0
-    try:
-        for event in yaml.parse(text, Loader=loader):
-            depth += isinstance(event, yaml.CollectionStartEvent)
-            depth -= isinstance(event, yaml.CollectionEndEvent)
-            if depth > _DEEPEST:  # libyaml would crash
-                raise ValueError("it is nested too deeply")
-        values = yaml.load(text, Loader=loader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InputError(f"{file} is damaged: {' '.join(str(error).split())[:80]}") from error
-    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise InputError(f"{file} holds no YAML mapping")
-    return values
-
-
 def _files(folder: Path, decoder: Mapping[str, Any], key: str, number: int) -> list[Path]:
     """The files in the folder that ``decoder.yml`` names."""
     names = decoder.get(key)
@@ -119,7 +92,7 @@ def _files(folder: Path, decoder: Mapping[str, Any], key: str, number: int) -> l
 
 
 def _read_ids(file: Path) -> dict[str, int]:
-    values = _read_yaml(file, read_bytes(file))
+    values = read_yaml(file)
     return {name: _number(values, name, int) for name in values}
 
 
@@ -130,29 +103,6 @@ def _number(
         return kind(values.get(key, default))
     except (TypeError, ValueError) as error:
         raise InputError(f"{key[:40]!r} is missing, or no number") from error
-
-
-def _read_arrays(file: Path) -> dict[str, Any]:
-    """The arrays of an npz; none is unpickled.
-
-    Raises:
-        InputError: The file is missing, damaged, or unpacks to far more than its size.
-    """
-    damage = (OSError, ValueError, RuntimeError, EOFError, MemoryError, zlib.error)
-    try:
-        with zipfile.ZipFile(file) as archive:
-            members = archive.infolist()
-            if sum(one.file_size for one in members) > _MOST_UNPACKED * file.stat().st_size:
-                raise InputError(f"{file} unpacks to more than {_MOST_UNPACKED} times its size")
-            found = {}
-            for one in members:
-                with archive.open(one) as member:
-                    name = one.filename.removesuffix(".npy")
-                    found[name] = np.lib.format.read_array(member, allow_pickle=False)
-            return found
-    except (*damage, zipfile.BadZipFile) as error:
-        reason = " ".join(str(error).split())[:120]
-        raise InputError(f"{file} cannot be read: {reason}") from error
 
 
 def _config(
