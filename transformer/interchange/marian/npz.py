@@ -4,9 +4,9 @@ Its weights are given the names that they have in transformers. Sources: Marian 
 ``src/models/transformer.h``; ``convert_marian_to_pytorch.py`` of transformers 4.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,13 +40,12 @@ _ASSUMED = {
 }
 """The only values of these settings that can be imported; other layers have other weights."""
 
+_STACKS = ("encoder", "decoder")
 _MAX_LENGTH = 512
 """The sinusoids of Marian have no end; this is the ``max_length`` of OPUS-MT."""
 
 _PARTS = {"self_attn": "self", "encoder_attn": "context", "final_layer_norm": "ffn_ffn_ln"}
 _PARTS |= {f"{name}_layer_norm": f"{_PARTS[name]}_Wo_ln" for name in ("self_attn", "encoder_attn")}
-
-Number = TypeVar("Number", int, float)
 
 
 def read_npz(folder: Path) -> tuple[MarianConfig, dict[str, Tensor], ImportedTokenizer]:
@@ -96,9 +95,7 @@ def _read_ids(file: Path) -> dict[str, int]:
     return {name: _number(values, name, int) for name in values}
 
 
-def _number(
-    values: Mapping[str, Any], key: str, kind: Callable[[Any], Number], default: Any = None
-) -> Number:
+def _number(values: Mapping[str, Any], key: str, kind: type, default: Any = None) -> Any:
     try:
         return kind(values.get(key, default))
     except (TypeError, ValueError) as error:
@@ -116,15 +113,10 @@ def _config(
     if activation not in ("swish", "relu"):
         # Its gelu is an approximation that is not ours.
         raise InputError("transformer-ffn-activation can be imported if it is swish or relu")
-    sizes = {
-        "d_model": "dim-emb",
-        "encoder_layers": "enc-depth",
-        "decoder_layers": "dec-depth",
-        "encoder_attention_heads": "transformer-heads",
-        "decoder_attention_heads": "transformer-heads",
-        "encoder_ffn_dim": "transformer-dim-ffn",
-        "decoder_ffn_dim": "transformer-dim-ffn",
-    }
+    sizes = {"d_model": "dim-emb", "encoder_layers": "enc-depth", "decoder_layers": "dec-depth"}
+    for stack in _STACKS:
+        sizes[f"{stack}_attention_heads"] = "transformer-heads"
+        sizes[f"{stack}_ffn_dim"] = "transformer-dim-ffn"
     return read_config(
         {name: _number(settings, key, int) for name, key in sizes.items()}
         | {
@@ -158,8 +150,7 @@ def _weights(arrays: dict[str, Any], config: MarianConfig) -> dict[str, Tensor]:
         found[f"{there}.bias"] = take(bias).flatten()
     tables = {"model.shared.weight": "Wemb"}
     if not config.share_encoder_decoder_embeddings:
-        stacks = ("encoder", "decoder")
-        tables = {f"model.{one}.embed_tokens.weight": f"{one}_Wemb" for one in stacks}
+        tables = {f"model.{one}.embed_tokens.weight": f"{one}_Wemb" for one in _STACKS}
     for name, table in tables.items():
         # A translation starts with a vector of zeros, which no symbol has there.
         found[name] = torch.nn.functional.pad(take(table), (0, 0, 0, 1))
