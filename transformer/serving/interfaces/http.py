@@ -33,13 +33,7 @@ CLIENT_CLOSED_REQUEST = 499
 
 
 class Refusal(Exception):
-    """A request that is not answered as asked.
-
-    Attributes:
-        status: Of HTTP.
-        text: One line for the client.
-        headers: More of them.
-    """
+    """A request that is not answered as asked: HTTP status, and one line for the client."""
 
     def __init__(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(text)
@@ -143,10 +137,8 @@ def charge(request: Request, access: Access, client: Client | None, texts: int) 
 async def read_parameters(request: Request) -> dict[str, Any]:
     """The parameters of a request: its JSON object, or its query string and its form together.
 
-    A parameter that a form or query has several times is a list there.
-
-    Raises:
-        Refusal: The body is not what its type says.
+    A parameter that a form or query has several times is a list there. Raises Refusal if the body
+    is not what its type says.
     """
     if "json" in request.headers.get("content-type", ""):
         try:
