@@ -148,13 +148,10 @@ async def read_parameters(request: Request) -> dict[str, Any]:
         if not isinstance(values, dict):
             raise Refusal(400, "Invalid JSON format")
         return _whole_characters(values)
-    parameters: dict[str, Any] = {}
+    given: dict[str, list[str]] = {}
     async for name, value in _pairs(request):
-        before = parameters.get(name)
-        if before is not None:
-            value = [*(before if isinstance(before, list) else [before]), value]
-        parameters[name] = value
-    return _whole_characters(parameters)
+        given.setdefault(name, []).append(value)
+    return _whole_characters({n: v if len(v) > 1 else v[0] for n, v in given.items()})
 
 
 def _whole_characters(parameters: dict[str, Any]) -> dict[str, Any]:
