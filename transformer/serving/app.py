@@ -73,10 +73,9 @@ def build_app(service: TranslationService, access: Access) -> Starlette:
         Route("/spec", spec),
     ]
     measured = Middleware(Measured, metrics=service.metrics, routes={one.path for one in routes})
-    limited = Middleware(LimitedBodies, limits=service.limits)
     return Starlette(
         routes=routes,
-        middleware=[measured, limited],
+        middleware=[measured, Middleware(LimitedBodies, limits=service.limits)],
         exception_handlers={HTTPException: _no_route},
         lifespan=lifespan,
     )

@@ -79,7 +79,7 @@ def test_what_killed_ranks_were_writing_is_removed(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"last-0f-1of2.shard", "last.ckpt"}
 
 
-def test_the_last_is_written_before_a_validation_unless_updates_are_bad(tmp_path: Path) -> None:
+def test_the_last_is_written_before_a_validation(tmp_path: Path) -> None:
     last, (trainer, written) = LastCheckpoint(tmp_path, 100), saving_trainer(5)
     last.on_train_start(trainer, module())
     assert last.state_dict() == {"validates": False}
@@ -90,7 +90,11 @@ def test_the_last_is_written_before_a_validation_unless_updates_are_bad(tmp_path
     assert written == ["last 5", "last 5"]
     last.on_train_end(trainer, module())
     assert len(written) == 3  # that the validation is over is new
-    # It is not written while updates are bad.
+
+
+def test_the_last_is_not_written_while_updates_are_bad(
+    tmp_path: Path,
+) -> None:
     last, (trainer, written) = LastCheckpoint(tmp_path, 3), saving_trainer()
     last.on_train_start(trainer, module())
     run(last, trainer, 6, bad=(3, 4))
