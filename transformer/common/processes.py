@@ -4,7 +4,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing import connection, parent_process
 from types import FrameType
 from typing import Any
@@ -50,6 +51,16 @@ def listen(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:
     if threading.current_thread() is not threading.main_thread():
         return {}
     return {number: signal.signal(number, handle) for number in SIGNALS}
+
+
+@contextmanager
+def handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """``listen`` within a block."""
+    previous = listen(handler)
+    try:
+        yield
+    finally:
+        restore_handlers(previous)
 
 
 def restore_handlers(previous: dict[int, Any]) -> None:

@@ -61,9 +61,7 @@ def sort_arguments(
 
     Args:
         arguments: ``KEY=VALUE``, or ``KIND.KEY=VALUE``.
-        own: The keys of the recipe.
         training: The groups of a training run, and its keys up to the first dot.
-        kinds: The kinds of stages.
 
     Raises:
         InputError: One is none of these, or for Hydra itself.

@@ -47,10 +47,8 @@ class Plan:
     """Stages, as they are added.
 
     Args:
-        folder: The folder of the recipe.
         base: The user's arguments for all training runs; ``config`` is their config.
         extras: The user's arguments for each kind of stage.
-        compose: See `Compose`.
 
     Raises:
         InputError: The arguments are wrong, or nothing that a recipe can do.
@@ -137,7 +135,6 @@ class Plan:
 
         Args:
             kind: Of the stage; the user's arguments for it come on top.
-            verb: The command.
             own: Keys that the recipe decides; the first input of ``translate`` and ``evaluate`` is
                 a model.
             outputs: Files that it writes in its folder.

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from types import FrameType
@@ -20,7 +19,7 @@ from typing import NoReturn
 
 from transformer.common.errors import InputError, Interrupted
 from transformer.common.files import remove_parts, written_whole
-from transformer.common.processes import listen, restore_handlers
+from transformer.common.processes import handling
 from transformer.data.text.lines import file_digest
 from transformer.recipes.stage import Stage
 from transformer.training.checkpointing.run_directory import is_locked, locked
@@ -36,15 +35,13 @@ def run_stages(stages: Sequence[Stage], cache: Path, log: Callable[[str], None])
     """Run the stages that are not done; the folder of the recipe exists.
 
     Args:
-        stages: All stages.
         cache: A folder that remembers the sha256 of large files.
-        log: Prints a line.
 
     Raises:
         InputError: An input is missing, a folder has no marker, or another process works there.
         Interrupted: A signal has stopped it, or a stage has ended with an error.
     """
-    with _handling(_stop), locked(stages[0].folder.parent, "works"):
+    with handling(_stop), locked(stages[0].folder.parent, "works"):
         list(states(stages, cache))
         for stage in stages:
             digests = _digests(stage, cache)
@@ -58,15 +55,6 @@ def run_stages(stages: Sequence[Stage], cache: Path, log: Callable[[str], None])
             start = time.monotonic()
             _run(stage, digests)
             log(f"{stage.name}: done in {time.monotonic() - start:.0f} s")
-
-
-@contextmanager
-def _handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    previous = listen(handler)
-    try:
-        yield
-    finally:
-        restore_handlers(previous)
 
 
 def _stop(number: int, frame: FrameType | None = None, when: str = "") -> NoReturn:
@@ -174,7 +162,7 @@ def call(stage: Stage) -> tuple[int, int | None]:
         for process in processes:
             process.send_signal(number)
 
-    with _handling(forward):
+    with handling(forward):
         # In a group of its own Ctrl-C reaches it once, through this process.
         process = subprocess.Popen(
             [sys.executable, "-m", "transformer", stage.verb, *stage.arguments],

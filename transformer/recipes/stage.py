@@ -30,7 +30,6 @@ class Stage:
 
     Attributes:
         folder: What it writes; named after the stage, such as ``02_teacher_1``.
-        verb: Such as ``train``.
         settings: ``KEY=VALUE`` arguments of the user.
         own: Keys and values that the recipe decides, with all files of the recipe.
         outputs: Files in the folder that it writes.

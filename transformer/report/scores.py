@@ -72,11 +72,7 @@ def save_report(
 
 @contextmanager
 def made(folder: Path) -> Iterator[None]:
-    """Make a folder to write into.
-
-    Raises:
-        InputError: It cannot be made or written to.
-    """
+    """Make a folder to write into; raises InputError if it cannot be made or written to."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield

@@ -48,6 +48,11 @@ def build_app(service: TranslationService, access: Access) -> Starlette:
     async def metrics(request: Request) -> Response:
         return Response(service.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
 
+    async def spec(request: Request) -> Response:
+        return JSONResponse(description)
+
+    file = files("transformer.serving.interfaces").joinpath("assets/openapi.yaml")
+    description = yaml.safe_load(file.read_text("utf-8"))
     stored = Files(service.limits)
     deepl = DeepL(service, access, stored)
 
@@ -65,27 +70,15 @@ def build_app(service: TranslationService, access: Access) -> Starlette:
         *page_routes(),
         Route("/health", health),
         Route("/metrics", metrics),
-        _specification(),
+        Route("/spec", spec),
     ]
     measured = Middleware(Measured, metrics=service.metrics, routes={one.path for one in routes})
-    limited = Middleware(LimitedBodies, limits=service.limits)
     return Starlette(
         routes=routes,
-        middleware=[measured, limited],
+        middleware=[measured, Middleware(LimitedBodies, limits=service.limits)],
         exception_handlers={HTTPException: _no_route},
         lifespan=lifespan,
     )
-
-
-def _specification() -> Route:
-    """The route that describes all routes, in OpenAPI."""
-    file = files("transformer.serving.interfaces").joinpath("assets/openapi.yaml")
-    description = yaml.safe_load(file.read_text("utf-8"))
-
-    async def spec(request: Request) -> Response:
-        return JSONResponse(description)
-
-    return Route("/spec", spec)
 
 
 def _no_route(request: Request, error: Exception) -> Response:

@@ -31,7 +31,6 @@ class Job:
 
     Attributes:
         options: Jobs of equal options may share a batch.
-        sentence: What ``Translate`` takes.
         length: Tokens of the source.
         result: Its translation, or why there is none; if cancelled, the job is dropped.
         since: When it was accepted, in seconds.
@@ -48,10 +47,8 @@ class MicroBatcher:
     """A queue of jobs, and a thread that takes batches from it.
 
     Args:
-        translate: Called by the thread.
         batch_tokens: Maximal padded source tokens of a batch; a longer sentence makes one alone.
         max_waiting: Most jobs in the queue; a request that does not fit is refused.
-        metrics: Where batches are counted.
         thread: Of the models: where they were loaded. Had another thread computed as well, OpenMP
             would have more threads than cores, and each step would take twice as long.
     """

@@ -24,13 +24,11 @@ def listen(config: ServerConfig) -> socket.socket:
         listening.listen(2048)
     except OSError as error:
         listening.close()
+        advice = "host= must be an address of this machine, such as 127.0.0.1 or 0.0.0.0"
+        if error.errno == errno.EADDRINUSE:
+            advice = "give another port, or end the program that has it"
         raise InputError(
-            f"cannot listen on host={config.host} port={config.port}: {error.strerror}; "
-            + (
-                "give another port, or end the program that has it"
-                if error.errno == errno.EADDRINUSE
-                else "host= must be an address of this machine, such as 127.0.0.1 or 0.0.0.0"
-            )
+            f"cannot listen on host={config.host} port={config.port}: {error.strerror}; {advice}"
         ) from error
     return listening
 
@@ -40,11 +38,7 @@ def run_until_signal(
 ) -> None:
     """Serve on a socket; SIGTERM and Ctrl-C end it after the answers to accepted requests.
 
-    Args:
-        app: The application.
-        listening: From ``listen``.
-        config: Of the server.
-        started: Called when requests are answered.
+    ``started`` is called when requests are answered.
     """
 
     class Server(uvicorn.Server):

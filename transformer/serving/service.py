@@ -38,12 +38,8 @@ _Futures = dict[Sentence, "asyncio.Future[SentenceTranslation]"]
 class TranslationService:
     """Translates the texts of all clients with the models of some directions.
 
-    Args:
-        directions: The languages and their models.
-        limits: How much may wait, and how long.
-        batch_tokens: Maximal padded source tokens of a batch.
-        cache: Sentences whose translation is remembered.
-        thread: In which the models were loaded; it is theirs from now on.
+    ``batch_tokens`` are the maximal padded source tokens of a batch, and ``cache`` the number of
+    sentences whose translation is remembered. The models were loaded in ``thread``, their own.
     """
 
     def __init__(
@@ -90,9 +86,6 @@ class TranslationService:
         Args:
             texts: Any strings; their blanks and line ends are kept, and a sentence without a letter
                 comes back as it is.
-            options: What is asked of each sentence.
-            splitting: Where texts are cut into sentences.
-            constrain: The constraints of the translation of a sentence.
 
         Raises:
             QueueFull: Too many sentences wait already.

@@ -67,8 +67,6 @@ class SentenceTranslation:
     """The translation of one sentence.
 
     Attributes:
-        source: The sentence.
-        text: Its translation.
         alternatives: Others, the best first, each once.
         source_tokens, target_tokens: Numbers of subwords.
         links: On request, (source word, target word), counted from 0; blanks separate words.

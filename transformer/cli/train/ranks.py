@@ -68,9 +68,6 @@ def train_as_rank(
     An error before training leaves no directory.
 
     Args:
-        rank: The number of the process.
-        config: The config of the run.
-        folder: The directory of the run.
         objective: The metric to record, in a sweep.
         exact: Refuse a vocabulary that is too large for the text; else the largest is learnt.
 

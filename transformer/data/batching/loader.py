@@ -74,13 +74,8 @@ class UpdateLoader(Generic[B]):
         """Load the batches of a sequence.
 
         Args:
-            dataset: makes the batches of the keys in ``row``.
-            row: the sequence.
-            assignment: of the batches to ranks and updates.
-            rank: of this process.
             done: returns the number of updates, including those of the runs that this one resumes.
             workers: processes that make batches; 0: this process.
-            pin_memory: in page-locked memory, for a GPU.
         """
         self.row, self.dataset, self.assignment = row, dataset, assignment
         self._rank, self._done = rank, done

@@ -61,8 +61,6 @@ class BatchPlan:
         Args:
             source_lengths: subwords of each source without eos.
             target_lengths: subwords of each target without eos.
-            batch_tokens: the budget.
-            seed: of the order.
             shuffle: otherwise the order is the same in every epoch.
             multiple_of: divides the number of batches, so that each rank has the same number.
 

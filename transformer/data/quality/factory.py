@@ -58,10 +58,7 @@ class Checks:
     ) -> None:
         """Choose the checks; nothing is read yet.
 
-        Args:
-            splits: by name, with "train".
-            config: the enabled checks and their settings.
-            tokenizer: counts tokens and knows characters; None estimates.
+        The splits by name have "train". Without a tokenizer, tokens are estimated.
         """
         self.splits, self.config, self._tokenizer = splits, config, tokenizer
         self.skipped = {

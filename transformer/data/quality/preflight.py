@@ -39,10 +39,8 @@ def log_faults(config: DataConfig) -> list[str]:
     """Examine the text of a run, unless the cache has the result; log and return a line a finding.
 
     With several corpora, the held-out text of each is looked for in the training text of all. A
-    stream cannot be read beforehand.
-
-    Raises:
-        InputError: a text cannot be read, or the cache cannot be written to.
+    stream cannot be read beforehand. Raises InputError if a text cannot be read, or the cache
+    cannot be written to.
     """
     if config.streaming:
         return []

@@ -105,11 +105,9 @@ class Predictor(ABC):
     ) -> Iterator[Prediction]:
         """Predict lines as they come, holding no more than a window of them.
 
-        For ``ready`` see ``Translator.translate_stream``; messages name the file ``name``.
-
-        Raises:
-            InputError: A line has more tokens than ``model.max_length``; the lines before it are
-                predicted first.
+        For ``ready`` see ``Translator.translate_stream``; messages name the file ``name``. Raises
+        InputError if a line has more tokens than ``model.max_length``; the lines before it are
+        predicted first.
         """
         for window in make_windows(self._check_lengths(lines, name), ready):
             yield from self.predict([without_end(line) for line in window])

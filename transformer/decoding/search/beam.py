@@ -86,9 +86,7 @@ def beam_search(
     """Return up to ``nbest`` hypotheses a sentence, the best first, in the order of the sentences.
 
     Args:
-        step: Gives log-probabilities.
         limits: Maximal subwords of each sentence, on the device of the step.
-        config: How wide to search and how to compare.
 
     Raises:
         NotANumber: The step gave NaN.

@@ -29,15 +29,12 @@ class StepFunction(Protocol):
 
         The values are float32 log-probabilities in memory that the search may overwrite.
         """
-        ...
 
     def reorder(self, beams: Int[Tensor, "batch beam"]) -> None:
         """Let hypothesis ``j`` of sentence ``i`` continue its hypothesis ``beams[i, j]``."""
-        ...
 
     def keep(self, sentences: Int[Tensor, " kept"]) -> None:
         """Keep only these sentences, in this order."""
-        ...
 
 
 @runtime_checkable
@@ -46,11 +43,9 @@ class LookingAhead(Protocol):
 
     def look_ahead(self, tokens: Int[Tensor, "batch beam"]) -> Int[Tensor, "batch numbers"]:
         """The numbers of each sentence to read before these tokens are appended."""
-        ...
 
     def receive(self, numbers: list[list[int]]) -> None:
         """Take the numbers that were read."""
-        ...
 
 
 class BanningStep:

@@ -136,7 +136,6 @@ class SearchState(Protocol):
     @property
     def tokens(self) -> Int[Tensor, "batch beam length"]:
         """The live hypotheses; they begin with ``BOS``."""
-        ...
 
     def advance(
         self,
@@ -145,15 +144,12 @@ class SearchState(Protocol):
         config: SearchConfig,
     ) -> Advanced:
         """Choose the next tokens; without any read by the host."""
-        ...
 
     def select(self, rows: Int[Tensor, " kept"]) -> "SearchState":
         """Only these sentences."""
-        ...
 
     def result(self, config: SearchConfig) -> Finished:
         """What a sentence returns that is done."""
-        ...
 
 
 def run_search(

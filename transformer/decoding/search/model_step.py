@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from transformer.common.errors import InputError
+from transformer.common.errors import compiler_errors
 from transformer.model.attention.kv_cache import BLOCK, DecoderCache
 from transformer.model.encoder import Memory
 from transformer.model.transformer import Transformer
@@ -50,7 +50,8 @@ class ModelStep:
             self.cache.make_room()
             # Strides are part of a shape, too.
             flat = flat.clone(memory_format=torch.contiguous_format)
-            following = _compute_compiled(self.model, flat, self.cache)
+            with compiler_errors("decoding.compile=true", "decoding.compile=false"):
+                following = compiled_step()(self.model, flat, self.cache)
         else:
             following = next_log_probabilities(self.model, flat, self.cache)
         # (batch beam) vocab -> batch beam vocab
@@ -86,20 +87,6 @@ def next_log_probabilities(
 def compiled_step() -> Callable[[Transformer, Tensor, DecoderCache], Tensor]:
     """``next_log_probabilities``, compiled for any size."""
     return torch.compile(next_log_probabilities, dynamic=True)
-
-
-def _compute_compiled(model: Transformer, tokens: Tensor, cache: DecoderCache) -> Tensor:
-    # It takes a second to import, which nothing else in the search does.
-    from torch._dynamo.exc import TorchDynamoException
-
-    try:
-        return compiled_step()(model, tokens, cache)
-    except TorchDynamoException as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(
-            f"decoding.compile=true cannot compile this model here ({reason}); set "
-            "decoding.compile=false"
-        ) from error
 
 
 def padded_memory(memory: Memory) -> Memory:

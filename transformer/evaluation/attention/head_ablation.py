@@ -93,7 +93,6 @@ class ForcedLoss:
     Args:
         model: It stays on its device; its mode is restored.
         sources: Subword ids without bos or eos; at least one sentence.
-        targets: Their references.
         batch_tokens: Maximal padded tokens of a batch, on the longer side.
     """
 

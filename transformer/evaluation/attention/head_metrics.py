@@ -193,7 +193,6 @@ def best_heads(layers: Sequence[Sequence[HeadCharacter]], alignments: int = 3) -
     """The heads of one kind of attention to look at first.
 
     Args:
-        layers: The heads of each layer.
         alignments: Number of the lowest alignment error rates.
 
     Returns:

@@ -68,11 +68,7 @@ def corpus_pairs(
 
 
 def known_split(data: Mapping[str, Any], split: str) -> "AnySplit":
-    """A split of the run's corpus.
-
-    Raises:
-        InputError: The corpus or the split is missing.
-    """
+    """A split of the run's corpus; raises InputError if the corpus or the split is missing."""
     splits = run_splits(data)
     if split not in splits:
         raise InputError(f"split={split} is not there; choose {' or '.join(splits)}")

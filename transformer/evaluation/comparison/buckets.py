@@ -123,8 +123,6 @@ def words_by_frequency(
 
     Args:
         counts: Frequency of each word in the training text.
-        hypotheses: The sentences of each system.
-        references: Sentences.
         edges: The first frequency of each bucket after the first.
     """
 

@@ -93,23 +93,18 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; hypotheses only of the sentences in ``movements``."""
-        lengths = {
-            "signature": self.signatures["length"],
-            "buckets": [asdict(bucket) for bucket in self.by_length],
-        }
-        frequencies = None
-        if self.by_frequency is not None:
-            frequencies = {
-                "signature": self.signatures["frequency"],
-                "buckets": [asdict(bucket) for bucket in self.by_frequency],
-            }
+
+        def signed(name: str, buckets: Sequence[Any]) -> dict[str, Any]:
+            return {"signature": self.signatures[name], "buckets": list(map(asdict, buckets))}
+
+        frequent = self.by_frequency
         return {
             "text": self.text.name,
             "sentences": len(self.text.sources),
             "systems": [{"name": one.name, **one.about} for one in self.systems],
             "metrics": [asdict(metric) for metric in self.metrics],
-            "by_length": lengths,
-            "by_frequency": frequencies,
+            "by_length": signed("length", self.by_length),
+            "by_frequency": None if frequent is None else signed("frequency", frequent),
             "sentence_signatures": {by: self.signatures[by] for by in ("bleu", "chrf")},
             "moved": [
                 {"system": system.name, **asdict(moved)}

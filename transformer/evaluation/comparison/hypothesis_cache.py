@@ -36,7 +36,6 @@ def load_hypotheses(
     """Translate, or read the cached translations; stderr shows which.
 
     Args:
-        translator: With its search.
         sources: Of the text, with their tags.
         kept: The folder of the cache. If it cannot be written to, nothing is cached; nor with a
             utility of the user, whose changes no hash shows.

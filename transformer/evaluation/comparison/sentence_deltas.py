@@ -71,16 +71,7 @@ def movement(
     by: By,
     limit: int,
 ) -> Movement:
-    """Rank the sentences by the gain of the other system; ties stay in order.
-
-    Args:
-        sources: One a line.
-        references: One a line.
-        base: The system to compare with.
-        other: The system that gains or loses.
-        by: The metric that ranks.
-        limit: Maximal sentences in each direction.
-    """
+    """Rank the sentences by their gain, up to ``limit`` in each direction; ties stay in order."""
     moved = [
         MovedSentence(
             line + 1,

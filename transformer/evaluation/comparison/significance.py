@@ -28,11 +28,7 @@ SEED = "SACREBLEU_SEED"
 
 @dataclass(frozen=True)
 class Resampling:
-    """Number of resamples and their seed.
-
-    Raises:
-        InputError: A number is below 1.
-    """
+    """Number of resamples and their seed; raises InputError if a number is below 1."""
 
     bootstrap: Annotated[int, Range(1)]
     """Resamples of the sentences."""

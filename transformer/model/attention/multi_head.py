@@ -41,9 +41,6 @@ def attend(
     """Compute ``softmax(Q K^T / sqrt(d_k)) V`` (equation 1) and return the weights with it.
 
     Args:
-        query: ``Q``.
-        key: ``K``.
-        value: ``V``, summed by the weights.
         mask: True where a query may attend; a query that may attend to nothing yields zeros.
         bias: Added to the scaled scores (relative positions).
         dropout: Probability with which a weight is dropped.

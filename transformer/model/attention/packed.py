@@ -32,8 +32,6 @@ class PackedSentences:
     """Where the sentences of an attention lie.
 
     Attributes:
-        queries: Segments of the queries.
-        keys: Segments of the keys.
         causal: A query sees no key after itself.
         flash: Whether the device runs FlashAttention.
     """

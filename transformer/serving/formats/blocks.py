@@ -8,9 +8,10 @@ So every tag is written once, and nested as it was. ``title``, ``alt`` and other
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 
-from transformer.serving.formats.spans import Mark, MarkedText, Span
+from transformer.serving.formats.spans import Mark, MarkedText, Span, write_tagged
 from transformer.serving.formats.tags import RAW, Token, tokenize
 
 KEPT = RAW | {"code", "kbd", "math", "noscript", "pre", "samp", "svg", "template", "var"}
@@ -49,7 +50,6 @@ class _Element:
 
     Attributes:
         index: Of its start tag among the tokens.
-        translated: Whether its text is.
         level: Number of elements around it.
         broken: Whether a block ends at it or in it.
     """
@@ -66,7 +66,6 @@ class Block:
     """A text of a source to translate.
 
     Attributes:
-        source: As it was written.
         text: Its marks have the start and the end tag; what is kept is written as it is.
     """
 
@@ -77,26 +76,20 @@ class Block:
         """The source of its translation; its own, if that is the very text of the block."""
         if translation is self.text:
             return self.source
-        written: list[str] = []
-        around: tuple[Mark, ...] = ()
-        for span in (*translation, Span("")):
-            common = 0
-            for before, after in zip(around, span.marks, strict=False):
-                if before is not after:
-                    break
-                common += 1
-            written += [mark.payload[1] for mark in around[:common:-1]]
-            written += [around[common].payload[1]] if common < len(around) else []
-            written += [mark.payload[0] for mark in span.marks[common:]]
-            written.append(span.text if span.keep else escape(span.text, quote=False))
-            around = span.marks
-        return "".join(written)
+        return write_tagged(translation, partial(escape, quote=False))
 
 
 def parse(source: str, rules: Rules) -> list[str | Block]:
     """The blocks of a source, and what is between them."""
     tokens = list(tokenize(source, xml=rules.xml))
     return list(_blocks(tokens, _Pairing(tokens, rules).ends))
+
+
+def written(parts: Sequence[str | Block], translations: Iterator[MarkedText]) -> str:
+    """The source of ``parse`` with the next translations in place of its blocks."""
+    return "".join(
+        part if isinstance(part, str) else part.written(next(translations)) for part in parts
+    )
 
 
 class _Pairing:

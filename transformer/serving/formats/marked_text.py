@@ -71,9 +71,6 @@ async def translate_marked(
     Args:
         service: Translates; its limits and errors are those of ``TranslationService.translate``.
         texts: Their blanks are kept at both ends.
-        options: What is asked.
-        splitting: Where texts are cut into sentences.
-        constrain: The constraints of the translation of a sentence.
 
     Returns:
         Spans with the marks of the source, each mark around neighbours, once. A text that the model

@@ -19,7 +19,6 @@ class _Node:
         path: The marks around its text, itself the last.
         start: Its first character in the text that was translated.
         direct: Whether it has text or kept spans besides those of its children.
-        children: The marks directly in it, in their order.
     """
 
     path: tuple[Mark, ...] = ()
@@ -32,15 +31,11 @@ _Group = tuple[list[Cell], _Node]
 
 
 def nest(spans: MarkedText, cells: Sequence[Cell]) -> MarkedText:
-    """The spans of a translation: each mark of the source is around neighbours, once.
+    """The spans of a translation, given its cells: each mark is around neighbours, once.
 
     A mark is around the largest group of its cells; one that holds other marks is around all of
     them, unless a mark beside it stands between. A mark without cells is where its neighbours are,
     around the next word if it had one.
-
-    Args:
-        spans: The source.
-        cells: Of the translation (``project``).
     """
     root = _tree(spans)
     joined: list[Span] = []
@@ -147,10 +142,8 @@ def _runs(
     """The first and the last cell of each child that has text."""
     free = [cell.kept or cell.marks is None or cell.text.isspace() for cell in cells]
     foreign = [0, *accumulate(not skip for skip in free)]
-    owned = [
-        0,
-        *accumulate(not skip and o is not None for skip, o in zip(free, owners, strict=True)),
-    ]
+    taken = (not skip and o is not None for skip, o in zip(free, owners, strict=True))
+    owned = [0, *accumulate(taken)]
     members: dict[int, tuple[_Node, list[int]]] = {}
     for index, (cell, owner) in enumerate(zip(cells, owners, strict=True)):
         if owner is not None and not cell.kept:

@@ -4,7 +4,7 @@ It does not know HTML, documents or translation.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -45,6 +45,26 @@ MarkedText = tuple[Span, ...]
 
 The spans of a mark are neighbours, and marks nest.
 """
+
+
+def same_marks(before: Sequence[Mark], after: Sequence[Mark]) -> int:
+    """How many of the outermost marks of two spans are the same."""
+    pairs = enumerate(zip(before, after, strict=False))
+    shortest = min(len(before), len(after))
+    return next((index for index, (one, other) in pairs if one is not other), shortest)
+
+
+def write_tagged(spans: MarkedText, escape: Callable[[str], str] = str) -> str:
+    """The text with its marks, whose payloads are a start and an end tag; kept text is verbatim."""
+    written: list[str] = []
+    around: tuple[Mark, ...] = ()
+    for span in (*spans, Span("")):
+        same = same_marks(around, span.marks)
+        written += [mark.payload[1] for mark in reversed(around[same:])]
+        written += [mark.payload[0] for mark in span.marks[same:]]
+        written.append(span.text if span.keep else escape(span.text))
+        around = span.marks
+    return "".join(written)
 
 
 class Cell(NamedTuple):

@@ -36,8 +36,6 @@ class Token(NamedTuple):
     """A stretch of the source.
 
     Attributes:
-        kind: What it is.
-        source: As it was written.
         name: Of a tag, in lower case for HTML.
     """
 

@@ -51,9 +51,6 @@ class Upload(NamedTuple):
 class Files:
     """The files of all clients.
 
-    Args:
-        limits: Of their size, and how long they are kept.
-
     Attributes:
         thread: Reads and writes documents one after the other, so that other threads are left to
             those who send texts.

@@ -33,13 +33,7 @@ CLIENT_CLOSED_REQUEST = 499
 
 
 class Refusal(Exception):
-    """A request that is not answered as asked.
-
-    Attributes:
-        status: Of HTTP.
-        text: One line for the client.
-        headers: More of them.
-    """
+    """A request that is not answered as asked: HTTP status, and one line for the client."""
 
     def __init__(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(text)
@@ -143,10 +137,8 @@ def charge(request: Request, access: Access, client: Client | None, texts: int) 
 async def read_parameters(request: Request) -> dict[str, Any]:
     """The parameters of a request: its JSON object, or its query string and its form together.
 
-    A parameter that a form or query has several times is a list there.
-
-    Raises:
-        Refusal: The body is not what its type says.
+    A parameter that a form or query has several times is a list there. Raises Refusal if the body
+    is not what its type says.
     """
     if "json" in request.headers.get("content-type", ""):
         try:
@@ -156,13 +148,10 @@ async def read_parameters(request: Request) -> dict[str, Any]:
         if not isinstance(values, dict):
             raise Refusal(400, "Invalid JSON format")
         return _whole_characters(values)
-    parameters: dict[str, Any] = {}
+    given: dict[str, list[str]] = {}
     async for name, value in _pairs(request):
-        before = parameters.get(name)
-        if before is not None:
-            value = [*(before if isinstance(before, list) else [before]), value]
-        parameters[name] = value
-    return _whole_characters(parameters)
+        given.setdefault(name, []).append(value)
+    return _whole_characters({n: v if len(v) > 1 else v[0] for n, v in given.items()})
 
 
 def _whole_characters(parameters: dict[str, Any]) -> dict[str, Any]:

@@ -78,7 +78,6 @@ def trained_directions(
     """The directions of a model.
 
     Args:
-        translator: Of the model.
         config: Of the run that trained it; ``data.source``, ``data.target`` and those of
             ``data.corpora`` are the codes.
         named: ``SOURCE-TARGET`` in place of them, for a model of one direction.

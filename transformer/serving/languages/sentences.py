@@ -31,9 +31,7 @@ def split_sentences(text: str, language: str, splitting: Splitting) -> list[Part
     """The parts of a text; joined, they are the text.
 
     Args:
-        text: Any text.
         language: Its code, such as ``en``; an unknown one has the rules of English.
-        splitting: Where to cut.
     """
     chunks = [text] if splitting == "none" else list(_chunks(text, language, splitting))
     parts, pending = [], ""

@@ -39,10 +39,7 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
     """The payload of a checkpoint whose weights are the mean over all of them.
 
     It sums in float64, with one file in memory at a time, and keeps nothing that only training
-    needs.
-
-    Raises:
-        InputError: The files are not of one model, or do not translate.
+    needs. Raises InputError if the files are not of one model, or do not translate.
     """
     first = read_merged(paths[0])
     require_translation(first, paths[0])

@@ -43,10 +43,8 @@ def locked(folder: Path, verb: str = "trains") -> Iterator[None]:
     """Keep other processes from working in a folder, such as that of a run.
 
     The system releases the lock when the process ends, for whatever reason. The verb says in the
-    message what the other process does.
-
-    Raises:
-        InputError: Another process works there, or the file cannot be locked.
+    message what the other process does. Raises InputError if another process works there, or the
+    file cannot be locked.
     """
     try:
         lock = open_unlinked(folder / LOCK, "w")

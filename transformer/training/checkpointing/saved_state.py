@@ -141,10 +141,8 @@ def _negative_counts(state: Any, where: str) -> Iterator[str]:
 def loader_state(payload: Mapping[str, Any]) -> dict[str, Any] | None:
     """The state of the data loader; None if the file has none.
 
-    Lightning hands it back only where it takes an epoch for unfinished.
-
-    Raises:
-        InputError: It is laid out as no run writes it.
+    Lightning hands it back only where it takes an epoch for unfinished. Raises InputError if it is
+    laid out as no run writes it.
     """
     try:
         [state] = payload["loops"]["fit_loop"]["state_dict"].get("combined_loader", [None])

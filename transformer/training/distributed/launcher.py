@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from transformer.common.errors import AnotherRankFailed, Interrupted
-from transformer.common.processes import listen, restore_handlers
+from transformer.common.processes import handling
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.agent.server import ElasticAgent
@@ -72,11 +72,8 @@ def run_ranks(count: int, run: str, command: Sequence[str] = _TRAIN) -> None:
         )
         agent = LocalElasticAgent(spec, DefaultLogsSpecs(log_dir=logs))
         received: list[int] = []
-        previous = listen(lambda signum, frame: _forward(signum, agent, received))
-        try:
+        with handling(lambda signum, frame: _forward(signum, agent, received)):
             failures = agent.run().failures
-        finally:
-            restore_handlers(previous)
         spec.rdzv_handler.shutdown()
     if failures:
         _raise({rank: failure.exitcode for rank, failure in failures.items()}, received)

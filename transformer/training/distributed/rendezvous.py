@@ -38,22 +38,10 @@ class Rank:
     address: str
     port: int
 
-    def store(self) -> "Store":
-        """The store that all ranks share; each start by torchrun begins with an empty one.
-
-        torchrun may host it, for all its starts. Otherwise rank 0 does, and keeps it: torch reuses
-        it when training begins on the same port.
-        """
-        return _store(self)
-
     def agreed(self, value: str) -> str:
-        """The value of rank 0, on all ranks.
-
-        Raises:
-            InputError: Rank 0 does not answer.
-        """
+        """The value of rank 0, on all ranks; raises InputError if rank 0 does not answer."""
         try:
-            store = self.store()
+            store = shared_store(self)
             if self.rank == 0:
                 store.set(_RUN, value)
             return str(store.get(_RUN).decode())
@@ -65,7 +53,12 @@ class Rank:
 
 
 @cache
-def _store(rank: Rank) -> "Store":
+def shared_store(rank: Rank) -> "Store":
+    """The store that all ranks share; each start by torchrun begins with an empty one.
+
+    torchrun may host it, for all its starts. Otherwise rank 0 does, and keeps it: torch reuses it
+    when training begins on the same port.
+    """
     from torch.distributed import PrefixStore, TCPStore
 
     hosts = rank.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
@@ -156,7 +149,7 @@ def _first_code(rank: Rank, error: BaseException) -> int | None:
     # requeue its job. The cause of a lost connection is in another rank.
     after_rank_0 = isinstance(error, Interrupted | AnotherRankFailed) or not dist.is_initialized()
     try:
-        store = rank.store()
+        store = shared_store(rank)
         if (rank.rank > 0 and after_rank_0) or _lost_connection(error):
             with suppress(dist.DistStoreError):
                 store.wait([_FAILED], _PATIENCE_FOR_THE_CAUSE)

@@ -13,7 +13,7 @@ from pytorch_lightning.strategies import DDPStrategy
 
 from transformer.common.errors import InputError
 from transformer.training.distributed.launcher import count_devices
-from transformer.training.distributed.rendezvous import external_rank
+from transformer.training.distributed.rendezvous import external_rank, shared_store
 
 
 class ReplicatedStrategy(DDPStrategy):
@@ -40,7 +40,7 @@ class ReplicatedStrategy(DDPStrategy):
             device = self.root_device
             torch.distributed.init_process_group(
                 self._get_process_group_backend(),
-                store=rank.store(),
+                store=shared_store(rank),
                 rank=rank.rank,
                 world_size=rank.ranks,
                 timeout=self._timeout,

@@ -6,17 +6,15 @@ Ansel et al. 2024, "PyTorch 2: Faster Machine Learning Through Dynamic Python By
 Transformation and Graph Compilation".
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._dynamo.exc import TorchDynamoException
 from torch.fx.experimental import _config as shape_settings
 
-from transformer.common.errors import InputError
+from transformer.common.errors import compiler_errors
 from transformer.model.attention.attention_bias import AttentionBias
 from transformer.model.attention.kv_cache import LayerCache
 from transformer.model.decoder import DecoderLayer
@@ -24,6 +22,8 @@ from transformer.model.encoder import EncoderLayer
 from transformer.model.layers.mixed_precision import product_dtype
 
 Forward = Callable[..., Tensor]
+
+_SETTINGS = ("trainer.compile=layers", "trainer.compile=none")
 
 
 def compile_layers(model: nn.Module, guided: nn.Module | None = None, **options: Any) -> None:
@@ -33,11 +33,6 @@ def compile_layers(model: nn.Module, guided: nn.Module | None = None, **options:
     without gradient. The layers of the guided attention stay as they are, as its weights are
     recorded. To recompute layers as well, call ``recompute_layers`` before. Whatever this process
     compiles later does not take equal sizes for the same, either.
-
-    Args:
-        model: The model, whose layers change in place.
-        guided: The attention of guided alignment, if there is one.
-        options: Of ``torch.compile``.
     """
     # Sizes that are equal in the first batch, such as length and width, may differ in the next.
     shape_settings.use_duck_shape = False
@@ -54,7 +49,7 @@ def check_compiler(device: torch.device) -> None:
     Raises:
         InputError: ``torch.compile`` cannot, such as on a CPU without a C++ compiler.
     """
-    with _errors_in_one_line():
+    with compiler_errors(*_SETTINGS):
         torch.compile(lambda x: x + 1)(torch.zeros(2, device=device))
 
 
@@ -93,16 +88,5 @@ def _run(compiled: Forward, hidden: Tensor, *context: LayerCache | AttentionBias
     for each in context:
         if isinstance(each, AttentionBias):
             each.prepare(product_dtype(hidden))
-    with _errors_in_one_line():
+    with compiler_errors(*_SETTINGS):
         return compiled(hidden, *context)
-
-
-@contextmanager
-def _errors_in_one_line() -> Iterator[None]:
-    try:
-        yield
-    except TorchDynamoException as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(
-            f"trainer.compile=layers cannot compile here ({reason}); set trainer.compile=none"
-        ) from error

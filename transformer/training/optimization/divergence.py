@@ -54,7 +54,6 @@ class Diverged(Exception):
 
     Attributes:
         update: The micro-batches of the last bad update, on this rank.
-        number: Number of that update.
     """
 
     def __init__(self, reason: str, update: Update[Any], number: int) -> None:

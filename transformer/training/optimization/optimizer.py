@@ -23,7 +23,6 @@ class OptimizerConfig:
         name: ``adam`` adds the weight decay to the gradient, ``adamw`` to the update.
         lr: Peak learning rate; with the ``noam`` schedule the factor of its formula.
         betas: Decay of the running means of the gradient and of its square.
-        eps: Added to the denominator.
         weight_decay: Applied to matrices only, not to biases and norms.
     """
 

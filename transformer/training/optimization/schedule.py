@@ -19,7 +19,6 @@ class ScheduleConfig:
     """Which schedule, and how long it warms up.
 
     Attributes:
-        name: ``inverse_sqrt``, ``noam``, ``cosine`` or ``constant``.
         warmup: Updates until the peak, rising linearly.
         total: Updates until the cosine reaches ``floor``; no other schedule has an end.
         floor: Lowest factor of the cosine.

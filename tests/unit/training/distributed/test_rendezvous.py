@@ -15,7 +15,12 @@ from torch import distributed as dist
 from tests.helpers.ranks import free_port
 from transformer.common.errors import AnotherRankFailed, InputError, Interrupted
 from transformer.training.distributed import rendezvous
-from transformer.training.distributed.rendezvous import Rank, leave_group, reporting_once
+from transformer.training.distributed.rendezvous import (
+    Rank,
+    leave_group,
+    reporting_once,
+    shared_store,
+)
 
 
 @pytest.fixture
@@ -33,7 +38,7 @@ def test_the_first_error_is_reported_and_its_code_shared(index: Rank, error: Exc
     code = getattr(error, "code", 2)
     second = Rank(0, 1, index.address, index.port)
     for later in (RuntimeError("of mine"), InputError("too"), KeyboardInterrupt()):
-        index.store().compare_set("failed", f"0 {code}", f"3 {code}")
+        shared_store(index).compare_set("failed", f"0 {code}", f"3 {code}")
         with pytest.raises(AnotherRankFailed, match=r"^$") as caught, reporting_once(second):
             raise later
         assert caught.value.code == code

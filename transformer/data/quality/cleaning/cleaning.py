@@ -58,8 +58,6 @@ def clean(
 
     Args:
         checks: of the texts; a kept pair passes all of them.
-        names: of the splits to clean.
-        folder: to make.
         repair: whether pairs are repaired before they are checked.
 
     Raises:

@@ -13,7 +13,7 @@ from transformer.serving.formats.documents.office import OfficeDocument
 from transformer.serving.formats.documents.subtitles import Subtitles
 from transformer.serving.formats.documents.text_files import HtmlFile, TextFile
 from transformer.serving.formats.marked_text import Service, translate_marked
-from transformer.serving.formats.spans import MarkedText
+from transformer.serving.formats.spans import MarkedText, PlainText
 from transformer.serving.micro_batching import QueueFull
 from transformer.serving.translations import Options
 
@@ -23,11 +23,7 @@ _CHARACTERS, _TEXTS = 4000, 100
 
 @runtime_checkable
 class Document(Protocol):
-    """A file whose texts can be replaced.
-
-    Attributes:
-        texts: In the order of the file.
-    """
+    """A file whose texts can be replaced."""
 
     texts: list[MarkedText]
 
@@ -48,7 +44,7 @@ FORMATS: Mapping[str, Callable[[bytes, int], Document]] = {
 
 def plain_texts(document: Document) -> list[str]:
     """The texts without their marks."""
-    return ["".join(s.text for s in text if not s.keep) for text in document.texts]
+    return [PlainText(text).text for text in document.texts]
 
 
 async def translate_document(
@@ -69,17 +65,15 @@ async def translate_document(
         thread: That writes the document; None takes one of those of asyncio.
     """
     translations: list[MarkedText] = []
-    parts = list(_parts(document.texts))
-    while parts:
-        try:
-            found = await translate_marked(service, parts[0], options, constrain=constrain)
-        except (QueueFull, TimeoutError):
-            if not patient:
-                raise
-            await asyncio.sleep(1)
-            continue
-        translations += found
-        del parts[0]
+    for part in _parts(document.texts):
+        while True:
+            try:
+                translations += await translate_marked(service, part, options, constrain=constrain)
+                break
+            except (QueueFull, TimeoutError):
+                if not patient:
+                    raise
+                await asyncio.sleep(1)
     loop = asyncio.get_running_loop()
     return await loop.run_in_executor(thread, document.write, translations)
 

@@ -22,18 +22,14 @@ from transformer.serving.formats.documents.runs import (
     Thing,
     read_spans,
 )
-from transformer.serving.formats.spans import Mark, MarkedText, Span
+from transformer.serving.formats.spans import Mark, MarkedText, Span, same_marks
 
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 
 
 class Paragraph:
-    """A paragraph and its texts between breaks.
-
-    Attributes:
-        texts: To translate.
-    """
+    """A paragraph and its texts between breaks."""
 
     def __init__(self, element: Element, names: Names) -> None:
         self._element, self._names = element, names
@@ -86,9 +82,7 @@ class Paragraph:
         before: list[Mark] = []
         for span in spans:
             path = self._path(span)
-            same = 0
-            while same < min(len(path), len(before)) and before[same] is path[same]:
-                same += 1
+            same = same_marks(before, path)
             yield span, same, path[same:]
             before = path
 

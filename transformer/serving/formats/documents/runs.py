@@ -48,11 +48,6 @@ class Names:
     field: str | None = None
     field_type: str = ""
 
-    @property
-    def around_text(self) -> frozenset[str]:
-        """Runs and containers."""
-        return self.containers | {self.run}
-
 
 @dataclass(frozen=True)
 class Container:
@@ -86,7 +81,8 @@ def read_spans(parent: Element, marks: tuple[Mark, ...], names: Names) -> Iterat
     yield from _text(parent.text, marks, names)
     for group in _groups(parent, names):
         child = group[0]
-        if len(group) == 1 and len(marks) < _DEEPEST and child.tag in names.around_text:
+        is_around_text = child.tag == names.run or child.tag in names.containers
+        if len(group) == 1 and len(marks) < _DEEPEST and is_around_text:
             container = _container(child, names)
             if before is None or not container.is_run or before.payload.key != container.key:
                 before = Mark(container)
@@ -116,9 +112,8 @@ def _groups(parent: Element, names: Names) -> Iterator[list[Element]]:
     group: list[Element] = []
     depth = 0
     for child in parent:
-        kinds = (
-            [one.get(names.field_type) for one in child.iter(names.field)] if names.field else []
-        )
+        fields = child.iter(names.field) if names.field else ()
+        kinds = [one.get(names.field_type) for one in fields]
         depth = max(0, depth + kinds.count("begin") - kinds.count("end"))
         if depth or group or "begin" in kinds:
             group.append(child)

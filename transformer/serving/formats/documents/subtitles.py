@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from transformer.common.errors import InputError
 from transformer.serving.formats.documents.text_files import decode_utf8
-from transformer.serving.formats.spans import Mark, MarkedText, Span
+from transformer.serving.formats.spans import Mark, MarkedText, Span, write_tagged
 
 _TIMES = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d+\s*-->\s*\d+:\d\d:\d\d[,.]\d+")
 _TAG = re.compile(r"<(/?)([ibus]|font)\b[^<>]*>|\{\\[^{}]*\}", re.IGNORECASE)
@@ -46,7 +46,7 @@ class Subtitles:
             source, translation = next(pairs) if is_text else ((), ())
             if source != translation:
                 dash = block[0][: _dash_end(block[0])]
-                block = _broken(dash + _unmarked(translation), len(block))
+                block = _broken(dash + write_tagged(translation), len(block))
             lines += block
         return self._mark + self._newline.join(lines).encode()
 
@@ -107,21 +107,6 @@ def _marked(text: str) -> MarkedText:
         else:
             spans.append(Span("", (*marks, Mark((tag[0], "")))))
     return (*spans, Span(text[end:])) if end < len(text) else tuple(spans)
-
-
-def _unmarked(text: MarkedText) -> str:
-    """The text with its tags as they were."""
-    written: list[str] = []
-    marks: tuple[Mark, ...] = ()
-    for span in (*text, Span("")):
-        same = 0
-        while same < min(len(marks), len(span.marks)) and marks[same] is span.marks[same]:
-            same += 1
-        written += [mark.payload[1] for mark in reversed(marks[same:])]
-        written += [mark.payload[0] for mark in span.marks[same:]]
-        written.append(span.text)
-        marks = span.marks
-    return "".join(written)
 
 
 def _broken(text: str, lines: int) -> list[str]:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 from transformer.common.errors import InputError
-from transformer.serving.formats.blocks import Rules, parse
+from transformer.serving.formats.blocks import Rules, parse, written
 from transformer.serving.formats.spans import MarkedText, Span
 
 
@@ -56,8 +56,4 @@ class HtmlFile:
 
     def write(self, translations: Sequence[MarkedText]) -> bytes:
         """The page with translations of its texts."""
-        rest = iter(translations)
-        written = (
-            part if isinstance(part, str) else part.written(next(rest)) for part in self._parts
-        )
-        return self._mark + "".join(written).encode()
+        return self._mark + written(self._parts, iter(translations)).encode()

@@ -46,7 +46,6 @@ class _Document:
     Attributes:
         status: Of DeepL: queued, translating, done or error.
         stored: Name of the stored file: the source until it is done.
-        work: Its translation.
     """
 
     client: Client | None
@@ -64,9 +63,7 @@ class DeepLDocuments:
     """Translates documents in the background.
 
     Args:
-        service: Translates.
         access: Counts the texts of a client.
-        files: Of all clients.
         direction: The languages that parameters and texts ask for.
         constrain: The constraints of a glossary that parameters name.
         characters: Translated ones are counted there.

@@ -18,11 +18,7 @@ _MOST_GLOSSARIES = 100
 
 
 class DeepLGlossaries:
-    """Keeps glossaries, and answers what concerns them alone.
-
-    Args:
-        directions: The languages that a glossary may have.
-    """
+    """Keeps glossaries of some languages, and answers what concerns them alone."""
 
     def __init__(self, directions: Directions) -> None:
         self.directions = directions

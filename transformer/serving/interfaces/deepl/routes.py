@@ -41,16 +41,7 @@ _UNLIMITED = 10**12
 
 
 class DeepL:
-    """Answers as DeepL does.
-
-    Args:
-        service: Translates.
-        access: Keys and requests a minute.
-        files: Of clients.
-
-    Attributes:
-        documents: Those that are translated in the background.
-    """
+    """Answers as DeepL does; ``documents`` are translated in the background."""
 
     def __init__(self, service: TranslationService, access: Access, files: Files) -> None:
         self.service, self.access = service, access
@@ -75,7 +66,8 @@ class DeepL:
             *self._glossaries.answers(),
             *self.documents.answers(),
         ):
-            yield Route(path, endpoint(self._admitted(answer), _message), methods=[method])
+            admitted = endpoint(self._admitted(answer), lambda text: {"message": text})
+            yield Route(path, admitted, methods=[method])
 
     def _admitted(self, answer: Answer) -> Answer:
         """An answer for those who have a key, within their requests a minute."""
@@ -111,18 +103,12 @@ class DeepL:
         work = self._translate(texts, rules, direction, splitting, constrain)
         found = await unless_gone(request, work)
         self._characters[request.state.client] += sum(map(len, texts))
-        return JSONResponse(
-            {
-                "translations": [
-                    {
-                        "detected_source_language": detected,
-                        "text": translation,
-                        "billed_characters": len(text),
-                    }
-                    for text, translation in zip(texts, found, strict=True)
-                ]
-            }
-        )
+        source = {"detected_source_language": detected}
+        translations = [
+            {**source, "text": translation, "billed_characters": len(text)}
+            for text, translation in zip(texts, found, strict=True)
+        ]
+        return JSONResponse({"translations": translations})
 
     async def _translate(
         self,
@@ -182,16 +168,8 @@ class DeepL:
 
     async def usage(self, request: Request) -> Response:
         """Characters of this client since the server started."""
-        return JSONResponse(
-            {
-                "character_count": self._characters[request.state.client],
-                "character_limit": _UNLIMITED,
-            }
-        )
-
-
-def _message(text: str) -> dict[str, Any]:
-    return {"message": text}
+        count = self._characters[request.state.client]
+        return JSONResponse({"character_count": count, "character_limit": _UNLIMITED})
 
 
 def _strings(given: Any) -> list[str]:

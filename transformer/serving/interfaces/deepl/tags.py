@@ -13,10 +13,8 @@ _MOST_NAMES = 100
 def tag_rules(asked: Mapping[str, Any]) -> Rules | None:
     """What is done with tags; None for plain text.
 
-    ``tag_handling_version`` changes nothing. XML need not be well-formed.
-
-    Raises:
-        Refusal: ``tag_handling`` is neither html nor xml, or too many tags are named.
+    ``tag_handling_version`` changes nothing. XML need not be well-formed. Raises Refusal if
+    ``tag_handling`` is neither html nor xml, or too many tags are named.
     """
     kind = asked.get("tag_handling")
     if not kind:

@@ -25,8 +25,6 @@ class LibreTranslateFiles:
     """Translates a file while the client waits.
 
     Args:
-        service: Translates.
-        files: Of all clients.
         check_access: Counts texts of a client, whose key is a parameter; raises Refusal.
         direction: The languages that parameters and texts ask for.
     """

@@ -45,13 +45,7 @@ from transformer.serving.service import TranslationService
 
 
 class LibreTranslate:
-    """Answers as LibreTranslate does.
-
-    Args:
-        service: Translates.
-        access: Keys and requests a minute.
-        files: Of clients.
-    """
+    """Answers as LibreTranslate does."""
 
     def __init__(self, service: TranslationService, access: Access, files: Files) -> None:
         self.service, self.access = service, access
@@ -119,15 +113,9 @@ class LibreTranslate:
 
     async def languages(self, request: Request) -> Response:
         """Every source language and its targets."""
+        targets = {code: self.directions.targets_of(code) for code in self.directions.sources}
         return JSONResponse(
-            [
-                {
-                    "code": code,
-                    "name": language_name(code),
-                    "targets": self.directions.targets_of(code),
-                }
-                for code in self.directions.sources
-            ]
+            [{"code": c, "name": language_name(c), "targets": to} for c, to in targets.items()]
         )
 
     async def settings(self, request: Request) -> Response:
