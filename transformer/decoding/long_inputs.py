@@ -24,6 +24,8 @@ class Segment:
     constraints: Constraints | None = None
     is_part: bool = False
     """Whether the text has more than one segment."""
+    given: tuple[int, ...] = ()
+    """The tags that its translation begins with (``Tags.both_sides``)."""
 
 
 def split_segments(

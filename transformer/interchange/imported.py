@@ -12,7 +12,8 @@ from torch import Tensor
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
 from transformer.data.tokenization.tokenizer import PAD, Tokenizer
-from transformer.interchange.marian import import_weights, read_config
+from transformer.interchange.m2m import vocabulary
+from transformer.interchange.marian import M2MConfig, MarianConfig, import_weights, read_config
 from transformer.interchange.marian_vocabulary import import_tokenizer, read_json
 from transformer.model.checkpoint.checkpoint import PORTABLE, WEIGHTS_PREFIX, portable_part
 from transformer.model.config import ModelConfig
@@ -44,19 +45,38 @@ def read_marian(folder: Path) -> Imported:
     Raises:
         InputError: A part is missing, damaged, or cannot be expressed here.
     """
-    config = read_config(_mapping(folder / "config.json"))
+    config = read_config(MarianConfig, _mapping(folder / "config.json"))
     tokenizer, source, target = import_tokenizer(folder)
-    own = folder / "tokenizer_config.json"
-    names = _mapping(own) if own.is_file() else {}
     weights = import_weights(read_weights(folder), config, source, target)
-    # There a score is the mean of the log-probabilities of the tokens.
-    decoding = {
+    languages = _languages(folder, "source_lang", "target_lang")
+    return Imported(config.settings(), tokenizer, weights, languages, _decoding(config))
+
+
+def read_m2m(folder: Path) -> Imported:
+    """An M2M-100 or NLLB folder of Hugging Face; errors are those of ``read_marian``."""
+    config = read_config(M2MConfig, _mapping(folder / "config.json"))
+    tokenizer, ids = vocabulary.import_tokenizer(folder, config.vocab_size)
+    weights = import_weights(read_weights(folder), config, ids, ids)
+    settings = config.settings() | {"output_bias": bool(ids.never)}
+    languages = _languages(folder, "src_lang", "tgt_lang")
+    return Imported(settings, tokenizer, weights, languages, _decoding(config))
+
+
+def _decoding(config: MarianConfig) -> dict[str, Any]:
+    """There a score is the mean of the log-probabilities of the tokens."""
+    return {
         "beam_size": config.num_beams,
         "length_penalty": 1.0,
         "length_penalty_form": "average",
     }
-    source_lang, target_lang = (_code(names.get(f"{side}_lang")) for side in ("source", "target"))
-    return Imported(config.settings(), tokenizer, weights, (source_lang, target_lang), decoding)
+
+
+def _languages(folder: Path, *keys: str) -> tuple[str | None, str | None]:
+    """Source and target that ``tokenizer_config.json`` names."""
+    own = folder / "tokenizer_config.json"
+    names = _mapping(own) if own.is_file() else {}
+    source, target = (_code(names.get(key)) for key in keys)
+    return source, target
 
 
 def _code(name: Any) -> str | None:
@@ -117,7 +137,7 @@ def imported_payload(found: Imported, config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-FORMATS: dict[str, Callable[[Path], Imported]] = {"marian": read_marian}
+FORMATS: dict[str, Callable[[Path], Imported]] = {"marian": read_marian, "m2m_100": read_m2m}
 """How each ``model_type`` of a ``config.json`` is read."""
 
 

@@ -1,19 +1,20 @@
-"""Marian models of Hugging Face, such as those of OPUS-MT: config and weights as ours, and back.
+"""Marian and M2M-100 models of Hugging Face: config and weights as ours, and back.
 
-Source: transformers 5, ``models/marian``. The differences: positions have all sines before all
-cosines there, so that the axis of the residual stream is put into another order here; a translation
-starts with the symbol of padding there, whose vector our start symbol gets.
+Source: transformers 5, ``models/marian``, ``models/m2m_100``. The differences: positions have all
+sines before all cosines there, so that the axis of the residual stream is put into another order
+here; a Marian translation starts with the symbol of padding, whose vector our start symbol gets.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
 
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import Range, out_of_range, typed
+from transformer.data.tokenization.tokenizer import EOS
 from transformer.interchange.marian_vocabulary import ExportedIds, ImportedIds
 from transformer.model.layers.embedding import sinusoids
 from transformer.model.transformer import Transformer
@@ -22,6 +23,7 @@ NEVER = -1e4
 """Bias of symbols that no translation has."""
 
 _STACKS = ("encoder", "decoder")
+_FINAL_NORMS = [(f"{one}.final_norm", f"model.{one}.layer_norm") for one in _STACKS]
 _ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
 _FEED_FORWARD = {"feed_forward.inner": "fc1", "feed_forward.outer": "fc2"}
 
@@ -78,10 +80,33 @@ class MarianConfig:
         }
 
 
-def read_config(values: Mapping[str, Any]) -> MarianConfig:
+@dataclass(frozen=True, kw_only=True)
+class M2MConfig(MarianConfig):
+    """The same of M2M-100 and NLLB, whose layers are pre-norm."""
+
+    model_type: Literal["m2m_100"]  # type: ignore[assignment]
+    vocab_size: Annotated[int, Range(5, 2**22)]
+    share_encoder_decoder_embeddings: Literal[True] = True
+    encoder_layerdrop: float = 0.0
+
+    def settings(self) -> dict[str, Any]:
+        """The keys under ``model.`` that it stands for."""
+        return super().settings() | {
+            "norm_order": "pre",
+            "positions": "fairseq",
+            "layer_drop": self.encoder_layerdrop,
+            "output_bias": False,
+            "decoder_start": EOS,
+        }
+
+
+C = TypeVar("C", bound=MarianConfig)
+
+
+def read_config(kind: type[C], values: Mapping[str, Any]) -> C:
     """Read a ``config.json``; raises InputError if the model is none that can be imported."""
-    own = {field.name for field in fields(MarianConfig)}
-    return typed(MarianConfig, {key: values[key] for key in own & values.keys()}, "config.json")
+    own = {field.name for field in fields(kind)}
+    return typed(kind, {key: values[key] for key in own & values.keys()}, "config.json")
 
 
 def _axis(d_model: int) -> Tensor:
@@ -141,11 +166,14 @@ def import_weights(
         return weights[name].float()
 
     ours: dict[str, Tensor] = {}
-    for here, there in _layers(config.encoder_layers, config.decoder_layers):
+    modules = list(_layers(config.encoder_layers, config.decoder_layers))
+    if m2m := isinstance(config, M2MConfig):
+        modules += _FINAL_NORMS
+    for here, there in modules:
         wide, deep = {"inner": (ffn, d_model), "outer": (d_model, ffn)}.get(
             here.rpartition(".")[2], (d_model, d_model)
         )
-        norm = here.endswith(".norm")
+        norm = here.endswith("norm")
         weight = take(f"{there}.weight", *((d_model,) if norm else (wide, deep)))
         bias = take(f"{there}.bias", wide)
         ours[f"{here}.weight"] = _along_stream(weight, here, axis)
@@ -158,7 +186,11 @@ def import_weights(
         table = take(name, 1 + max(vocabulary.rows), d_model)
         ours[f"{side}_embedding.tokens.lookup.weight"] = table[list(vocabulary.rows)][:, axis]
     ours["projection.weight"] = ours["target_embedding.tokens.lookup.weight"]
-    bias = take("final_logits_bias", 1, 1 + max(target.rows))[0][list(target.rows)]
+    if m2m and not target.never:
+        return ours
+    bias = torch.zeros(len(target.rows))
+    if not m2m:
+        bias = take("final_logits_bias", 1, 1 + max(target.rows))[0][list(target.rows)]
     bias[list(target.never)] = NEVER
     ours["projection.bias"] = bias
     return ours
@@ -174,7 +206,8 @@ def export_weights(
     theirs: dict[str, Tensor] = {}
     modules = list(_layers(config.encoder_layers, config.decoder_layers))
     if config.norm_order == "pre":
-        modules += [(f"{one}.final_norm", f"model.{one}.layer_norm") for one in _STACKS]
+        modules += _FINAL_NORMS
+    if config.norm_order == "pre" and config.positions == "sinusoidal":
         # Pegasus, unlike Marian, complains of their absence.
         positions = sinusoids(config.max_length, config.d_model)[:, axis]
         theirs |= {f"model.{one}.embed_positions.weight": positions.clone() for one in _STACKS}
@@ -191,6 +224,8 @@ def export_weights(
     for name, (side, ids) in tables.items():
         table = ours[f"{side}_embedding.tokens.lookup.weight"][list(ids.rows)]
         theirs[f"{name}.weight"] = table[:, axis].contiguous()
+    if config.positions == "fairseq":
+        return theirs
     bias = ours.get("projection.bias", torch.zeros(config.target_vocab_size))
     bias = bias[list(target.rows)]
     # Of symbols that no translation has: transformers bans them itself.

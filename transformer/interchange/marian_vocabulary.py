@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from transformer.common.errors import InputError
 from transformer.common.schema import typed_value
@@ -37,6 +37,9 @@ _REST = "<rest>"
 
 _UNKNOWN_PENALTY = 10.0
 """Of SentencePiece, for a character that it does not know."""
+
+ALGORITHMS: dict[int, Literal["unigram", "bpe"]] = {1: "unigram", 2: "bpe"}
+"""By ``model_type`` of SentencePiece."""
 
 _MOST_BYTES = 200_000_000
 """Of a file of a vocabulary."""
@@ -101,7 +104,9 @@ def import_tokenizer(folder: Path) -> tuple[Tokenizer, ImportedIds, ImportedIds]
     Raises:
         InputError: A file is missing, damaged, or of a kind that cannot be expressed.
     """
-    subwords = {side: _read_subwords(folder / f"{side}.spm") for side in ("source", "target")}
+    subwords = {side: read_subwords(folder / f"{side}.spm") for side in ("source", "target")}
+    if any(ALGORITHMS[one.trainer_spec.model_type] == "bpe" for one in subwords.values()):
+        raise InputError(f"{folder}: a Marian model with BPE cannot be imported, only unigram")
     separate = (folder / "target_vocab.json").is_file()
     ids = read_vocabulary(folder, "vocab.json")
     if separate:
@@ -124,7 +129,7 @@ def import_tokenizer(folder: Path) -> tuple[Tokenizer, ImportedIds, ImportedIds]
     return Tokenizer(config, models[0], models[1], tags), source[1], target[1]
 
 
-def _read_subwords(file: Path) -> Any:
+def read_subwords(file: Path) -> Any:
     """The SentencePiece model in a file."""
     from google.protobuf.message import DecodeError
     from sentencepiece import sentencepiece_model_pb2
@@ -137,8 +142,8 @@ def _read_subwords(file: Path) -> Any:
         raise InputError(f"{file} is no SentencePiece model") from error
     if not model.pieces:
         raise InputError(f"{file} is no SentencePiece model: it has no pieces")
-    if model.trainer_spec.model_type != model.trainer_spec.UNIGRAM:
-        raise InputError(f"{file} is not of the unigram kind, the one that can be imported")
+    if model.trainer_spec.model_type not in ALGORITHMS:
+        raise InputError(f"{file} is neither of the unigram nor of the BPE kind")
     return model
 
 

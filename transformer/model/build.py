@@ -53,8 +53,9 @@ def build_transformer(config: ModelConfig) -> Transformer:
 def build_embedding(config: ModelConfig, tokens: TokenEmbedding, token_dropout: float) -> Embedding:
     """The input of a stack: tokens, absolute positions (if the config has them), dropout."""
     positions: SinusoidalPositions | LearnedPositions | None = None
-    if config.positions == "sinusoidal":
-        positions = SinusoidalPositions(config.d_model, config.max_length)
+    if config.positions in ("sinusoidal", "fairseq"):
+        fairseq = config.positions == "fairseq"
+        positions = SinusoidalPositions(config.d_model, config.max_length, fairseq=fairseq)
     elif config.positions == "learned":
         positions = LearnedPositions(config.d_model, config.max_length)
     return Embedding(tokens, positions, token_dropout=token_dropout, dropout=config.dropout)

@@ -112,6 +112,7 @@ class Tokenizer:
         """A hash of all that decides the ids of a text: without tags that it does not have."""
         first, separator = self._source.first_tag, self._target.separator
         before = [first + index for index in self.tags.indices(self.source_tags)]
+        before += [first + index for index in self.tags.target_indices(self.source_tags)]
         subwords = self.with_tags(Tags()).fingerprint
         if not before and separator is None:
             return subwords
@@ -133,16 +134,45 @@ class Tokenizer:
         return self._prefixed(texts, self._source.encode(texts))
 
     def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the subword ids of target texts, without bos or eos; a blank text has none."""
+        """Return the subword ids of target texts, without tags, bos or eos; a blank one has none."""
         return self._target.encode(texts)
+
+    def encode_pairs(
+        self, pairs: Sequence[tuple[str, str]]
+    ) -> list[tuple[list[int], list[int]]]:
+        """Return the subword ids of (source, target) texts with their tags, as `encode_source`."""
+        sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+        rows = self.encode_target(targets)
+        if self.tags.both_sides:
+            given = self.target_tags(sources)
+            rows = [row and [*tag, *row] for tag, row in zip(given, rows, strict=True)]
+        return list(zip(self.encode_source(sources), rows, strict=True))
+
+    def target_tags(self, sources: Sequence[str]) -> list[list[int]]:
+        """Return the tags that the target of each source begins with; a blank source has none."""
+        if not self.tags.both_sides:
+            return [[]] * len(sources)
+        return [
+            [
+                self._target.first_tag + index
+                for index in self.tags.target_indices(parse_tags(text).over(self.source_tags))
+            ]
+            if text.strip()
+            else []
+            for text in sources
+        ]
 
     def sample_source(self, texts: Sequence[str], seeds: Sequence[int]) -> list[list[int]]:
         """Sample a segmentation of each source text: a function of text, tags and seed."""
         return self._prefixed(texts, self._source.sample(texts, seeds))
 
     def sample_target(self, texts: Sequence[str], seeds: Sequence[int]) -> list[list[int]]:
-        """Sample a segmentation of each target text: a function of text and seed."""
-        return self._target.sample(texts, seeds)
+        """Sample a segmentation of each target text: a function of text, own tags and seed."""
+        rows = self._target.sample(texts, seeds)
+        if not self.tags.both_sides:
+            return rows
+        first, tags = self._target.first_tag, self.tags.target_indices(self.source_tags)
+        return [row and [*(first + index for index in tags), *row] for row in rows]
 
     def _prefixed(self, texts: Sequence[str], rows: list[list[int]]) -> list[list[int]]:
         tags_of_rows = [

@@ -154,9 +154,16 @@ class Translator:
         limit = self.max_subwords
         with evaluating(self._model):
             encoded = self.tokenizer.encode_source(texts)
+            given = self.tokenizer.target_tags(texts)
             segmented = [
-                split_segments(subwords, constraint, self.tokenizer, limit) if text.strip() else []
-                for text, subwords, constraint in zip(texts, encoded, constraints, strict=True)
+                [
+                    replace(segment, given=tuple(tags))
+                    for segment in split_segments(subwords, constraint, self.tokenizer, limit)
+                    if text.strip()
+                ]
+                for text, subwords, constraint, tags in zip(
+                    texts, encoded, constraints, given, strict=True
+                )
             ]
             warn_about_segments(list(map(len, segmented)), names, self._model.config.max_length)
             flat = [segment for segments in segmented for segment in segments]
