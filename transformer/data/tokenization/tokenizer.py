@@ -137,9 +137,7 @@ class Tokenizer:
         """Return the subword ids of target texts, without tags, bos or eos; a blank one has none."""
         return self._target.encode(texts)
 
-    def encode_pairs(
-        self, pairs: Sequence[tuple[str, str]]
-    ) -> list[tuple[list[int], list[int]]]:
+    def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
         """Return the subword ids of (source, target) texts with their tags, as `encode_source`."""
         sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
         rows = self.encode_target(targets)

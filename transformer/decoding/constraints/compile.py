@@ -169,7 +169,9 @@ class ConstraintCompiler:
         """
         every = [one or Constraints() for one in constraints]
         encoded = self.tokenizer.encode_target([one_line(one.prefix) for one in every])
-        rows = [[*tags, *row] for tags, row in zip(given or [()] * len(every), encoded, strict=True)]
+        rows = [
+            [*tags, *row] for tags, row in zip(given or [()] * len(every), encoded, strict=True)
+        ]
         forced = [torch.tensor(row[:max_length], dtype=torch.long) for row in rows]
         closed = torch.tensor([one.closes_word for one in every])
         must = [[self._cut(phrase) for phrase in one.must] for one in every]

@@ -50,17 +50,18 @@ def import_tokenizer(folder: Path, vocab_size: int) -> tuple[Tokenizer, Imported
         InputError: A file is missing, damaged, or of a kind that cannot be expressed.
     """
     found = _m2m(folder) if (folder / "vocab.json").is_file() else _nllb(folder)
-    if not found.codes:
-        raise InputError(f"{folder} names no language codes")
-    used = {*SYMBOLS.values(), *found.pieces.values(), *found.codes.values()}
-    if len(used) < len(SYMBOLS) + len(found.pieces) + len(found.codes):
-        raise InputError(f"{folder}: two entries of the vocabulary have one id")
-    if not max(used) < vocab_size <= len(used) + _MOST_EXTRA:
+    used = [*sorted(SYMBOLS.values()), *found.pieces.values(), *found.codes.values()]
+    if not found.codes or used != list(range(len(used))):
         raise InputError(
-            f"{folder}: vocab_size={vocab_size} of config.json does not fit the tokenizer, which "
-            f"has {len(used)} ids"
+            f"{folder} does not give {len(found.pieces)} pieces and {len(found.codes)} language "
+            f"codes the ids from {len(SYMBOLS)} on, in this order"
         )
-    model, ids = _model(found, [number for number in range(vocab_size) if number not in used])
+    if not len(used) <= vocab_size <= len(used) + _MOST_EXTRA:
+        raise InputError(
+            f"{folder}: vocab_size={vocab_size} of config.json does not fit the {len(used)} ids of "
+            "the tokenizer"
+        )
+    model, ids = _model(found, list(range(len(used), vocab_size)))
     config = TokenizerConfig(
         algorithm=ALGORITHMS[model.trainer_spec.model_type],
         vocab_size=len(model.pieces),
@@ -74,32 +75,23 @@ def import_tokenizer(folder: Path, vocab_size: int) -> tuple[Tokenizer, Imported
         return Tokenizer(config, model.SerializeToString(), None, tags), ids
     except (RuntimeError, OSError) as error:
         reason = " ".join(str(error).split())[:120]
-        raise InputError(f"{folder} has a vocabulary that SentencePiece refuses: {reason}") from error
+        raise InputError(
+            f"{folder} has a vocabulary that SentencePiece refuses: {reason}"
+        ) from error
 
 
 def _m2m(folder: Path) -> _Vocabulary:
     """``vocab.json`` and ``sentencepiece.bpe.model``; the languages follow the vocabulary."""
     ids = _ids(read_json(folder / "vocab.json"), folder / "vocab.json")
-    if set(ids.values()) != set(range(len(ids))):
-        raise InputError(f"{folder / 'vocab.json'} does not give the ids 0 to {len(ids) - 1}")
-    codes = _m2m_codes(folder, len(ids))
+    names: Any = []
+    for file in ("special_tokens_map.json", "tokenizer_config.json"):
+        if (folder / file).is_file() and isinstance(values := read_json(folder / file), dict):
+            names = values.get("additional_special_tokens", names)
+            names = values.get("extra_special_tokens", names)
+    found = filter(None, map(_M2M_CODE.fullmatch, map(str, typed_value(names, list, str(folder)))))
+    codes = {match[1]: len(ids) + index for index, match in enumerate(found)}
     pieces = {name: number for name, number in ids.items() if name not in SYMBOLS}
     return _Vocabulary(read_subwords(folder / "sentencepiece.bpe.model"), pieces, codes)
-
-
-def _m2m_codes(folder: Path, first: int) -> dict[str, int]:
-    settings: dict[str, Any] = {}
-    for name in ("special_tokens_map.json", "tokenizer_config.json", "added_tokens.json"):
-        if (folder / name).is_file() and isinstance(values := read_json(folder / name), dict):
-            settings |= {"ids": values} if name == "added_tokens.json" else values
-    names = settings.get("extra_special_tokens", settings.get("additional_special_tokens", []))
-    if not isinstance(names, list):
-        raise InputError(f"{folder / 'tokenizer_config.json'}: the special tokens are no list")
-    ids = settings.get("ids") or {str(name): first + index for index, name in enumerate(names)}
-    found = {match[1]: number for name, number in ids.items() if (match := _M2M_CODE.fullmatch(name))}
-    if sorted(found.values()) != list(range(first, first + len(found))):
-        raise InputError(f"{folder}: the ids of the language codes do not follow vocab.json")
-    return found
 
 
 def _nllb(folder: Path) -> _Vocabulary:
@@ -127,7 +119,7 @@ def _nllb(folder: Path) -> _Vocabulary:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{file} is no tokenizer of NLLB: {str(error)[:80]}") from error
-    codes = {name: ids.pop(name) for name in added if _NLLB_CODE.fullmatch(name)}
+    codes = {name: ids[name] for name in ids if name in added and _NLLB_CODE.fullmatch(name)}
     return _Vocabulary(subwords, {name: ids[name] for name in ids if name not in added}, codes)
 
 
