@@ -8,7 +8,6 @@ from omegaconf import DictConfig, OmegaConf
 from transformer.cli.config.compose import compose_run, resolve_path, resolve_value
 from transformer.common.errors import InputError, errors_name, how_to_install
 from transformer.common.files import written_whole
-from transformer.data.tokenization.tags import SourceTags
 from transformer.interchange.imported import Imported, imported_payload, read_folder
 from transformer.model.checkpoint.checkpoint import write_payload
 from transformer.report.scores import require_writable
@@ -48,7 +47,12 @@ def _config(config: DictConfig, found: Imported) -> DictConfig:
     composed.data.target = target or composed.data.target
     if (tags := found.tokenizer.tags).both_sides:
         composed.data.target_tag = "both"
-        tags.indices(SourceTags(composed.data.target, source=composed.data.source))
+        for code in (composed.data.source, composed.data.target):
+            if code not in tags.targets:
+                raise InputError(
+                    f"{code} is no language of the model; set languages=SOURCE-TARGET, of "
+                    f"{', '.join(tags.targets[:20])}, …"
+                )
     for split in ("validation", "test"):
         composed.data[split] = resolve_value(config, split, str | Sequence[str] | None)
     return composed

@@ -24,8 +24,8 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.search.config import NEUTRAL
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig
-from transformer.interchange.marian import export_weights
-from transformer.interchange.marian_vocabulary import ExportedIds, export_ids
+from transformer.interchange.marian.vocabulary import ExportedIds, export_ids
+from transformer.interchange.marian.weights import export_weights
 from transformer.interchange.verification import compare_texts
 from transformer.model.config import ModelConfig
 from transformer.model.heads import heads_off

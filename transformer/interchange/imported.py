@@ -10,11 +10,16 @@ import torch
 from torch import Tensor
 
 from transformer.common.errors import InputError
-from transformer.common.schema import typed
+from transformer.common.schema import typed, typed_value
 from transformer.data.tokenization.tokenizer import PAD, Tokenizer
-from transformer.interchange.m2m import vocabulary
-from transformer.interchange.marian import M2MConfig, MarianConfig, import_weights, read_config
-from transformer.interchange.marian_vocabulary import import_tokenizer, read_json
+from transformer.interchange.m2m import vocabulary as m2m
+from transformer.interchange.marian.npz import DECODER, read_npz
+from transformer.interchange.marian.vocabulary import (
+    ImportedTokenizer,
+    import_tokenizer,
+    read_json,
+)
+from transformer.interchange.marian.weights import MarianConfig, import_weights, read_config
 from transformer.model.checkpoint.checkpoint import PORTABLE, WEIGHTS_PREFIX, portable_part
 from transformer.model.config import ModelConfig
 
@@ -40,33 +45,51 @@ class Imported(NamedTuple):
 
 
 def read_marian(folder: Path) -> Imported:
-    """A Marian folder of Hugging Face.
+    """A Marian folder of Hugging Face, or a Pegasus one with the tokenizer of Marian.
 
     Raises:
         InputError: A part is missing, damaged, or cannot be expressed here.
     """
-    config = read_config(MarianConfig, _mapping(folder / "config.json"))
-    tokenizer, source, target = import_tokenizer(folder)
-    weights = import_weights(read_weights(folder), config, source, target)
-    languages = _languages(folder, "source_lang", "target_lang")
-    return Imported(config.settings(), tokenizer, weights, languages, _decoding(config))
+    config, languages = _config(folder), _languages(folder, "source_lang", "target_lang")
+    return _marian(config, read_weights(folder), import_tokenizer(folder), languages)
+
+
+def _config(folder: Path) -> MarianConfig:
+    generation = folder / "generation_config.json"
+    values = _mapping(generation) if generation.is_file() else {}
+    return read_config({**_mapping(folder / "config.json"), **values})
 
 
 def read_m2m(folder: Path) -> Imported:
     """An M2M-100 or NLLB folder of Hugging Face; errors are those of ``read_marian``."""
-    config = read_config(M2MConfig, _mapping(folder / "config.json"))
-    tokenizer, ids = vocabulary.import_tokenizer(folder, config.vocab_size)
-    weights = import_weights(read_weights(folder), config, ids, ids)
-    settings = config.settings() | {"output_bias": bool(ids.never)}
+    values = _mapping(folder / "config.json")
+    size = typed_value(values.get("vocab_size"), int, "config.json.vocab_size")
+    tokenizer = m2m.import_tokenizer(folder, size)
     languages = _languages(folder, "src_lang", "tgt_lang")
-    return Imported(settings, tokenizer, weights, languages, _decoding(config))
+    return _marian(_config(folder), read_weights(folder), tokenizer, languages)
+
+
+def read_marian_npz(folder: Path) -> Imported:
+    """A folder of Marian itself; errors are those of ``read_marian``."""
+    return _marian(*read_npz(folder), (None, None))
+
+
+def _marian(
+    config: MarianConfig,
+    weights: Mapping[str, Tensor],
+    vocabulary: ImportedTokenizer,
+    languages: tuple[str | None, str | None],
+) -> Imported:
+    ours = import_weights(weights, config, vocabulary.source, vocabulary.target)
+    settings = config.settings() | {"output_bias": "projection.bias" in ours}
+    return Imported(settings, vocabulary.tokenizer, ours, languages, _decoding(config))
 
 
 def _decoding(config: MarianConfig) -> dict[str, Any]:
     """There a score is the mean of the log-probabilities of the tokens."""
     return {
         "beam_size": config.num_beams,
-        "length_penalty": 1.0,
+        "length_penalty": config.length_penalty,
         "length_penalty_form": "average",
     }
 
@@ -137,16 +160,22 @@ def imported_payload(found: Imported, config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-FORMATS: dict[str, Callable[[Path], Imported]] = {"marian": read_marian, "m2m_100": read_m2m}
+FORMATS: dict[str, Callable[[Path], Imported]] = {
+    "marian": read_marian,
+    "pegasus": read_marian,
+    "m2m_100": read_m2m,
+}
 """How each ``model_type`` of a ``config.json`` is read."""
 
 
 def read_folder(folder: Path) -> Imported:
-    """The model of a folder, by the ``model_type`` of its ``config.json``.
+    """The model of a folder: of Marian, or by the ``model_type`` of its ``config.json``.
 
     Raises:
         InputError: It is none that can be imported.
     """
+    if (folder / DECODER).is_file() and not (folder / "config.json").is_file():
+        return read_marian_npz(folder)
     kind = _mapping(folder / "config.json").get("model_type")
     if kind not in FORMATS:
         raise InputError(

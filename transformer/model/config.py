@@ -141,12 +141,7 @@ def _contradictions(config: ModelConfig) -> Iterator[str]:
         yield f"{width} is not a multiple of {heads}; choose a multiple, or set model.head_dim"
     if config.num_kv_heads is not None and config.num_heads % config.num_kv_heads:
         yield f"model.num_kv_heads={config.num_kv_heads} does not divide {heads}"
-    if config.positions in ("sinusoidal", "fairseq") and config.d_model % 2:
-        yield f"{width} must be even for {config.positions} positions"
-    if config.positions == "fairseq" and config.d_model < 4:
-        yield f"{width} must be at least 4 for fairseq positions"
-    if not 0 <= (config.decoder_start or 0) < config.target_vocab_size:
-        yield f"model.decoder_start={config.decoder_start} is outside of the target vocabulary"
+    yield from _bad_starts(config, width)
     if config.positions == "rotary" and config.d_k % 2:
         yield f"a head of width {config.d_k} must be even for rotary positions, which turn pairs"
     if config.positions == "relative":
@@ -168,6 +163,15 @@ def _contradictions(config: ModelConfig) -> Iterator[str]:
             "model.tie_embeddings=all needs one vocabulary for both sides; "
             "set tokenizer.joint=true or model.tie_embeddings=decoder"
         )
+
+
+def _bad_starts(config: ModelConfig, width: str) -> Iterator[str]:
+    if config.positions in ("sinusoidal", "fairseq") and config.d_model % 2:
+        yield f"{width} must be even for {config.positions} positions"
+    if config.positions == "fairseq" and config.d_model < 4:
+        yield f"{width} must be at least 4 for fairseq positions"
+    if not 0 <= (config.decoder_start or 0) < config.target_vocab_size:
+        yield f"model.decoder_start={config.decoder_start} is outside of the target vocabulary"
 
 
 def _bucket_contradictions(config: ModelConfig) -> Iterator[str]:

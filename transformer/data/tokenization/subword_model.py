@@ -9,10 +9,14 @@ from typing import Any
 
 import sentencepiece
 
-from transformer.data.tokenization.config import TokenizerConfig
+from transformer.data.tokenization.config import UNK, TokenizerConfig
 from transformer.data.tokenization.normalization import STAND_IN, normalize
 from transformer.data.tokenization.subword_regularization import WORD_START, SegmentationSampler
 from transformer.data.tokenization.tags import SENTENCE_END, Tags
+
+UNCUT = STAND_IN
+"""Ends the name of a subword that no text is cut into, in a SentencePiece model: one of an imported
+vocabulary that SentencePiece did not have there. Texts and spellings are without it."""
 
 
 class Subwords:
@@ -36,6 +40,8 @@ class Subwords:
         self._control = frozenset(
             subword for subword in range(self.first_tag) if is_control(subword)
         )
+        names = enumerate(map(self.processor.id_to_piece, range(self.first_tag)))
+        self._uncut = {name[: -len(UNCUT)]: i for i, name in names if name.endswith(UNCUT)}
         self._stand_in, self._word_start = map(self._bytes, (STAND_IN, WORD_START))
 
     def __reduce__(self) -> tuple[type["Subwords"], tuple[Any, ...]]:
@@ -53,7 +59,7 @@ class Subwords:
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the subword ids of texts; a blank text has none."""
         return self._by_sentence(
-            texts, lambda sentences, _: self._spelling_out(sentences, self.processor.encode)
+            texts, lambda sentences, _: self._spelling_out(sentences, self._cut)
         )
 
     def sample(self, texts: Sequence[str], seeds: Sequence[int]) -> list[list[int]]:
@@ -76,7 +82,8 @@ class Subwords:
         texts: list[str] = []
         for row in rows:
             parts = [part for part in self.sentences(row) if part] or [[]]
-            texts.append(" ".join(self.processor.decode(parts)))
+            text = " ".join(self.processor.decode(parts))
+            texts.append(text.replace(UNCUT, "") if self._uncut else text)
         return texts
 
     def sentences(self, row: Sequence[int]) -> list[list[int]]:
@@ -94,11 +101,23 @@ class Subwords:
     def spelt(self, ids: Iterable[int]) -> list[str]:
         """Return subwords as spelt in the vocabulary, control symbols and tags too."""
         return [
-            self.processor.id_to_piece(int(subword))
+            self.processor.id_to_piece(int(subword)).removesuffix(UNCUT)
             if subword < self.first_tag
             else self._tags.spelt[int(subword) - self.first_tag]
             for subword in ids
         ]
+
+    def _cut(self, texts: list[str]) -> list[list[int]]:
+        """Split texts; unknown characters that spell an uncut subword are that one."""
+        rows: list[list[int]] = self.processor.encode(texts)
+        for text, row in zip(texts, rows, strict=True) if self._uncut else ():
+            if UNK in row:
+                names = self.processor.encode(text, out_type=str)
+                row[:] = [
+                    self._uncut.get(name, UNK) if subword == UNK else subword
+                    for subword, name in zip(row, names, strict=True)
+                ]
+        return rows
 
     def _spelling_out(
         self, sentences: Sequence[str], cut: Callable[[list[str]], list[list[int]]]

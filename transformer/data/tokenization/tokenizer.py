@@ -134,7 +134,7 @@ class Tokenizer:
         return self._prefixed(texts, self._source.encode(texts))
 
     def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the subword ids of target texts, without tags, bos or eos; a blank one has none."""
+        """Return the subword ids of target texts, without tags, bos or eos; a blank has none."""
         return self._target.encode(texts)
 
     def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:

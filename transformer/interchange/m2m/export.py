@@ -10,8 +10,8 @@ from typing import Any
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import EOS, Tokenizer
 from transformer.interchange.m2m.vocabulary import EXTRA, REST, SYMBOLS
-from transformer.interchange.marian import NEVER
-from transformer.interchange.marian_vocabulary import ExportedIds, parse_subwords
+from transformer.interchange.marian.vocabulary import ExportedIds, parse_subwords
+from transformer.interchange.marian.weights import NEVER
 from transformer.model.transformer import Transformer
 
 

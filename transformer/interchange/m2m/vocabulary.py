@@ -7,22 +7,22 @@ languages are tags. Source: transformers 5, ``models/m2m_100``, ``models/nllb``.
 """
 
 import base64
-import binascii
 import re
-from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from transformer.common.errors import InputError
 from transformer.common.schema import typed_value
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
-from transformer.interchange.marian_vocabulary import (
+from transformer.interchange.marian.vocabulary import (
     ALGORITHMS,
     ImportedIds,
+    ImportedTokenizer,
     read_json,
     read_subwords,
+    read_vocabulary,
 )
 
 SYMBOLS = {"<pad>": 1, "<unk>": 3, "<s>": 0, "</s>": 2}
@@ -32,36 +32,28 @@ EXTRA, REST = "<extra{}>", "<rest>"
 """Names of ids after the languages, and before pieces that ``vocab.json`` lacks."""
 
 _MOST_EXTRA = 1000
-_M2M_CODE, _NLLB_CODE = re.compile(r"__([\w-]+)__"), re.compile(r"([a-z]{3}_[A-Z][a-z]{3})")
+_CODE = re.compile(r"__([\w-]+)__|([a-z]{3}_[A-Z][a-z]{3})")
+"""A language of M2M-100, and of NLLB."""
+
+Ids = dict[str, int]
 
 
-class _Vocabulary(NamedTuple):
-    """What a folder holds: SentencePiece, ids of pieces from 4 on, and ids of languages."""
-
-    subwords: Any
-    pieces: dict[str, int]
-    codes: dict[str, int]
-
-
-def import_tokenizer(folder: Path, vocab_size: int) -> tuple[Tokenizer, ImportedIds]:
+def import_tokenizer(folder: Path, vocab_size: int) -> ImportedTokenizer:
     """The tokenizer of a folder, and its ids there.
 
     Raises:
         InputError: A file is missing, damaged, or of a kind that cannot be expressed.
     """
-    found = _m2m(folder) if (folder / "vocab.json").is_file() else _nllb(folder)
-    used = [*sorted(SYMBOLS.values()), *found.pieces.values(), *found.codes.values()]
-    if not found.codes or used != list(range(len(used))):
+    subwords, ids, codes = (_m2m if (folder / "vocab.json").is_file() else _nllb)(folder)
+    used = [*ids.values(), *codes.values()]
+    if not codes or {name: ids.pop(name, -1) for name in SYMBOLS} != SYMBOLS:
+        raise InputError(f"{folder} lacks language codes, or <s>, <pad>, </s>, <unk> as ids 0 to 3")
+    if used != list(range(len(used))) or not 0 <= vocab_size - len(used) <= _MOST_EXTRA:
         raise InputError(
-            f"{folder} does not give {len(found.pieces)} pieces and {len(found.codes)} language "
-            f"codes the ids from {len(SYMBOLS)} on, in this order"
+            f"{folder}: pieces and languages must have the first ids, without a gap; there are "
+            f"{len(used)} of them, and config.json has vocab_size={vocab_size}"
         )
-    if not len(used) <= vocab_size <= len(used) + _MOST_EXTRA:
-        raise InputError(
-            f"{folder}: vocab_size={vocab_size} of config.json does not fit the {len(used)} ids of "
-            "the tokenizer"
-        )
-    model, ids = _model(found, list(range(len(used), vocab_size)))
+    model, own = _model(subwords, ids, codes, list(range(len(used), vocab_size)))
     config = TokenizerConfig(
         algorithm=ALGORITHMS[model.trainer_spec.model_type],
         vocab_size=len(model.pieces),
@@ -70,57 +62,58 @@ def import_tokenizer(folder: Path, vocab_size: int) -> tuple[Tokenizer, Imported
         character_coverage=1.0,
         max_sentences=1,
     )
-    tags = Tags(targets=ids.codes, both_sides=True)
+    tags = Tags(targets=own.codes, both_sides=True)
     try:
-        return Tokenizer(config, model.SerializeToString(), None, tags), ids
+        tokenizer = Tokenizer(config, model.SerializeToString(), None, tags)
     except (RuntimeError, OSError) as error:
         reason = " ".join(str(error).split())[:120]
-        raise InputError(
-            f"{folder} has a vocabulary that SentencePiece refuses: {reason}"
-        ) from error
+        raise InputError(f"SentencePiece refuses the vocabulary: {reason}") from error
+    return ImportedTokenizer(tokenizer, own, own)
 
 
-def _m2m(folder: Path) -> _Vocabulary:
-    """``vocab.json`` and ``sentencepiece.bpe.model``; the languages follow the vocabulary."""
-    ids = _ids(read_json(folder / "vocab.json"), folder / "vocab.json")
-    names: Any = []
-    for file in ("special_tokens_map.json", "tokenizer_config.json"):
-        if (folder / file).is_file() and isinstance(values := read_json(folder / file), dict):
-            names = values.get("additional_special_tokens", names)
-            names = values.get("extra_special_tokens", names)
-    found = filter(None, map(_M2M_CODE.fullmatch, map(str, typed_value(names, list, str(folder)))))
-    codes = {match[1]: len(ids) + index for index, match in enumerate(found)}
-    pieces = {name: number for name, number in ids.items() if name not in SYMBOLS}
-    return _Vocabulary(read_subwords(folder / "sentencepiece.bpe.model"), pieces, codes)
+def _m2m(folder: Path) -> tuple[Any, Ids, Ids]:
+    """SentencePiece, ids and languages of M2M-100; the languages follow the vocabulary."""
+    ids, names = read_vocabulary(folder / "vocab.json"), _settings(folder)
+    special = names.get("extra_special_tokens", names.get("additional_special_tokens", []))
+    found = [_CODE.fullmatch(str(name)) for name in typed_value(special, list, "special tokens")]
+    codes = [match[1] for match in found if match]
+    return (
+        read_subwords(folder / "sentencepiece.bpe.model"),
+        ids,
+        {code: len(ids) + index for index, code in enumerate(codes)},
+    )
 
 
-def _nllb(folder: Path) -> _Vocabulary:
-    """``tokenizer.json`` of the library ``tokenizers``."""
-    file = folder / "tokenizer.json"
-    if not file.is_file():
+def _nllb(folder: Path) -> tuple[Any, Ids, Ids]:
+    """The same of NLLB, from the ``tokenizer.json`` of the library ``tokenizers``."""
+    if not (file := folder / "tokenizer.json").is_file():
         raise InputError(f"{folder} holds neither vocab.json nor tokenizer.json")
-    if (own := folder / "tokenizer_config.json").is_file() and isinstance(read_json(own), dict):
-        if read_json(own).get("legacy_behaviour"):
-            raise InputError(f"{own}: legacy_behaviour puts languages last; only false can be read")
+    if _settings(folder).get("legacy_behaviour"):
+        raise InputError(f"{folder}: only a tokenizer with legacy_behaviour=false can be imported")
     try:
         values = read_json(file)
         model = values["model"]
-        if model["type"] != "BPE":
-            raise InputError(f"{file} is of the kind {str(model['type'])[:40]!r}; only BPE")
-        added = {one["content"]: one["id"] for one in values["added_tokens"]}
-        ids = _ids({**model["vocab"], **added}, file)
+        added = {str(one["content"]): int(one["id"]) for one in values["added_tokens"]}
+        every = {**{str(name): int(one) for name, one in model["vocab"].items()}, **added}
+        ids = dict(sorted(every.items(), key=lambda entry: entry[1]))
         merges = [tuple(one.split(" ") if isinstance(one, str) else one) for one in model["merges"]]
         steps = (values["normalizer"] or {}).get("normalizers", [])
         maps = [one["precompiled_charsmap"] for one in steps if one["type"] == "Precompiled"]
-        subwords = _sentencepiece(
-            [name for name in ids if name not in added], merges, base64.b64decode("".join(maps[:1]))
-        )
-    except (LookupError, TypeError, ValueError, AttributeError, binascii.Error) as error:
-        if isinstance(error, InputError):
-            raise
+        pieces = [name for name in ids if name not in added]
+        subwords = _sentencepiece(pieces, merges, base64.b64decode("".join(maps[:1])))
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{file} is no tokenizer of NLLB: {str(error)[:80]}") from error
-    codes = {name: ids[name] for name in ids if name in added and _NLLB_CODE.fullmatch(name)}
-    return _Vocabulary(subwords, {name: ids[name] for name in ids if name not in added}, codes)
+    codes = {name: ids[name] for name in ids if name in added and _CODE.fullmatch(name)}
+    return subwords, {name: ids[name] for name in ids if name not in added.keys() - SYMBOLS}, codes
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    """What the folder says about its tokenizer."""
+    found: dict[str, Any] = {}
+    for name in ("special_tokens_map.json", "tokenizer_config.json"):
+        if (folder / name).is_file() and isinstance(values := read_json(folder / name), dict):
+            found |= values
+    return found
 
 
 def _sentencepiece(names: list[str], merges: list[tuple[str, ...]], charsmap: bytes) -> Any:
@@ -152,26 +145,17 @@ def _sentencepiece(names: list[str], merges: list[tuple[str, ...]], charsmap: by
     return model
 
 
-def _ids(values: Any, file: Path) -> dict[str, int]:
-    """The ids of a vocabulary in their order, with those of the symbols as fairseq has them."""
-    ids = dict(typed_value(values, Mapping[str, int], str(file)))
-    for symbol, number in SYMBOLS.items():
-        if ids.get(symbol) != number:
-            raise InputError(f"{file} does not give {symbol} the id {number}, as M2M-100 does")
-    return dict(sorted(ids.items(), key=lambda entry: entry[1]))
-
-
-def _model(found: _Vocabulary, extra: list[int]) -> tuple[Any, ImportedIds]:
-    """A SentencePiece model with ids of ours."""
-    own, kinds = found.subwords, found.subwords.SentencePiece
+def _model(own: Any, ids: Ids, codes: Ids, extra: list[int]) -> tuple[Any, ImportedIds]:
+    """A SentencePiece model that cuts as ``own`` does, with ids of ours."""
+    kinds = own.SentencePiece
     plain = (kinds.NORMAL, kinds.USER_DEFINED, kinds.BYTE, kinds.UNUSED)
     mine = {one.piece: one for one in own.pieces if one.type in plain}
-    missing = [name for name in mine if name not in found.pieces]
+    missing = [name for name in mine if name not in ids]
     rest = [REST, *missing] if missing else []
     model = type(own)()
     model.CopyFrom(own)
     del model.pieces[:]
-    for name in (*SYMBOLS, *found.pieces, *map(EXTRA.format, range(len(extra))), *rest):
+    for name in (*SYMBOLS, *ids, *map(EXTRA.format, range(len(extra))), *rest):
         if name in mine:
             model.pieces.add(piece=name, score=mine[name].score, type=mine[name].type)
         else:
@@ -182,7 +166,7 @@ def _model(found: _Vocabulary, extra: list[int]) -> tuple[Any, ImportedIds]:
     spec.vocab_size = len(model.pieces)
     # There, the unknown piece is left out of a translation.
     spec.unk_surface = ""
-    rows = [*SYMBOLS.values(), *found.pieces.values(), *extra]
+    rows = [*SYMBOLS.values(), *ids.values(), *extra]
     never = range(len(rows), len(rows) + len(rest))
-    rows += [SYMBOLS["<unk>"]] * len(rest) + list(found.codes.values())
-    return model, ImportedIds(tuple(rows), tuple(never), tuple(found.codes))
+    rows += [SYMBOLS["<unk>"]] * len(rest) + list(codes.values())
+    return model, ImportedIds(tuple(rows), tuple(never), tuple(codes))

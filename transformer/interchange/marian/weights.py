@@ -7,7 +7,7 @@ here; a Marian translation starts with the symbol of padding, whose vector our s
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from torch import Tensor
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import Range, out_of_range, typed
 from transformer.data.tokenization.tokenizer import EOS
-from transformer.interchange.marian_vocabulary import ExportedIds, ImportedIds
+from transformer.interchange.marian.vocabulary import ExportedIds, ImportedIds
 from transformer.model.layers.embedding import sinusoids
 from transformer.model.transformer import Transformer
 
@@ -32,7 +32,7 @@ _FEED_FORWARD = {"feed_forward.inner": "fc1", "feed_forward.outer": "fc2"}
 class MarianConfig:
     """The values of a ``config.json`` that decide what the model computes."""
 
-    model_type: Literal["marian"]
+    model_type: Literal["marian", "pegasus", "m2m_100"]
     d_model: Annotated[int, Range(2, 2**16)]
     encoder_layers: Annotated[int, Range(1, 1000)]
     decoder_layers: Annotated[int, Range(1, 1000)]
@@ -48,7 +48,9 @@ class MarianConfig:
     dropout: float = 0.1
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
+    encoder_layerdrop: float = 0.0
     num_beams: Annotated[int, Range(1, 1000)] = 4
+    length_penalty: Annotated[float, Range(-100, 100)] = 1.0
 
     def __post_init__(self) -> None:
         raise_objections(out_of_range(self, "config.json"))
@@ -60,7 +62,7 @@ class MarianConfig:
 
     def settings(self) -> dict[str, Any]:
         """The keys under ``model.`` that it stands for."""
-        swish = self.activation_function == "silu"
+        swish, m2m = self.activation_function == "silu", self.model_type == "m2m_100"
         return {
             "d_model": self.d_model,
             "num_heads": self.encoder_attention_heads,
@@ -73,40 +75,18 @@ class MarianConfig:
             "max_length": self.max_position_embeddings,
             "activation": "swish" if swish else self.activation_function,
             "norm": "layer",
-            "norm_order": "post",
-            "positions": "sinusoidal",
-            "tie_embeddings": "all" if self.share_encoder_decoder_embeddings else "decoder",
-            "output_bias": True,
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class M2MConfig(MarianConfig):
-    """The same of M2M-100 and NLLB, whose layers are pre-norm."""
-
-    model_type: Literal["m2m_100"]  # type: ignore[assignment]
-    vocab_size: Annotated[int, Range(5, 2**22)]
-    share_encoder_decoder_embeddings: Literal[True] = True
-    encoder_layerdrop: float = 0.0
-
-    def settings(self) -> dict[str, Any]:
-        """The keys under ``model.`` that it stands for."""
-        return super().settings() | {
-            "norm_order": "pre",
-            "positions": "fairseq",
+            "norm_order": "post" if self.model_type == "marian" else "pre",
+            "positions": "fairseq" if m2m else "sinusoidal",
+            "decoder_start": EOS if m2m else None,
             "layer_drop": self.encoder_layerdrop,
-            "output_bias": False,
-            "decoder_start": EOS,
+            "tie_embeddings": "all" if self.share_encoder_decoder_embeddings else "decoder",
         }
 
 
-C = TypeVar("C", bound=MarianConfig)
-
-
-def read_config(kind: type[C], values: Mapping[str, Any]) -> C:
+def read_config(values: Mapping[str, Any]) -> MarianConfig:
     """Read a ``config.json``; raises InputError if the model is none that can be imported."""
-    own = {field.name for field in fields(kind)}
-    return typed(kind, {key: values[key] for key in own & values.keys()}, "config.json")
+    own = {field.name for field in fields(MarianConfig)}
+    return typed(MarianConfig, {key: values[key] for key in own & values.keys()}, "config.json")
 
 
 def _axis(d_model: int) -> Tensor:
@@ -115,7 +95,7 @@ def _axis(d_model: int) -> Tensor:
     return torch.stack((torch.arange(half), torch.arange(half, d_model)), dim=1).flatten()
 
 
-def _layers(encoder: int, decoder: int) -> Iterator[tuple[str, str]]:
+def layers(encoder: int, decoder: int) -> Iterator[tuple[str, str]]:
     """Each module of the layers: its name here and there."""
     for stack, count in (("encoder", encoder), ("decoder", decoder)):
         own = stack == "encoder"
@@ -166,8 +146,8 @@ def import_weights(
         return weights[name].float()
 
     ours: dict[str, Tensor] = {}
-    modules = list(_layers(config.encoder_layers, config.decoder_layers))
-    if m2m := isinstance(config, M2MConfig):
+    modules = list(layers(config.encoder_layers, config.decoder_layers))
+    if config.model_type != "marian":
         modules += _FINAL_NORMS
     for here, there in modules:
         wide, deep = {"inner": (ffn, d_model), "outer": (d_model, ffn)}.get(
@@ -186,25 +166,24 @@ def import_weights(
         table = take(name, 1 + max(vocabulary.rows), d_model)
         ours[f"{side}_embedding.tokens.lookup.weight"] = table[list(vocabulary.rows)][:, axis]
     ours["projection.weight"] = ours["target_embedding.tokens.lookup.weight"]
-    if m2m and not target.never:
-        return ours
     bias = torch.zeros(len(target.rows))
-    if not m2m:
+    if config.model_type != "m2m_100":
         bias = take("final_logits_bias", 1, 1 + max(target.rows))[0][list(target.rows)]
     bias[list(target.never)] = NEVER
-    ours["projection.bias"] = bias
+    if bias.any():
+        ours["projection.bias"] = bias
     return ours
 
 
 def export_weights(
     model: Transformer, source: ExportedIds, target: ExportedIds
 ) -> dict[str, Tensor]:
-    """The tensors of a Marian model or, with a norm at the end of each stack, of a Pegasus one."""
+    """The tensors of a model of Marian, Pegasus or M2M-100; the latter two have final norms."""
     config = model.config
     ours = {name: weight.detach().float().cpu() for name, weight in model.state_dict().items()}
     axis = _axis(config.d_model).argsort()
     theirs: dict[str, Tensor] = {}
-    modules = list(_layers(config.encoder_layers, config.decoder_layers))
+    modules = list(layers(config.encoder_layers, config.decoder_layers))
     if config.norm_order == "pre":
         modules += _FINAL_NORMS
     if config.norm_order == "pre" and config.positions == "sinusoidal":

@@ -1,0 +1,232 @@
+"""A model in Marian's own form: ``decoder.yml`` names the weights, an npz, and the vocabularies.
+
+Its weights are given the names that they have in transformers. Sources: Marian 1.12,
+``src/models/transformer.h``; ``convert_marian_to_pytorch.py`` of transformers 4.
+"""
+
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+import yaml
+from torch import Tensor
+
+from transformer.common.errors import InputError
+from transformer.interchange.marian.vocabulary import (
+    START,
+    ImportedTokenizer,
+    build_tokenizer,
+    checked_ids,
+    read_bytes,
+    read_subwords,
+)
+from transformer.interchange.marian.weights import MarianConfig, layers, read_config
+
+DECODER = "decoder.yml"
+
+_CONFIG = "special:model.yml"
+"""The array with the text of the settings."""
+
+_ASSUMED = {
+    "type": "transformer",
+    "transformer-preprocess": "",
+    "transformer-postprocess": "dan",
+    "transformer-postprocess-emb": "d",
+    "transformer-postprocess-top": "",
+    "transformer-decoder-autoreg": "self-attention",
+    "transformer-train-position-embeddings": "false",
+    "right-left": "false",
+}
+"""The only values of these settings that can be imported; other layers have other weights."""
+
+_MAX_LENGTH = 512
+"""The sinusoids of Marian have no end; this is the ``max_length`` of OPUS-MT."""
+
+_MOST_UNPACKED = 4
+"""Weights are hardly smaller when packed: a file that unpacks to more times its size is refused."""
+
+_PARTS = {"self_attn": "self", "encoder_attn": "context", "final_layer_norm": "ffn_ffn_ln"}
+_PARTS |= {f"{name}_layer_norm": f"{_PARTS[name]}_Wo_ln" for name in ("self_attn", "encoder_attn")}
+
+_DEEPEST = 10
+"""Nested collections of a YAML file; those of Marian have three."""
+
+Number = TypeVar("Number", int, float)
+
+
+def read_npz(folder: Path) -> tuple[MarianConfig, dict[str, Tensor], ImportedTokenizer]:
+    """The config, the weights and the tokenizer of a folder with a ``decoder.yml``.
+
+    Raises:
+        InputError: A file is missing, damaged, or has what cannot be expressed here.
+    """
+    decoder = _read_yaml(folder / DECODER, read_bytes(folder / DECODER))
+    [model] = _files(folder, decoder, "models", 1)
+    vocabularies = _files(folder, decoder, "vocabs", 2)
+    arrays = _read_arrays(model)
+    if _CONFIG not in arrays:
+        raise InputError(f"{model} has no array {_CONFIG}")
+    settings = _read_yaml(model, arrays.pop(_CONFIG).tobytes().rstrip(b"\0"))
+    config = _config(settings, decoder, shared="Wemb" in arrays)
+    if vocabularies[0].suffix == ".spm":
+        subwords = [read_subwords(file) for file in vocabularies]
+        ids = [{one.piece: index for index, one in enumerate(s.pieces)} for s in subwords]
+    else:
+        subwords = [read_subwords(folder / f"{side}.spm") for side in ("source", "target")]
+        ids = [_read_ids(file) for file in vocabularies]
+    separate = not config.share_encoder_decoder_embeddings
+    if not separate and ids[0] != ids[1]:
+        raise InputError(f"{folder / DECODER} names two vocabularies, and {model} has one table")
+    starting = [
+        checked_ids(one | {START: len(one)}, file)
+        for one, file in zip(ids, vocabularies, strict=True)
+    ]
+    weights = _weights(arrays, config)
+    return config, weights, build_tokenizer(subwords, starting[: 1 + separate])
+
+
+def _read_yaml(file: Path, text: bytes) -> dict[str, Any]:
+    """The mapping in a YAML text; all its plain values are strings."""
+    loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # constructs no objects
+    depth = 0
+    try:
+        for event in yaml.parse(text, Loader=loader):
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > _DEEPEST:  # libyaml would crash
+                raise ValueError("it is nested too deeply")
+        values = yaml.load(text, Loader=loader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InputError(f"{file} is damaged: {' '.join(str(error).split())[:80]}") from error
+    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+        raise InputError(f"{file} holds no YAML mapping")
+    return values
+
+
+def _files(folder: Path, decoder: Mapping[str, Any], key: str, number: int) -> list[Path]:
+    """The files in the folder that ``decoder.yml`` names."""
+    names = decoder.get(key)
+    if not isinstance(names, list) or len(names) != number:
+        raise InputError(f"{folder / DECODER} must name {number} of {key}, in a list")
+    for name in names:
+        if not isinstance(name, str) or not name or name != Path(name.replace("\\", "/")).name:
+            raise InputError(f"{folder / DECODER} must name each of {key} without a folder")
+    return [folder / name for name in names]
+
+
+def _read_ids(file: Path) -> dict[str, int]:
+    values = _read_yaml(file, read_bytes(file))
+    return {name: _number(values, name, int) for name in values}
+
+
+def _number(
+    values: Mapping[str, Any], key: str, kind: Callable[[Any], Number], default: Any = None
+) -> Number:
+    try:
+        return kind(values.get(key, default))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{key[:40]!r} is missing, or no number") from error
+
+
+def _read_arrays(file: Path) -> dict[str, Any]:
+    """The arrays of an npz; none is unpickled.
+
+    Raises:
+        InputError: The file is missing, damaged, or unpacks to far more than its size.
+    """
+    damage = (OSError, ValueError, RuntimeError, EOFError, MemoryError, zlib.error)
+    try:
+        with zipfile.ZipFile(file) as archive:
+            members = archive.infolist()
+            if sum(one.file_size for one in members) > _MOST_UNPACKED * file.stat().st_size:
+                raise InputError(f"{file} unpacks to more than {_MOST_UNPACKED} times its size")
+            found = {}
+            for one in members:
+                with archive.open(one) as member:
+                    name = one.filename.removesuffix(".npy")
+                    found[name] = np.lib.format.read_array(member, allow_pickle=False)
+            return found
+    except (*damage, zipfile.BadZipFile) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise InputError(f"{file} cannot be read: {reason}") from error
+
+
+def _config(
+    settings: Mapping[str, Any], decoder: Mapping[str, Any], *, shared: bool
+) -> MarianConfig:
+    for key, value in _ASSUMED.items():
+        if (found := settings.get(key, value)) != value:
+            shown = found[:40] if isinstance(found, str) else "a list"
+            raise InputError(f"{key}={shown!r} cannot be imported, only {value!r}")
+    activation = settings.get("transformer-ffn-activation")
+    if activation not in ("swish", "relu"):
+        # Its gelu is an approximation that is not ours.
+        raise InputError("transformer-ffn-activation can be imported if it is swish or relu")
+    sizes = {
+        "d_model": "dim-emb",
+        "encoder_layers": "enc-depth",
+        "decoder_layers": "dec-depth",
+        "encoder_attention_heads": "transformer-heads",
+        "decoder_attention_heads": "transformer-heads",
+        "encoder_ffn_dim": "transformer-dim-ffn",
+        "decoder_ffn_dim": "transformer-dim-ffn",
+    }
+    return read_config(
+        {name: _number(settings, key, int) for name, key in sizes.items()}
+        | {
+            "model_type": "marian",
+            "activation_function": activation,
+            "scale_embedding": True,
+            "max_position_embeddings": _MAX_LENGTH,
+            "share_encoder_decoder_embeddings": shared,
+            "dropout": _number(settings, "transformer-dropout", float, 0.1),
+            "num_beams": _number(decoder, "beam-size", int, 4),
+            "length_penalty": _number(decoder, "normalize", float, 0.0),
+        }
+    )
+
+
+def _weights(arrays: dict[str, Any], config: MarianConfig) -> dict[str, Tensor]:
+    """The weights with the names of transformers; raises InputError if there is another one."""
+
+    def take(name: str) -> Tensor:
+        if name not in arrays:
+            raise InputError(f"the array {name} is missing")
+        array = arrays.pop(name)
+        if array.ndim > 2 or array.dtype.kind != "f":
+            raise InputError(f"the array {name} is no matrix of floats")
+        return torch.from_numpy(array.astype(np.float32))
+
+    found = {}
+    for _, there in layers(config.encoder_layers, config.decoder_layers):
+        weight, bias = _names(there)
+        found[f"{there}.weight"] = take(weight).flatten() if "norm" in there else take(weight).T
+        found[f"{there}.bias"] = take(bias).flatten()
+    tables = {"model.shared.weight": "Wemb"}
+    if not config.share_encoder_decoder_embeddings:
+        stacks = ("encoder", "decoder")
+        tables = {f"model.{one}.embed_tokens.weight": f"{one}_Wemb" for one in stacks}
+    for name, table in tables.items():
+        # A translation starts with a vector of zeros, which no symbol has there.
+        found[name] = torch.nn.functional.pad(take(table), (0, 0, 0, 1))
+    found["final_logits_bias"] = torch.nn.functional.pad(take("decoder_ff_logit_out_b"), (0, 1))
+    if arrays:
+        raise InputError(f"the array {min(arrays)[:60]!r} is of a model that cannot be imported")
+    return found
+
+
+def _names(there: str) -> tuple[str, str]:
+    """The names of a weight and a bias, such as ``encoder_l1_self_Wq`` and ``encoder_l1_self_bq``,
+    of one in transformers, ``model.encoder.layers.0.self_attn.q_proj``."""
+    _, stack, _, number, module, *projection = there.split(".")
+    layer = f"{stack}_l{int(number) + 1}"
+    if module in ("fc1", "fc2"):
+        return f"{layer}_ffn_W{module[-1]}", f"{layer}_ffn_b{module[-1]}"
+    part = f"{layer}_{_PARTS[module]}"
+    if not projection:
+        return f"{part}_scale", f"{part}_bias"
+    return f"{part}_W{projection[0][0]}", f"{part}_b{projection[0][0]}"
