@@ -40,6 +40,7 @@ EXPRESSIBLE: dict[str, tuple[Any, ...]] = {
     "pattern": ("full",),
     "decoder_pattern": ("full", None),
     "query_key_norm": (False,),
+    "decoder_start": (None,),
 }
 """The values of these settings that CTranslate2 supports; it supports all values of the rest."""
 
@@ -67,6 +68,10 @@ def write_ctranslate2(
         InputError: The engine cannot express the model.
     """
     check_expressible(model.config)
+    if tokenizer.tags.both_sides:
+        raise InputError(
+            "data.target_tag=both cannot be expressed in CTranslate2, only true or false"
+        )
     spec = _spec(model.config)
     _fill(spec, model)
     # Our searches never choose these tokens; the engine avoids them by their bias.

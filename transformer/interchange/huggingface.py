@@ -81,6 +81,11 @@ def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path)
         source = target = export.export_ids(model, tokenizer)
         own = {"src_lang": run["data"]["source"], "tgt_lang": run["data"]["target"]}
         export.write_tokenizer(tokenizer, target, own, folder)
+    elif tokenizer.tags.both_sides or config.decoder_start is not None:
+        raise InputError(
+            "data.target_tag=both and model.decoder_start cannot be expressed without "
+            "model.positions=fairseq, as M2M-100 has them"
+        )
     else:
         target = export_ids(tokenizer.subwords(range(tokenizer.target_vocab_size)))
         source = export_ids(tokenizer.source_subwords(range(tokenizer.source_vocab_size)))

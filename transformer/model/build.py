@@ -29,10 +29,12 @@ def build_transformer(config: ModelConfig) -> Transformer:
     """Build and initialise the model of a config.
 
     Raises:
-        InputError: It has no decoder.
+        InputError: It has no decoder, or one that starts with an unknown symbol.
     """
     if config.decoder_layers == 0:
         raise InputError("model.decoder_layers=0 leaves nothing to translate with; set at least 1")
+    if (config.decoder_start or 0) >= config.target_vocab_size:
+        raise InputError(f"model.decoder_start={config.decoder_start} is not in the vocabulary")
     source = TokenEmbedding(config.source_vocab_size, config.d_model, config.pad)
     target = source
     if config.tie_embeddings != "all":

@@ -119,7 +119,7 @@ class ModelConfig:
     random_block_size: Size
     pattern_seed: int
     output_bias: bool = False
-    decoder_start: int | None = None
+    decoder_start: Annotated[int, Range(0)] | None = None
 
     def __post_init__(self) -> None:
         raise_objections(out_of_range(self, "model"))
@@ -141,7 +141,7 @@ def _contradictions(config: ModelConfig) -> Iterator[str]:
         yield f"{width} is not a multiple of {heads}; choose a multiple, or set model.head_dim"
     if config.num_kv_heads is not None and config.num_heads % config.num_kv_heads:
         yield f"model.num_kv_heads={config.num_kv_heads} does not divide {heads}"
-    yield from _bad_starts(config, width)
+    yield from _bad_sinusoids(config, width)
     if config.positions == "rotary" and config.d_k % 2:
         yield f"a head of width {config.d_k} must be even for rotary positions, which turn pairs"
     if config.positions == "relative":
@@ -165,13 +165,11 @@ def _contradictions(config: ModelConfig) -> Iterator[str]:
         )
 
 
-def _bad_starts(config: ModelConfig, width: str) -> Iterator[str]:
+def _bad_sinusoids(config: ModelConfig, width: str) -> Iterator[str]:
     if config.positions in ("sinusoidal", "fairseq") and config.d_model % 2:
         yield f"{width} must be even for {config.positions} positions"
     if config.positions == "fairseq" and config.d_model < 4:
         yield f"{width} must be at least 4 for fairseq positions"
-    if not 0 <= (config.decoder_start or 0) < config.target_vocab_size:
-        yield f"model.decoder_start={config.decoder_start} is outside of the target vocabulary"
 
 
 def _bucket_contradictions(config: ModelConfig) -> Iterator[str]:

@@ -43,7 +43,7 @@ def initial_payload(config: RunConfig, path: Path) -> dict[str, Any]:
 
 
 def take_model(config: DictConfig, given: Collection[str]) -> None:
-    """Set the keys of ``model`` and ``tokenizer`` to those of the checkpoint to begin with.
+    """Set ``model``, ``tokenizer`` and ``data.target_tag=both`` as the checkpoint has them.
 
     Nothing happens without a checkpoint that can be read, which a run that goes on does not need.
 
@@ -58,7 +58,10 @@ def take_model(config: DictConfig, given: Collection[str]) -> None:
     now: Any = OmegaConf.to_container(config)
     if checkpoint_task(payload) != now["task"]:
         return
-    for key, value in other_model(_former(payload), now).items():
+    found = other_model(_former(payload), now)
+    if payload[PORTABLE]["tokenizer"]["tags"].get("both_sides"):
+        found["data.target_tag"] = "both"
+    for key, value in found.items():
         if not {key, key.partition(".")[0]} & set(given):
             OmegaConf.update(config, key, value)
 

@@ -153,7 +153,7 @@ class Tags:
             )
         if known.targets and not self.targets:
             raise InputError(
-                f"each source needs a tag of its target language, {' or '.join(known.targets)}; "
+                f"each source needs a tag of its target language, {' or '.join(known.targets[:20])}; "
                 f"set data.target_tag={'both' if known.both_sides else 'true'}"
             )
         if self.both_sides is not known.both_sides:

@@ -52,9 +52,10 @@ def write_tokenizer(
     tokenizer: Tokenizer, ids: ExportedIds, own: dict[str, Any], folder: Path
 ) -> None:
     """Write the files of the tokenizer of transformers; ``own`` are more of its settings."""
-    from transformers import M2M100Tokenizer, NllbTokenizer
+    import transformers
     from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
 
+    library: Any = transformers
     codes = list(tokenizer.tags.targets)
     first = ids.rows.index(tokenizer.never_written.start)
     vocabulary = {name: number for number, name in enumerate(ids.names[:first])}
@@ -65,7 +66,7 @@ def write_tokenizer(
             files[0].write_text(json.dumps(vocabulary, ensure_ascii=False), encoding="utf-8")
             files[1].write_bytes(model)
             special = [f"__{code}__" for code in codes]
-            M2M100Tokenizer(
+            library.M2M100Tokenizer(
                 *map(str, files), language_codes=name, additional_special_tokens=special, **own
             ).save_pretrained(folder)
             return
@@ -79,7 +80,7 @@ def write_tokenizer(
         for cut in range(1, len(name))
         if name not in SYMBOLS and name[:cut] in vocabulary and name[cut:] in vocabulary
     ]
-    NllbTokenizer(
+    library.NllbTokenizer(
         vocab=vocabulary | {name: first + i for i, name in enumerate([*codes, "<mask>"])},
         merges=merges,
         extra_special_tokens=codes,
