@@ -215,13 +215,13 @@ def generate_greedily(folder: Path, texts: Sequence[str], batch: int = 32) -> li
         tokenizer: Any = getattr(transformers, kind).from_pretrained(folder)
     found: list[str] = []
     for tags, group in groupby(texts, parse_tags):
-        lines, told = list(group), {}
+        lines, forced = list(group), {}
         if kind == "AutoTokenizer":
             tokenizer.src_lang, tokenizer.tgt_lang = tags.source, tags.target
-            told["forced_bos_token_id"] = tokenizer(text_target="").input_ids[0]
+            forced["forced_bos_token_id"] = tokenizer(text_target="").input_ids[0]
         for start in range(0, len(lines), batch):
             encoded = tokenizer(lines[start : start + batch], return_tensors="pt", padding=True)
             with torch.no_grad():
-                ids: Tensor = model.generate(**encoded, **told, num_beams=1)
+                ids: Tensor = model.generate(**encoded, **forced, num_beams=1)
             found += tokenizer.batch_decode(ids, skip_special_tokens=True)
     return found

@@ -152,8 +152,9 @@ class Tags:
                 "resumed or fine-tuned run cannot add tags: start a new run"
             )
         if known.targets and not self.targets:
+            names = " or ".join(known.targets[:20])
             raise InputError(
-                f"each source needs a tag of its target language, {' or '.join(known.targets[:20])}; "
+                f"each source needs a tag of its target language, {names}; "
                 f"set data.target_tag={'both' if known.both_sides else 'true'}"
             )
         if self.both_sides is not known.both_sides:

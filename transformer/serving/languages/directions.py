@@ -88,7 +88,7 @@ def trained_directions(
     """
     tags = translator.tokenizer.tags
     codes = {_lower(code): code for code in tags.targets}
-    # A model that must be told the kind of text is told the first.
+    # A model that must be before the kind of text is before the first.
     kind = tags.corpora[0] if tags.corpora and not tags.optional else None
     if named is not None:
         source, dash, target = (_lower(part) for part in named.rpartition("-"))
@@ -99,8 +99,8 @@ def trained_directions(
                 "direction, or languages that the model has tags of on both sides; another model "
                 "with target tags knows its languages"
             )
-        told = SourceTags(codes.get(target), kind, codes.get(source))
-        yield Direction(source, target, translator, told)
+        before = SourceTags(codes.get(target), kind, codes.get(source))
+        yield Direction(source, target, translator, before)
         return
     data = config["data"]
     corpora = (data.get("corpora") or {"": {}}).values()
@@ -109,10 +109,10 @@ def trained_directions(
         for one in corpora
     }
     for source, target in sorted(pairs):
-        told = SourceTags(
+        before = SourceTags(
             target if tags.targets else None, kind, source if tags.both_sides else None
         )
-        yield Direction(_lower(source), _lower(target), translator, told)
+        yield Direction(_lower(source), _lower(target), translator, before)
 
 
 def _lower(code: str) -> str:
