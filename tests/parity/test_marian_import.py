@@ -20,14 +20,21 @@ import yaml
 from ctranslate2.converters import MarianConverter
 from transformers import MarianTokenizer
 
+from tests.helpers.corpora import tokenizer_config
+from tests.helpers.huggingface_twins import spread
 from tests.helpers.marian_folders import marian_folder, npz_folder, sentences, theirs
+from tests.helpers.models import tiny_transformer
+from tests.helpers.steps import search_config
 from transformer.__main__ import main
-from transformer.data.tokenization.tags import SourceTags, TaggedText
+from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translation.translator import Translator
+from transformer.interchange.huggingface import write_huggingface
 from transformer.interchange.imported import read_folder, read_weights
 from transformer.interchange.marian.vocabulary import import_tokenizer
 
 LIMIT = 60
+SIDES = ("source", "target")
 CASES: dict[str, dict[str, Any]] = {
     "joint": {},
     "separate": {"separate": True},
@@ -192,6 +199,47 @@ def test_a_model_of_marian_itself_is_the_same(name: str, tmp_path: Path) -> None
     assert translated == [one.hypotheses[0] for one in results]
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "joint", "tags", "changes"),
+    [
+        ("bpe", True, Tags(), {}),
+        ("unigram", True, Tags(targets=("deu", "nld")), {"output_bias": True}),
+        ("unigram", False, Tags(), {"norm_order": "post", "tie_embeddings": "decoder"}),
+        ("bpe", True, Tags(), {"norm_order": "post", "activation": "swish"}),
+    ],
+)
+def test_an_export_comes_back(
+    algorithm: str, joint: bool, tags: Tags, changes: dict[str, Any], tmp_path: Path
+) -> None:
+    pairs = list(zip(sentences("en", count=300), sentences("de", count=300), strict=True))
+    config = tokenizer_config(algorithm=algorithm, vocab_size=400, joint=joint)
+    tokenizer = Tokenizer.train(config, lambda: pairs).with_tags(tags)
+    sizes = {f"{side}_vocab_size": getattr(tokenizer, f"{side}_vocab_size") for side in SIDES}
+    model = tiny_transformer(**sizes, **changes)
+    spread(model, 1, biases=changes.get("output_bias", False))
+    search = search_config(length_penalty=0.5, length_penalty_form="average", beam_size=5)
+    given = Translator(model, tokenizer, search, batch_tokens=1000)
+    (tmp_path / "export").mkdir()
+    run = {"data": {"source": "en", "target": "de"}, "model": {"max_length": 64}}
+    write_huggingface(given, run, tmp_path / "export")
+    arguments = [f"checkpoint={tmp_path / 'export'}", f"output={tmp_path / 'run'}"]
+    assert main(["import", *arguments]) == 0
+    back = Translator.load(tmp_path / "run")
+    texts = [
+        TaggedText(text, SourceTags(*tags.targets[:1])) for text in sentences("en", "test", 20)
+    ]
+    assert [one.text for one in back.with_search(search).translate(texts)] == [
+        one.text for one in given.translate(texts)
+    ]
+    weights = back.model.state_dict()
+    assert weights.keys() == model.state_dict().keys()
+    assert all(torch.equal(weights[key], one) for key, one in model.state_dict().items())
+    assert back.tokenizer.fingerprint == tokenizer.fingerprint
+    assert back.tokenizer.joint == joint
+    found = (back.search.beam_size, back.search.length_penalty, back.search.length_penalty_form)
+    assert found == (5, 0.5, "average")
+
+
 class Payload:
     """What runs a program when it is unpickled."""
 
@@ -286,7 +334,7 @@ FAULTS |= {
     ),
     "npz: pickle": (
         lambda: Path("bad/model.npz").write_bytes(pickle.dumps(Payload())),
-        "model.npz cannot be read: File is not a zip file",
+        "model.npz is damaged: File is not a zip file",
     ),
     "npz: path": (
         lambda: edit("decoder.yml", "- model.npz", "- ../../etc/passwd"),
@@ -316,11 +364,11 @@ FAULTS |= {
         lambda: Path("bad/opus.vocab.yml").write_text("[" * 100_000),
         "opus.vocab.yml is damaged",
     ),
-    "npz: header": (huge_header, "model.npz cannot be read"),
+    "npz: header": (huge_header, "model.npz is damaged"),
     "npz: bomb": (zip_bomb, "model.npz unpacks to more than 4 times its size"),
     "npz: cut": (
         lambda: Path("bad/model.npz").write_bytes(Path("bad/model.npz").read_bytes()[:-999]),
-        "model.npz cannot be read",
+        "model.npz is damaged",
     ),
     "npz: shape": (
         lambda: replace_array("encoder_l1_ffn_W1", np.zeros((32, 47), np.float32)),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer.common.errors import InputError
-from transformer.data.tokenization.tokenizer import EOS, Tokenizer
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.interchange.m2m.vocabulary import EXTRA, REST, SYMBOLS
 from transformer.interchange.marian.vocabulary import ExportedIds, parse_subwords
 from transformer.interchange.marian.weights import NEVER
@@ -19,16 +19,9 @@ def export_ids(model: Transformer, tokenizer: Tokenizer) -> ExportedIds:
     """The ids of a model there: symbols, pieces, languages, and what came after them.
 
     Raises:
-        InputError: It has no such vocabulary, or what the layers of M2M-100 lack.
+        InputError: It has no such vocabulary, or what M2M-100 lacks.
     """
-    config, tags = model.config, tokenizer.tags
-    wanted = {"norm_order": "pre", "tie_embeddings": "all", "decoder_start": EOS}
-    for name, value in wanted.items():
-        if getattr(config, name) != value:
-            raise InputError(
-                f"model.{name}={getattr(config, name)} with model.positions=fairseq cannot be "
-                f"expressed as an M2M-100 model, only {value}"
-            )
+    tags = tokenizer.tags
     names = tokenizer.subwords(range(tokenizer.target_vocab_size))
     if not (tags.both_sides and tokenizer.joint) or tags.corpora or tags.sentences:
         raise InputError("M2M-100 has one vocabulary with data.target_tag=both, and no more tags")

@@ -4,24 +4,21 @@ Its weights are given the names that they have in transformers. Sources: Marian 
 ``src/models/transformer.h``; ``convert_marian_to_pytorch.py`` of transformers 4.
 """
 
-import zipfile
-import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
-import yaml
 from torch import Tensor
 
 from transformer.common.errors import InputError
+from transformer.interchange.marian.files import read_arrays, read_yaml
 from transformer.interchange.marian.vocabulary import (
     START,
     ImportedTokenizer,
     build_tokenizer,
     checked_ids,
-    read_bytes,
     read_subwords,
 )
 from transformer.interchange.marian.weights import MarianConfig, layers, read_config
@@ -43,19 +40,12 @@ _ASSUMED = {
 }
 """The only values of these settings that can be imported; other layers have other weights."""
 
+_STACKS = ("encoder", "decoder")
 _MAX_LENGTH = 512
 """The sinusoids of Marian have no end; this is the ``max_length`` of OPUS-MT."""
 
-_MOST_UNPACKED = 4
-"""Weights are hardly smaller when packed: a file that unpacks to more times its size is refused."""
-
 _PARTS = {"self_attn": "self", "encoder_attn": "context", "final_layer_norm": "ffn_ffn_ln"}
 _PARTS |= {f"{name}_layer_norm": f"{_PARTS[name]}_Wo_ln" for name in ("self_attn", "encoder_attn")}
-
-_DEEPEST = 10
-"""Nested collections of a YAML file; those of Marian have three."""
-
-Number = TypeVar("Number", int, float)
 
 
 def read_npz(folder: Path) -> tuple[MarianConfig, dict[str, Tensor], ImportedTokenizer]:
@@ -64,13 +54,13 @@ def read_npz(folder: Path) -> tuple[MarianConfig, dict[str, Tensor], ImportedTok
     Raises:
         InputError: A file is missing, damaged, or has what cannot be expressed here.
     """
-    decoder = _read_yaml(folder / DECODER, read_bytes(folder / DECODER))
+    decoder = read_yaml(folder / DECODER)
     [model] = _files(folder, decoder, "models", 1)
     vocabularies = _files(folder, decoder, "vocabs", 2)
-    arrays = _read_arrays(model)
+    arrays = read_arrays(model)
     if _CONFIG not in arrays:
         raise InputError(f"{model} has no array {_CONFIG}")
-    settings = _read_yaml(model, arrays.pop(_CONFIG).tobytes().rstrip(b"\0"))
+    settings = read_yaml(model, arrays.pop(_CONFIG).tobytes().rstrip(b"\0"))
     config = _config(settings, decoder, shared="Wemb" in arrays)
     if vocabularies[0].suffix == ".spm":
         subwords = [read_subwords(file) for file in vocabularies]
@@ -89,24 +79,6 @@ def read_npz(folder: Path) -> tuple[MarianConfig, dict[str, Tensor], ImportedTok
     return config, weights, build_tokenizer(subwords, starting[: 1 + separate])
 
 
-def _read_yaml(file: Path, text: bytes) -> dict[str, Any]:
-    """The mapping in a YAML text; all its plain values are strings."""
-    loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # constructs no objects
-    depth = 0
-    try:
-        for event in yaml.parse(text, Loader=loader):
-            depth += isinstance(event, yaml.CollectionStartEvent)
-            depth -= isinstance(event, yaml.CollectionEndEvent)
-            if depth > _DEEPEST:  # libyaml would crash
-                raise ValueError("it is nested too deeply")
-        values = yaml.load(text, Loader=loader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InputError(f"{file} is damaged: {' '.join(str(error).split())[:80]}") from error
-    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise InputError(f"{file} holds no YAML mapping")
-    return values
-
-
 def _files(folder: Path, decoder: Mapping[str, Any], key: str, number: int) -> list[Path]:
     """The files in the folder that ``decoder.yml`` names."""
     names = decoder.get(key)
@@ -119,40 +91,15 @@ def _files(folder: Path, decoder: Mapping[str, Any], key: str, number: int) -> l
 
 
 def _read_ids(file: Path) -> dict[str, int]:
-    values = _read_yaml(file, read_bytes(file))
+    values = read_yaml(file)
     return {name: _number(values, name, int) for name in values}
 
 
-def _number(
-    values: Mapping[str, Any], key: str, kind: Callable[[Any], Number], default: Any = None
-) -> Number:
+def _number(values: Mapping[str, Any], key: str, kind: type, default: Any = None) -> Any:
     try:
         return kind(values.get(key, default))
     except (TypeError, ValueError) as error:
         raise InputError(f"{key[:40]!r} is missing, or no number") from error
-
-
-def _read_arrays(file: Path) -> dict[str, Any]:
-    """The arrays of an npz; none is unpickled.
-
-    Raises:
-        InputError: The file is missing, damaged, or unpacks to far more than its size.
-    """
-    damage = (OSError, ValueError, RuntimeError, EOFError, MemoryError, zlib.error)
-    try:
-        with zipfile.ZipFile(file) as archive:
-            members = archive.infolist()
-            if sum(one.file_size for one in members) > _MOST_UNPACKED * file.stat().st_size:
-                raise InputError(f"{file} unpacks to more than {_MOST_UNPACKED} times its size")
-            found = {}
-            for one in members:
-                with archive.open(one) as member:
-                    name = one.filename.removesuffix(".npy")
-                    found[name] = np.lib.format.read_array(member, allow_pickle=False)
-            return found
-    except (*damage, zipfile.BadZipFile) as error:
-        reason = " ".join(str(error).split())[:120]
-        raise InputError(f"{file} cannot be read: {reason}") from error
 
 
 def _config(
@@ -166,15 +113,10 @@ def _config(
     if activation not in ("swish", "relu"):
         # Its gelu is an approximation that is not ours.
         raise InputError("transformer-ffn-activation can be imported if it is swish or relu")
-    sizes = {
-        "d_model": "dim-emb",
-        "encoder_layers": "enc-depth",
-        "decoder_layers": "dec-depth",
-        "encoder_attention_heads": "transformer-heads",
-        "decoder_attention_heads": "transformer-heads",
-        "encoder_ffn_dim": "transformer-dim-ffn",
-        "decoder_ffn_dim": "transformer-dim-ffn",
-    }
+    sizes = {"d_model": "dim-emb", "encoder_layers": "enc-depth", "decoder_layers": "dec-depth"}
+    for stack in _STACKS:
+        sizes[f"{stack}_attention_heads"] = "transformer-heads"
+        sizes[f"{stack}_ffn_dim"] = "transformer-dim-ffn"
     return read_config(
         {name: _number(settings, key, int) for name, key in sizes.items()}
         | {
@@ -208,8 +150,7 @@ def _weights(arrays: dict[str, Any], config: MarianConfig) -> dict[str, Tensor]:
         found[f"{there}.bias"] = take(bias).flatten()
     tables = {"model.shared.weight": "Wemb"}
     if not config.share_encoder_decoder_embeddings:
-        stacks = ("encoder", "decoder")
-        tables = {f"model.{one}.embed_tokens.weight": f"{one}_Wemb" for one in stacks}
+        tables = {f"model.{one}.embed_tokens.weight": f"{one}_Wemb" for one in _STACKS}
     for name, table in tables.items():
         # A translation starts with a vector of zeros, which no symbol has there.
         found[name] = torch.nn.functional.pad(take(table), (0, 0, 0, 1))

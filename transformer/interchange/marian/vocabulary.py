@@ -8,7 +8,6 @@ Pieces that only the other side cuts are UNCUT, so that each text is cut as ther
 of the unknown piece.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from transformer.data.tokenization.tokenizer import (
     Tokenizer,
     TokenizerConfig,
 )
+from transformer.interchange.marian.files import read_bytes, read_json
 
 START, UNKNOWN, END = "<pad>", "<unk>", "</s>"
 """Names there; a translation starts with the first. Their ids are the last, 1 and 0."""
@@ -38,9 +38,6 @@ _REST = "<rest>"
 
 ALGORITHMS: dict[int, Literal["unigram", "bpe"]] = {1: "unigram", 2: "bpe"}
 """By ``model_type`` of SentencePiece."""
-
-_MOST_BYTES = 200_000_000
-"""Of a file of a vocabulary."""
 
 
 @dataclass(frozen=True)
@@ -77,24 +74,6 @@ def checked_ids(ids: Mapping[str, int], file: Path) -> dict[str, int]:
     if sorted(ids.values()) != list(range(len(ids))):
         raise InputError(f"{file} does not give the ids 0 to {len(ids) - 1} once each")
     return dict(sorted(ids.items(), key=lambda entry: entry[1]))
-
-
-def read_json(file: Path) -> Any:
-    """The content of a JSON file; raises InputError if it is missing or damaged."""
-    try:
-        return json.loads(read_bytes(file))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{file} is damaged: {' '.join(str(error).split())[:80]}") from error
-
-
-def read_bytes(file: Path) -> bytes:
-    """The content of a file; raises InputError if it is missing or too large."""
-    try:
-        if file.stat().st_size > _MOST_BYTES:
-            raise InputError(f"{file} is larger than {_MOST_BYTES:,} bytes")
-        return file.read_bytes()
-    except OSError as error:
-        raise InputError(f"{file} cannot be read: {error.strerror}") from error
 
 
 def import_tokenizer(folder: Path) -> ImportedTokenizer:

@@ -1,0 +1,53 @@
+"""Which models other programs have; the rest is refused by name."""
+
+from typing import Any
+
+from transformer.common.errors import InputError
+from transformer.data.tokenization.tokenizer import EOS
+from transformer.model.config import ModelConfig
+
+_FULL: dict[str, tuple[Any, ...]] = {
+    "pattern": ("full",),
+    "decoder_pattern": ("full", None),
+    "query_key_norm": (False,),
+}
+_LAYERS = {
+    **_FULL,
+    "norm": ("layer",),
+    "activation": ("relu", "gelu", "swish"),
+    "num_kv_heads": (None,),
+}
+EXPRESSIBLE: dict[str, dict[str, tuple[Any, ...]]] = {
+    "CTranslate2": {
+        **_FULL,
+        "norm_order": ("pre", "post"),
+        "positions": ("sinusoidal", "learned", "rotary"),
+        "decoder_start": (None,),
+    },
+    "Marian or Pegasus": {
+        **_LAYERS,
+        "norm_order": ("post", "pre"),
+        "positions": ("sinusoidal",),
+        "decoder_start": (None,),
+        "tie_embeddings": ("all", "decoder"),
+    },
+    "M2M-100": {
+        **_LAYERS,
+        "norm_order": ("pre",),
+        "positions": ("fairseq",),
+        "decoder_start": (EOS,),
+        "tie_embeddings": ("all",),
+    },
+}
+"""By the program, the values of these settings that it has; it has all values of the rest."""
+
+
+def check_expressible(config: ModelConfig, program: str) -> None:
+    """Check that a program of EXPRESSIBLE has such a model; raises InputError if not."""
+    for name, values in EXPRESSIBLE[program].items():
+        if (value := getattr(config, name)) not in values:
+            known = " or ".join("null" if v is None else str(v) for v in values)
+            raise InputError(
+                f"model.{name}={value} cannot be expressed in {program}, only {known}; train with "
+                f"model.{name}={values[0]}, or export to another format"
+            )
