@@ -123,8 +123,10 @@ class Tags:
 
         Raises InputError as `indices`.
         """
+        if not self.both_sides:
+            return []
         self.indices(tags)
-        return [self.spelt.index(_TARGET.format(tags.target))] if self.both_sides else []
+        return [self.spelt.index(_TARGET.format(tags.target))]
 
     def check_known(self, tags: SourceTags) -> None:
         """Raise an InputError for tags that the vocabulary does not have."""

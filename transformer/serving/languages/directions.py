@@ -109,9 +109,9 @@ def trained_directions(
         for one in corpora
     }
     for source, target in sorted(pairs):
-        before = SourceTags(
-            target if tags.targets else None, kind, source if tags.both_sides else None
-        )
+        before = SourceTags(codes.get(_lower(target)), kind, codes.get(_lower(source)))
+        if not tags.both_sides:
+            before = before._replace(source=None)
         yield Direction(_lower(source), _lower(target), translator, before)
 
 
