@@ -362,7 +362,7 @@ FAULTS |= {
     ),
     "npz: nested": (
         lambda: Path("bad/opus.vocab.yml").write_text("[" * 100_000),
-        "opus.vocab.yml is damaged",
+        "opus.vocab.yml is damaged: it is too deep",
     ),
     "npz: header": (huge_header, "model.npz is damaged"),
     "npz: bomb": (zip_bomb, "model.npz unpacks to more than 4 times its size"),

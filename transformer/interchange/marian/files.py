@@ -17,8 +17,8 @@ _MOST_BYTES = 200_000_000
 _MOST_UNPACKED = 4
 """Weights are hardly smaller when packed: a file that unpacks to more times its size is refused."""
 
-_DEEPEST = 10
-"""Nested collections of a YAML file; those of Marian have three."""
+_DEEPEST, _MOST_EVENTS = 10, 2_000_000
+"""Nested collections of a YAML file, and its keys and values; a vocabulary has 100,000 or so."""
 
 
 def _damaged(file: Path, error: Exception) -> InputError:
@@ -48,11 +48,11 @@ def read_yaml(file: Path, text: bytes | None = None) -> dict[str, Any]:
     loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # constructs no objects
     text, depth = read_bytes(file) if text is None else text, 0
     try:
-        for event in yaml.parse(text, Loader=loader):
+        for count, event in enumerate(yaml.parse(text, Loader=loader)):
             depth += isinstance(event, yaml.CollectionStartEvent)
             depth -= isinstance(event, yaml.CollectionEndEvent)
-            if depth > _DEEPEST:  # libyaml would crash
-                raise ValueError("it is nested too deeply")
+            if depth > _DEEPEST or count > _MOST_EVENTS:  # libyaml would crash, or fill the memory
+                raise ValueError("it is too deep or too long")
         values = yaml.load(text, Loader=loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise _damaged(file, error) from error

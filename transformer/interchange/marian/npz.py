@@ -144,7 +144,7 @@ def _weights(arrays: dict[str, Any], config: MarianConfig) -> dict[str, Tensor]:
         return torch.from_numpy(array.astype(np.float32))
 
     found = {}
-    for _, there in layers(config.encoder_layers, config.decoder_layers):
+    for _, there in layers(config.encoder_layers, config.decoder_layers, pre_norm=False):
         weight, bias = _names(there)
         found[f"{there}.weight"] = take(weight).flatten() if "norm" in there else take(weight).T
         found[f"{there}.bias"] = take(bias).flatten()

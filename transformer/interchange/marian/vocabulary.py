@@ -157,8 +157,8 @@ def _model(own: Any, ids: Mapping[str, int], sides: Sequence[Any]) -> tuple[Any,
             )
     kinds = own.SentencePiece
     plain = (kinds.NORMAL, kinds.USER_DEFINED, kinds.BYTE, kinds.UNUSED)
-    mine = {one.piece: one for one in _pieces(own, plain)}
-    cut = dict.fromkeys(one.piece for side in sides for one in _pieces(side, plain))
+    mine = {one.piece: one for one in _of_kinds(own, plain)}
+    cut = dict.fromkeys(one.piece for side in sides for one in _of_kinds(side, plain))
     known = [name for name in ids if name not in (START, UNKNOWN, END)]
     missing = [name for name in cut if name not in ids]
     lowest = min((one.score for one in mine.values()), default=0.0) - 1.0
@@ -191,7 +191,7 @@ def _model(own: Any, ids: Mapping[str, int], sides: Sequence[Any]) -> tuple[Any,
     return model, ImportedIds(tuple(rows), never, tuple(code[2:-2] for code in codes))
 
 
-def _pieces(model: Any, kinds: Sequence[int]) -> list[Any]:
+def _of_kinds(model: Any, kinds: Sequence[int]) -> list[Any]:
     """The pieces of these kinds, but for those that an import has added."""
     return [one for one in model.pieces if one.type in kinds and not one.piece.endswith(UNCUT)]
 

@@ -23,7 +23,6 @@ NEVER = -1e4
 """Bias of symbols that no translation has."""
 
 _STACKS = ("encoder", "decoder")
-_FINAL_NORMS = [(f"{one}.final_norm", f"model.{one}.layer_norm") for one in _STACKS]
 _ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
 _FEED_FORWARD = {"feed_forward.inner": "fc1", "feed_forward.outer": "fc2"}
 
@@ -95,8 +94,8 @@ def _axis(d_model: int) -> Tensor:
     return torch.stack((torch.arange(half), torch.arange(half, d_model)), dim=1).flatten()
 
 
-def layers(encoder: int, decoder: int) -> Iterator[tuple[str, str]]:
-    """Each module of the layers: its name here and there."""
+def layers(encoder: int, decoder: int, pre_norm: bool) -> Iterator[tuple[str, str]]:
+    """Each module of the stacks: its name here and there."""
     for stack, count in (("encoder", encoder), ("decoder", decoder)):
         own = stack == "encoder"
         attentions = {"attention" if own else "self_attention": "self_attn"}
@@ -114,6 +113,8 @@ def layers(encoder: int, decoder: int) -> Iterator[tuple[str, str]]:
                 yield f"{here}.{name}.norm", f"{there}.{other}"
             for name, other in _FEED_FORWARD.items():
                 yield f"{here}.{name}", f"{there}.{other}"
+        if pre_norm:
+            yield f"{stack}.final_norm", f"model.{stack}.layer_norm"
 
 
 def _along_stream(weight: Tensor, name: str, axis: Tensor) -> Tensor:
@@ -146,24 +147,19 @@ def import_weights(
         return weights[name].float()
 
     ours: dict[str, Tensor] = {}
-    modules = list(layers(config.encoder_layers, config.decoder_layers))
-    if config.model_type != "marian":
-        modules += _FINAL_NORMS
-    for here, there in modules:
+    pre_norm = config.model_type != "marian"
+    for here, there in layers(config.encoder_layers, config.decoder_layers, pre_norm):
         wide, deep = {"inner": (ffn, d_model), "outer": (d_model, ffn)}.get(
             here.rpartition(".")[2], (d_model, d_model)
         )
-        norm = here.endswith("norm")
-        weight = take(f"{there}.weight", *((d_model,) if norm else (wide, deep)))
+        shape = (d_model,) if here.endswith("norm") else (wide, deep)
+        weight = take(f"{there}.weight", *shape)
         bias = take(f"{there}.bias", wide)
         ours[f"{here}.weight"] = _along_stream(weight, here, axis)
         ours[f"{here}.bias"] = _along_stream(bias, here, axis)
-    names = ["model.shared.weight"] * 2
-    if not config.share_encoder_decoder_embeddings:
-        names = [f"model.{stack}.embed_tokens.weight" for stack in ("encoder", "decoder")]
-    sides = zip(("source", "target"), names, (source, target), strict=True)
-    for side, name, vocabulary in sides:
-        table = take(name, 1 + max(vocabulary.rows), d_model)
+    for side, stack, vocabulary in (("source", "encoder", source), ("target", "decoder", target)):
+        name = "shared" if config.share_encoder_decoder_embeddings else f"{stack}.embed_tokens"
+        table = take(f"model.{name}.weight", 1 + max(vocabulary.rows), d_model)
         ours[f"{side}_embedding.tokens.lookup.weight"] = table[list(vocabulary.rows)][:, axis]
     ours["projection.weight"] = ours["target_embedding.tokens.lookup.weight"]
     bias = torch.zeros(len(target.rows))
@@ -183,14 +179,12 @@ def export_weights(
     ours = {name: weight.detach().float().cpu() for name, weight in model.state_dict().items()}
     axis = _axis(config.d_model).argsort()
     theirs: dict[str, Tensor] = {}
-    modules = list(layers(config.encoder_layers, config.decoder_layers))
-    if config.norm_order == "pre":
-        modules += _FINAL_NORMS
-    if config.norm_order == "pre" and config.positions == "sinusoidal":
+    pre_norm, m2m = config.norm_order == "pre", config.positions == "fairseq"
+    if pre_norm and not m2m:
         # Pegasus, unlike Marian, complains of their absence.
         positions = sinusoids(config.max_length, config.d_model)[:, axis]
         theirs |= {f"model.{one}.embed_positions.weight": positions.clone() for one in _STACKS}
-    for here, there in modules:
+    for here, there in layers(config.encoder_layers, config.decoder_layers, pre_norm):
         for part in ("weight", "bias"):
             name = f"{here}.{part}"
             theirs[f"{there}.{part}"] = _along_stream(ours[name], here, axis).contiguous()
@@ -203,7 +197,7 @@ def export_weights(
     for name, (side, ids) in tables.items():
         table = ours[f"{side}_embedding.tokens.lookup.weight"][list(ids.rows)]
         theirs[f"{name}.weight"] = table[:, axis].contiguous()
-    if config.positions == "fairseq":
+    if m2m:
         return theirs
     bias = ours.get("projection.bias", torch.zeros(config.target_vocab_size))
     bias = bias[list(target.rows)]
