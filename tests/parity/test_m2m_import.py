@@ -27,10 +27,10 @@ from transformer.serving.languages.directions import trained_directions
 
 LIMIT = 60
 CASES: dict[str, dict[str, Any]] = {
-    "m2m": {"kind": "m2m"},
-    "nllb": {"kind": "nllb"},
+    "m2m": {"kind": "m2m", "ends": 2.7},
+    "nllb": {"kind": "nllb", "ends": 2.2},
     "unigram": {"kind": "m2m", "algorithm": "unigram", "missing": 7, "ends": 3.0},
-    "half": {"kind": "nllb", "half": True, "d_model": 48, "encoder_layers": 1, "ends": 4.0},
+    "half": {"kind": "nllb", "half": True, "d_model": 48, "ends": 4.0},
 }
 
 

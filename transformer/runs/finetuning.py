@@ -58,10 +58,10 @@ def take_model(config: DictConfig, given: Collection[str]) -> None:
     now: Any = OmegaConf.to_container(config)
     if checkpoint_task(payload) != now["task"]:
         return
-    found = other_model(_former(payload), now)
-    if payload[PORTABLE]["tokenizer"]["tags"].get("both_sides"):
-        found["data.target_tag"] = "both"
-    for key, value in found.items():
+    both = payload[PORTABLE]["tokenizer"]["tags"].get("both_sides")
+    if both and "data.target_tag" not in given:
+        config.data.target_tag = "both"
+    for key, value in other_model(_former(payload), now).items():
         if not {key, key.partition(".")[0]} & set(given):
             OmegaConf.update(config, key, value)
 
