@@ -45,6 +45,14 @@ def _config(config: DictConfig, found: Imported) -> DictConfig:
     source, target = pair.rpartition("-")[::2] if pair else found.languages
     composed.data.source = source or composed.data.source
     composed.data.target = target or composed.data.target
+    if (tags := found.tokenizer.tags).both_sides:
+        composed.data.target_tag = "both"
+        for code in (composed.data.source, composed.data.target):
+            if code not in tags.targets:
+                raise InputError(
+                    f"{code} is no language of the model; set languages=SOURCE-TARGET, of "
+                    f"{', '.join(tags.targets[:20])}, …"
+                )
     for split in ("validation", "test"):
         composed.data[split] = resolve_value(config, split, str | Sequence[str] | None)
     return composed

@@ -157,8 +157,8 @@ def resolve_batch_tokens(config: DictConfig, device: torch.device) -> int:
 
 
 def tagged_tokenizer(config: DictConfig, tokenizer: Tokenizer) -> Tokenizer:
-    """The tokenizer with ``to=`` and ``tag=`` as the tags of a source that has none itself."""
-    given = (resolve_value(config, key, str | None) for key in ("to", "tag"))
+    """The tokenizer with ``to=``, ``tag=`` and ``from=`` as the tags of a source without any."""
+    given = (resolve_value(config, key, str | None) for key in ("to", "tag", "from"))
     return tokenizer.tagged(SourceTags(*given))
 
 

@@ -6,7 +6,7 @@ Does not read files.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import Range, out_of_range
@@ -112,8 +112,9 @@ class DataConfig:
     """Sampling temperature of several corpora without weights: the fraction of a corpus is
     proportional to its size (batches of an epoch) to the power of 1/temperature; None is 1, larger
     favours small corpora (Arivazhagan et al. 2019, section 4.1, https://arxiv.org/abs/1907.05019)."""
-    target_tag: bool
-    """Put a tag of the target language before each source: one model, many directions."""
+    target_tag: bool | Literal["both"]
+    """Put a tag of the target language before each source: one model, many directions; ``both``:
+    a tag of its own language before each source and each target (``Tags.both_sides``)."""
     documents: Annotated[int, Range(1)] | None
     """Join up to this many consecutive sentences of a document to one pair, and to one translation,
     of at most ``max_length`` tokens; a line that is blank on both sides separates documents."""

@@ -113,9 +113,7 @@ def align(
 
     Other arguments and errors are those of ``score_pairs``.
     """
-    sources = tokenizer.encode_source([source for source, _ in pairs])
-    targets = tokenizer.encode_target([target for _, target in pairs])
-    encoded = list(zip(sources, targets, strict=True))
+    encoded = tokenizer.encode_pairs(pairs)
     check_lengths(encoded, model.max_length, "align")
     with evaluating(model):
         found = batched_attention(model, encoded, head, batch_tokens)

@@ -131,9 +131,11 @@ class ModelSearcher:
         subwords = [segment.subwords for segment in segments]
         constraints = [segment.constraints for segment in segments]
         compiled = None
-        if any(constraints):
+        given = [segment.given for segment in segments]
+        if any(constraints) or any(given):
             device = next(self.model.parameters()).device
-            compiled = self._compiler.compile(constraints, max_subwords(self.model), device)
+            longest = max_subwords(self.model)
+            compiled = self._compiler.compile(constraints, longest, device, given)
         banned = self.tokenizer.never_written
         found = search_batch(self.model, subwords, self.search, self.head, compiled, banned)
         found = [hypotheses or [NO_TRANSLATION] for hypotheses in found]

@@ -62,14 +62,15 @@ def score_pairs(
     Raises:
         InputError: A text is longer than the learned positions of the model.
     """
-    sources = tokenizer.encode_source([source for source, _ in pairs])
-    targets = tokenizer.encode_target([target for _, target in pairs])
-    encoded = list(zip(sources, targets, strict=True))
+    encoded = tokenizer.encode_pairs(pairs)
     check_lengths(encoded, model.max_length, "score", first=first)
     scores = score_subwords(model, encoded, batch_tokens)
+    if tokenizer.tags.both_sides:
+        # As in the search, the tag of the language is given, and costs nothing.
+        scores = [[0.0, *row[1:]] if row[1:] else row for row in scores]
     return [
         TargetScore(math.fsum(row), (*tokenizer.subwords(target), "</s>"), tuple(row))
-        for target, row in zip(targets, scores, strict=True)
+        for (_, target), row in zip(encoded, scores, strict=True)
     ]
 
 

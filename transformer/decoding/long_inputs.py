@@ -24,25 +24,32 @@ class Segment:
     constraints: Constraints | None = None
     is_part: bool = False
     """Whether the text has more than one segment."""
+    given: tuple[int, ...] = ()
+    """The tags that its translation begins with (``Tags.both_sides``)."""
 
 
 def split_segments(
-    subwords: list[int], constraints: Constraints | None, tokenizer: Tokenizer, max_length: int
+    subwords: list[int],
+    constraints: Constraints | None,
+    tokenizer: Tokenizer,
+    max_length: int,
+    given: Sequence[int] = (),
 ) -> list[Segment]:
     """Cut a text into parts of at most ``max_length`` subwords, and divide its constraints.
 
-    Each part begins with the tags. The first has the prefix, every part the forbidden phrases. The
-    right part for a required phrase is unknown: no part gets it, so that it may be unmet.
+    Each part begins with the tags, its translation with those that are ``given``. The first has
+    the prefix, every part the forbidden phrases. The right part for a required phrase is unknown:
+    no part gets it, so that it may be unmet.
     """
     if len(subwords) <= max_length:
-        return [Segment(subwords, constraints)] if subwords else []
+        return [Segment(subwords, constraints, given=tuple(given))] if subwords else []
     count = tokenizer.leading_tags(subwords)
     tags, text = subwords[:count], subwords[count:]
     segments: list[Segment] = []
     start, rest = 0, constraints and replace(constraints, must=())
     for length in segment_lengths(tokenizer.source_subwords(text), max(1, max_length - count)):
         part = [*tags, *text[start : start + length]]
-        segments.append(Segment(part, rest, is_part=length < len(text)))
+        segments.append(Segment(part, rest, length < len(text), tuple(given)))
         start, rest = start + length, rest and replace(rest, prefix="")
     return segments
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import nn
 
+from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer.interchange.expressible import check_expressible
 from transformer.interchange.safetensors import read_settings
@@ -47,6 +48,10 @@ def write_ctranslate2(
         InputError: The engine cannot express the model.
     """
     check_expressible(model.config, "CTranslate2")
+    if tokenizer.tags.both_sides:
+        raise InputError(
+            "data.target_tag=both cannot be expressed in CTranslate2, only true or false"
+        )
     spec = _spec(model.config)
     _fill(spec, model)
     # Our searches never choose these tokens; the engine avoids them by their bias.

@@ -3,6 +3,7 @@
 from typing import Any
 
 from transformer.common.errors import InputError
+from transformer.data.tokenization.tokenizer import EOS
 from transformer.model.config import ModelConfig
 
 _FULL: dict[str, tuple[Any, ...]] = {
@@ -10,20 +11,32 @@ _FULL: dict[str, tuple[Any, ...]] = {
     "decoder_pattern": ("full", None),
     "query_key_norm": (False,),
 }
-EXPRESSIBLE = {
+_LAYERS = {
+    **_FULL,
+    "norm": ("layer",),
+    "activation": ("relu", "gelu", "swish"),
+    "num_kv_heads": (None,),
+}
+EXPRESSIBLE: dict[str, dict[str, tuple[Any, ...]]] = {
     "CTranslate2": {
         **_FULL,
         "norm_order": ("pre", "post"),
         "positions": ("sinusoidal", "learned", "rotary"),
+        "decoder_start": (None,),
     },
     "Marian or Pegasus": {
-        **_FULL,
+        **_LAYERS,
         "norm_order": ("post", "pre"),
-        "norm": ("layer",),
         "positions": ("sinusoidal",),
-        "activation": ("relu", "gelu", "swish"),
-        "num_kv_heads": (None,),
+        "decoder_start": (None,),
         "tie_embeddings": ("all", "decoder"),
+    },
+    "M2M-100": {
+        **_LAYERS,
+        "norm_order": ("pre",),
+        "positions": ("fairseq",),
+        "decoder_start": (EOS,),
+        "tie_embeddings": ("all",),
     },
 }
 """By the program, the values of these settings that it has; it has all values of the rest."""

@@ -76,8 +76,8 @@ def _write_ctranslate2(
     from transformer.decoding.batched_search import max_subwords
     from transformer.decoding.translation.fingerprint import write_fingerprint
     from transformer.interchange.ctranslate2 import SETTINGS, write_ctranslate2
-    from transformer.interchange.ctranslate2_readme import readme
     from transformer.interchange.expressible import check_expressible
+    from transformer.interchange.readme.ctranslate2 import readme
     from transformer.interchange.safetensors import write_settings
     from transformer.interchange.verification import verify_ctranslate2
 

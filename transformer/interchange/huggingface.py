@@ -1,8 +1,9 @@
 """A model as a folder that transformers loads, and the comparison with what it translates there.
 
 Post-norm models are a MarianMTModel there, pre-norm ones a PegasusForConditionalGeneration, which
-has the same layers in the other order; the tokenizer is a MarianTokenizer (transformers 5,
-``models/marian``, ``models/pegasus``).
+has the same layers in the other order, or, with the positions of fairseq, an
+M2M100ForConditionalGeneration; the tokenizer is a MarianTokenizer, or that of M2M-100 or NLLB
+(transformers 5, ``models/marian``, ``models/pegasus``, ``models/m2m_100``, ``models/nllb``).
 """
 
 import json
@@ -10,6 +11,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import torch
 from torch import Tensor
 
 from transformer.common.errors import InputError
+from transformer.data.tokenization.tags import parse_tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.search.config import NEUTRAL
 from transformer.decoding.translation.translator import Translator
@@ -31,7 +34,8 @@ from transformer.model.heads import heads_off
 
 def check_huggingface(config: ModelConfig) -> None:
     """Check that transformers has such a model; raises InputError that names what it lacks."""
-    check_expressible(config, "Marian or Pegasus")
+    m2m = config.positions == "fairseq"
+    check_expressible(config, "M2M-100" if m2m else "Marian or Pegasus")
     if config.head_dim not in (None, config.d_model // config.num_heads):
         raise InputError(f"model.head_dim={config.head_dim} cannot be expressed; only null")
     if config.norm_order == "pre" and config.tie_embeddings != "all":
@@ -54,17 +58,26 @@ def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path)
     check_huggingface(config)
     if off := heads_off(model):
         raise InputError(f"format=huggingface keeps all heads, {off[0]} too; leave out heads_off")
-    target = export_ids(tokenizer.subwords(range(tokenizer.target_vocab_size)))
-    source = export_ids(tokenizer.source_subwords(range(tokenizer.source_vocab_size)))
+    if m2m := config.positions == "fairseq":
+        from transformer.interchange.m2m import export
+
+        source = target = export.export_ids(model, tokenizer)
+        own = {"src_lang": run["data"]["source"], "tgt_lang": run["data"]["target"]}
+        export.write_tokenizer(tokenizer, target, own, folder)
+    elif tokenizer.tags.both_sides:
+        raise InputError("data.target_tag=both needs model.positions=fairseq in transformers")
+    else:
+        target = export_ids(tokenizer.subwords(range(tokenizer.target_vocab_size)))
+        source = export_ids(tokenizer.source_subwords(range(tokenizer.source_vocab_size)))
+        separate = config.tie_embeddings != "all"
+        _write_tokenizer(tokenizer, run, source, target if separate else None, folder)
     weights = export_weights(model, source, target)
-    separate = config.tie_embeddings != "all"
-    _write_tokenizer(tokenizer, run, source, target if separate else None, folder)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     values = _config(config, source, target)
     _write_json(values, folder / "config.json")
     search = translator.search
     generation = {
-        "bad_words_ids": [[one] for one in _never(tokenizer, target)],
+        "bad_words_ids": None if m2m else [[one] for one in _never(tokenizer, target)],
         "num_beams": search.beam_size,
         # The mean of the log-probabilities; there is no other form.
         "length_penalty": search.length_penalty,
@@ -84,12 +97,15 @@ def _never(tokenizer: Tokenizer, target: ExportedIds) -> list[int]:
 
 def _config(config: ModelConfig, source: ExportedIds, target: ExportedIds) -> dict[str, Any]:
     """The content of ``config.json``."""
-    marian = config.norm_order == "post"
-    kind = "MarianMTModel" if marian else "PegasusForConditionalGeneration"
-    pad = source.start if target.names[target.start] == "<pad>" else 0
+    kind, name = "PegasusForConditionalGeneration", "pegasus"
+    if m2m := config.positions == "fairseq":
+        kind, name = "M2M100ForConditionalGeneration", "m2m_100"
+    elif config.norm_order == "post":
+        kind, name = "MarianMTModel", "marian"
+    pad = source.start if target.names[target.start] == "<pad>" else int(m2m)
     return {
         "architectures": [kind],
-        "model_type": "marian" if marian else "pegasus",
+        "model_type": name,
         "is_encoder_decoder": True,
         "d_model": config.d_model,
         "encoder_layers": config.encoder_layers,
@@ -110,7 +126,9 @@ def _config(config: ModelConfig, source: ExportedIds, target: ExportedIds) -> di
         "vocab_size": len(source.names),
         "decoder_vocab_size": len(target.names),
         "pad_token_id": pad,
-        "bos_token_id": target.end,
+        "bos_token_id": 0 if m2m else target.end,
+        "encoder_layerdrop": config.layer_drop,
+        "decoder_layerdrop": config.layer_drop,
         "eos_token_id": target.end,
         "forced_eos_token_id": target.end,
         "decoder_start_token_id": target.start,
@@ -165,7 +183,7 @@ def verify_huggingface(
 
 
 def generate_greedily(folder: Path, texts: Sequence[str], batch: int = 32) -> list[str]:
-    """Translate with transformers alone."""
+    """Translate with transformers alone; an M2M-100 model by the tags of the texts."""
     import transformers
 
     architecture = json.loads((folder / "config.json").read_text("utf-8"))["architectures"][0]
@@ -173,11 +191,17 @@ def generate_greedily(folder: Path, texts: Sequence[str], batch: int = 32) -> li
     with warnings.catch_warnings():
         # It offers a package that it does not use.
         warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")
-        tokenizer: Any = transformers.MarianTokenizer.from_pretrained(folder)
+        kind = "AutoTokenizer" if architecture.startswith("M2M") else "MarianTokenizer"
+        tokenizer: Any = getattr(transformers, kind).from_pretrained(folder)
     found: list[str] = []
-    for start in range(0, len(texts), batch):
-        encoded = tokenizer(list(texts[start : start + batch]), return_tensors="pt", padding=True)
-        with torch.no_grad():
-            ids: Tensor = model.generate(**encoded, num_beams=1)
-        found += tokenizer.batch_decode(ids, skip_special_tokens=True)
+    for tags, group in groupby(texts, parse_tags):
+        lines, forced = list(group), {}
+        if kind == "AutoTokenizer":
+            tokenizer.src_lang, tokenizer.tgt_lang = tags.source, tags.target
+            forced["forced_bos_token_id"] = tokenizer(text_target="").input_ids[0]
+        for start in range(0, len(lines), batch):
+            encoded = tokenizer(lines[start : start + batch], return_tensors="pt", padding=True)
+            with torch.no_grad():
+                ids: Tensor = model.generate(**encoded, **forced, num_beams=1)
+            found += tokenizer.batch_decode(ids, skip_special_tokens=True)
     return found

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from transformer.common.errors import InputError
-from transformer.common.schema import typed
+from transformer.common.schema import typed, typed_value
 from transformer.data.tokenization.tokenizer import PAD, Tokenizer
+from transformer.interchange.m2m import vocabulary as m2m
 from transformer.interchange.marian.npz import DECODER, read_npz
 from transformer.interchange.marian.vocabulary import (
     ImportedTokenizer,
@@ -49,11 +50,23 @@ def read_marian(folder: Path) -> Imported:
     Raises:
         InputError: A part is missing, damaged, or cannot be expressed here.
     """
+    config, languages = _config(folder), _languages(folder, "source_lang", "target_lang")
+    return _marian(config, read_weights(folder), import_tokenizer(folder), languages)
+
+
+def _config(folder: Path) -> MarianConfig:
     generation = folder / "generation_config.json"
     values = _mapping(generation) if generation.is_file() else {}
-    config = read_config({**_mapping(folder / "config.json"), **values})
-    languages = _languages(folder, "source_lang", "target_lang")
-    return _marian(config, read_weights(folder), import_tokenizer(folder), languages)
+    return read_config({**_mapping(folder / "config.json"), **values})
+
+
+def read_m2m(folder: Path) -> Imported:
+    """An M2M-100 or NLLB folder of Hugging Face; errors are those of ``read_marian``."""
+    values = _mapping(folder / "config.json")
+    size = typed_value(values.get("vocab_size"), int, "config.json.vocab_size")
+    tokenizer = m2m.import_tokenizer(folder, size)
+    languages = _languages(folder, "src_lang", "tgt_lang")
+    return _marian(_config(folder), read_weights(folder), tokenizer, languages)
 
 
 def read_marian_npz(folder: Path) -> Imported:
@@ -147,7 +160,11 @@ def imported_payload(found: Imported, config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-FORMATS: dict[str, Callable[[Path], Imported]] = {"marian": read_marian, "pegasus": read_marian}
+FORMATS: dict[str, Callable[[Path], Imported]] = {
+    "marian": read_marian,
+    "pegasus": read_marian,
+    "m2m_100": read_m2m,
+}
 """How each ``model_type`` of a ``config.json`` is read."""
 
 

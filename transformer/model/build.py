@@ -29,10 +29,12 @@ def build_transformer(config: ModelConfig) -> Transformer:
     """Build and initialise the model of a config.
 
     Raises:
-        InputError: It has no decoder.
+        InputError: It has no decoder, or one that starts with an unknown symbol.
     """
     if config.decoder_layers == 0:
         raise InputError("model.decoder_layers=0 leaves nothing to translate with; set at least 1")
+    if (config.decoder_start or 0) >= config.target_vocab_size:
+        raise InputError(f"model.decoder_start={config.decoder_start} is not in the vocabulary")
     source = TokenEmbedding(config.source_vocab_size, config.d_model, config.pad)
     target = source
     if config.tie_embeddings != "all":
@@ -57,8 +59,9 @@ def build_transformer(config: ModelConfig) -> Transformer:
 def build_embedding(config: ModelConfig, tokens: TokenEmbedding, token_dropout: float) -> Embedding:
     """The input of a stack: tokens, absolute positions (if the config has them), dropout."""
     positions: SinusoidalPositions | LearnedPositions | None = None
-    if config.positions == "sinusoidal":
-        positions = SinusoidalPositions(config.d_model, config.max_length)
+    if config.positions in ("sinusoidal", "fairseq"):
+        fairseq = config.positions == "fairseq"
+        positions = SinusoidalPositions(config.d_model, config.max_length, fairseq=fairseq)
     elif config.positions == "learned":
         positions = LearnedPositions(config.d_model, config.max_length)
     return Embedding(tokens, positions, token_dropout=token_dropout, dropout=config.dropout)

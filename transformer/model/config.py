@@ -14,7 +14,7 @@ Probability = Annotated[float, Range(0, below=1)]
 AttentionKernel = Literal["auto", "eager", "sdpa", "flex"]
 SdpaBackend = Literal["any", "flash", "efficient", "cudnn", "math"]
 PatternName = Literal["full", "sliding", "longformer", "bigbird", "strided"]
-Positions = Literal["sinusoidal", "learned", "rotary", "alibi", "relative"]
+Positions = Literal["sinusoidal", "fairseq", "learned", "rotary", "alibi", "relative"]
 Norm = Literal["layer", "rms"]
 NormOrder = Literal["pre", "post", "deepnorm", "sandwich"]
 ActivationName = Literal["relu", "gelu", "swish", "swiglu", "geglu"]
@@ -57,9 +57,10 @@ class ModelConfig:
             sublayer (Xiong et al. 2020), with one more norm at the end of each stack;
             ``sandwich`` before and after it (Ding et al. 2021); ``deepnorm`` is ``post`` with a
             weighted sum and a smaller start (Wang et al. 2022).
-        positions: ``sinusoidal`` (the paper, section 3.5) or ``learned`` vectors added to the
-            embeddings; or, inside self-attention, ``rotary`` (Su et al. 2021), ``alibi`` (Press
-            et al. 2022) or ``relative`` buckets (T5, Raffel et al. 2020).
+        positions: ``sinusoidal`` (the paper, section 3.5), ``fairseq`` (the sinusoids of fairseq,
+            see ``sinusoids``) or ``learned`` vectors added to the embeddings; or, inside
+            self-attention, ``rotary`` (Su et al. 2021), ``alibi`` (Press et al. 2022) or
+            ``relative`` buckets (T5, Raffel et al. 2020).
         max_length: Number of learned positions, and of precomputed sinusoidal ones; the
             translator cuts longer text into segments.
         relative_buckets: Number of buckets of ``positions=relative``.
@@ -70,6 +71,8 @@ class ModelConfig:
         tie_embeddings: ``decoder`` shares the target embedding with the output projection,
             ``all`` the source embedding too (Press and Wolf 2017), ``none`` nothing.
         output_bias: Add a trained number to the logit of each token.
+        decoder_start: Index of the target symbol that the decoder starts with in place of the
+            beginning symbol; null is none (fairseq starts with the end symbol).
         attention: The kernel. ``eager`` is the formula, ``sdpa`` torch's fused kernel, ``flex``
             computes only the blocks that a pattern allows, ``auto`` chooses the fastest.
         sdpa_backend: Force one of torch's fused kernels; ``any`` lets torch choose.
@@ -128,6 +131,7 @@ class ModelConfig:
     freeze: Sequence[Frozen] = ()
     lora_rank: Annotated[int, Range(0, below=2**31)] = 0
     lora_alpha: Annotated[float, Range(above=0, below=math.inf)] = 16.0
+    decoder_start: Annotated[int, Range(0)] | None = None
 
     def __post_init__(self) -> None:
         raise_objections(out_of_range(self, "model"))
@@ -149,8 +153,7 @@ def _contradictions(config: ModelConfig) -> Iterator[str]:
         yield f"{width} is not a multiple of {heads}; choose a multiple, or set model.head_dim"
     if config.num_kv_heads is not None and config.num_heads % config.num_kv_heads:
         yield f"model.num_kv_heads={config.num_kv_heads} does not divide {heads}"
-    if config.positions == "sinusoidal" and config.d_model % 2:
-        yield f"{width} must be even for sinusoidal positions"
+    yield from _bad_sinusoids(config, width)
     if config.positions == "rotary" and config.d_k % 2:
         yield f"a head of width {config.d_k} must be even for rotary positions, which turn pairs"
     if config.positions == "relative":
@@ -172,6 +175,13 @@ def _contradictions(config: ModelConfig) -> Iterator[str]:
             "model.tie_embeddings=all needs one vocabulary for both sides; "
             "set tokenizer.joint=true or model.tie_embeddings=decoder"
         )
+
+
+def _bad_sinusoids(config: ModelConfig, width: str) -> Iterator[str]:
+    if config.positions in ("sinusoidal", "fairseq") and config.d_model % 2:
+        yield f"{width} must be even for {config.positions} positions"
+    if config.positions == "fairseq" and config.d_model < 4:
+        yield f"{width} must be at least 4 for fairseq positions"
 
 
 def _bucket_contradictions(config: ModelConfig) -> Iterator[str]:

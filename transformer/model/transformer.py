@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -60,7 +61,16 @@ class Transformer(nn.Module):
         Padding must be at the right end, where the causal mask hides it. There are one or more
         rows for each sentence (``rows = batch * beam``).
         """
+        if not cache.length:
+            target = self._started(target, torch.arange(target.size(1), device=target.device))
         return self.decoder(self.target_embedding(target, cache.length), cache)
+
+    def _started(
+        self, target: Int[Tensor, "rows target"], positions: Int[Tensor, "*rows target"]
+    ) -> Int[Tensor, "rows target"]:
+        """The tokens, with ``model.decoder_start`` at the positions 0."""
+        start = self.config.decoder_start
+        return target if start is None else target.masked_fill(positions == 0, start)
 
     def forward(
         self,
@@ -80,6 +90,7 @@ class Transformer(nn.Module):
         memory = self.encoder(embedded, None, packing.source)
         packed = PackedSentences.of(packing.target, packing.source, causal=False)
         cache = self.decoder.start_under(AttentionBias(packed=packed), memory)
+        target_input = self._started(target_input, packing.target.positions)
         return self.decoder(self.target_embedding(target_input, segments=packing.target), cache)
 
     def logits(self, hidden: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocab"]:

@@ -47,7 +47,7 @@ def initial_payload(config: RunConfig, path: Path) -> dict[str, Any]:
 
 
 def take_model(config: DictConfig, given: Collection[str]) -> None:
-    """Set the keys of ``model`` and ``tokenizer`` to those of the checkpoint to begin with.
+    """Set ``model``, ``tokenizer`` and ``data.target_tag=both`` as the checkpoint has them.
 
     Nothing happens without a checkpoint that can be read, which a run that goes on does not need.
 
@@ -62,6 +62,9 @@ def take_model(config: DictConfig, given: Collection[str]) -> None:
     now: Any = OmegaConf.to_container(config)
     if checkpoint_task(payload) != now["task"]:
         return
+    both = payload[PORTABLE]["tokenizer"]["tags"].get("both_sides")
+    if both and "data.target_tag" not in given:
+        config.data.target_tag = "both"
     for key, value in other_model(_former(payload), now).items():
         if not {key, key.partition(".")[0]} & set(given):
             OmegaConf.update(config, key, value)

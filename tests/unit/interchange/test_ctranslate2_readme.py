@@ -15,7 +15,7 @@ from transformer.data.tokenization.tags import SourceTags, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.ctranslate2 import write_ctranslate2
-from transformer.interchange.ctranslate2_readme import readme
+from transformer.interchange.readme.ctranslate2 import readme
 from transformer.interchange.safetensors import write_settings
 
 from .test_ctranslate2_engine import TEXTS, let_end

@@ -64,7 +64,7 @@ def encoded_pair(translator: Translator, text: str, target: str | None) -> Encod
     (source,) = tokenizer.encode_source([text])
     _check("text", source, translator.model.max_length)
     if target is not None:
-        (subwords,) = tokenizer.encode_target([target])
+        [(_, subwords)] = tokenizer.encode_pairs([(text, target)])
         _check("target", subwords, translator.model.max_length)
         return EncodedPair(source, subwords)
     # The subwords of the search: the tokenizer might divide the same text in another way.

@@ -129,12 +129,15 @@ def config_tags(config: DataConfig) -> Tags:
     named = [corpus.tag for corpus in (config.corpora or {}).values()]
     sentences = max(corpus.documents or 1 for corpus in configs)
     targets = dict.fromkeys(corpus.target for corpus in configs)
+    if config.target_tag == "both":
+        targets |= dict.fromkeys(corpus.source for corpus in configs)
     return Tags(
         targets=tuple(targets) if config.target_tag else (),
         corpora=tuple(dict.fromkeys(tag for tag in named if tag is not None)),
         optional=None in named or not named,
         sentences=sentences if sentences > 1 else 0,
         subwords=config.max_length if sentences > 1 else 0,
+        both_sides=config.target_tag == "both",
     )
 
 

@@ -68,7 +68,10 @@ def find_corpus_splits(config: DataConfig) -> dict[str, Split]:
     check_unused_keys(config)
     if config.source == config.target:
         raise InputError(f"data.source and data.target are both {config.source!r}; set two")
-    tags = SourceTags(config.target if config.target_tag else None)
+    tags = SourceTags(
+        config.target if config.target_tag else None,
+        source=config.source if config.target_tag == "both" else None,
+    )
     return {
         name: replace(split, tags=tags, sentences=config.documents or 1)
         for name, split in makers[config.corpus](config).items()

@@ -91,9 +91,7 @@ def encoded(
     """Encode pairs, and yield (index, source, target) of each that is kept."""
     for start in range(0, len(pairs), _CHUNK):
         chunk = pairs[start : start + _CHUNK]
-        sources = tokenizer.encode_source([source for source, _ in chunk])
-        targets = tokenizer.encode_target([target for _, target in chunk])
-        for index, (source, target) in enumerate(zip(sources, targets, strict=True), start):
+        for index, (source, target) in enumerate(tokenizer.encode_pairs(chunk), start):
             if selection.keeps(len(source), len(target)):
                 yield index, source, target
 

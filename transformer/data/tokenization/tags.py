@@ -26,12 +26,15 @@ class SourceTags(NamedTuple):
     """Code of the language to translate into."""
     tag: str | None = None
     """Tag of the corpus whose kind of text this is."""
+    source: str | None = None
+    """Code of its own language, of a model that is told it."""
 
     def over(self, default: "SourceTags") -> "SourceTags":
         """Return these tags, with those of ``default`` where they are None."""
         return SourceTags(
             default.target if self.target is None else self.target,
             default.tag if self.tag is None else self.tag,
+            default.source if self.source is None else self.source,
         )
 
 
@@ -83,6 +86,10 @@ class Tags:
     """Maximum number of sentences of a document in one text; 0: no separator."""
     subwords: int = 0
     """Maximum number of their subwords on a side, with separators; one sentence may have more."""
+    both_sides: bool = False
+    """Each side begins with the tag of its own language, of ``targets`` (Fan et al. 2021, "Beyond
+    English-Centric Multilingual Machine Translation", section 2.1), not the source with the tag of
+    the target language. The search does not choose the tag of the target: it is given."""
 
     @cached_property
     def spelt(self) -> tuple[str, ...]:
@@ -101,25 +108,40 @@ class Tags:
     def indices(self, tags: SourceTags) -> list[int]:
         """Return the indices in `spelt` of a source's tags; raises InputError if one is missing."""
         self.check_known(tags)
-        required = bool(self.targets), bool(self.corpora) and not self.optional
-        for (key, value, names), needed in zip(self._choices(tags), required, strict=True):
-            if needed and value is None:
-                raise InputError(
-                    f"each source needs one of the tags {', '.join(names)}; set {key}={names[0]}"
-                )
-        found = [] if tags.target is None else [_TARGET.format(tags.target)]
+        optional = {"tag"} if self.optional else set()
+        for key, value, names in self._choices(tags):
+            if names and value is None and key not in optional:
+                known = ", ".join(names[:20]) + (", …" if names[20:] else "")
+                raise InputError(f"each source needs one of the tags {known}; set {key}={names[0]}")
+        language = tags.source if self.both_sides else tags.target
+        found = [] if language is None else [_TARGET.format(language)]
         found += [] if tags.tag is None else [_CORPUS.format(tags.tag)]
         return [self.spelt.index(tag) for tag in found]
+
+    def target_indices(self, tags: SourceTags) -> list[int]:
+        """Return the indices in `spelt` of the tags that the target of such a source begins with.
+
+        Raises InputError as `indices`.
+        """
+        if not self.both_sides:
+            return []
+        self.indices(tags)
+        return [self.spelt.index(_TARGET.format(tags.target))]
 
     def check_known(self, tags: SourceTags) -> None:
         """Raise an InputError for tags that the vocabulary does not have."""
         for key, value, names in self._choices(tags):
             if value is not None and value not in names:
-                known = f"set {key}= to {' or '.join(names)}" if names else f"leave {key}= out"
+                known = f"set {key}= to {' or '.join(names[:20])}" if names else f"leave {key}= out"
                 raise InputError(f"{key}={value} is not a tag of the model; {known}")
 
     def _choices(self, tags: SourceTags) -> list[tuple[str, str | None, tuple[str, ...]]]:
-        return [("to", tags.target, self.targets), ("tag", tags.tag, self.corpora)]
+        sources = self.targets if self.both_sides else ()
+        return [
+            ("to", tags.target, self.targets),
+            ("from", tags.source, sources),
+            ("tag", tags.tag, self.corpora),
+        ]
 
     def extended(self, new: "Tags") -> "Tags":
         """Return these tags, followed by those that another run has besides."""
@@ -141,9 +163,15 @@ class Tags:
                 "resumed run cannot add tags: start a new run, perhaps with finetune_from="
             )
         if known.targets and not self.targets:
+            names = " or ".join(known.targets[:20])
             raise InputError(
-                f"each source needs a tag of its target language, {' or '.join(known.targets)}; "
-                "set data.target_tag=true"
+                f"each source needs a tag of its target language, {names}; "
+                f"set data.target_tag={'both' if known.both_sides else 'true'}"
+            )
+        if self.both_sides is not known.both_sides:
+            raise InputError(
+                f"the run has data.target_tag={'both' if known.both_sides else 'true or false'}; a "
+                "resumed or fine-tuned run cannot change it"
             )
         if (self.sentences, self.subwords) != (known.sentences, known.subwords):
             raise InputError(

@@ -58,7 +58,6 @@ class Tokenizer:
         """Learn the vocabularies from the training text.
 
         Args:
-            config: what to learn.
             pairs: called for each pass over the aligned (source, target) training text.
             cache: folder that keeps trained vocabularies, by the content of text and config.
             content: a fingerprint of the text; None: it is computed.
@@ -112,6 +111,7 @@ class Tokenizer:
         """A hash of all that decides the ids of a text: without tags that it does not have."""
         first, separator = self._source.first_tag, self._target.separator
         before = [first + index for index in self.tags.indices(self.source_tags)]
+        before += self._given(self.source_tags)
         subwords = self.with_tags(Tags()).fingerprint
         if not before and separator is None:
             return subwords
@@ -133,8 +133,23 @@ class Tokenizer:
         return self._prefixed(texts, self._source.encode(texts))
 
     def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the subword ids of target texts, without bos or eos; a blank text has none."""
+        """Return the subword ids of target texts, without tags, bos or eos; a blank has none."""
         return self._target.encode(texts)
+
+    def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
+        """Return the subword ids of (source, target) texts with their tags, as `encode_source`."""
+        sources = [source for source, _ in pairs]
+        targets = self.encode_target([target for _, target in pairs])
+        rows = zip(self.encode_source(sources), self.target_tags(sources), targets, strict=True)
+        return [(source, target and [*tags, *target]) for source, tags, target in rows]
+
+    def target_tags(self, sources: Sequence[str]) -> list[list[int]]:
+        """Return the tags that the target of each source begins with; a blank source has none."""
+        pairs = ((text, parse_tags(text).over(self.source_tags)) for text in sources)
+        return [self._given(tags) if text.strip() else [] for text, tags in pairs]
+
+    def _given(self, tags: SourceTags) -> list[int]:
+        return [self._target.first_tag + index for index in self.tags.target_indices(tags)]
 
     def sample_source(self, texts: Sequence[str], seeds: Sequence[int]) -> list[list[int]]:
         """Sample a segmentation of each source text: a function of text, tags and seed."""
@@ -142,7 +157,8 @@ class Tokenizer:
 
     def sample_target(self, texts: Sequence[str], seeds: Sequence[int]) -> list[list[int]]:
         """Sample a segmentation of each target text: a function of text and seed."""
-        return self._target.sample(texts, seeds)
+        given = self._given(self.source_tags)
+        return [row and [*given, *row] for row in self._target.sample(texts, seeds)]
 
     def _prefixed(self, texts: Sequence[str], rows: list[list[int]]) -> list[list[int]]:
         tags_of_rows = [
@@ -203,19 +219,15 @@ class Tokenizer:
 
     def in_one_thread(self) -> "Tokenizer":
         """Return the same tokenizer that encodes in one thread, for one of several processes."""
-        single = Tokenizer(self.config, *self._models, self.tags, threads=1)
-        single.source_tags = self.source_tags
-        return single
+        return Tokenizer(self.config, *self._models, self.tags, threads=1).tagged(self.source_tags)
 
     def to_state(self) -> dict[str, Any]:
         """Return plain types and uint8 tensors, for a checkpoint."""
-        source, target = self._models
+        models = [m and torch.frombuffer(bytearray(m), dtype=torch.uint8) for m in self._models]
         return {
             "config": asdict(self.config),
-            "source": torch.frombuffer(bytearray(source), dtype=torch.uint8),
-            "target": (
-                None if target is None else torch.frombuffer(bytearray(target), dtype=torch.uint8)
-            ),
+            "source": models[0],
+            "target": models[1],
             "tags": self.tags.to_state(),
         }
 

@@ -101,6 +101,8 @@ class ConstrainedStep:
         # batch 1 -> batch beam 1
         index = subwords.clamp(min=0)[..., None].expand(-1, log_probabilities.size(1), -1)
         kept = log_probabilities.gather(2, index)
+        # No search may choose a tag; one that is given costs nothing.
+        kept = kept.masked_fill(kept == -math.inf, 0.0)
         log_probabilities.masked_fill_(forced[..., None], -math.inf).scatter_(2, index, kept)
         return forced
 
@@ -154,15 +156,23 @@ class ConstraintCompiler:
         self._automaton = lru_cache(_CACHED_AUTOMATA)(self._build)
 
     def compile(
-        self, constraints: Sequence[Constraints | None], max_length: int, device: torch.device
+        self,
+        constraints: Sequence[Constraints | None],
+        max_length: int,
+        device: torch.device,
+        given: Sequence[Sequence[int]] = (),
     ) -> CompiledConstraints:
         """Compile the constraints of each sentence of a batch, for the device of the search.
 
-        A prefix of more than ``max_length`` subwords is cut, and so unmet.
+        A prefix of more than ``max_length`` subwords is cut, and so unmet. ``given`` are tags of
+        each sentence that come before its prefix.
         """
         every = [one or Constraints() for one in constraints]
         encoded = self.tokenizer.encode_target([one_line(one.prefix) for one in every])
-        forced = [torch.tensor(row[:max_length], dtype=torch.long) for row in encoded]
+        rows = [
+            [*tags, *row] for tags, row in zip(given or [()] * len(every), encoded, strict=True)
+        ]
+        forced = [torch.tensor(row[:max_length], dtype=torch.long) for row in rows]
         closed = torch.tensor([one.closes_word for one in every])
         must = [[self._cut(phrase) for phrase in one.must] for one in every]
         return CompiledConstraints(

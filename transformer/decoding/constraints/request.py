@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from transformer.common.errors import InputError, raise_objections
-from transformer.common.schema import typed
+from transformer.common.schema import typed, typed_value
 from transformer.data.text.phrases import occurs, one_line
 from transformer.data.tokenization.tags import SourceTags, with_tags
 from transformer.decoding.line_windows import without_end
@@ -69,7 +69,7 @@ class Request:
     def parse(cls, line: str, where: str) -> "Request":
         """Read ``{"text": "…", "prefix": "…", "must": ["…"], "never": ["…"]}``.
 
-        All keys but ``"text"`` are optional; ``"to"`` and ``"tag"`` become the tags of the text
+        All keys but ``"text"`` are optional; ``"to"``, ``"tag"`` and ``"from"`` become its tags
         (``SourceTags``).
 
         Raises:
@@ -86,11 +86,12 @@ class Request:
                 f'{where}: not JSON with a text; write {{"text": "…"}}, one object a line'
             )
         try:
+            source = typed_value(values.pop("from", None), str | None, "request.from")
             read = typed(_Line, values, "request")
         except InputError as error:
             raise InputError(f"{where}: {error}") from error
         constraints = Constraints(read.prefix, read.must, read.never)
-        return cls(with_tags(read.text, SourceTags(read.to, read.tag)), constraints or None)
+        return cls(with_tags(read.text, SourceTags(read.to, read.tag, source)), constraints or None)
 
 
 @dataclass(frozen=True, kw_only=True)

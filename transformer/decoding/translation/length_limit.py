@@ -22,7 +22,8 @@ class LengthLimit:
     ) -> list[list[Hypothesis]]:
         """Count the best hypotheses that reached the limit; return all hypotheses."""
         for segment, hypotheses in zip(segments, found, strict=True):
-            limit = min(self.max_subwords, self.search.limit(len(segment.subwords)))
+            limit = self.search.limit(len(segment.subwords)) + len(segment.given)
+            limit = min(self.max_subwords, limit)
             self._reached += bool(hypotheses) and len(hypotheses[0].tokens) >= limit
         self._searched += len(segments)
         return found

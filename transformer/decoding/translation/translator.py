@@ -153,10 +153,11 @@ class Translator:
         constraints = [None] * len(texts) if constraints is None else constraints
         limit = self.max_subwords
         with evaluating(self._model):
-            encoded = self.tokenizer.encode_source(texts)
+            encoded, given = self.tokenizer.encode_source(texts), self.tokenizer.target_tags(texts)
+            rows = zip(texts, encoded, constraints, given, strict=True)
             segmented = [
-                split_segments(subwords, constraint, self.tokenizer, limit) if text.strip() else []
-                for text, subwords, constraint in zip(texts, encoded, constraints, strict=True)
+                split_segments(row if text.strip() else [], one, self.tokenizer, limit, tags)
+                for text, row, one, tags in rows
             ]
             warn_about_segments(list(map(len, segmented)), names, self._model.config.max_length)
             flat = [segment for segments in segmented for segment in segments]
@@ -171,8 +172,7 @@ class Translator:
                 self._join(segments, [next(parts) for _ in segments], attention, alignment)
                 for segments in segmented
             ]
-        constrained = zip(joined, constraints, strict=True)
-        return [translation.checked(constraint) for translation, constraint in constrained]
+        return [one.checked(limits) for one, limits in zip(joined, constraints, strict=True)]
 
     def windows(self, texts: Sequence[str]) -> list[range]:
         """The indices of the texts that are translated together: each text is translated alone."""

@@ -50,14 +50,14 @@ def corpus_pairs(
     """
     text = known_split(data, split)
     pairs = list(islice(text, sentences))
-    sources = translator.tokenizer.encode_source([source for source, _ in pairs])
-    targets = translator.tokenizer.encode_target([target for _, target in pairs])
     links = text.word_links() if text.links is not None else repeat(None)
     gold = islice(links, len(pairs))
     limit = translator.model.max_length
     encoded = [
         EncodedPair(source, target, links)
-        for source, target, links in zip(sources, targets, gold, strict=True)
+        for (source, target), links in zip(
+            translator.tokenizer.encode_pairs(pairs), gold, strict=True
+        )
         if source and target and (limit is None or max(len(source), len(target)) < limit)
     ]
     if not encoded:

@@ -118,19 +118,25 @@ def build_tokenizer(subwords: Sequence[Any], ids: Sequence[Mapping[str, int]]) -
 
 def read_subwords(file: Path) -> Any:
     """The SentencePiece model in a file."""
+    model = parse_subwords(read_bytes(file), file)
+    if not model.pieces:
+        raise InputError(f"{file} is no SentencePiece model: it has no pieces")
+    if model.trainer_spec.model_type not in ALGORITHMS:
+        raise InputError(f"{file} is neither of the unigram nor of the BPE kind")
+    return model
+
+
+def parse_subwords(content: bytes, name: object = "the vocabulary") -> Any:
+    """The SentencePiece model in these bytes; raises InputError if it is none."""
     from google.protobuf.message import DecodeError
     from sentencepiece import sentencepiece_model_pb2
 
     messages: Any = sentencepiece_model_pb2
     model = messages.ModelProto()
     try:
-        model.ParseFromString(read_bytes(file))
+        model.ParseFromString(content)
     except DecodeError as error:
-        raise InputError(f"{file} is no SentencePiece model") from error
-    if not model.pieces:
-        raise InputError(f"{file} is no SentencePiece model: it has no pieces")
-    if model.trainer_spec.model_type not in ALGORITHMS:
-        raise InputError(f"{file} is neither of the unigram nor of the BPE kind")
+        raise InputError(f"{name} is no SentencePiece model") from error
     return model
 
 

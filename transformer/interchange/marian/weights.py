@@ -1,8 +1,8 @@
-"""Marian models of Hugging Face, such as those of OPUS-MT: config and weights as ours, and back.
+"""Marian and M2M-100 models of Hugging Face: config and weights as ours, and back.
 
-Source: transformers 5, ``models/marian``. The differences: positions have all sines before all
-cosines there, so that the axis of the residual stream is put into another order here; a translation
-starts with the symbol of padding there, whose vector our start symbol gets.
+Source: transformers 5, ``models/marian``, ``models/m2m_100``. The differences: positions have all
+sines before all cosines there, so that the axis of the residual stream is put into another order
+here; a Marian translation starts with the symbol of padding, whose vector our start symbol gets.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import Range, out_of_range, typed
+from transformer.data.tokenization.tokenizer import EOS
 from transformer.interchange.marian.vocabulary import ExportedIds, ImportedIds
 from transformer.model.layers.embedding import sinusoids
 from transformer.model.transformer import Transformer
@@ -30,7 +31,7 @@ _FEED_FORWARD = {"feed_forward.inner": "fc1", "feed_forward.outer": "fc2"}
 class MarianConfig:
     """The values of a ``config.json`` that decide what the model computes."""
 
-    model_type: Literal["marian", "pegasus"]
+    model_type: Literal["marian", "pegasus", "m2m_100"]
     d_model: Annotated[int, Range(2, 2**16)]
     encoder_layers: Annotated[int, Range(1, 1000)]
     decoder_layers: Annotated[int, Range(1, 1000)]
@@ -46,6 +47,7 @@ class MarianConfig:
     dropout: float = 0.1
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
+    encoder_layerdrop: float = 0.0
     num_beams: Annotated[int, Range(1, 1000)] = 4
     length_penalty: Annotated[float, Range(-100, 100)] = 1.0
 
@@ -59,7 +61,7 @@ class MarianConfig:
 
     def settings(self) -> dict[str, Any]:
         """The keys under ``model.`` that it stands for."""
-        swish = self.activation_function == "silu"
+        swish, m2m = self.activation_function == "silu", self.model_type == "m2m_100"
         return {
             "d_model": self.d_model,
             "num_heads": self.encoder_attention_heads,
@@ -72,8 +74,10 @@ class MarianConfig:
             "max_length": self.max_position_embeddings,
             "activation": "swish" if swish else self.activation_function,
             "norm": "layer",
-            "norm_order": "pre" if self.model_type == "pegasus" else "post",
-            "positions": "sinusoidal",
+            "norm_order": "post" if self.model_type == "marian" else "pre",
+            "positions": "fairseq" if m2m else "sinusoidal",
+            "decoder_start": EOS if m2m else None,
+            "layer_drop": self.encoder_layerdrop,
             "tie_embeddings": "all" if self.share_encoder_decoder_embeddings else "decoder",
         }
 
@@ -143,7 +147,7 @@ def import_weights(
         return weights[name].float()
 
     ours: dict[str, Tensor] = {}
-    pre_norm = config.model_type == "pegasus"
+    pre_norm = config.model_type != "marian"
     for here, there in layers(config.encoder_layers, config.decoder_layers, pre_norm):
         wide, deep = {"inner": (ffn, d_model), "outer": (d_model, ffn)}.get(
             here.rpartition(".")[2], (d_model, d_model)
@@ -158,7 +162,9 @@ def import_weights(
         table = take(f"model.{name}.weight", 1 + max(vocabulary.rows), d_model)
         ours[f"{side}_embedding.tokens.lookup.weight"] = table[list(vocabulary.rows)][:, axis]
     ours["projection.weight"] = ours["target_embedding.tokens.lookup.weight"]
-    bias = take("final_logits_bias", 1, 1 + max(target.rows))[0][list(target.rows)]
+    bias = torch.zeros(len(target.rows))
+    if config.model_type != "m2m_100":
+        bias = take("final_logits_bias", 1, 1 + max(target.rows))[0][list(target.rows)]
     bias[list(target.never)] = NEVER
     if bias.any():
         ours["projection.bias"] = bias
@@ -168,12 +174,13 @@ def import_weights(
 def export_weights(
     model: Transformer, source: ExportedIds, target: ExportedIds
 ) -> dict[str, Tensor]:
-    """The tensors of a Marian model or, with a norm at the end of each stack, of a Pegasus one."""
+    """The tensors of a model of Marian, Pegasus or M2M-100; the latter two have final norms."""
     config = model.config
     ours = {name: weight.detach().float().cpu() for name, weight in model.state_dict().items()}
     axis = _axis(config.d_model).argsort()
     theirs: dict[str, Tensor] = {}
-    if pre_norm := config.norm_order == "pre":
+    pre_norm, m2m = config.norm_order == "pre", config.positions == "fairseq"
+    if pre_norm and not m2m:
         # Pegasus, unlike Marian, complains of their absence.
         positions = sinusoids(config.max_length, config.d_model)[:, axis]
         theirs |= {f"model.{one}.embed_positions.weight": positions.clone() for one in _STACKS}
@@ -190,6 +197,8 @@ def export_weights(
     for name, (side, ids) in tables.items():
         table = ours[f"{side}_embedding.tokens.lookup.weight"][list(ids.rows)]
         theirs[f"{name}.weight"] = table[:, axis].contiguous()
+    if m2m:
+        return theirs
     bias = ours.get("projection.bias", torch.zeros(config.target_vocab_size))
     bias = bias[list(target.rows)]
     # Of symbols that no translation has: transformers bans them itself.

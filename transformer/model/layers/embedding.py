@@ -32,10 +32,18 @@ class TokenEmbedding(nn.Module):
         return self.lookup(tokens) * self.scale
 
 
-def sinusoids(length: int, d_model: int, start: int = 0) -> Float[Tensor, "length width"]:
-    """``PE(pos, 2i) = sin(pos / 10000^(2i/d_model))``, the cosine at ``2i + 1``."""
+def sinusoids(
+    length: int, d_model: int, start: int = 0, *, fairseq: bool = False
+) -> Float[Tensor, "length width"]:
+    """``PE(pos, 2i) = sin(pos / 10000^(2i/d_model))``, the cosine at ``2i + 1``.
+
+    In fairseq (as in tensor2tensor) the last frequency is 1/10000: the exponent is
+    ``i / (d_model/2 - 1)``; the first position is 2, after those of its padding.
+    """
+    start += 2 if fairseq else 0
     position = torch.arange(start, start + length, dtype=torch.float64)[:, None]
-    frequency = 10_000 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
+    count = d_model // 2 - 1 if fairseq else d_model / 2
+    frequency = 10_000 ** (-torch.arange(d_model // 2, dtype=torch.float64) / count)
     angle = position * frequency
     # length frequency, twice -> length (frequency sine_or_cosine)
     return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(-2).float()
@@ -50,16 +58,18 @@ class SinusoidalPositions(nn.Module):
 
     table: Tensor
 
-    def __init__(self, d_model: int, expected_length: int) -> None:
+    def __init__(self, d_model: int, expected_length: int, *, fairseq: bool = False) -> None:
         super().__init__()
-        length = min(expected_length, _TABLE)
-        self.register_buffer("table", sinusoids(length, d_model), persistent=False)
+        self.fairseq = fairseq
+        table = sinusoids(min(expected_length, _TABLE), d_model, fairseq=fairseq)
+        self.register_buffer("table", table, persistent=False)
 
     def forward(self, length: int, start: int = 0) -> Float[Tensor, "length width"]:
         """Vectors of positions ``start`` to ``start + length``."""
         end = start + length
         if end > len(self.table):
-            return sinusoids(length, self.table.size(-1), start).to(self.table)
+            width = self.table.size(-1)
+            return sinusoids(length, width, start, fairseq=self.fairseq).to(self.table)
         return self.table[start:end]
 
 

@@ -86,16 +86,20 @@ def trained_directions(
         InputError: ``named`` is something else, or the model has tags of target languages.
     """
     tags = translator.tokenizer.tags
-    # A model that must be told the kind of text is told the first.
+    codes = {_lower(code): code for code in tags.targets}
+    # A model that must be before the kind of text is before the first.
     kind = tags.corpora[0] if tags.corpora and not tags.optional else None
     if named is not None:
-        source, dash, target = named.lower().rpartition("-")
-        if not dash or not source or not target or tags.targets:
+        source, dash, target = (_lower(part) for part in named.rpartition("-"))
+        known = {source, target} <= codes.keys() if tags.both_sides else not tags.targets
+        if not dash or not source or not target or not known:
             raise InputError(
                 f"languages={named} must be SOURCE-TARGET, such as en-de, of a model of one "
-                "direction; a model with target tags knows its languages"
+                "direction, or languages that the model has tags of on both sides; another model "
+                "with target tags knows its languages"
             )
-        yield Direction(source, target, translator, SourceTags(None, kind))
+        before = SourceTags(codes.get(target), kind, codes.get(source))
+        yield Direction(source, target, translator, before)
         return
     data = config["data"]
     corpora = (data.get("corpora") or {"": {}}).values()
@@ -104,5 +108,12 @@ def trained_directions(
         for one in corpora
     }
     for source, target in sorted(pairs):
-        to = target if tags.targets else None
-        yield Direction(source.lower(), target.lower(), translator, SourceTags(to, kind))
+        before = SourceTags(codes.get(_lower(target)), kind, codes.get(_lower(source)))
+        if not tags.both_sides:
+            before = before._replace(source=None)
+        yield Direction(_lower(source), _lower(target), translator, before)
+
+
+def _lower(code: str) -> str:
+    """A code as clients write it: ``eng-latn`` for ``eng_Latn``."""
+    return code.lower().replace("_", "-")

@@ -28,7 +28,7 @@ def readme(tokenizer: Tokenizer, search: SearchConfig, max_subwords: int) -> str
     score = "value"
     if search.length_penalty_form == "wu":
         score += f" * (6 * (len(pieces) + 1) / (6 + len(pieces))) ** {power}"
-    asset = files("transformer.interchange") / "assets" / "ctranslate2_readme.md"
+    asset = files("transformer.interchange.readme") / "ctranslate2.md"
     text = Template(asset.read_text(encoding="utf-8")).substitute(
         ctranslate2=version("ctranslate2"),
         sentencepiece=version("sentencepiece"),

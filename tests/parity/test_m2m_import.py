@@ -1,0 +1,258 @@
+"""Imported M2M-100 and NLLB models compute and translate what transformers does, and go back."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers.models.m2m_100.modeling_m2m_100 import M2M100SinusoidalPositionalEmbedding
+
+from tests.helpers.m2m_folders import LANGUAGES, m2m_folder, theirs
+from tests.helpers.marian_folders import sentences
+from tests.helpers.models import tiny_config
+from tests.parity.test_marian_import import Payload, change
+from transformer.__main__ import main
+from transformer.data.tokenization.tags import SourceTags, TaggedText
+from transformer.decoding.forced import score_pairs
+from transformer.decoding.translation.translator import Translator
+from transformer.interchange.imported import read_weights
+from transformer.interchange.m2m.vocabulary import import_tokenizer
+from transformer.model.build import build_transformer
+from transformer.model.layers.embedding import sinusoids
+from transformer.serving.languages.directions import trained_directions
+
+LIMIT = 60
+CASES: dict[str, dict[str, Any]] = {
+    "m2m": {"kind": "m2m", "ends": 2.7},
+    "nllb": {"kind": "nllb", "ends": 2.2},
+    "unigram": {"kind": "m2m", "algorithm": "unigram", "missing": 7, "ends": 3.0},
+    "half": {"kind": "nllb", "half": True, "d_model": 48, "ends": 4.0},
+}
+
+
+def write_validation() -> None:
+    for language in ("en", "de"):
+        lines = sentences(language, "validation", 12)
+        Path(f"v.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_imported_model_is_that_of_transformers(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder, kind = m2m_folder(tmp_path / "there", **CASES[name]), CASES[name]["kind"]
+    write_validation()
+    assert main(["import", "checkpoint=there", "output=run", "validation=[v.en,v.de]"]) == 0
+    model, tokenizer = theirs(folder, kind)
+    source, target = {"m2m": ("en", "de"), "nllb": ("eng_Latn", "deu_Latn")}[kind]
+    tokenizer.src_lang = source
+    texts = sentences("en", "test", 200 if name in ("m2m", "nllb") else 40)
+    given = [TaggedText(text, SourceTags(target, source=source)) for text in texts]
+    encoded = tokenizer(texts, return_tensors="pt", padding=True)
+
+    translator = Translator.load("run")
+    ids = import_tokenizer(folder, model.config.vocab_size).source
+    rows = [[*row, 3] for row in translator.tokenizer.encode_source(given)]
+    lengths = encoded.attention_mask.sum(1).tolist()
+    assert [[ids.rows[i] for i in row] for row in rows] == [
+        row[:length] for row, length in zip(encoded.input_ids.tolist(), lengths, strict=True)
+    ]
+
+    padded = torch.nn.utils.rnn.pad_sequence(list(map(torch.tensor, rows)), batch_first=True)
+    prefix = torch.randint(4, 300, (len(texts), 7), generator=torch.Generator().manual_seed(0))
+    prefix[:, 0] = 2
+    there = torch.tensor(ids.rows)[prefix]
+    there[:, 0] = model.config.decoder_start_token_id
+    with torch.no_grad():
+        ours = translator.model.logits(translator.model(padded, prefix))
+        right = model(
+            input_ids=encoded.input_ids,
+            attention_mask=encoded.attention_mask,
+            decoder_input_ids=there,
+        ).logits
+    kept = [i for i in range(len(ids.rows)) if i not in ids.never]
+    torch.testing.assert_close(
+        ours[..., kept], right[..., torch.tensor(ids.rows)[kept]], rtol=1e-5, atol=1e-4
+    )
+
+    languages = language_ids(tokenizer, kind)
+    # Our search never chooses a symbol or a language; theirs may.
+    banned = [0, 1, *(number for code, number in languages.items() if code != target)]
+    for beam in (1, 4):
+        search = replace(
+            translator.search,
+            algorithm="beam" if beam > 1 else "greedy",
+            beam_size=beam,
+            max_length_ratio=0.0,
+            max_length_offset=LIMIT,
+        )
+        with torch.no_grad():
+            found = model.generate(
+                **encoded,
+                num_beams=beam,
+                max_length=LIMIT + 3,
+                early_stopping="never" if beam > 1 else False,
+                forced_bos_token_id=languages[target],
+                bad_words_ids=[[number] for number in banned],
+            )
+        expected = tokenizer.batch_decode(found, skip_special_tokens=True)
+        whole = [index for index, row in enumerate(found.tolist()) if 2 in row[1 : LIMIT + 2]]
+        assert len(whole) > len(texts) / 4
+        translated = [one.text for one in translator.with_search(search).translate(given)]
+        assert [translated[i] for i in whole] == [expected[i] for i in whole]
+
+    again = exported(folder, kind)
+    again.src_lang = source
+    assert again(texts).input_ids == tokenizer(texts).input_ids
+    assert language_ids(again, kind) == languages
+
+
+def language_ids(tokenizer: Any, kind: str) -> dict[str, int]:
+    spelt = {code: f"__{code}__" if kind == "m2m" else code for code in LANGUAGES[kind]}
+    return {code: tokenizer.convert_tokens_to_ids(spelt[code]) for code in spelt}
+
+
+def exported(folder: Path, kind: str) -> Any:
+    """The tokenizer of an export, which has the tensors of the folder."""
+    assert main(["export", "checkpoint=run", "format=huggingface", "output=back"]) == 0
+    before, after = read_weights(folder), read_weights(Path("back"))
+    # A file of torch repeats what is tied.
+    tied = {name for name in before if "embed_tokens" in name or name == "lm_head.weight"}
+    assert before.keys() - tied == after.keys()
+    assert all(torch.equal(before[key].float(), after[key]) for key in after)
+    return theirs(Path("back"), kind)[1]
+
+
+def test_an_imported_model_is_tuned_and_served_with_its_languages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    m2m_folder(tmp_path / "there")
+    write_validation()
+    assert main(["import", "checkpoint=there", "output=run"]) == 0
+    call = ["finetune_from=run", "data=files", "data.source=en", "data.target=de"]
+    call += ["data.train=[v.en,v.de]", "data.validation=[v.en,v.de]", "data.test_size=0"]
+    call += ["trainer.max_steps=2", "schedule.warmup=1", "hydra.run.dir=tuned", "test=false"]
+    assert main(["train", *call]) == 0
+    translator = Translator.load("tuned")
+    assert translator.tokenizer.tags.both_sides
+    told = SourceTags("de", source="en")
+    text = TaggedText("The dog sleeps.", told)
+    [found] = translator.translate([text])
+    assert found.source_tokens[0] == "<2 en>" and found.tokens[0] == "<2 de>"
+    [score] = score_pairs(translator.model, translator.tokenizer, [(text, "Der Hund schläft.")])
+    assert score.tokens[0] == "<2 de>" and score.token_log_probabilities[0] == 0
+    [one] = trained_directions(translator, {"data": {}}, "zh-de")
+    assert one.tags == SourceTags("de", source="zh")
+    # The loss counts the tag, which is the first token of a target.
+    [(_, subwords)] = translator.tokenizer.encode_pairs([(text, "Der Hund schläft.")])
+    assert translator.tokenizer.subwords(subwords[:1]) == ["<2 de>"]
+
+
+def test_positions_and_start_are_those_of_fairseq() -> None:
+    there = M2M100SinusoidalPositionalEmbedding.get_embedding(52, 16, 1)[2:]
+    ours = sinusoids(30, 16, start=20, fairseq=True)
+    halves = torch.cat((ours[:, 0::2], ours[:, 1::2]), dim=1)
+    torch.testing.assert_close(halves, there[20:], rtol=0, atol=1e-5)
+    model = build_transformer(tiny_config(positions="fairseq", decoder_start=3)).eval()
+    source, target = torch.tensor([[5, 6, 3]]), torch.tensor([[2, 7, 2, 8]])
+    started = target.clone()
+    started[0, 0] = 3
+    torch.testing.assert_close(model(source, target), model(source, started))
+    cache = model.start(model.encode(source))
+    steps = [model.decode(target[:, i : i + 1], cache) for i in range(4)]
+    torch.testing.assert_close(torch.cat(steps, dim=1), model(source, target), rtol=1e-4, atol=1e-5)
+
+
+def drop(name: str, *keys: str) -> None:
+    file = Path("bad") / name
+    values = json.loads(file.read_text())
+    for key in keys:
+        values.pop(key, None)
+    file.write_text(json.dumps(values))
+
+
+def change_model(**values: Any) -> None:
+    file = Path("bad/tokenizer.json")
+    whole = json.loads(file.read_text())
+    file.write_text(json.dumps(whole | {"model": whole["model"] | values}))
+
+
+FAULTS: dict[str, tuple[str, Callable[[], object], str]] = {
+    "no codes": (
+        "m2m",
+        lambda: drop("tokenizer_config.json", "extra_special_tokens"),
+        "lacks language codes",
+    ),
+    "other sizes": (
+        "m2m",
+        lambda: change(Path("bad/config.json"), encoder_ffn_dim=64, decoder_ffn_dim=64),
+        "fc1.weight has the shape (48, 32), not (64, 32)",
+    ),
+    "huge": ("m2m", lambda: change(Path("bad/config.json"), vocab_size=10**12), "vocab_size=1000"),
+    "more layers": (
+        "m2m",
+        lambda: change(Path("bad/config.json"), encoder_layers=3),
+        "the tensor model.encoder.layers.2.self_attn.q_proj.weight is missing",
+    ),
+    "program": (
+        "m2m",
+        lambda: (
+            Path("bad/model.safetensors").unlink(),
+            torch.save(Payload(), "bad/pytorch_model.bin"),
+        ),
+        "pytorch_model.bin cannot be read",
+    ),
+    "ids": ("m2m", lambda: change(Path("bad/vocab.json"), **{"<unk>": 0}), "vocab.json does not"),
+    "missing": (
+        "m2m",
+        lambda: Path("bad/sentencepiece.bpe.model").unlink(),
+        "sentencepiece.bpe.model cannot be read",
+    ),
+    "no file": ("nllb", lambda: Path("bad/tokenizer.json").unlink(), "neither vocab.json nor"),
+    "path": (
+        "nllb",
+        lambda: change(Path("bad/tokenizer.json"), model="../../secret"),
+        "tokenizer.json is no tokenizer of NLLB",
+    ),
+    "merges": ("nllb", lambda: change_model(merges=[["e", "r"]]), "not those of SentencePiece"),
+    "legacy": (
+        "nllb",
+        lambda: change(Path("bad/tokenizer_config.json"), legacy_behaviour=True),
+        "legacy_behaviour=false",
+    ),
+    "language": (
+        "nllb",
+        lambda: change(Path("bad/tokenizer_config.json"), src_lang="xx"),
+        "xx is no language of the model",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("good")
+    return {kind: m2m_folder(folder / kind, kind=kind) for kind in LANGUAGES}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_damaged_folder_is_refused_in_one_line(
+    name: str,
+    good: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    kind, damage, message = FAULTS[name]
+    shutil.copytree(good[kind], "bad")
+    damage()
+    assert main(["import", "checkpoint=bad", "output=run"]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1, error
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["bad"]

@@ -1,0 +1,1 @@
+"""M2M-100 and NLLB models of Hugging Face."""

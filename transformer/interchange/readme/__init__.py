@@ -1,0 +1,1 @@
+"""Descriptions of exports, for people who do not have this framework."""
