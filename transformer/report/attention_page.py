@@ -5,12 +5,10 @@ The template, its style and its script are in ``assets``; here they are joined w
 
 import html
 import json
-from dataclasses import asdict
 from importlib.resources import files
 from typing import Any
 
 from transformer.common.escaping import escaped
-from transformer.evaluation.attention.head_metrics import best_heads, describe
 from transformer.evaluation.attention.view import AttentionKind, AttentionView
 
 THOUSAND = 1000
@@ -46,7 +44,10 @@ def _asset(name: str) -> str:
 def _kind(kind: AttentionKind) -> dict[str, Any]:
     thousandths = (kind.weights.double() * THOUSAND).round().int()
     hidden = ~kind.visible.expand_as(thousandths)
-    weights = thousandths.masked_fill(hidden, -1).flatten(2).tolist()
+    weights = thousandths.masked_fill(hidden, -1).flatten(2).flatten(0, 1).tolist()
+    plain = kind.to_json()
+    heads = [head | {"weights": w} for head, w in zip(plain["heads"], weights, strict=True)]
+    count = kind.weights.size(1)
     return {
         "name": kind.name,
         "title": kind.title,
@@ -55,24 +56,8 @@ def _kind(kind: AttentionKind) -> dict[str, Any]:
         "keyName": kind.key_name,
         "queries": list(map(escaped, kind.queries)),
         "keys": list(map(escaped, kind.keys)),
-        "goldKnown": any(c.alignment_error is not None for row in kind.characters for c in row),
-        # Only links from target to source are compared with gold links.
-        "wantsGold": kind.name == "cross",
-        "best": [asdict(named) for named in best_heads(kind.characters)],
-        "layers": [
-            [
-                {
-                    "weights": head_weights,
-                    "words": describe(character),
-                    "measures": {
-                        name: None if value is None else round(value, 6)
-                        for name, value in character.to_json().items()
-                    },
-                }
-                for head_weights, character in zip(layer_weights, characters, strict=True)
-            ]
-            for layer_weights, characters in zip(weights, kind.characters, strict=True)
-        ],
+        "best": plain["best"],
+        "layers": [heads[first : first + count] for first in range(0, len(heads), count)],
     }
 
 

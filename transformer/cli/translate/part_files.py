@@ -6,7 +6,6 @@ line in it is done.
 
 import fcntl
 import os
-import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -116,11 +115,7 @@ class PartFiles:
             time.sleep(POLL_SECONDS)
         with written_whole(self.output) as whole, ExitStack() as stack:
             files = [stack.enter_context(open(path, "rb")) for path in paths]
-            joined = stack.enter_context(open(whole, "wb"))
-            if len(files) == 1:
-                shutil.copyfileobj(files[0], joined)
-            else:
-                _interleave(files, joined)
+            _interleave(files, stack.enter_context(open(whole, "wb")))
         for path in paths:
             path.unlink()
 

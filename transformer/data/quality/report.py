@@ -1,12 +1,15 @@
 """Shows an examination as plain values, and these as table rows and lines."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from transformer.data.corpora.split import Split
 from transformer.data.quality.base import Finding
 from transformer.data.quality.pair import SIDES
-from transformer.data.quality.scan import Examination, Lengths
+from transformer.data.quality.scan import Examination
 from transformer.data.quality.texts import line_location
 
 _PERCENTILES = (1, 50, 99)
@@ -31,7 +34,7 @@ def to_json(
                 "files": list(map(str, splits[name].corpus.paths)),
                 "pairs": count,
                 "lengths": {"unit": examination.unit}
-                | dict(zip(SIDES, map(_lengths, examination.lengths[name]), strict=True)),
+                | dict(zip(SIDES, map(describe_lengths, examination.lengths[name]), strict=True)),
             }
             for name, count in examination.pairs.items()
         },
@@ -41,9 +44,15 @@ def to_json(
     }
 
 
-def _lengths(lengths: Lengths) -> dict[str, float]:
-    percentiles = {f"p{percent}": lengths.percentile(percent) for percent in _PERCENTILES}
-    return {"mean": round(lengths.mean(), 2), **percentiles, "max": lengths.percentile(100)}
+def describe_lengths(counts: Counter[int]) -> dict[str, float]:
+    """Return the mean of counted lengths, and lengths that a percentage does not exceed; or 0."""
+    lengths, texts = map(list, zip(*(counts.items() or [(0, 1)]), strict=True))
+    percentiles = {
+        f"p{percent}": int(np.percentile(lengths, percent, weights=texts, method="inverted_cdf"))
+        for percent in _PERCENTILES
+    }
+    mean = round(float(np.average(lengths, weights=texts)), 2)
+    return {"mean": mean, **percentiles, "max": max(lengths)}
 
 
 def _finding(finding: Finding, split: Split, limit: float) -> dict[str, Any]:

@@ -19,16 +19,15 @@ class Objective(Callback):
 
     Attributes:
         best: None before the first validation; NaN before the first that is a number.
+        direction: Of optimisation, as Optuna names it.
     """
 
     def __init__(self, metric: str) -> None:
         self.metric = metric
         self.best: float | None = None
-
-    @property
-    def direction(self) -> str:
-        """Direction of optimisation, as Optuna names it."""
-        return "minimize" if self.metric in ("val/loss", "val/perplexity") else "maximize"
+        lower = metric in ("val/loss", "val/perplexity")
+        self.criterion = Criterion(metric, "min" if lower else "max")
+        self.direction = f"{self.criterion.mode}imize"
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Update the best value.
@@ -42,8 +41,7 @@ class Objective(Callback):
             raise InputError(
                 f"objective={self.metric} is not there: a validation of this task has {known}"
             )
-        criterion = Criterion(self.metric, "min" if self.direction == "minimize" else "max")
-        if criterion.better(logged[self.metric], self.best):
+        if self.criterion.better(logged[self.metric], self.best):
             self.best = logged[self.metric]
 
     def state_dict(self) -> dict[str, Any]:
