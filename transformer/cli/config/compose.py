@@ -20,6 +20,7 @@ from transformer.cli.config.arguments import (
 )
 from transformer.common.errors import ALSO, InputError
 from transformer.common.files import given_path
+from transformer.common.hub import local_checkpoints
 from transformer.common.schema import typed_value
 
 
@@ -59,7 +60,16 @@ def _composed(verb: str, overrides: Sequence[str]) -> tuple[DictConfig, str]:
         are, each = ("is", "it") if len(missing) == 1 else ("are", "each")
         keys = " and ".join(f"{key}=" for key in missing)
         raise InputError(f"{keys} {are} missing; {verb} needs a value for {each}")
+    if verb != "import":
+        fetch_models(config)
     return config, folder
+
+
+def fetch_models(config: DictConfig) -> None:
+    """Replace the models of the Hub that a config names by their runs in the cache."""
+    values: Any = OmegaConf.to_container(config)
+    for key in {"checkpoint", "finetune_from", "runs"} & values.keys():
+        config[key] = local_checkpoints(values[key])
 
 
 def composition_error(verb: str, overrides: Sequence[str], error: Exception) -> InputError:

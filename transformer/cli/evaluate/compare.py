@@ -7,6 +7,7 @@ from omegaconf import DictConfig
 
 from transformer.cli.config.compose import compose_config
 from transformer.common.errors import InputError
+from transformer.common.hub import local_checkpoints
 
 
 def _composed(arguments: Sequence[str]) -> tuple[DictConfig, list[str]]:
@@ -23,7 +24,7 @@ def _composed(arguments: Sequence[str]) -> tuple[DictConfig, list[str]]:
     # Paths need no quotes if Hydra does not read them.
     config = compose_config("compare", [*given, "runs=[]"] if paths else given)
     if paths:
-        config.runs = paths
+        config.runs = local_checkpoints(paths)
     if "seed" not in keys:
         config.seed = _sacrebleu_seed(config.seed)
     return config, given
