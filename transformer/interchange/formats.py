@@ -73,7 +73,7 @@ def _write_ctranslate2(
     from transformer.decoding.batched_search import max_subwords
     from transformer.decoding.translation.fingerprint import write_fingerprint
     from transformer.interchange.ctranslate2 import SETTINGS, check_expressible, write_ctranslate2
-    from transformer.interchange.ctranslate2_readme import readme
+    from transformer.interchange.readme.ctranslate2 import readme
     from transformer.interchange.safetensors import write_settings
     from transformer.interchange.verification import verify_ctranslate2
 
@@ -89,12 +89,24 @@ def _write_ctranslate2(
     return verified.to_json()
 
 
+def _write_card(
+    translator: "Translator", run: Run, folder: Path, config: DictConfig, library: str
+) -> None:
+    from transformer.common.files import given_path
+    from transformer.interchange.readme.model_card import model_card, read_tests
+
+    tests = read_tests(given_path(str(config.checkpoint)))
+    text = model_card(translator.tokenizer, run, tests, library, dict(config))
+    (folder / "README.md").write_text(text, encoding="utf-8")
+
+
 def _write_safetensors(
     translator: "Translator", run: Run, folder: Path, config: DictConfig
 ) -> dict[str, Any]:
     from transformer.interchange.safetensors import verify_safetensors, write_safetensors
 
     write_safetensors(translator.model, translator.tokenizer, run, folder)
+    _write_card(translator, run, folder, config, "transformer")
     return verify_safetensors(translator.model, translator.tokenizer, folder)
 
 
@@ -110,6 +122,7 @@ def _write_huggingface(
     check_expressible(translator.model.config)
     pairs, metrics = _validation(run, config)
     write_huggingface(translator, run, folder)
+    _write_card(translator, run, folder, config, "transformers")
     verified = verify_huggingface(translator, folder, pairs, metrics)
     _check_loss(verified["bleu"] - verified["bleu_exported"], config)
     return verified
