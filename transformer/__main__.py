@@ -27,6 +27,7 @@ VERBS = {
     "tune": ("train.tune", "find the weights and the search that do best on validation"),
     "import": ("import_model", "make a run of a model of another framework"),
     "export": ("export", "write the model for another engine"),
+    "push": ("push", "give the model to others on the Hugging Face Hub"),
     "attention": ("evaluate.attention", "show the attention of every head in a sentence"),
     "heads": ("evaluate.heads", "rank the heads by the cost of switching them off"),
 }
