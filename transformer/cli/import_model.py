@@ -16,8 +16,8 @@ from transformer.cli.config.compose import (
 )
 from transformer.common.cache import locked
 from transformer.common.errors import InputError, errors_name, how_to_install
-from transformer.common.files import written_whole
-from transformer.common.hub import SCHEME, download, repository
+from transformer.common.files import HUB, written_whole
+from transformer.common.hub import download, repository
 from transformer.interchange.imported import (
     Imported,
     export_payload,
@@ -35,7 +35,7 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     output = resolve_path(config, "output")
     if output.exists():
         raise InputError(f"{output} exists; remove it, or choose another with output=")
-    folder = download(name) if name.startswith(SCHEME) else resolve_path(config, "checkpoint")
+    folder = download(name) if name.startswith(HUB) else resolve_path(config, "checkpoint")
     if not folder.is_dir():
         raise InputError(f"checkpoint={folder} is no folder")
     require_writable(output.parent)

@@ -19,8 +19,7 @@ from transformer.cli.config.arguments import (
     override_key,
 )
 from transformer.common.errors import ALSO, InputError
-from transformer.common.files import given_path
-from transformer.common.hub import local_checkpoints
+from transformer.common.files import HUB, given_path, hub_run
 from transformer.common.schema import typed_value
 
 
@@ -69,7 +68,10 @@ def fetch_models(config: DictConfig) -> None:
     """Replace the models of the Hub that a config names by their runs in the cache."""
     values: Any = OmegaConf.to_container(config)
     for key in {"checkpoint", "finetune_from", "runs"} & values.keys():
-        config[key] = local_checkpoints(values[key])
+        several = isinstance(values[key], list)
+        names = values[key] if several else [values[key]]
+        found = [str(hub_run(name)) if str(name).startswith(HUB) else name for name in names]
+        config[key] = found if several else found[0]
 
 
 def composition_error(verb: str, overrides: Sequence[str], error: Exception) -> InputError:

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 
 from omegaconf import DictConfig
 
-from transformer.cli.config.compose import compose_config
+from transformer.cli.config.compose import compose_config, fetch_models
 from transformer.common.errors import InputError
-from transformer.common.hub import local_checkpoints
 
 
 def _composed(arguments: Sequence[str]) -> tuple[DictConfig, list[str]]:
@@ -24,7 +23,8 @@ def _composed(arguments: Sequence[str]) -> tuple[DictConfig, list[str]]:
     # Paths need no quotes if Hydra does not read them.
     config = compose_config("compare", [*given, "runs=[]"] if paths else given)
     if paths:
-        config.runs = local_checkpoints(paths)
+        config.runs = paths
+        fetch_models(config)
     if "seed" not in keys:
         config.seed = _sacrebleu_seed(config.seed)
     return config, given

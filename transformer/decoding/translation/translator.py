@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from transformer.common.hub import local_path
+from transformer.common.files import local_path
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, batched_attention, segment_links
 from transformer.decoding.batched_search import ModelSearcher, hypothesis_texts, max_subwords
@@ -94,7 +94,7 @@ class Translator:
 
         ``search`` and ``aligner`` are those of the run, unless given. An InputError if it fails.
         """
-        checkpoint = load_checkpoint(local_path(path))
+        checkpoint = load_checkpoint(local_path(os.fspath(path)))
         trained = trained_with(checkpoint)
         return cls(
             *(checkpoint.model, trained.tokenizer, search or trained.search, batch_tokens, device),
