@@ -59,8 +59,6 @@ def _composed(verb: str, overrides: Sequence[str]) -> tuple[DictConfig, str]:
         are, each = ("is", "it") if len(missing) == 1 else ("are", "each")
         keys = " and ".join(f"{key}=" for key in missing)
         raise InputError(f"{keys} {are} missing; {verb} needs a value for {each}")
-    if verb != "import":
-        fetch_models(config)
     return config, folder
 
 

@@ -24,7 +24,7 @@ def _composed(arguments: Sequence[str]) -> tuple[DictConfig, list[str]]:
     config = compose_config("compare", [*given, "runs=[]"] if paths else given)
     if paths:
         config.runs = paths
-        fetch_models(config)
+    fetch_models(config)
     if "seed" not in keys:
         config.seed = _sacrebleu_seed(config.seed)
     return config, given

@@ -48,6 +48,7 @@ def run(arguments: Sequence[str]) -> None:
         raise InputError(f"{launch[0]} is for a sweep; add --multirun")
     config, folder = compose_run([one for one in overrides if override_key(one) != TRUST])
     given = {override_key(one) for one in overrides}
+    fetch_models(config)
     if config.finetune_from is not None:
         from transformer.runs.finetuning import take_model
 
