@@ -27,6 +27,7 @@ VERBS = {
     "tune": ("train.tune", "find the weights and the search that do best on validation"),
     "import": ("import_model", "make a run of a model of another framework"),
     "export": ("export", "write the model for another engine"),
+    "push": ("push", "give the model to others on the Hugging Face Hub"),
     "attention": ("evaluate.attention", "show the attention of every head in a sentence"),
     "heads": ("evaluate.heads", "rank the heads by the cost of switching them off"),
 }
@@ -88,9 +89,11 @@ def _run_verb(verb: str, arguments: list[str]) -> None:
     given: list[Any] = [arguments]
     if verb not in COMPOSE_THEMSELVES:
         # Before the module of the verb: torch takes seconds to import.
-        from transformer.cli.config.compose import compose_config
+        from transformer.cli.config.compose import compose_config, fetch_models
 
         given = [compose_config(verb, arguments), arguments]
+        if verb != "import":
+            fetch_models(given[0])
     importlib.import_module(f"transformer.cli.{VERBS[verb][0]}").run(*given)
 
 

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
+from pathlib import Path
 
 from omegaconf import DictConfig
 
@@ -20,18 +21,23 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Export a model."""
     if config.format not in FORMATS:
         raise InputError(f"format={config.format} is unknown; choose {' or '.join(FORMATS)}")
+    exports = run_folder(resolve_path(config, "checkpoint")) / "export"
+    folder = resolve_path(config, "output", exports / FORMATS[config.format].folder_name(config))
+    if folder.exists():
+        raise InputError(f"{folder} exists; remove it, or choose another with output=")
+    export(config, arguments, folder)
+    print(folder)
+
+
+def export(config: DictConfig, arguments: Sequence[str], folder: Path) -> None:
+    """Write the model in its format as a new folder, and show how it was verified."""
     chosen = FORMATS[config.format]
     if find_spec(chosen.package) is None:
         needed = f"format={config.format} needs {chosen.package}"
         raise InputError(f"{needed}: {how_to_install(chosen.extra)}")
-    exports = run_folder(resolve_path(config, "checkpoint")) / "export"
-    folder = resolve_path(config, "output", exports / chosen.folder_name(config))
-    if folder.exists():
-        raise InputError(f"{folder} exists; remove it, or choose another with output=")
     translator, run = load_translator(config, arguments)
     require_writable(folder.parent)
     with written_whole(folder) as part:
         part.mkdir()
         verified = chosen.write(translator, run, part, config)
         print(json.dumps(verified), file=sys.stderr)
-    print(folder)

@@ -1,39 +1,79 @@
 """``import``: a model of another framework becomes a run of this one."""
 
+import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.config.compose import compose_run, resolve_path, resolve_value
+from transformer.cli.config.compose import (
+    compose_config,
+    compose_run,
+    resolve_path,
+    resolve_value,
+)
+from transformer.common.cache import locked
 from transformer.common.errors import InputError, errors_name, how_to_install
-from transformer.common.files import written_whole
-from transformer.interchange.imported import Imported, imported_payload, read_folder
-from transformer.model.checkpoint.checkpoint import write_payload
+from transformer.common.files import HUB, written_whole
+from transformer.common.hub import download, repository
+from transformer.interchange.imported import (
+    Imported,
+    export_payload,
+    imported_payload,
+    is_own,
+    read_folder,
+)
+from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.report.scores import require_writable
 
 
 def run(config: DictConfig, _: Sequence[str]) -> None:
     """Import a model."""
-    if not all(map(find_spec, ("google.protobuf", "safetensors"))):
-        raise InputError(f"import needs more packages: {how_to_install('huggingface')}")
-    folder, output = resolve_path(config, "checkpoint"), resolve_path(config, "output")
-    if not folder.is_dir():
-        raise InputError(f"checkpoint={folder} is no folder")
+    name = str(config.checkpoint)
+    output = resolve_path(config, "output")
     if output.exists():
         raise InputError(f"{output} exists; remove it, or choose another with output=")
+    folder = download(name) if name.startswith(HUB) else resolve_path(config, "checkpoint")
+    if not folder.is_dir():
+        raise InputError(f"checkpoint={folder} is no folder")
     require_writable(output.parent)
+    _write_run(folder, output, config)
+    print(output)
+
+
+def hub_run(name: str) -> Path:
+    """The run in the cache that a model of the Hub becomes, once for each of its commits."""
+    from huggingface_hub import cached_assets_path
+
+    folder = download(name)
+    namespace = repository(name)[0]
+    cache = cached_assets_path("transformer", namespace=namespace, subfolder=folder.name)
+    with locked(cache):
+        if not (output := cache / "run").is_dir():
+            _write_run(folder, output, compose_config("import", ["checkpoint=hub", "output=run"]))
+            print(f"{name} is imported as the run {output}", file=sys.stderr)
+    return output
+
+
+def _write_run(folder: Path, output: Path, config: DictConfig) -> None:
+    if not all(map(find_spec, ("google.protobuf", "safetensors"))):
+        raise InputError(f"import needs more packages: {how_to_install('huggingface')}")
     with errors_name(folder):
-        found = read_folder(folder)
-    composed = _config(config, found)
-    values = OmegaConf.to_container(composed)
-    assert isinstance(values, dict)
-    payload = imported_payload(found, {str(key): value for key, value in values.items()})
+        payload = export_payload(folder) if is_own(folder) else _payload(config, folder)
     with written_whole(output) as part:
         (part / "checkpoints").mkdir(parents=True)
         write_payload(payload, part / "checkpoints" / "best.ckpt")
-        (part / "config.yaml").write_text(OmegaConf.to_yaml(composed), encoding="utf-8")
-    print(output)
+        text = OmegaConf.to_yaml(OmegaConf.create(payload[PORTABLE]["config"]))
+        (part / "config.yaml").write_text(text, encoding="utf-8")
+
+
+def _payload(config: DictConfig, folder: Path) -> dict[str, Any]:
+    found = read_folder(folder)
+    values = OmegaConf.to_container(_config(config, found))
+    assert isinstance(values, dict)
+    return imported_payload(found, {str(key): value for key, value in values.items()})
 
 
 def _config(config: DictConfig, found: Imported) -> DictConfig:

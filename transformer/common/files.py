@@ -8,9 +8,10 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import IO, Any
 
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, MissingFile
 
 PACKAGE = Path(__file__).resolve().parents[1]
 """The folder of the installed package."""
@@ -22,6 +23,30 @@ def given_path(name: str | Path) -> Path:
         return Path(name).expanduser()
     except RuntimeError as error:
         raise InputError(f"{name}: there is no such home folder; write the whole path") from error
+
+
+HUB = "hf://"
+"""Before the name of a model of the Hugging Face Hub."""
+
+
+def hub_run(name: str) -> Path:
+    """The run in the cache that a model of the Hub becomes; raises as ``hub.download`` does."""
+    # By its name, as the folders import one way.
+    found: Path = resolve_name("transformer.cli.import_model:hub_run")(name)
+    return found
+
+
+def local_path(path: str | Path) -> Path:
+    """A path or, if neither it nor its folder exists, the run of the model ``USER/MODEL``."""
+    name = str(path)
+    if not name.startswith(HUB) and ((local := given_path(name)).exists() or local.parent.exists()):
+        return local
+    try:
+        return hub_run(name)
+    except MissingFile:
+        if name.startswith(HUB):
+            raise
+        return given_path(name)
 
 
 def open_unlinked(path: Path, mode: str, **settings: Any) -> IO[Any]:

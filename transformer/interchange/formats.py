@@ -91,12 +91,24 @@ def _write_ctranslate2(
     return _checked(verify_ctranslate2(translator, folder, pairs, metrics), config)
 
 
+def _write_card(
+    translator: "Translator", run: Run, folder: Path, config: DictConfig, library: str
+) -> None:
+    from transformer.common.files import given_path
+    from transformer.interchange.readme.model_card import model_card, read_tests
+
+    tests = read_tests(given_path(str(config.checkpoint)))
+    text = model_card(translator.tokenizer, run, tests, library, dict(config))
+    (folder / "README.md").write_text(text, encoding="utf-8")
+
+
 def _write_safetensors(
     translator: "Translator", run: Run, folder: Path, config: DictConfig
 ) -> dict[str, Any]:
     from transformer.interchange.safetensors import verify_safetensors, write_safetensors
 
     write_safetensors(translator.model, translator.tokenizer, run, folder)
+    _write_card(translator, run, folder, config, "transformer")
     return verify_safetensors(translator.model, translator.tokenizer, folder)
 
 
@@ -112,6 +124,7 @@ def _write_huggingface(
     check_huggingface(translator.model.config)
     pairs, metrics = _validation(run, config)
     write_huggingface(translator, run, folder)
+    _write_card(translator, run, folder, config, "transformers")
     return _checked(verify_huggingface(translator, folder, pairs, metrics), config)
 
 

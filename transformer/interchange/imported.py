@@ -20,6 +20,7 @@ from transformer.interchange.marian.vocabulary import (
     read_json,
 )
 from transformer.interchange.marian.weights import MarianConfig, import_weights, read_config
+from transformer.interchange.safetensors import read_safetensors
 from transformer.model.checkpoint.checkpoint import PORTABLE, WEIGHTS_PREFIX, portable_part
 from transformer.model.config import ModelConfig
 
@@ -158,6 +159,19 @@ def imported_payload(found: Imported, config: dict[str, Any]) -> dict[str, Any]:
         PORTABLE: portable_part(model, tokenizer.to_state(), config),
         "state_dict": weights,
     }
+
+
+def is_own(folder: Path) -> bool:
+    """Whether a folder is of our own ``export format=safetensors``."""
+    return "tokenizer" in _mapping(folder / "config.json")
+
+
+def export_payload(folder: Path) -> dict[str, Any]:
+    """The content of the checkpoint that ``export format=safetensors`` wrote as a folder."""
+    found = read_safetensors(folder)
+    weights = {f"{WEIGHTS_PREFIX}{name}": one for name, one in found.model.state_dict().items()}
+    portable = portable_part(found.model.config, found.tokenizer, found.config)
+    return {PORTABLE: portable, "state_dict": weights}
 
 
 FORMATS: dict[str, Callable[[Path], Imported]] = {

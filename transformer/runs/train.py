@@ -72,6 +72,10 @@ def train(
         consolidate(folder / "checkpoints")
         if to_test:
             metrics |= test(folder, task, trainer.strategy.root_device)
+        if config.logger.wandb or config.logger.mlflow:
+            from transformer.training.callbacks.remote_loggers import finish_records
+
+            finish_records(trainer, folder, metrics)
         mark_finished(folder)
         if objective is None:
             verb = "translate" if config.task == "translation" else "predict"

@@ -12,6 +12,7 @@ from typing import Any
 
 from pytorch_lightning import Callback, Trainer
 from pytorch_lightning.callbacks import Timer
+from pytorch_lightning.loggers import Logger
 from pytorch_lightning.strategies import Strategy
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
@@ -63,14 +64,15 @@ def build_trainer(
         *(config.callbacks, validation, criterion, folder / "checkpoints"),
         finetunes=config.finetune_from is not None,
     )
+    loggers, records = _build_loggers(config, folder)
     try:
         trainer = Trainer(
             **arguments,
             max_epochs=-1,
             default_root_dir=folder,
             plugins=[AtomicCheckpointIO()],
-            logger=build_loggers(config.logger, folder),
-            callbacks=list(callbacks),
+            logger=loggers,
+            callbacks=[*callbacks, *records],
             check_val_every_n_epoch=None,
             num_sanity_val_steps=0,
             use_distributed_sampler=False,
@@ -87,6 +89,17 @@ def build_trainer(
     # It would send, and read, whether there was one before every update.
     trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None  # type: ignore[method-assign]
     return trainer
+
+
+def _build_loggers(config: RunConfig, folder: Path) -> tuple[list[Logger], list[Callback]]:
+    """All loggers, and the callback that those of services need."""
+    loggers = build_loggers(config.logger, folder)
+    if not (config.logger.wandb or config.logger.mlflow):
+        return loggers, []
+    from transformer.training.callbacks import remote_loggers
+
+    remote = remote_loggers.build_remote_loggers(config.logger, folder, config.resolved)
+    return [*loggers, *remote], [remote_loggers.ContinuedRecords()]
 
 
 def build_callbacks(

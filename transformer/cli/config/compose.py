@@ -19,7 +19,7 @@ from transformer.cli.config.arguments import (
     override_key,
 )
 from transformer.common.errors import ALSO, InputError
-from transformer.common.files import given_path
+from transformer.common.files import HUB, given_path, hub_run
 from transformer.common.schema import typed_value
 
 
@@ -60,6 +60,16 @@ def _composed(verb: str, overrides: Sequence[str]) -> tuple[DictConfig, str]:
         keys = " and ".join(f"{key}=" for key in missing)
         raise InputError(f"{keys} {are} missing; {verb} needs a value for {each}")
     return config, folder
+
+
+def fetch_models(config: DictConfig) -> None:
+    """Replace the models of the Hub that a config names by their runs in the cache."""
+    values: Any = OmegaConf.to_container(config)
+    for key in {"checkpoint", "finetune_from", "runs"} & values.keys():
+        several = isinstance(values[key], list)
+        names = values[key] if several else [values[key]]
+        found = [str(hub_run(name)) if str(name).startswith(HUB) else name for name in names]
+        config[key] = found if several else found[0]
 
 
 def composition_error(verb: str, overrides: Sequence[str], error: Exception) -> InputError:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 
-from transformer.cli.config.compose import compose_config, resolve_path, resolve_value
+from transformer.cli.config.compose import compose_config, fetch_models, resolve_path, resolve_value
 from transformer.common.errors import InputError, how_to_install
 from transformer.model.checkpoint.locate import run_folder
 
@@ -14,6 +14,7 @@ def run(arguments: Sequence[str]) -> None:
     """Show the attention in one sentence pair."""
     keys, sentences = _literal(arguments, ("text", "target"))
     config = compose_config("attention", keys)
+    fetch_models(config)
     if "text" not in sentences:
         raise InputError('text= is missing; give a sentence, text="A man sleeps."')
     from transformer.cli.evaluate.attention_view import attention_view

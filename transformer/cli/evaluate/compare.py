@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from omegaconf import DictConfig
 
-from transformer.cli.config.compose import compose_config
+from transformer.cli.config.compose import compose_config, fetch_models
 from transformer.common.errors import InputError
 
 
@@ -24,6 +24,7 @@ def _composed(arguments: Sequence[str]) -> tuple[DictConfig, list[str]]:
     config = compose_config("compare", [*given, "runs=[]"] if paths else given)
     if paths:
         config.runs = paths
+    fetch_models(config)
     if "seed" not in keys:
         config.seed = _sacrebleu_seed(config.seed)
     return config, given

@@ -17,7 +17,7 @@ from transformer.cli.config.arguments import (
     flags_and_overrides,
     override_key,
 )
-from transformer.cli.config.compose import compose_run, composition_error, with_recipe
+from transformer.cli.config.compose import compose_run, composition_error, fetch_models, with_recipe
 from transformer.cli.train.ranks import train_assigned, train_run
 from transformer.cli.train.resume import AUTO, TRUST, auto_run, named_checkpoint, resumed_config
 from transformer.cli.train.vocabulary import names_size
@@ -48,6 +48,7 @@ def run(arguments: Sequence[str]) -> None:
         raise InputError(f"{launch[0]} is for a sweep; add --multirun")
     config, folder = compose_run([one for one in overrides if override_key(one) != TRUST])
     given = {override_key(one) for one in overrides}
+    fetch_models(config)
     if config.finetune_from is not None:
         from transformer.runs.finetuning import take_model
 
@@ -92,6 +93,7 @@ def _trial(config: DictConfig) -> float:
     job = HydraConfig.get()
     if job.mode != RunMode.MULTIRUN:
         raise InputError("flags of Hydra go with --multirun, or show a config: --cfg job")
+    fetch_models(config)
     sized = names_size(job.overrides.task)
     # The directory of a trial has its number: a sweep resumes only in a directory that is named.
     folder = _resolve_auto(config, Path(job.runtime.output_dir), named=True, sized=sized)

@@ -40,6 +40,7 @@ def _field(number: int, content: bytes) -> bytes:
         size >>= 7
     return bytes([number << 3 | 2, *length, size]) + content
 
+
 UNCUT = STAND_IN
 """Ends the name of a subword that no text is cut into, in a SentencePiece model: one of an imported
 vocabulary that SentencePiece did not have there. Texts and spellings are without it."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from transformer.common.files import local_path
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, batched_attention, segment_links
 from transformer.decoding.batched_search import ModelSearcher, hypothesis_texts, max_subwords
@@ -89,12 +90,11 @@ class Translator:
         device: torch.device | str = "cpu",
         aligner: Aligner | None = None,
     ) -> "Translator":
-        """Load a checkpoint file, or the best checkpoint of a run directory.
+        """Load a checkpoint file, the best of a run directory, or a model of the Hub, USER/MODEL.
 
-        ``search`` and ``aligner`` are those of the run, unless given. Raises InputError if there is
-        no checkpoint, or it cannot be read.
+        ``search`` and ``aligner`` are those of the run, unless given. An InputError if it fails.
         """
-        checkpoint = load_checkpoint(path)
+        checkpoint = load_checkpoint(local_path(os.fspath(path)))
         trained = trained_with(checkpoint)
         return cls(
             *(checkpoint.model, trained.tokenizer, search or trained.search, batch_tokens, device),

@@ -33,13 +33,32 @@ class CallbacksConfig:
 
 
 @dataclass(frozen=True)
+class WandbConfig:
+    """Weights & Biases; offline, its record stays in the run directory."""
+
+    project: str
+    offline: bool
+
+
+@dataclass(frozen=True)
+class MLflowConfig:
+    """MLflow; without a ``tracking_uri``, ``mlflow.db`` in the run directory."""
+
+    experiment: str
+    tracking_uri: str | None
+
+
+@dataclass(frozen=True)
 class LoggerConfig:
     """Where metrics are written.
 
     Attributes:
         csv: Write ``metrics.csv``.
         tensorboard: Write TensorBoard events under ``tensorboard/``.
+        wandb, mlflow: Send them to that service.
     """
 
     csv: bool
     tensorboard: bool
+    wandb: WandbConfig | None = None
+    mlflow: MLflowConfig | None = None

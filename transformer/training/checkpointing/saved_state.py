@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from transformer.common.errors import InputError, errors_name, raise_objections
-from transformer.common.schema import Range, out_of_range, typed
+from transformer.common.schema import Range, out_of_range, typed, typed_value
 from transformer.data.modules.base import BatchModule
 from transformer.model.checkpoint.checkpoint import PORTABLE, find_last
 
@@ -78,7 +78,7 @@ _LOADER = {
 
 LIGHTNING_READS = (
     *_COUNTERS,
-    *("recovery", "measured", "callbacks"),
+    *("recovery", "measured", "callbacks", "records"),
     *(PORTABLE, "state_dict", "optimizer_states", "loops"),
     *("current_model_state", "averaging_state"),
 )
@@ -117,6 +117,7 @@ def check_saved_state(payload: Mapping[str, Any], file: Path) -> None:
         _check(_RECOVERY, payload["recovery"], "recovery")
         if "measured" in payload:
             _check(_MEASURED, payload["measured"], "measured")
+        typed_value(payload.get("records", {}), Mapping[str, str | None], "records")
         if not isinstance(callbacks := payload["callbacks"], Mapping):
             raise InputError("callbacks must be a mapping, {KEY: VALUE}")
         for name, hints in _CALLBACKS.items():

@@ -1,11 +1,13 @@
 """What README.md of an export says is enough to translate with it."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from huggingface_hub import ModelCard
 
 from tests.helpers.models import tiny_transformer
 from tests.helpers.outside import called_outside, translated_outside
@@ -16,6 +18,7 @@ from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.ctranslate2 import write_ctranslate2
 from transformer.interchange.readme.ctranslate2 import readme
+from transformer.interchange.readme.model_card import model_card, read_tests
 from transformer.interchange.safetensors import write_settings
 
 from .test_ctranslate2_engine import TEXTS, let_end
@@ -91,3 +94,39 @@ def test_it_names_the_tags() -> None:
     plain = readme(tiny_tokenizer(), search_config(), 63)
     assert "tag" not in plain and "< >" not in plain
     assert "    rows = [cut(text) for text in texts]\n" in plain
+
+
+RUN = {"data": {"source": "en", "target": "de", "corpus": "files", "corpora": None}}
+SCORES = [
+    {"name": "BLEU", "score": 41.0, "signature": "nrefs:1|case:mixed", "verbose_score": "…"},
+    {"name": "chrF2", "score": 62.5, "signature": "nrefs:1|nc:6"},
+]
+
+
+@pytest.mark.parametrize("tuned", [False, True])
+def test_a_model_card_has_the_scores_of_its_checkpoint(tuned: bool, tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    for name in ["best", *["tuned"] * tuned]:
+        (tmp_path / "checkpoints" / f"{name}.ckpt").touch()
+    (tmp_path / "test.json").write_text(json.dumps(SCORES))
+    data = RUN["data"] | {"train": ["/home/someone/own.en", "/home/someone/own.de"]}
+    text = model_card(
+        tiny_tokenizer().with_tags(Tags(targets=("de", "fr"))),
+        RUN | {"data": data},
+        read_tests(tmp_path),
+        "transformers",
+        {"license": "apache-2.0", "repo": "user/model"},
+    )
+    card = ModelCard(text).data
+    assert (card.language, card.license) == (["en", "de", "fr"], "apache-2.0")
+    assert (card.library_name, card.pipeline_tag) == ("transformers", "translation")
+    assert "`own.en`, `own.de`" in text
+    assert "someone" not in text
+    if tuned:  # its scores are others
+        assert (card.eval_results, card.metrics) == (None, None)
+        return
+    assert card.metrics == ["bleu", "chrf"]
+    assert [
+        (one.metric_type, one.metric_value, one.metric_args["signature"], one.dataset_split)
+        for one in card.eval_results or ()
+    ] == [("bleu", 41.0, "nrefs:1|case:mixed", "test"), ("chrf", 62.5, "nrefs:1|nc:6", "test")]

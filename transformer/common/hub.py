@@ -1,0 +1,51 @@
+"""Models of the Hugging Face Hub: their names and their download.
+
+The client reads HF_HOME, HF_HUB_OFFLINE, HF_ENDPOINT and HF_TOKEN.
+"""
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+from transformer.common.errors import InputError, MissingFile, how_to_install
+from transformer.common.files import HUB
+
+_NAME = re.compile(r"(?:hf://)?([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
+_FILES = ["*.json", "*.safetensors", "pytorch_model.bin", "*.spm", "*.model"]
+
+
+def repository(name: str) -> tuple[str, str | None]:
+    """``USER/MODEL`` and the revision of ``hf://USER/MODEL@REVISION``; raises MissingFile."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise MissingFile(f"{name} is no model of the Hub; write {HUB}USER/MODEL[@REVISION]")
+    if find_spec("huggingface_hub") is None:
+        raise InputError(f"{name} needs huggingface_hub: {how_to_install('huggingface')}")
+    return match[1], match[2]
+
+
+def download(name: str) -> Path:
+    """The files of a model in the cache of huggingface_hub, in a folder named by their commit.
+
+    Raises:
+        MissingFile: The Hub has no such model or revision, or the name is none.
+        InputError: It cannot be reached.
+    """
+    repo, revision = repository(name)
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+
+    try:
+        return Path(snapshot_download(repo, revision=revision, allow_patterns=_FILES))
+    except (RepositoryNotFoundError, RevisionNotFoundError) as error:
+        advice = "check the name, or set HF_TOKEN"
+        raise MissingFile(f"{name} is not on the Hub, or private; {advice}") from error
+    except Exception as error:  # The client lets the errors of several libraries through.
+        raise hub_error(name, error) from error
+
+
+def hub_error(name: str, error: Exception) -> InputError:
+    """An error of the client in one line."""
+    # Where the cache could not help, the cause has failed before.
+    reason = " ".join(str(error.__cause__ or error).split())
+    return InputError(f"{name}: the Hub cannot be asked: {reason[:300] or repr(error)}")

@@ -1,0 +1,100 @@
+"""The README.md of an export: a model card of Hugging Face, with YAML front matter.
+
+Source: huggingface/hub-docs, ``modelcard.md``. Names of files have no folders: a card is public.
+"""
+
+import json
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import yaml
+
+from transformer.common.language_names import language_name
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.model.checkpoint.locate import find_checkpoint, is_exported, run_folder
+
+Tests = dict[str, list[dict[str, Any]]]
+"""By split: the name, score and signature of each metric, as the test of a run writes them."""
+
+
+def model_card(
+    tokenizer: Tokenizer, run: dict[str, Any], tests: Tests, library: str, about: dict[str, Any]
+) -> str:
+    """The text; ``about`` has the ``license`` and the name of the model, ``repo``, if any.
+
+    The library that loads the folder is transformers or transformer, this framework.
+    """
+    data = run["data"]
+    languages = [data["source"], *(tokenizer.tags.targets or [data["target"]])]
+    pair, corpus = "-".join(languages), data["corpus"]
+    name = about.get("repo") or pair
+    results = [
+        {
+            "task": {"type": "translation", "name": f"Translation {pair}"},
+            "dataset": {"type": corpus, "name": corpus, "config": pair, "split": split},
+            "metrics": [
+                {"type": _metric(one), "name": one["name"], "value": one["score"]}
+                | {"args": {"signature": one["signature"]}}
+                for one in scores
+            ],
+        }
+        for split, scores in tests.items()
+    ]
+    front = {
+        "language": [one for one in dict.fromkeys(languages) if len(one.split("-")[0]) in (2, 3)],
+        "license": about["license"],
+        "library_name": library,
+        "pipeline_tag": "translation",
+        "tags": ["translation"],
+        # A name of the user's own files is no dataset of the Hub.
+        "datasets": [] if corpus in ("files", "folder") else [corpus],
+        "metrics": sorted({_metric(one) for scores in tests.values() for one in scores}),
+        "model-index": [{"name": name, "results": results}] if tests else [],
+    }
+    header = yaml.safe_dump({k: v for k, v in front.items() if v}, sort_keys=False)
+    return f"---\n{header}---\n" + Template(_asset("model_card.md")).substitute(
+        name=name,
+        source=language_name(languages[0]),
+        target=", ".join(map(language_name, languages[1:])),
+        program=_asset(f"load_{library}.py.txt").replace("NAME", name).rstrip(),
+        text=_training_text(data),
+        scores=_table(tests) if tests else "The run has no scores of this checkpoint.",
+        versions=", ".join(f"{one} {version(one)}" for one in ("transformer", "torch")),
+    )
+
+
+def read_tests(checkpoint: Path) -> Tests:
+    """The scores of each test split of a run, if they are of this checkpoint, its best one."""
+    if is_exported(checkpoint) or find_checkpoint(checkpoint).name != "best.ckpt":
+        return {}
+    reports = sorted(run_folder(checkpoint).glob("test*.json"))
+    return {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in reports}
+
+
+def _asset(name: str) -> str:
+    return (files("transformer.interchange.readme") / name).read_text(encoding="utf-8")
+
+
+def _metric(score: dict[str, Any]) -> str:
+    """The identifier of a metric on the Hub, which has no number: chrF2 is ``chrf``."""
+    return str(score["name"]).rstrip("0123456789").lower()
+
+
+def _training_text(data: dict[str, Any]) -> str:
+    if data["corpus"] != "files":
+        return f"It was trained on the corpus `{data['corpus']}`."
+    given = [one.get("train") or [] for one in (data, *(data["corpora"] or {}).values())]
+    flat = [name for names in given for name in ([names] if isinstance(names, str) else names)]
+    names = ", ".join(f"`{Path(name).name}`" for name in flat)
+    return f"It was trained on {names or 'text that is not recorded: it was imported'}."
+
+
+def _table(tests: Tests) -> str:
+    lines = ["| text | metric | score | signature |", "| --- | --- | --- | --- |"]
+    for split, scores in tests.items():
+        for one in scores:
+            lines.append(f"| {split} | {one['name']} | {one['score']} | `{one['signature']}` |")
+    return "\n".join(lines)

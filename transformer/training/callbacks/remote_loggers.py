@@ -1,0 +1,180 @@
+"""Records of a run at Weights & Biases and MLflow, beside its own files.
+
+A record never stops the training: after its first error it gets nothing more. A resumed run goes on
+in its record, and leaves out what a killed process has logged already.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning.loggers import Logger, MLFlowLogger, WandbLogger
+from pytorch_lightning.utilities.rank_zero import rank_zero_only
+
+from transformer.common.errors import InputError, how_to_install
+from transformer.training.callbacks.config import LoggerConfig, MLflowConfig, WandbConfig
+from transformer.training.callbacks.loggers import ContinuedCSVLogger, EpochLogger
+
+log = logging.getLogger(__name__)
+
+
+class RemoteLogger(EpochLogger):
+    """Sends metrics to a logger of Lightning, which it makes when it is needed.
+
+    Attributes:
+        kind: ``wandb`` or ``mlflow``.
+        id: Of the record; None for one that does not exist yet.
+        known: The metrics of the record, each with its last value and update.
+    """
+
+    name = version = ""
+    save_dir = None
+
+    def __init__(
+        self, kind: str, build: Callable[[str | None], Any], config: Mapping[str, Any]
+    ) -> None:
+        super().__init__()
+        self.kind, self._build, self._config = kind, build, config
+        self.id: str | None = None
+        self.known: Mapping[str, tuple[float, int]] = {}
+        self._record: Any = None
+        self._failed = False
+
+    @rank_zero_only
+    def send(self, action: Callable[[Any], object] = lambda record: None) -> None:
+        """Call an action with the logger of Lightning; the first opens the record."""
+        if self._failed:
+            return
+        try:
+            if self._record is None:
+                self._record = self._build(self.id)
+                new, self.id = self.id is None, self._open(self._record)
+                if new:
+                    self._record.log_hyperparams(self._config)
+            action(self._record)
+        except Exception as error:  # Of a service, whatever it is.
+            self._failed = True
+            reason = " ".join(str(error).split())[:300]
+            log.warning("logger=%s gets nothing more: %s", self.kind, reason or repr(error))
+
+    @staticmethod
+    def _open(record: Any) -> str:
+        """The id of the record, which it has once it is used."""
+        _ = record.experiment
+        return str(record.version)
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Send the metrics of an update that the record does not have."""
+        new = {
+            name: value
+            for name, value in self.with_epoch(metrics, step).items()
+            if step is None or name not in self.known or step >= self.known[name][1]
+        }
+        if new:
+            self.send(lambda record: record.log_metrics(new, step))
+
+    def log_hyperparams(self, *args: Any, **settings: Any) -> None:
+        """Do nothing: a new record gets the config of the run."""
+
+    def finalize(self, status: str) -> None:
+        """End the record, if there is one."""
+        if self._record is not None:
+            self.send(lambda record: record.finalize(status))
+
+    def finish(self, scores: Mapping[str, float], step: int, files: Sequence[Path]) -> None:
+        """Send the scores of the test and files of the run directory, the last of a record."""
+        if scores:
+            self.send(lambda record: record.log_metrics(scores, step))
+        self.send(partial(_FINISH[self.kind], files=files))
+
+
+class ContinuedRecords(Callback):
+    """Keeps the ids of the records in the checkpoint."""
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Open the records."""
+        for logger in _remote(trainer):
+            logger.send()
+
+    def on_save_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Save their ids."""
+        checkpoint["records"] = {one.kind: one.id for one in _remote(trainer)}
+
+    def on_load_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Restore their ids; ``metrics.csv`` has what was logged after the checkpoint, too."""
+        logged = [one.newest() for one in trainer.loggers if isinstance(one, ContinuedCSVLogger)]
+        for logger in _remote(trainer):
+            if (found := checkpoint.get("records", {}).get(logger.kind)) is not None:
+                logger.id, logger.known = found, logged[0] if logged else {}
+
+
+def _remote(trainer: Trainer) -> list[RemoteLogger]:
+    return [one for one in trainer.loggers if isinstance(one, RemoteLogger)]
+
+
+def finish_records(trainer: Trainer, folder: Path, metrics: Mapping[str, float]) -> None:
+    """Give the results of a run to its records."""
+    scores = {name: value for name, value in metrics.items() if name.startswith("test")}
+    for logger in _remote(trainer):
+        files = [folder / "config.yaml", *sorted(folder.glob("test*.json"))]
+        logger.finish(scores, trainer.global_step - 1, files)
+
+
+def build_remote_loggers(
+    config: LoggerConfig, folder: Path, resolved: Mapping[str, Any]
+) -> list[Logger]:
+    """The loggers of services that the config names; raises InputError without their package."""
+    builders: dict[str, Callable[[str | None], Logger]] = {}
+    if config.wandb:
+        builders["wandb"] = partial(_wandb, config.wandb, folder)
+    if config.mlflow:
+        builders["mlflow"] = partial(_mlflow, config.mlflow, folder)
+    for kind in builders:
+        if find_spec(kind) is None:
+            raise InputError(f"logger={kind} needs {kind}: {how_to_install(kind)}")
+    return [RemoteLogger(kind, build, resolved) for kind, build in builders.items()]
+
+
+def _wandb(config: WandbConfig, folder: Path, found: str | None) -> Logger:
+    where = (folder.name, folder)
+    # train.log has the output. A killed process loses what was not flushed (seconds).
+    settings = {"console": "off", "x_transaction_log_flush_interval": 1.0}
+    given: dict[str, Any] = {"project": config.project, "settings": settings}
+    return WandbLogger(*where, offline=config.offline, id=found, **given)
+
+
+def _mlflow(config: MLflowConfig, folder: Path, found: str | None) -> Logger:
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    uri = config.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
+    artifacts = None if uri else (folder.absolute() / "mlflow").as_uri()
+    uri = uri or f"sqlite:///{folder.absolute()}/mlflow.db"
+    return MLFlowLogger(
+        *(config.experiment, folder.name, uri), run_id=found, artifact_location=artifacts
+    )
+
+
+def _finish_wandb(record: Any, files: Sequence[Path]) -> None:
+    import wandb
+
+    artifact = wandb.Artifact(f"run-{record.version}", "run")
+    for file in files:
+        artifact.add_file(str(file))
+    record.experiment.log_artifact(artifact)
+    record.experiment.finish()
+
+
+def _finish_mlflow(record: Any, files: Sequence[Path]) -> None:
+    for file in files:
+        record.experiment.log_artifact(record.version, str(file))
+
+
+_FINISH = {"wandb": _finish_wandb, "mlflow": _finish_mlflow}
