@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from transformer.data.text.phrases import OTHER, SPACE, char_kind, one_line
-from transformer.data.tokenization.subword_regularization import WORD_START
+from transformer.data.tokenization.normalization import WORD_START
 from transformer.data.tokenization.tokenizer import EOS, Tokenizer
 from transformer.decoding.constraints.phrase_automaton import PhraseAutomaton
 from transformer.decoding.constraints.phrase_progress import Cut, MustPhrases, beam_width
