@@ -42,6 +42,7 @@ class Symbols(Vocabulary):
         self.tags = tags
         self._texts = [*("", UNKNOWN, "", ""), *symbols, *features]
         self._first_feature = len(_CONTROL) + len(symbols)
+        self.never_written = (UNK, *range(self._first_feature, self.first_tag))
         self._ids = {text: index for index, text in enumerate(symbols, len(_CONTROL))}
         self._feature_ids = {text: i for i, text in enumerate(features, self._first_feature)}
 
@@ -71,7 +72,7 @@ class Symbols(Vocabulary):
     def spell(self, token: int) -> str:
         """Return a token as SentencePiece would spell it: a blank as U+2581, words after one."""
         if token < len(_CONTROL):
-            return _CONTROL[token]
+            return WORD_START * (self._words and token == UNK) + _CONTROL[token]
         text = self._texts[token]
         if token >= self._first_feature:
             return f"{WORD_START}[{text}]"

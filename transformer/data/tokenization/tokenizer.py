@@ -105,10 +105,11 @@ class Tokenizer:
         return len(self._target)
 
     @property
-    def never_written(self) -> range:
-        """Ids of the tags that no target has: all but the separator."""
+    def never_written(self) -> tuple[int, ...]:
+        """Ids of the tokens that no target has, and of the tags: all but the separator."""
         separators = 0 if self._target.separator is None else 1
-        return range(self._target.first_tag + separators, len(self._target))
+        tags = range(self._target.first_tag + separators, len(self._target))
+        return (*self._target.never_written, *tags)
 
     @property
     def fingerprint(self) -> str:
