@@ -15,7 +15,7 @@ import torch
 
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
-from transformer.data.tokenization.config import BOS, EOS, PAD, UNK, Pairs, TokenizerConfig
+from transformer.data.tokenization.config import BOS, EOS, PAD, SYMBOLS, UNK, Pairs, TokenizerConfig
 from transformer.data.tokenization.normalization import normalize
 from transformer.data.tokenization.subword_model import Subwords
 from transformer.data.tokenization.tags import UNTAGGED, SourceTags, Tags, parse_tags
@@ -51,7 +51,7 @@ class Tokenizer:
 
     def _vocabulary(self, model: bytes, side: int, threads: int) -> Vocabulary:
         algorithm = self.config.algorithms[side]
-        if algorithm in ("char", "words"):
+        if algorithm in SYMBOLS:
             from transformer.data.tokenization.symbol_vocabulary import Symbols
 
             return Symbols(model, self.tags)
