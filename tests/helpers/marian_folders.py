@@ -3,14 +3,19 @@
 import gzip
 import json
 import random
+import re
+import shutil
 from functools import cache
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import sentencepiece
 import torch
+import yaml
+from safetensors.torch import load_file
 from transformers import MarianConfig, MarianMTModel, MarianTokenizer
 
 from transformer.data.corpora.pocket import pocket_text
@@ -23,18 +28,57 @@ def sentences(language: str, split: str = "train", count: int = 2000) -> list[st
 
 
 @cache
-def pieces(language: str, size: int = 400) -> bytes:
+def pieces(
+    language: str, kind: str = "unigram", byte_fallback: bool = False, spm: bool = False
+) -> bytes:
     """A SentencePiece model as OPUS-MT trains them."""
     model = BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(sentences(language)),
         model_writer=model,
-        vocab_size=size,
-        model_type="unigram",
+        vocab_size=400 + 256 * byte_fallback,
+        model_type=kind,
+        byte_fallback=byte_fallback,
         num_threads=1,
         minloglevel=2,
+        **({"bos_id": -1, "eos_id": 0, "unk_id": 1} if spm else {}),
     )
     return model.getvalue()
+
+
+def _write_vocabularies(
+    folder: Path,
+    sides: dict[str, bytes],
+    separate: bool,
+    codes: tuple[str, ...],
+    missing: int,
+    seed: int,
+) -> list[int]:
+    """The sizes; with ``missing`` pieces, the ids are in a random order."""
+    drawn = random.Random(seed)
+    kept: dict[str, list[str]] = {}
+    for side, model in sides.items():
+        (folder / f"{side}.spm").write_bytes(model)
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        names = [processor.id_to_piece(i) for i in range(len(processor))]
+        names = [name for name in names if name not in ("<unk>", "<s>", "</s>")]
+        kept[side] = drawn.sample(names, len(names) - missing) if missing else names
+    wrapped = [f">>{code}<<" for code in codes]
+    files = {"vocab.json": [*kept["source"], *kept["target"], *wrapped]}
+    if separate:
+        files = {
+            "vocab.json": [*kept["source"], *wrapped],
+            "target_vocab.json": kept["target"],
+        }
+    sizes = []
+    for name, names in files.items():
+        names = list(dict.fromkeys(names))
+        if missing:
+            drawn.shuffle(names)
+        ids = {piece: i for i, piece in enumerate(["</s>", "<unk>", *names, "<pad>"])}
+        (folder / name).write_text(json.dumps(ids, ensure_ascii=False), encoding="utf-8")
+        sizes.append(len(ids))
+    return sizes
 
 
 def marian_folder(
@@ -46,32 +90,19 @@ def marian_folder(
     half: bool = False,
     seed: int = 1,
     ends: float = 7.0,
+    kind: str = "unigram",
+    byte_fallback: bool = False,
+    spm: bool = False,
     **changes: Any,
 ) -> Path:
-    """Write a folder: ``missing`` pieces of each side are not in the vocabulary."""
+    """Write a folder: ``missing`` pieces of each side are not in the vocabulary.
+
+    With ``spm``, the ids are those of one SentencePiece model, as Marian itself trains it.
+    """
     folder.mkdir(parents=True)
-    drawn = random.Random(seed)
-    sides = {"source": pieces("en"), "target": pieces("de")}
-    kept: dict[str, list[str]] = {}
-    for side, model in sides.items():
-        (folder / f"{side}.spm").write_bytes(model)
-        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        names = [processor.id_to_piece(i) for i in range(3, processor.get_piece_size())]
-        kept[side] = drawn.sample(names, len(names) - missing)
-    wrapped = [f">>{code}<<" for code in codes]
-    files = {"vocab.json": [*kept["source"], *kept["target"], *wrapped]}
-    if separate:
-        files = {
-            "vocab.json": [*kept["source"], *wrapped],
-            "target_vocab.json": kept["target"],
-        }
-    sizes = []
-    for name, names in files.items():
-        names = list(dict.fromkeys(names))
-        drawn.shuffle(names)
-        ids = {piece: i for i, piece in enumerate(["</s>", "<unk>", *names, "<pad>"])}
-        (folder / name).write_text(json.dumps(ids, ensure_ascii=False), encoding="utf-8")
-        sizes.append(len(ids))
+    languages = {"source": "en", "target": "en" if spm else "de"}
+    sides = {side: pieces(one, kind, byte_fallback, spm) for side, one in languages.items()}
+    sizes = _write_vocabularies(folder, sides, separate, codes, 0 if spm else missing, seed)
     values: dict[str, Any] = {
         "vocab_size": sizes[0],
         "decoder_vocab_size": sizes[-1],
@@ -123,6 +154,77 @@ def marian_folder(
         "model_max_length": 512,
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer))
+    return folder
+
+
+_NPZ = (
+    *(("model.", ""), (".layers.", "_l"), (".self_attn_layer_norm", "_self_Wo_ln")),
+    *((".encoder_attn_layer_norm", "_context_Wo_ln"), (".final_layer_norm", "_ffn_ffn_ln")),
+    *((".self_attn.", "_self_"), (".encoder_attn.", "_context_"), (".fc", "_ffn_")),
+)
+
+
+def npz_folder(folder: Path, source: Path, spm: bool = False, **settings: Any) -> Path:
+    """Write the model of a Marian folder as Marian itself does; ``settings`` change its own.
+
+    With ``spm``, SentencePiece gives the ids.
+    """
+    folder.mkdir()
+    values = json.loads((source / "config.json").read_text())
+    arrays = {}
+    for name, tensor in load_file(source / "model.safetensors").items():
+        if name == "final_logits_bias":
+            arrays["decoder_ff_logit_out_b"] = tensor[:, :-1].numpy()
+        elif name == "model.shared.weight":
+            arrays["Wemb"] = tensor[:-1].numpy()
+        elif name.endswith("embed_tokens.weight"):
+            arrays[f"{name.split('.')[1]}_Wemb"] = tensor[:-1].numpy()
+        else:
+            stem, _, kind = name.rpartition(".")
+            for before, after in _NPZ:
+                stem = stem.replace(before, after)
+            stem = re.sub(r"_l(\d+)", lambda found: f"_l{int(found[1]) + 1}", stem)
+            if stem.endswith("_ln"):
+                stem += "_scale" if kind == "weight" else "_bias"
+            else:
+                head, _, last = stem.removesuffix("_proj").rpartition("_")
+                stem = f"{head}_{'W' if kind == 'weight' else 'b'}{last[0]}"
+            arrays[stem] = tensor.T.numpy() if tensor.dim() == 2 else tensor[None].numpy()
+    text = yaml.safe_dump(
+        {
+            "type": "transformer",
+            "dim-emb": values["d_model"],
+            "enc-depth": values["encoder_layers"],
+            "dec-depth": values["decoder_layers"],
+            "transformer-heads": values["encoder_attention_heads"],
+            "transformer-dim-ffn": values["encoder_ffn_dim"],
+            "transformer-ffn-activation": values["activation_function"],
+            "transformer-preprocess": "",
+            "transformer-postprocess": "dan",
+            "transformer-postprocess-emb": "d",
+            "transformer-decoder-autoreg": "self-attention",
+            "transformer-no-projection": False,
+            "transformer-guided-alignment-layer": "last",
+            "right-left": False,
+            **settings,
+        }
+    )
+    arrays["special:model.yml"] = np.frombuffer(text.encode() + b"\0", np.int8)
+    np.savez(folder / "model.npz", **arrays)
+    names = ["opus.src.vocab.yml", "opus.trg.vocab.yml"]
+    files = ["vocab.json", "target_vocab.json"]
+    if not (source / files[1]).is_file():
+        names, files = ["opus.vocab.yml"] * 2, files[:1] * 2
+    for side, name, file in zip(("source", "target"), names, files, strict=True):
+        shutil.copy(source / f"{side}.spm", folder)
+        ids = json.loads((source / file).read_text())
+        text = yaml.safe_dump(
+            {piece: ids[piece] for piece in ids if piece != "<pad>"}, allow_unicode=True
+        )
+        (folder / name).write_text(text, encoding="utf-8")
+    names = ["source.spm", "target.spm"] if spm else names
+    decoder = {"models": ["model.npz"], "vocabs": names, "beam-size": 6, "normalize": 1}
+    (folder / "decoder.yml").write_text(yaml.safe_dump(decoder | {"relative-paths": True}))
     return folder
 
 

@@ -1,29 +1,47 @@
 """Imported Marian models compute and translate what transformers does, and go back bit for bit."""
 
 import json
+import pickle
+import random
+import re
 import shutil
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import ctranslate2
+import numpy as np
 import pytest
+import sentencepiece
 import torch
+import yaml
+from ctranslate2.converters import MarianConverter
+from transformers import MarianTokenizer
 
-from tests.helpers.marian_folders import marian_folder, sentences, theirs
+from tests.helpers.corpora import tokenizer_config
+from tests.helpers.huggingface_twins import spread
+from tests.helpers.marian_folders import marian_folder, npz_folder, sentences, theirs
+from tests.helpers.models import tiny_transformer
+from tests.helpers.steps import search_config
 from transformer.__main__ import main
-from transformer.data.tokenization.tags import SourceTags, TaggedText
+from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translation.translator import Translator
-from transformer.interchange.imported import read_weights
-from transformer.interchange.marian_vocabulary import import_tokenizer
+from transformer.interchange.huggingface import write_huggingface
+from transformer.interchange.imported import read_folder, read_weights
+from transformer.interchange.marian.vocabulary import import_tokenizer
 
 LIMIT = 60
+SIDES = ("source", "target")
 CASES: dict[str, dict[str, Any]] = {
     "joint": {},
     "separate": {"separate": True},
     "codes": {"codes": ("deu", "nld")},
     "half": {"half": True},
     "gelu": {"activation_function": "gelu", "d_model": 48, "ends": 9.0},
+    "bpe": {"kind": "bpe"},
 }
 
 
@@ -105,6 +123,123 @@ def test_an_imported_model_is_that_of_transformers(
             )
 
 
+NASTY = [
+    *("", " ", "Ä", "ÄÄ", "ßß", "äÖß über", "größte Straße", "groß\u0308e", "ein der sch ch en"),
+    *("<s> <start> <rest> <0x41>", "😀😀 €uro 日本語 Ωmega", "ﬁ ① ２ Å", "a" * 300, "\0"),
+    "\t tab\u00a0nbsp \u200bzero\u3000wide",
+]
+
+
+@pytest.mark.parametrize("separate", [False, True], ids=["joint", "separate"])
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "bpe with bytes"])
+def test_text_is_cut_as_there(kind: str, separate: bool, tmp_path: Path) -> None:
+    folder = marian_folder(
+        tmp_path / "marian",
+        kind=kind.split()[0],
+        byte_fallback=kind.endswith("bytes"),
+        separate=separate,
+    )
+    there = MarianTokenizer.from_pretrained(folder)
+    # Text that spells a symbol of the vocabulary is that symbol there, and text here.
+    names = sorted(name for name in there.get_vocab() if not re.fullmatch("</?[a-z]+>", name))
+    letters, drawn = "".join(names) + "éøλж中", random.Random(0)
+    texts = [*NASTY, *sentences("de", "test", 100), *sentences("en", "test", 100)]
+    for choices, most in ((letters, 30), (names, 6)):
+        drafts = ("".join(drawn.choices(choices, k=drawn.randint(1, most))) for _ in range(300))
+        texts += [draft.replace("▁", " ") for draft in drafts]
+    tokenizer, source, target = import_tokenizer(folder)
+    for rows, ids, expected in (
+        (source.rows, tokenizer.encode_source(texts), there(texts).input_ids),
+        (target.rows, tokenizer.encode_target(texts), there(text_target=texts).input_ids),
+    ):
+        for text, row, right in zip(texts, ids, expected, strict=True):
+            assert [*(rows[one] for one in row), 0] == right, text
+
+
+NPZ: dict[str, dict[str, Any]] = {
+    "joint": {},
+    "separate": {"separate": True, "activation_function": "relu"},
+    "codes": {"codes": ("deu", "nld"), "kind": "bpe"},
+    "spm": {"spm": True},
+}
+
+
+@pytest.mark.parametrize("name", NPZ)
+def test_a_model_of_marian_itself_is_the_same(name: str, tmp_path: Path) -> None:
+    other = marian_folder(tmp_path / "huggingface", ends=1.5, **NPZ[name])
+    folder = npz_folder(tmp_path / "npz", other, spm=name == "spm")
+    found, right = map(read_folder, (folder, other))
+    assert found.weights.keys() == right.weights.keys()
+    assert all(torch.equal(found.weights[key], right.weights[key]) for key in right.weights)
+    assert found.tokenizer.fingerprint == right.tokenizer.fingerprint
+    assert found.model == right.model | {"max_length": 512}
+    assert found.decoding == right.decoding | {"beam_size": 6}
+    if name == "spm":
+        return  # The converter knows no such vocabulary.
+
+    files = sorted(map(str, folder.glob("*vocab.yml")))
+    MarianConverter(str(folder / "model.npz"), files).convert(str(tmp_path / "engine"))
+    engine = ctranslate2.Translator(str(tmp_path / "engine"))
+    assert main(["import", f"checkpoint={folder}", f"output={tmp_path / 'run'}"]) == 0
+    translator = Translator.load(tmp_path / "run")
+    greedy = {"algorithm": "greedy", "beam_size": 1, "max_length_ratio": 0.0}
+    search = replace(translator.search, max_length_offset=LIMIT, **greedy)
+    texts: list[str] = sentences("en", "test", 40)
+    cutter = sentencepiece.SentencePieceProcessor(model_file=str(folder / "source.spm"))
+    tags = [">>nld<<"] if name == "codes" else []
+    results = engine.translate_batch(
+        [tags + cutter.encode(text, out_type=str) for text in texts],
+        beam_size=1,
+        min_decoding_length=0,
+        max_decoding_length=LIMIT,
+    )
+    if tags:
+        texts = [TaggedText(text, SourceTags("nld")) for text in texts]
+    translated = [list(one.tokens) for one in translator.with_search(search).translate(texts)]
+    assert translated == [one.hypotheses[0] for one in results]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "joint", "tags", "changes"),
+    [
+        ("bpe", True, Tags(), {}),
+        ("unigram", True, Tags(targets=("deu", "nld")), {"output_bias": True}),
+        ("unigram", False, Tags(), {"norm_order": "post", "tie_embeddings": "decoder"}),
+        ("bpe", True, Tags(), {"norm_order": "post", "activation": "swish"}),
+    ],
+)
+def test_an_export_comes_back(
+    algorithm: str, joint: bool, tags: Tags, changes: dict[str, Any], tmp_path: Path
+) -> None:
+    pairs = list(zip(sentences("en", count=300), sentences("de", count=300), strict=True))
+    config = tokenizer_config(algorithm=algorithm, vocab_size=400, joint=joint)
+    tokenizer = Tokenizer.train(config, lambda: pairs).with_tags(tags)
+    sizes = {f"{side}_vocab_size": getattr(tokenizer, f"{side}_vocab_size") for side in SIDES}
+    model = tiny_transformer(**sizes, **changes)
+    spread(model, 1, biases=changes.get("output_bias", False))
+    search = search_config(length_penalty=0.5, length_penalty_form="average", beam_size=5)
+    given = Translator(model, tokenizer, search, batch_tokens=1000)
+    (tmp_path / "export").mkdir()
+    run = {"data": {"source": "en", "target": "de"}, "model": {"max_length": 64}}
+    write_huggingface(given, run, tmp_path / "export")
+    arguments = [f"checkpoint={tmp_path / 'export'}", f"output={tmp_path / 'run'}"]
+    assert main(["import", *arguments]) == 0
+    back = Translator.load(tmp_path / "run")
+    texts = [
+        TaggedText(text, SourceTags(*tags.targets[:1])) for text in sentences("en", "test", 20)
+    ]
+    assert [one.text for one in back.with_search(search).translate(texts)] == [
+        one.text for one in given.translate(texts)
+    ]
+    weights = back.model.state_dict()
+    assert weights.keys() == model.state_dict().keys()
+    assert all(torch.equal(weights[key], one) for key, one in model.state_dict().items())
+    assert back.tokenizer.fingerprint == tokenizer.fingerprint
+    assert back.tokenizer.joint == joint
+    found = (back.search.beam_size, back.search.length_penalty, back.search.length_penalty_form)
+    assert found == (5, 0.5, "average")
+
+
 class Payload:
     """What runs a program when it is unpickled."""
 
@@ -160,21 +295,119 @@ FAULTS: dict[str, tuple[Callable[[], object], str]] = {
 }
 
 
+def edit(name: str, before: str, after: str) -> None:
+    file = Path("bad", name)
+    text = file.read_text("utf-8")
+    assert before in text
+    file.write_text(text.replace(before, after), encoding="utf-8")
+
+
+def replace_array(name: str, array: Any) -> None:
+    arrays = dict(np.load("bad/model.npz"))
+    np.savez("bad/model.npz", **arrays | {name: array})
+
+
+def settings(**values: Any) -> None:
+    text = yaml.safe_dump(values).encode()
+    replace_array("special:model.yml", np.frombuffer(text, np.int8))
+
+
+def huge_header() -> None:
+    """One array declares 4 TB, and has none."""
+    header = {"descr": "<f4", "fortran_order": False, "shape": (10**6, 10**6)}
+    with zipfile.ZipFile("bad/model.npz", "a") as archive, archive.open("huge.npy", "w") as member:
+        np.lib.format.write_array_header_1_0(member, header)
+
+
+def zip_bomb() -> None:
+    with zipfile.ZipFile("bad/model.npz", "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("zeros.npy", bytes(10**7))
+
+
+ALIASES = "".join(f"a{i}: &a{i} [{f'*a{i - 1}, ' * 9}1]\n" for i in range(1, 40)).replace(
+    "*a0", "1"
+)
+FAULTS |= {
+    "npz: payload": (
+        lambda: np.savez("bad/model.npz", Wemb=np.array([Payload()])),
+        "Object arrays cannot be loaded when allow_pickle=False",
+    ),
+    "npz: pickle": (
+        lambda: Path("bad/model.npz").write_bytes(pickle.dumps(Payload())),
+        "model.npz is damaged: File is not a zip file",
+    ),
+    "npz: path": (
+        lambda: edit("decoder.yml", "- model.npz", "- ../../etc/passwd"),
+        "decoder.yml must name each of models without a folder",
+    ),
+    "npz: path of a vocabulary": (
+        lambda: edit("decoder.yml", "- opus.vocab.yml", "- /etc/passwd"),
+        "decoder.yml must name each of vocabs without a folder",
+    ),
+    "npz: models": (
+        lambda: edit("decoder.yml", "- model.npz", "- model.npz\n- model.npz"),
+        "decoder.yml must name 1 of models",
+    ),
+    "npz: object": (
+        lambda: edit("decoder.yml", "normalize: 1", "normalize: !!python/object/apply:os.abort []"),
+        "'normalize' is missing, or no number",
+    ),
+    "npz: aliases": (
+        lambda: Path("bad/opus.vocab.yml").write_text(ALIASES),
+        "'a1' is missing, or no number",
+    ),
+    "npz: aliases as models": (
+        lambda: edit("decoder.yml", "models:\n- model.npz", f"{ALIASES}models: [*a39]"),
+        "decoder.yml must name each of models without a folder",
+    ),
+    "npz: nested": (
+        lambda: Path("bad/opus.vocab.yml").write_text("[" * 100_000),
+        "opus.vocab.yml is damaged: it is too deep",
+    ),
+    "npz: header": (huge_header, "model.npz is damaged"),
+    "npz: bomb": (zip_bomb, "model.npz unpacks to more than 4 times its size"),
+    "npz: cut": (
+        lambda: Path("bad/model.npz").write_bytes(Path("bad/model.npz").read_bytes()[:-999]),
+        "model.npz is damaged",
+    ),
+    "npz: shape": (
+        lambda: replace_array("encoder_l1_ffn_W1", np.zeros((32, 47), np.float32)),
+        "fc1.weight has the shape (47, 32), not (48, 32)",
+    ),
+    "npz: no floats": (
+        lambda: replace_array("encoder_l1_ffn_W1", np.zeros((32, 48), np.int8)),
+        "encoder_l1_ffn_W1 is no matrix of floats",
+    ),
+    "npz: learned positions": (
+        lambda: replace_array("Wpos", np.zeros((32, 32), np.float32)),
+        "the array 'Wpos' is of a model that cannot be imported",
+    ),
+    "npz: another model": (lambda: settings(type="s2s"), "type='s2s' cannot be imported"),
+    "npz: pre-norm": (
+        lambda: settings(**{"transformer-preprocess": "n"}),
+        "transformer-preprocess='n' cannot be imported",
+    ),
+    "npz: missing": (lambda: Path("bad/opus.vocab.yml").unlink(), "opus.vocab.yml cannot be read"),
+}
+
+
 @pytest.fixture(scope="module")
-def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return marian_folder(tmp_path_factory.mktemp("good") / "marian")
+def good(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
+    root = tmp_path_factory.mktemp("good")
+    folder = marian_folder(root / "marian")
+    return {False: folder, True: npz_folder(root / "npz", folder)}
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_damaged_folder_is_refused_in_one_line(
     name: str,
-    good: Path,
+    good: dict[bool, Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(good, "bad")
+    shutil.copytree(good[name.startswith("npz")], "bad")
     damage, message = FAULTS[name]
     damage()
     assert main(["import", "checkpoint=bad", "output=run"]) == 2

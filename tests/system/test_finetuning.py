@@ -1,5 +1,7 @@
 """Fine-tuning: a new run with the weights and the vocabulary of another."""
 
+import csv
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -14,7 +16,8 @@ from tests.helpers.processes import call, finish, tiny_config, tiny_overrides
 from tests.helpers.runs import run
 from transformer.cli.train.resume import resumed_config
 from transformer.common.errors import InputError
-from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.model.checkpoint.checkpoint import PORTABLE, read_merged, read_payload
 from transformer.runs.finetuning import initial_payload
 from transformer.runs.train import fit
 from transformer.tasks.registry import make_task
@@ -80,14 +83,18 @@ def test_it_goes_on_without_what_it_began_with(home: Path, tmp_path: Path) -> No
     assert differences(outcome(tmp_path / "whole"), outcome(tmp_path / "run")) == []
 
 
-def test_the_tags_of_the_vocabulary_may_be_used_and_no_others(home: Path, tmp_path: Path) -> None:
+def test_the_tags_of_the_vocabulary_may_be_used_and_others_are_added(
+    home: Path, tmp_path: Path
+) -> None:
     _, task, updates = fit(run_config(second(home, *mixed(home))), tmp_path / "run")
     # It learns as any run, dropout included.
     assert updates == 6 and task.module.model.training
-    finish(second(home, *mixed(home, "unlike")), tmp_path / "refused", code=2)
-    assert "error: the run has the tags <tag like_this>, and not <tag unlike>" in said(
-        tmp_path / "refused"
-    )
+    more = second(home, *mixed(home, "unlike"), "tokenizer.add=[zebra]")
+    finish(more, tmp_path / "more", SignalAt("on_train_batch_end", 4, signal.SIGKILL), -9)
+    finish(more, tmp_path / "more")
+    state = read_payload(tmp_path / "more" / "checkpoints" / "best.ckpt")[PORTABLE]["tokenizer"]
+    assert state["tags"]["corpora"] == ["like_this", "unlike"]
+    assert Tokenizer.from_state(state).config.add == ("zebra",)
 
 
 @pytest.mark.parametrize(
@@ -147,3 +154,64 @@ def test_two_processes_begin_with_the_weights_of_one(
     before = read_payload(home / "first" / "checkpoints" / "best.ckpt")["state_dict"]
     for name, weight in before.items():
         assert torch.allclose(after[name], weight, atol=1e-6), name
+
+
+@pytest.mark.parametrize(
+    ("overrides", "fixed"),
+    [
+        (["model.freeze=[embeddings,norms]"], r"model\.(.*_embedding|projection|.*norm)\."),
+        (["model.freeze=[encoder,output]"], r"model\.(encoder|.*_embedding|projection)\."),
+        (["model.lora_rank=2"], r"(?!.*lora_)"),
+    ],
+)
+def test_what_is_frozen_stays_bit_for_bit_and_has_no_moments(
+    home: Path, tmp_path: Path, overrides: list[str], fixed: str
+) -> None:
+    given = [*overrides, "callbacks.ema_decay=0.5", "gradient_checkpointing=true"]
+    finish(second(home, *given), tmp_path / "whole")
+    fault = SignalAt("on_train_batch_end", 4, signal.SIGKILL)
+    finish(second(home, *given), tmp_path / "run", fault, -signal.SIGKILL)
+    finish(second(home, *given), tmp_path / "run")
+    assert differences(outcome(tmp_path / "whole"), outcome(tmp_path / "run")) == []
+    payload = read_payload(tmp_path / "run" / "checkpoints" / "last.ckpt")
+    before = read_payload(home / "first" / "checkpoints" / "best.ckpt")["state_dict"]
+    for part in ("state_dict", "current_model_state"):
+        for name, weight in payload[part].items():
+            if re.match(fixed, name):
+                assert torch.equal(weight, before[name]), name
+        assert any(
+            not torch.equal(weight, before.get(name, torch.zeros_like(weight)))
+            for name, weight in payload[part].items()
+        )
+    learnt = {
+        weight.data_ptr() for n, weight in payload["state_dict"].items() if not re.match(fixed, n)
+    }
+    assert len(payload["optimizer_states"][0]["state"]) == len(learnt)
+
+
+def test_a_run_with_adapters_is_read_as_one_without(home: Path, tmp_path: Path) -> None:
+    finish(second(home, "model.lora_rank=2"), tmp_path / "run")
+    file = tmp_path / "run" / "checkpoints" / "best.ckpt"
+    raw, merged = read_payload(file), read_merged(file)
+    before = read_payload(home / "first" / "checkpoints" / "best.ckpt")
+    assert merged["state_dict"].keys() == before["state_dict"].keys() < raw["state_dict"].keys()
+    assert merged[PORTABLE]["model"] == before[PORTABLE]["model"]
+    again = run_config(second(home, f"finetune_from={tmp_path}/run", "model.lora_rank=3"))
+    _, task, updates = fit(again, tmp_path / "again")
+    assert updates == 6
+    weights = task.module.model.state_dict()
+    for name, weight in merged["state_dict"].items():
+        assert torch.equal(weights[name.removeprefix("model.")], weight), name
+
+
+def test_the_score_before_is_the_first_row_and_may_be_the_best(home: Path, tmp_path: Path) -> None:
+    finish(second(home, *mixed(home), "optimizer.lr=1e-12"), tmp_path / "run")
+    with (tmp_path / "run" / "metrics.csv").open() as file:
+        first = next(csv.DictReader(file))
+    assert first["step"] == "0"
+    assert {"val/loss", "val/bleu", "val/bleu_plain", "val/chrf_plain"} <= {
+        k for k in first if first[k]
+    }
+    log = said(tmp_path / "run")
+    assert re.search(r"before -> best \(update 0\): .*val/bleu_plain [\d.]+ -> [\d.]+", log)
+    assert "no validation was better than that before training" in log

@@ -22,15 +22,16 @@ from transformer.decoding.search.config import NEUTRAL
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.interchange import ctranslate2
+from transformer.interchange.expressible import check_expressible
 from transformer.interchange.verification import compare_texts
 
 BEAM, LENGTH_PENALTY = 4, 0.2
 """Of the search there; the log-probability is divided by the length to this power."""
 
 
-def check_expressible(translator: Translator) -> None:
+def check_argos(translator: Translator) -> None:
     """Check that a package can hold a model; raises InputError if it cannot."""
-    ctranslate2.check_expressible(translator.model.config)
+    check_expressible(translator.model.config, "CTranslate2")
     if not translator.tokenizer.joint:
         raise InputError(
             "a package of Argos has one vocabulary for both sides; train with "

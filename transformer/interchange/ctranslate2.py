@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import nn
 
-from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from transformer.interchange.expressible import check_expressible
 from transformer.interchange.safetensors import read_settings
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.checkpoint.checkpoint import Checkpoint
@@ -34,26 +34,6 @@ SETTINGS = "transformer.json"
 
 QUANTIZATIONS = ("float32", "int8", "int8_float32", "int16", "float16", "bfloat16")
 
-EXPRESSIBLE: dict[str, tuple[Any, ...]] = {
-    "norm_order": ("pre", "post"),
-    "positions": ("sinusoidal", "learned", "rotary"),
-    "pattern": ("full",),
-    "decoder_pattern": ("full", None),
-    "query_key_norm": (False,),
-}
-"""The values of these settings that CTranslate2 supports; it supports all values of the rest."""
-
-
-def check_expressible(config: ModelConfig) -> None:
-    """Check that CTranslate2 can express a model; raises InputError if it cannot."""
-    for name, values in EXPRESSIBLE.items():
-        if (value := getattr(config, name)) not in values:
-            known = " or ".join("null" if v is None else str(v) for v in values)
-            raise InputError(
-                f"model.{name}={value} cannot be expressed in CTranslate2, only {known}; translate "
-                "with this framework instead"
-            )
-
 
 def write_ctranslate2(
     model: Transformer, tokenizer: Tokenizer, folder: Path, quantization: str = "float32"
@@ -66,7 +46,7 @@ def write_ctranslate2(
     Raises:
         InputError: The engine cannot express the model.
     """
-    check_expressible(model.config)
+    check_expressible(model.config, "CTranslate2")
     spec = _spec(model.config)
     _fill(spec, model)
     # Our searches never choose these tokens; the engine avoids them by their bias.

@@ -56,15 +56,18 @@ def _validation(run: Run, config: DictConfig) -> "tuple[list[Referenced], Metric
     return pairs, typed(MetricsConfig, run["metrics"], "metrics")
 
 
-def _check_loss(lost: float, config: DictConfig) -> None:
+def _checked(verified: dict[str, Any], config: DictConfig) -> dict[str, Any]:
+    """The result of a verification; raises InputError if the export loses too much."""
     from transformer.common.schema import typed_value
 
+    lost = round(verified["bleu"] - verified["bleu_exported"], 2)
     limit = typed_value(config.max_bleu_loss, float, "max_bleu_loss")
     if lost > limit:
         raise InputError(
             f"the exported model loses {lost:.2f} BLEU on validation, more than "
             f"max_bleu_loss={limit:g}; nothing was written"
         )
+    return verified
 
 
 def _write_ctranslate2(
@@ -72,21 +75,20 @@ def _write_ctranslate2(
 ) -> dict[str, Any]:
     from transformer.decoding.batched_search import max_subwords
     from transformer.decoding.translation.fingerprint import write_fingerprint
-    from transformer.interchange.ctranslate2 import SETTINGS, check_expressible, write_ctranslate2
+    from transformer.interchange.ctranslate2 import SETTINGS, write_ctranslate2
     from transformer.interchange.ctranslate2_readme import readme
+    from transformer.interchange.expressible import check_expressible
     from transformer.interchange.safetensors import write_settings
     from transformer.interchange.verification import verify_ctranslate2
 
-    check_expressible(translator.model.config)
+    check_expressible(translator.model.config, "CTranslate2")
     pairs, metrics = _validation(run, config)
     write_ctranslate2(translator.model, translator.tokenizer, folder, config.quantization)
     write_fingerprint(translator.model, translator.tokenizer, folder)
     write_settings(translator.model.config, translator.tokenizer, run, folder / SETTINGS)
     text = readme(translator.tokenizer, translator.search, max_subwords(translator.model))
     (folder / "README.md").write_text(text, encoding="utf-8")
-    verified = verify_ctranslate2(translator, folder, pairs, metrics)
-    _check_loss(verified.loss, config)
-    return verified.to_json()
+    return _checked(verify_ctranslate2(translator, folder, pairs, metrics), config)
 
 
 def _write_safetensors(
@@ -102,30 +104,26 @@ def _write_huggingface(
     translator: "Translator", run: Run, folder: Path, config: DictConfig
 ) -> dict[str, Any]:
     from transformer.interchange.huggingface import (
-        check_expressible,
+        check_huggingface,
         verify_huggingface,
         write_huggingface,
     )
 
-    check_expressible(translator.model.config)
+    check_huggingface(translator.model.config)
     pairs, metrics = _validation(run, config)
     write_huggingface(translator, run, folder)
-    verified = verify_huggingface(translator, folder, pairs, metrics)
-    _check_loss(verified["bleu"] - verified["bleu_exported"], config)
-    return verified
+    return _checked(verify_huggingface(translator, folder, pairs, metrics), config)
 
 
 def _write_argos(
     translator: "Translator", run: Run, folder: Path, config: DictConfig
 ) -> dict[str, Any]:
-    from transformer.interchange.argos import check_expressible, verify_argos, write_argos
+    from transformer.interchange.argos import check_argos, verify_argos, write_argos
 
-    check_expressible(translator)
+    check_argos(translator)
     pairs, metrics = _validation(run, config)
     file = write_argos(translator, run["data"], folder, config.quantization)
-    verified = verify_argos(translator, file, pairs, metrics)
-    _check_loss(verified["bleu"] - verified["bleu_exported"], config)
-    return verified
+    return _checked(verify_argos(translator, file, pairs, metrics), config)
 
 
 FORMATS = {

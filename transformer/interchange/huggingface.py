@@ -22,35 +22,17 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.search.config import NEUTRAL
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig
-from transformer.interchange.marian import export_weights
-from transformer.interchange.marian_vocabulary import ExportedIds, export_ids
+from transformer.interchange.expressible import check_expressible
+from transformer.interchange.marian.vocabulary import ExportedIds, export_ids
+from transformer.interchange.marian.weights import export_weights
 from transformer.interchange.verification import compare_texts
 from transformer.model.config import ModelConfig
 from transformer.model.heads import heads_off
 
-EXPRESSIBLE: dict[str, tuple[Any, ...]] = {
-    "norm_order": ("post", "pre"),
-    "norm": ("layer",),
-    "positions": ("sinusoidal",),
-    "activation": ("relu", "gelu", "swish"),
-    "pattern": ("full",),
-    "decoder_pattern": ("full", None),
-    "num_kv_heads": (None,),
-    "query_key_norm": (False,),
-    "tie_embeddings": ("all", "decoder"),
-}
-"""The values of these settings that Marian and Pegasus have."""
 
-
-def check_expressible(config: ModelConfig) -> None:
+def check_huggingface(config: ModelConfig) -> None:
     """Check that transformers has such a model; raises InputError that names what it lacks."""
-    for name, values in EXPRESSIBLE.items():
-        if (value := getattr(config, name)) not in values:
-            known = " or ".join("null" if v is None else str(v) for v in values)
-            raise InputError(
-                f"model.{name}={value} cannot be expressed as a Marian or Pegasus model, only "
-                f"{known}; train with model.{name}={values[0]}, or export format=ctranslate2"
-            )
+    check_expressible(config, "Marian or Pegasus")
     if config.head_dim not in (None, config.d_model // config.num_heads):
         raise InputError(f"model.head_dim={config.head_dim} cannot be expressed; only null")
     if config.norm_order == "pre" and config.tie_embeddings != "all":
@@ -70,7 +52,7 @@ def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path)
 
     model, tokenizer = translator.model, translator.tokenizer
     config = model.config
-    check_expressible(config)
+    check_huggingface(config)
     if off := heads_off(model):
         raise InputError(f"format=huggingface keeps all heads, {off[0]} too; leave out heads_off")
     target = export_ids(tokenizer.subwords(range(tokenizer.target_vocab_size)))

@@ -12,8 +12,13 @@ from torch import Tensor
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
 from transformer.data.tokenization.tokenizer import PAD, Tokenizer
-from transformer.interchange.marian import import_weights, read_config
-from transformer.interchange.marian_vocabulary import import_tokenizer, read_json
+from transformer.interchange.marian.npz import DECODER, read_npz
+from transformer.interchange.marian.vocabulary import (
+    ImportedTokenizer,
+    import_tokenizer,
+    read_json,
+)
+from transformer.interchange.marian.weights import MarianConfig, import_weights, read_config
 from transformer.model.checkpoint.checkpoint import PORTABLE, WEIGHTS_PREFIX, portable_part
 from transformer.model.config import ModelConfig
 
@@ -39,24 +44,49 @@ class Imported(NamedTuple):
 
 
 def read_marian(folder: Path) -> Imported:
-    """A Marian folder of Hugging Face.
+    """A Marian folder of Hugging Face, or a Pegasus one with the tokenizer of Marian.
 
     Raises:
         InputError: A part is missing, damaged, or cannot be expressed here.
     """
-    config = read_config(_mapping(folder / "config.json"))
-    tokenizer, source, target = import_tokenizer(folder)
-    own = folder / "tokenizer_config.json"
-    names = _mapping(own) if own.is_file() else {}
-    weights = import_weights(read_weights(folder), config, source, target)
-    # There a score is the mean of the log-probabilities of the tokens.
-    decoding = {
+    generation = folder / "generation_config.json"
+    values = _mapping(generation) if generation.is_file() else {}
+    config = read_config({**_mapping(folder / "config.json"), **values})
+    languages = _languages(folder, "source_lang", "target_lang")
+    return _marian(config, read_weights(folder), import_tokenizer(folder), languages)
+
+
+def read_marian_npz(folder: Path) -> Imported:
+    """A folder of Marian itself; errors are those of ``read_marian``."""
+    return _marian(*read_npz(folder), (None, None))
+
+
+def _marian(
+    config: MarianConfig,
+    weights: Mapping[str, Tensor],
+    vocabulary: ImportedTokenizer,
+    languages: tuple[str | None, str | None],
+) -> Imported:
+    ours = import_weights(weights, config, vocabulary.source, vocabulary.target)
+    settings = config.settings() | {"output_bias": "projection.bias" in ours}
+    return Imported(settings, vocabulary.tokenizer, ours, languages, _decoding(config))
+
+
+def _decoding(config: MarianConfig) -> dict[str, Any]:
+    """There a score is the mean of the log-probabilities of the tokens."""
+    return {
         "beam_size": config.num_beams,
-        "length_penalty": 1.0,
+        "length_penalty": config.length_penalty,
         "length_penalty_form": "average",
     }
-    source_lang, target_lang = (_code(names.get(f"{side}_lang")) for side in ("source", "target"))
-    return Imported(config.settings(), tokenizer, weights, (source_lang, target_lang), decoding)
+
+
+def _languages(folder: Path, *keys: str) -> tuple[str | None, str | None]:
+    """Source and target that ``tokenizer_config.json`` names."""
+    own = folder / "tokenizer_config.json"
+    names = _mapping(own) if own.is_file() else {}
+    source, target = (_code(names.get(key)) for key in keys)
+    return source, target
 
 
 def _code(name: Any) -> str | None:
@@ -117,16 +147,18 @@ def imported_payload(found: Imported, config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-FORMATS: dict[str, Callable[[Path], Imported]] = {"marian": read_marian}
+FORMATS: dict[str, Callable[[Path], Imported]] = {"marian": read_marian, "pegasus": read_marian}
 """How each ``model_type`` of a ``config.json`` is read."""
 
 
 def read_folder(folder: Path) -> Imported:
-    """The model of a folder, by the ``model_type`` of its ``config.json``.
+    """The model of a folder: of Marian, or by the ``model_type`` of its ``config.json``.
 
     Raises:
         InputError: It is none that can be imported.
     """
+    if (folder / DECODER).is_file() and not (folder / "config.json").is_file():
+        return read_marian_npz(folder)
     kind = _mapping(folder / "config.json").get("model_type")
     if kind not in FORMATS:
         raise InputError(

@@ -47,6 +47,10 @@ def build_transformer(config: ModelConfig) -> Transformer:
     )
     initialise(model, config)
     draw_projection(model.projection, target, config)
+    if config.lora_rank:
+        from transformer.model.layers.lora import add_adapters
+
+        add_adapters(model, config.lora_rank, config.lora_alpha)
     return model
 
 

@@ -1,6 +1,7 @@
 """The architecture as plain values; ``conf/model`` has presets."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
@@ -20,6 +21,10 @@ ActivationName = Literal["relu", "gelu", "swish", "swiglu", "geglu"]
 ShareLayers = Literal["none", "all", "attention", "feed_forward"]
 Precision = Literal["float32", "bfloat16", "int8"]
 TieEmbeddings = Literal["none", "decoder", "all"]
+Frozen = Literal["embeddings", "encoder", "decoder", "norms", "output"]
+
+LEARNING_KEYS = ("freeze", "lora_rank", "lora_alpha")
+"""Keys that decide what learns, and nothing of a trained model, whose adapters are merged."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +80,10 @@ class ModelConfig:
         random_blocks: Random links of each block (bigbird).
         random_block_size: Positions of a block (bigbird).
         pattern_seed: Seed of the random links (bigbird).
+        freeze: Groups of weights that do not learn (``training/optimization/freezing.py``).
+        lora_rank: Rank of the adapters that learn in place of all other weights; 0 has none
+            (``layers/lora.py``).
+        lora_alpha: The product of an adapter counts ``lora_alpha / lora_rank`` times.
 
     Raises:
         InputError: A value is out of its range, or two values contradict each other.
@@ -116,6 +125,9 @@ class ModelConfig:
     random_block_size: Size
     pattern_seed: int
     output_bias: bool = False
+    freeze: Sequence[Frozen] = ()
+    lora_rank: Annotated[int, Range(0, below=2**31)] = 0
+    lora_alpha: Annotated[float, Range(above=0, below=math.inf)] = 16.0
 
     def __post_init__(self) -> None:
         raise_objections(out_of_range(self, "model"))
@@ -128,7 +140,7 @@ class ModelConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for the checkpoint."""
-        return asdict(self)
+        return asdict(self) | {"freeze": list(self.freeze)}
 
 
 def _contradictions(config: ModelConfig) -> Iterator[str]:

@@ -77,4 +77,8 @@ def build_single_stack(config: ModelConfig, *, causal: bool) -> SingleStack:
     )
     initialise(model, config)
     draw_projection(model.projection, tokens, config)
+    if config.lora_rank:
+        from transformer.model.layers.lora import add_adapters
+
+        add_adapters(model, config.lora_rank, config.lora_alpha)
     return model

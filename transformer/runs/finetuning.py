@@ -15,11 +15,14 @@ from omegaconf import DictConfig, OmegaConf
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
 from transformer.common.schema import typed
+from transformer.data.corpora.mixture import config_tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.evaluation.metrics import MetricsConfig
-from transformer.model.checkpoint.checkpoint import PORTABLE, checkpoint_task, read_payload
+from transformer.model.checkpoint.checkpoint import PORTABLE, checkpoint_task, read_merged
 from transformer.model.checkpoint.locate import find_checkpoint
+from transformer.model.config import LEARNING_KEYS
 from transformer.runs.resume import other_weights
+from transformer.runs.vocabulary_growth import grown
 from transformer.training.config import RunConfig
 
 logger = logging.getLogger(__name__)
@@ -32,13 +35,14 @@ def initial_payload(config: RunConfig, path: Path) -> dict[str, Any]:
         InputError: It cannot be read, or is of another vocabulary or model than the run.
     """
     try:
-        payload = read_payload(find_checkpoint(path))
+        payload = read_merged(find_checkpoint(path))
     except InputError as error:
         raise InputError(f"finetune_from: {error}") from error
     if checkpoint_task(payload) == config.task:
         _check_model(config, path, payload)
-    if config.task == "translation":
-        _log_other_metrics(config, path, payload)
+        if config.task == "translation":
+            _log_other_metrics(config, path, payload)
+            payload = grown(payload, config_tags(config.data), config.tokenizer.add)
     return payload
 
 
@@ -52,7 +56,7 @@ def take_model(config: DictConfig, given: Collection[str]) -> None:
         given: Keys and groups of the command, which stay as they are.
     """
     try:
-        payload = read_payload(find_checkpoint(given_path(str(config.finetune_from))))
+        payload = read_merged(find_checkpoint(given_path(str(config.finetune_from))))
     except InputError:
         return
     now: Any = OmegaConf.to_container(config)
@@ -98,12 +102,13 @@ def other_model(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, 
         before: The two groups of the trained weights.
         now: The two groups of the run that begins with them.
     """
-    keys = other_weights(before["model"], now["model"])
+    free = {key: now["model"][key] for key in LEARNING_KEYS if key in now["model"]}
+    keys = other_weights(before["model"] | free, now["model"])
     models = {f"model.{key}": before["model"][key] for key in keys}
     vocabularies = {
         f"tokenizer.{key}": before["tokenizer"][key]
         for key, value in now["tokenizer"].items()
-        if key != "sampling" and before["tokenizer"][key] != value
+        if key not in ("sampling", "add") and before["tokenizer"][key] != value
     }
     return vocabularies | models
 

@@ -26,7 +26,7 @@ from transformer.model.checkpoint.checkpoint import (
     PORTABLE,
     Checkpoint,
     load_weights,
-    read_payload,
+    read_merged,
     require_translation,
 )
 from transformer.model.checkpoint.locate import find_checkpoint
@@ -109,7 +109,7 @@ def offered_weights(
         InputError: The run has no checkpoint, or does not translate.
     """
     file = find_checkpoint(folder, "best")
-    best = read_payload(file)
+    best = read_merged(file)
     require_translation(best, file)
     raw = best.get("current_model_state")
     offers = {"single" if raw is None else "ema": translating(best)}

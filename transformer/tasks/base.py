@@ -93,6 +93,10 @@ def build_module(
         seed=config.seed,
         portable=portable_part(model.config, tokenizer.to_state(), dict(config.resolved)),
     )
+    if model.config.freeze or model.config.lora_rank:
+        from transformer.training.optimization.freezing import freeze
+
+        freeze(model, model.config)
     change_layers(module, config)
     return module
 

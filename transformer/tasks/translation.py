@@ -107,8 +107,9 @@ class Translation(Task):
 class TranslateValidation(Callback):
     """Logs ``val/bleu`` and ``val/chrf`` of real translations, text against text.
 
-    With several corpora it also logs ``val/bleu_NAME`` of each. Each rank translates a part of the
-    sentences. It runs at the start of a validation, when a moving average has replaced the weights.
+    With several corpora it also logs both of each, such as ``val/bleu_NAME``. Each rank translates
+    a part of the sentences. It runs at the start of a validation, when a moving average has
+    replaced the weights.
     """
 
     def __init__(
@@ -131,8 +132,9 @@ class TranslateValidation(Callback):
         for name, part in self.ranges.items():
             own = slice(part.start, part.stop)
             texts = hypotheses[own], self.references[own]
-            (of_part,) = score(*texts, ("bleu",), config=self.metrics)
-            values[f"val/bleu_{name}"] = of_part.value
+            for metric in ("bleu", "chrf"):
+                (of_part,) = score(*texts, (metric,), config=self.metrics)
+                values[f"val/{metric}_{name}"] = of_part.value
         pl_module.log_dict(values, rank_zero_only=False)
         if not trainer.is_global_zero:
             return
@@ -140,7 +142,8 @@ class TranslateValidation(Callback):
         update = shown_update(trainer.global_step, epochs)
         logger.info("%s: BLEU %.2f, chrF %.2f", update, bleu.value, chrf.value)
         for name in self.ranges:
-            logger.info("  %s: BLEU %.2f", name, values[f"val/bleu_{name}"])
+            own_scores = values[f"val/bleu_{name}"], values[f"val/chrf_{name}"]
+            logger.info("  %s: BLEU %.2f, chrF %.2f", name, *own_scores)
         lines = zip(self.sources, hypotheses, self.references, strict=True)
         for sample in islice(lines, max(0, self.samples)):
             shown = map(escaped, (*sample[:2], " | ".join(sample[2])))

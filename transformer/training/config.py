@@ -159,6 +159,10 @@ def _check_values(values: Mapping[str, Any]) -> None:
         )
     # The tokenizer decides the sizes later; other errors are raised before any text is read.
     model = sized_model(values["model"], 1, 1)
+    if model.lora_rank and values["finetune_from"] is None:
+        raise InputError(
+            f"model.lora_rank={model.lora_rank} adapts trained weights; set finetune_from=RUN"
+        )
     if values["trainer"].compile != "none" and _skips_blocks(model):
         raise InputError(
             f"trainer.compile=layers cannot compile model.attention={model.attention} here, which "

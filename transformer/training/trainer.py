@@ -59,7 +59,10 @@ def build_trainer(
     given = resolve_devices(resolve_precision(config.trainer))
     arguments = {key: value for key, value in given.items() if key not in _OURS}
     arguments["strategy"] = _strategy(config, arguments)
-    callbacks = build_callbacks(config.callbacks, validation, criterion, folder / "checkpoints")
+    callbacks = build_callbacks(
+        *(config.callbacks, validation, criterion, folder / "checkpoints"),
+        finetunes=config.finetune_from is not None,
+    )
     try:
         trainer = Trainer(
             **arguments,
@@ -87,11 +90,17 @@ def build_trainer(
 
 
 def build_callbacks(
-    config: CallbacksConfig, validation: Sequence[Callback], criterion: Criterion, folder: Path
+    config: CallbacksConfig,
+    validation: Sequence[Callback],
+    criterion: Criterion,
+    folder: Path,
+    *,
+    finetunes: bool = False,
 ) -> Sequence[Callback]:
     """All callbacks, with those of the task at validation, in the order in which they run.
 
-    Those that write checkpoints into the folder run last.
+    Those that write checkpoints into the folder run last. A run that fine-tunes validates before
+    its first update too.
     """
     # First, so that a signal aborts a validation before the callbacks of the task start.
     callbacks: list[Callback] = [GracefulStop(folder.parent)]
@@ -101,11 +110,15 @@ def build_callbacks(
     callbacks += [*validation, Measure(), ContinuedLogs(), ProgressBar(), LastValidation()]
     if config.patience is not None:
         callbacks.append(Patience(criterion, config.patience))
+    if finetunes:
+        from transformer.training.callbacks.before_and_best import BeforeAndBest
+
+        callbacks.append(BeforeAndBest(criterion))
     return [
         *callbacks,
         BestCheckpoint(folder, criterion),
         RecentCheckpoints(folder, config.keep_last),
-        LastCheckpoint(folder, config.save_interval),
+        LastCheckpoint(folder, config.save_interval, validates=finetunes),
     ]
 
 

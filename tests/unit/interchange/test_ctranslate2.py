@@ -13,7 +13,8 @@ from tests.helpers.translators import PAIRS, tiny_tokenizer, tiny_translator
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
 from transformer.decoding.translation.translator import Translator
-from transformer.interchange.ctranslate2 import check_expressible, write_ctranslate2
+from transformer.interchange.ctranslate2 import write_ctranslate2
+from transformer.interchange.expressible import check_expressible
 
 TEXTS = [source for source, _ in PAIRS] * 2 + ["a", "the dog " * 6]
 
@@ -93,4 +94,4 @@ def test_tags_are_pieces_that_no_text_is_taken_for(tmp_path: Path) -> None:
 def test_what_the_engine_cannot_express_is_named(changes: dict[str, Any]) -> None:
     [(name, value)] = changes.items()
     with pytest.raises(InputError, match=f"model.{name}={value} cannot be expressed"):
-        check_expressible(tiny_translator(**changes).model.config)
+        check_expressible(tiny_translator(**changes).model.config, "CTranslate2")

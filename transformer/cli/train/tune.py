@@ -14,6 +14,7 @@ from transformer.cli.evaluate.scored_text import require_trusted
 from transformer.cli.load import resolve_batch_tokens, resolve_device
 from transformer.model.checkpoint.checkpoint import (
     PORTABLE,
+    read_merged,
     read_payload,
     require_translation,
     write_payload,
@@ -77,7 +78,7 @@ def _candidates(config: DictConfig, path: Path) -> Mapping[str, dict[str, Any]]:
     """The payloads with the weights to compare: of a run directory several, of a file its own."""
     if not path.is_dir():
         file = find_checkpoint(path)
-        payload = read_payload(file)
+        payload = read_merged(file)
         require_translation(payload, file)
         return {"own": translating(payload)}
     names = resolve_value(config, "weights", Sequence[WeightsName])

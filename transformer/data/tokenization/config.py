@@ -1,6 +1,6 @@
 """Settings of the vocabularies: the keys under ``tokenizer.``; defaults are in conf/tokenizer/."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -41,6 +41,9 @@ class TokenizerConfig:
     max_sentences: Annotated[int, Range(1)]
     """The vocabulary is learnt from at most this many lines, drawn with a fixed seed;
     characters and words are counted in all lines."""
+    add: Sequence[str] = ()
+    """Words that are one subword each, wherever a text has them: SentencePiece's user-defined
+    symbols. A run that fine-tunes adds them to the vocabulary that it begins with."""
     source: Algorithm | None = None
     """Algorithm of the source side; None: ``algorithm``."""
     target: Algorithm | None = None
@@ -61,6 +64,11 @@ class TokenizerConfig:
             yield f"tokenizer.vocab_size=null: a vocabulary of {min(subwords)} needs a size"
         if self.sampling and not subwords:
             yield "tokenizer.sampling draws subwords, which char and words do not have; set it to 0"
+        for word in self.add:
+            if word.split() != [word] or "\u2581" in word:
+                yield f"tokenizer.add has {word!r}; a word to add has no spaces and is not empty"
+        if self.add and len(subwords) < len({*self.algorithms}):
+            yield "tokenizer.add is for subwords: char and words take all tokens of the text"
         if self.features is not None and self.algorithms[0] not in SYMBOLS:
             yield "tokenizer.features are read with tokenizer.source=char or words; set one of them"
         if self.features == "":

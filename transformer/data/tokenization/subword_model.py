@@ -3,19 +3,51 @@
 Does not know which side it is for, nor which tags a text has.
 """
 
-from collections.abc import Callable, Sequence
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import sentencepiece
 
-from transformer.data.tokenization.config import TokenizerConfig
+from transformer.data.tokenization.config import SYMBOLS, UNK, TokenizerConfig
 from transformer.data.tokenization.normalization import STAND_IN, WORD_START, normalize
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from transformer.data.tokenization.subword_regularization import SegmentationSampler
+
+_USER_DEFINED = 4
+"""The type of a piece that a text is cut into before all others."""
+
+
+def with_words(model: bytes, words: Iterable[str]) -> bytes:
+    """Append words to a SentencePiece model as user-defined pieces, unless they are pieces.
+
+    The file is a protocol buffer, whose repeated field 1, the pieces, may go on at its end.
+    """
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    known = {processor.id_to_piece(index) for index in range(processor.get_piece_size())}
+    for word in dict.fromkeys(words):
+        if word not in known:
+            text, kind = _field(1, word.encode()), bytes([3 << 3, _USER_DEFINED])
+            model += _field(1, text + struct.pack("<Bf", 2 << 3 | 5, 0.0) + kind)
+    return model
+
+
+def _field(number: int, content: bytes) -> bytes:
+    size, length = len(content), []
+    while size > 127:
+        length.append(size & 127 | 128)
+        size >>= 7
+    return bytes([number << 3 | 2, *length, size]) + content
+
+
+UNCUT = STAND_IN
+"""Ends the name of a subword that no text is cut into, in a SentencePiece model: one of an imported
+vocabulary that SentencePiece did not have there. Texts and spellings are without it."""
 
 
 class Subwords(Vocabulary):
@@ -34,6 +66,8 @@ class Subwords(Vocabulary):
         self.control = frozenset(
             subword for subword in range(self.first_tag) if is_control(subword)
         )
+        names = enumerate(map(self.processor.id_to_piece, range(self.first_tag)))
+        self._uncut = {name[: -len(UNCUT)]: i for i, name in names if name.endswith(UNCUT)}
         self._stand_in, self._word_start = map(self._bytes, (STAND_IN, WORD_START))
 
     def __reduce__(self) -> tuple[type["Subwords"], tuple[Any, ...]]:
@@ -42,7 +76,7 @@ class Subwords(Vocabulary):
 
     def split(self, sentences: Sequence[str]) -> list[list[int]]:
         """Return the subword ids of sentences, of the best segmentation."""
-        return self._spelling_out(sentences, self.processor.encode)
+        return self._spelling_out(sentences, self._cut)
 
     def draw(self, sentences: Sequence[str], seeds: Sequence[int]) -> list[list[int]]:
         """Sample a segmentation of each sentence: a function of sentence and seed."""
@@ -52,12 +86,23 @@ class Subwords(Vocabulary):
 
     def join(self, sentences: list[list[int]]) -> list[str]:
         """Return the sentences of subword ids."""
-        found: list[str] = self.processor.decode(sentences)
-        return found
+        return [text.replace(UNCUT, "") for text in self.processor.decode(sentences)]
 
     def spell(self, token: int) -> str:
         """Return a subword as spelt in the vocabulary."""
-        return str(self.processor.id_to_piece(token))
+        return str(self.processor.id_to_piece(token)).removesuffix(UNCUT)
+
+    def _cut(self, texts: list[str]) -> list[list[int]]:
+        """Split texts; unknown characters that spell an uncut subword are that one."""
+        rows: list[list[int]] = self.processor.encode(texts)
+        for text, row in zip(texts, rows, strict=True) if self._uncut else ():
+            if UNK in row:
+                names = self.processor.encode(text, out_type=str)
+                row[:] = [
+                    self._uncut.get(name, UNK) if subword == UNK else subword
+                    for subword, name in zip(row, names, strict=True)
+                ]
+        return rows
 
     def _spelling_out(
         self, sentences: Sequence[str], cut: Callable[[list[str]], list[list[int]]]
@@ -79,4 +124,18 @@ class Subwords(Vocabulary):
         from transformer.data.tokenization.subword_regularization import SegmentationSampler
 
         config = self._config
-        return SegmentationSampler(self.processor, config.algorithm, config.sampling)
+        return SegmentationSampler(
+            self.processor, config.algorithm, config.sampling, list(map(normalize, config.add))
+        )
+
+
+def open_vocabulary(
+    model: bytes, config: TokenizerConfig, side: int, tags: Tags, threads: int
+) -> Vocabulary:
+    """Return a learnt vocabulary, of the source (``side`` 0) or the target (1)."""
+    algorithm = config.algorithms[side]
+    if algorithm in SYMBOLS:
+        from transformer.data.tokenization.symbol_vocabulary import Symbols
+
+        return Symbols(model, tags)
+    return Subwords(model, replace(config, algorithm=algorithm), tags, threads)

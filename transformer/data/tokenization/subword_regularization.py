@@ -9,6 +9,7 @@ merge is dropped; SentencePiece drops a merge for good, and makes much smaller s
 
 import heapq
 import math
+import re
 from bisect import bisect
 from collections.abc import Sequence
 from functools import lru_cache
@@ -36,11 +37,16 @@ Merge = tuple[float, int, int, str]
 class SegmentationSampler:
     """Samples segmentations with the subwords and scores of a SentencePiece model."""
 
-    def __init__(self, model: Any, algorithm: str, strength: float) -> None:
+    def __init__(
+        self, model: Any, algorithm: str, strength: float, whole: Sequence[str] = ()
+    ) -> None:
         """Prepare to sample from a SentencePieceProcessor with byte fallback.
 
-        ``strength`` is the smoothing alpha ("unigram"), or the dropout probability ("bpe").
+        ``strength`` is the smoothing alpha ("unigram"), or the dropout probability ("bpe");
+        ``whole`` are words that are never cut.
         """
+        longest_first = sorted(map(re.escape, whole), key=len, reverse=True)
+        self._whole = re.compile(f"({'|'.join(longest_first)})") if whole else None
         self._subwords = {
             model.id_to_piece(index): (index, model.get_score(index))
             for index in range(model.get_piece_size())
@@ -60,7 +66,10 @@ class SegmentationSampler:
         ids: list[int] = []
         for word in text.split(" ") if text else ():
             # No subword spans a space: words are independent of each other.
-            ids.extend(self._draw_word(WORD_START + word, random))
+            parts = self._whole.split(WORD_START + word) if self._whole else [WORD_START + word]
+            for index, part in enumerate(parts):
+                # Every second part is a word of ``whole``.
+                ids.extend(self._ids(part) if index % 2 else self._draw_word(part, random))
         return ids
 
     def _draw_unigram(self, word: str, random: Random) -> list[int]:

@@ -9,9 +9,11 @@ the vocabulary does not have is UNK.
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from transformer.common.errors import InputError
+from transformer.common.schema import typed
 from transformer.data.tokenization.config import BOS, EOS, PAD, UNK, TokenizerConfig
 from transformer.data.tokenization.normalization import WORD_START
 from transformer.data.tokenization.tags import Tags
@@ -23,16 +25,22 @@ FEATURES = "\t"
 _CONTROL = ("<pad>", "<unk>", "<s>", "</s>")
 
 
+@dataclass(frozen=True)
+class _Model:
+    words: bool
+    features: str | None
+    """Their separator."""
+    symbols: tuple[str, ...]
+
+
 class Symbols(Vocabulary):
     """Splits texts into given tokens."""
 
     def __init__(self, model: bytes, tags: Tags) -> None:
-        """Read a model of `count_symbols`; raises ValueError or LookupError if it is damaged."""
+        """Read a model of `count_symbols`; raises ValueError or InputError if damaged."""
         self._arguments = (model, tags)
-        read = json.loads(model)
-        self._words, self._features, symbols = read["words"], read["features"], read["symbols"]
-        if not all(isinstance(symbol, str) for symbol in symbols):
-            raise ValueError("a token is not a text")
+        read = typed(_Model, json.loads(model), "vocabulary")
+        self._words, self._features, symbols = read.words, read.features, read.symbols
         # U+2047 stands for UNK, as in SentencePiece.
         self._texts = ["", "\u2047", "", "", *symbols]
         self._ids = {symbol: index for index, symbol in enumerate(symbols, len(_CONTROL))}
@@ -59,7 +67,7 @@ class Symbols(Vocabulary):
         tokens = [self._texts[token] for token in ids if not self._is_feature(token)]
         features = [self._texts[token][1:] for token in ids if self._is_feature(token)]
         text = (" " if self._words else "").join(tokens)
-        return text + FEATURES + self._features.join(features) if features else text
+        return text + FEATURES + (self._features or "").join(features) if features else text
 
     def spell(self, token: int) -> str:
         """Return a token as SentencePiece would spell it: a blank as U+2581, words after one."""
@@ -103,5 +111,5 @@ def count_symbols(texts: Iterable[str], config: TokenizerConfig, side: int, name
     order = sorted(counts, key=lambda token: (-counts[token], token))
     room = len(order) if config.vocab_size is None else config.vocab_size - len(_CONTROL)
     symbols = [token for token in order[:room] if counts[token] >= config.min_frequency]
-    model = {"words": words, "features": features, "symbols": symbols}
-    return json.dumps(model, ensure_ascii=False).encode()
+    model = _Model(words, features, tuple(symbols))
+    return json.dumps(asdict(model), ensure_ascii=False).encode()

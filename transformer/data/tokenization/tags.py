@@ -7,7 +7,7 @@ Caswell et al. 2019, https://aclanthology.org/W19-5206; documents: Tiedemann and
 https://aclanthology.org/W17-4811.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -121,15 +121,24 @@ class Tags:
     def _choices(self, tags: SourceTags) -> list[tuple[str, str | None, tuple[str, ...]]]:
         return [("to", tags.target, self.targets), ("tag", tags.tag, self.corpora)]
 
+    def extended(self, new: "Tags") -> "Tags":
+        """Return these tags, followed by those that another run has besides."""
+        return replace(
+            self,
+            targets=tuple(dict.fromkeys((*self.targets, *new.targets))),
+            corpora=tuple(dict.fromkeys((*self.corpora, *new.corpora))),
+        )
+
     def check_same_tags(self, known: "Tags") -> None:
         """Raise an InputError if a resumed or fine-tuned run has other tags than the vocabulary.
 
-        It may not add tags, leave out target languages or join documents in another way.
+        It may not add tags (those of a fine-tuned run are added before), leave out target languages
+        or join documents in another way.
         """
         if new := [name for name in self.spelt if name not in known.spelt]:
             raise InputError(
                 f"the run has the tags {', '.join(known.spelt) or 'none'}, and not {new[0]}; a "
-                "resumed or fine-tuned run cannot add tags: start a new run"
+                "resumed run cannot add tags: start a new run, perhaps with finetune_from="
             )
         if known.targets and not self.targets:
             raise InputError(

@@ -15,15 +15,12 @@ import torch
 
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
-from transformer.data.tokenization.config import BOS, EOS, PAD, SYMBOLS, UNK, Pairs, TokenizerConfig
+from transformer.data.tokenization.config import BOS, EOS, PAD, UNK, Pairs, TokenizerConfig
 from transformer.data.tokenization.normalization import normalize
-from transformer.data.tokenization.subword_model import Subwords
+from transformer.data.tokenization.subword_model import open_vocabulary, with_words
 from transformer.data.tokenization.tags import UNTAGGED, SourceTags, Tags, parse_tags
-from transformer.data.tokenization.vocabulary import Vocabulary
 
 __all__ = ["BOS", "EOS", "PAD", "UNK", "Pairs", "Tokenizer", "TokenizerConfig", "normalize"]
-
-_DAMAGED = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, InputError)
 
 
 class Tokenizer:
@@ -45,17 +42,9 @@ class Tokenizer:
         self.tags = tags or Tags()
         self.source_tags = UNTAGGED
         self._models = (source, target)
-        self._source = self._target = self._vocabulary(source, 0, threads)
+        self._source = self._target = open_vocabulary(source, config, 0, self.tags, threads)
         if target is not None:
-            self._target = self._vocabulary(target, 1, threads)
-
-    def _vocabulary(self, model: bytes, side: int, threads: int) -> Vocabulary:
-        algorithm = self.config.algorithms[side]
-        if algorithm in SYMBOLS:
-            from transformer.data.tokenization.symbol_vocabulary import Symbols
-
-            return Symbols(model, self.tags)
-        return Subwords(model, replace(self.config, algorithm=algorithm), self.tags, threads)
+            self._target = open_vocabulary(target, config, 1, self.tags, threads)
 
     @classmethod
     def train(
@@ -202,6 +191,17 @@ class Tokenizer:
         """Return a tokenizer of the same subwords with these tags."""
         return Tokenizer(self.config, *self._models, tags)
 
+    def with_words(self, words: Sequence[str]) -> "Tokenizer":
+        """Return a tokenizer in which these words are subwords as well, on both sides."""
+        added = list(map(normalize, words))
+        source, target = (model and with_words(model, added) for model in self._models)
+        config = replace(self.config, add=tuple(dict.fromkeys((*self.config.add, *added))))
+        return Tokenizer(config, source or b"", target, self.tags)
+
+    def grown_from(self, before: "Tokenizer") -> tuple[list[list[int]], list[list[int]]]:
+        """Return for each id of each side those of a smaller tokenizer that mean the same."""
+        return self._source.grown_from(before._source), self._target.grown_from(before._target)
+
     def in_one_thread(self) -> "Tokenizer":
         """Return the same tokenizer that encodes in one thread, for one of several processes."""
         single = Tokenizer(self.config, *self._models, self.tags, threads=1)
@@ -230,7 +230,7 @@ class Tokenizer:
                 None if state["target"] is None else _to_bytes(state["target"]),
                 typed(Tags, state["tags"], "tags"),
             )
-        except _DAMAGED as error:
+        except (LookupError, ValueError, AttributeError, RuntimeError, InputError) as error:
             raise InputError(
                 f"the tokenizer of the checkpoint is damaged ({error}); use another checkpoint"
             ) from error

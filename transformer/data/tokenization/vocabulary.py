@@ -7,7 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from transformer.data.tokenization.tags import SENTENCE_END, Tags
+from transformer.data.tokenization.config import EOS
+from transformer.data.tokenization.tags import SENTENCE_END, Tags, is_tag
 
 
 class Vocabulary(ABC):
@@ -88,6 +89,19 @@ class Vocabulary(ABC):
             if token < self.first_tag
             else self.tags.spelt[int(token) - self.first_tag]
             for token in ids
+        ]
+
+    def grown_from(self, before: "Vocabulary") -> list[list[int]]:
+        """Return for each id those of a smaller vocabulary that mean the same.
+
+        An added word is the subwords that it was cut into, a new tag all former tags, or, if there
+        are none, all subwords.
+        """
+        known = {symbol: [index] for index, symbol in enumerate(before.spelt(range(len(before))))}
+        tags = range(before.first_tag, len(before)) or range(EOS + 1, before.first_tag)
+        return [
+            known.get(symbol) or (list(tags) if is_tag(symbol) else before.encode([symbol])[0])
+            for symbol in self.spelt(range(len(self)))
         ]
 
     def _by_sentence(

@@ -59,6 +59,7 @@ def learn_vocabulary(texts: Iterable[str], config: TokenizerConfig, name: object
             model_writer=model,
             model_type=config.algorithm,
             vocab_size=config.vocab_size,
+            user_defined_symbols=list(map(normalize, config.add)),
             character_coverage=config.character_coverage,
             byte_fallback=True,
             normalization_rule_name="identity",
@@ -149,5 +150,7 @@ def _cache_key(config: TokenizerConfig, pairs: Pairs, content: str | None) -> st
             digest.update("\n".join((*pair, "")).encode())
     # Sampling changes how the vocabulary is used, not what it holds.
     learnt = asdict(config) | {"sampling": None, "library": sentencepiece.__version__}
+    if not config.add:
+        del learnt["add"]  # as before there was such a key
     digest.update(json.dumps(learnt, sort_keys=True).encode())
     return digest.hexdigest()[:24]

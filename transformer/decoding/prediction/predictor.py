@@ -19,7 +19,7 @@ from transformer.model.checkpoint.checkpoint import (
     PORTABLE,
     checkpoint_task,
     load_weights,
-    read_payload,
+    read_merged,
 )
 from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.model.config import ModelConfig
@@ -72,7 +72,7 @@ class Predictor(ABC):
             InputError: There is none, it cannot be read, or it is of another task.
         """
         file = find_checkpoint(Path(path))
-        payload = read_payload(file)
+        payload = read_merged(file)
         if checkpoint_task(payload) != cls.task:
             raise InputError(
                 f"{file} was trained for task={checkpoint_task(payload)}, not {cls.task}"

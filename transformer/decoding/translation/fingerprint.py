@@ -12,6 +12,7 @@ import torch
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import UNTAGGED
 from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.model.config import LEARNING_KEYS
 from transformer.model.heads import heads_off
 from transformer.model.layers.quantization import Int8Linear
 from transformer.model.transformer import Transformer
@@ -23,7 +24,8 @@ def compute_fingerprint(model: Transformer, tokenizer: Tokenizer) -> str:
     """A hash of all that determines the output: weights, switched-off heads, vocabularies."""
     # The tags before the sources belong to the call, not to the model.
     digest = hashlib.sha256(tokenizer.tagged(UNTAGGED).fingerprint.encode())
-    digest.update(json.dumps(model.config.to_dict(), sort_keys=True).encode())
+    config = {k: v for k, v in model.config.to_dict().items() if k not in LEARNING_KEYS}
+    digest.update(json.dumps(config, sort_keys=True).encode())
     digest.update(" ".join(map(str, heads_off(model))).encode())
     for name, weight in sorted(_weights(model).items()):
         digest.update(name.encode())

@@ -67,6 +67,29 @@ def read_payload(path: Path) -> dict[str, Any]:
     return payload
 
 
+def read_merged(path: Path) -> dict[str, Any]:
+    """As ``read_payload``, with the adapters of the model (LoRA) merged into its weights.
+
+    Raises:
+        InputError: As ``read_payload``, or the adapters do not fit the weights.
+    """
+    payload = read_payload(path)
+    portable = payload[PORTABLE]
+    model = typed(ModelConfig, portable["model"], "model")
+    if not model.lora_rank:
+        return payload
+    from transformer.model.layers.lora import merge_adapters
+
+    config = portable["config"] | {"model": portable["config"]["model"] | {"lora_rank": 0}}
+    scale, parts = model.lora_alpha / model.lora_rank, ("state_dict", "current_model_state")
+    try:
+        weights = {part: merge_adapters(payload[part], scale) for part in parts if part in payload}
+    except (LookupError, RuntimeError, TypeError) as error:
+        raise InputError(f"{path}: the adapters do not fit the weights: {error}") from error
+    merged = portable | {"config": config, "model": portable["model"] | {"lora_rank": 0}}
+    return payload | weights | {PORTABLE: merged}
+
+
 def _is_ours(payload: Any) -> bool:
     if not isinstance(payload, dict):
         return False
@@ -117,12 +140,13 @@ def require_translation(payload: dict[str, Any], file: Path) -> None:
 
 
 def load_weights(model: nn.Module, payload: dict[str, Any], file: Path) -> None:
-    """Fill a model, and put it into evaluation mode.
+    """Fill a model, and put it into evaluation mode; new adapters (LoRA) stay as they are.
 
     Raises:
         InputError: The weights are another model's.
     """
-    weights = {
+    weights = {k: w for k, w in model.state_dict().items() if ".lora_" in k}
+    weights |= {
         name.removeprefix(WEIGHTS_PREFIX): tensor
         for name, tensor in payload["state_dict"].items()
         if name.startswith(WEIGHTS_PREFIX)
@@ -142,7 +166,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
         InputError: There is none, it cannot be read, or it does not translate.
     """
     file = find_checkpoint(Path(path))
-    payload = read_payload(file)
+    payload = read_merged(file)
     require_translation(payload, file)
     portable = payload[PORTABLE]
     with errors_name(file):

@@ -106,6 +106,7 @@ def validate_size(model: ModelConfig, max_numbers: int) -> None:
     if model.share_layers != "all":
         declared *= layers
     declared += model.d_model * max(model.source_vocab_size, model.target_vocab_size)
+    declared += model.lora_rank * model.d_model
     if model.positions == "learned":
         declared += model.d_model * model.max_length
     if model.positions == "relative":

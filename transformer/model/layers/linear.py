@@ -56,13 +56,13 @@ def linear_together(
 def one_product_pays(x: Float[Tensor, "*rows width"], layers: Sequence[nn.Module]) -> bool:
     """Whether several layers map one input faster by one product: in training on a GPU.
 
-    Other kinds of layers have no such weights. Sharded weights, which are no plain parameters, are
+    Other kinds of layers have other weights. Sharded weights, which are no plain parameters, are
     whole only while their own layer computes.
     """
     return (
         x.device.type != "cpu"
         and torch.is_grad_enabled()
-        and all(isinstance(one, Linear) and type(one.weight) is nn.Parameter for one in layers)
+        and all(type(one) is Linear and type(one.weight) is nn.Parameter for one in layers)
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Size, Tensor
 
 from transformer.common.errors import InputError
-from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload, require_translation
+from transformer.model.checkpoint.checkpoint import PORTABLE, read_merged, require_translation
 
 
 def recent_checkpoints(folder: Path, count: int) -> list[Path]:
@@ -44,11 +44,11 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
     Raises:
         InputError: The files are not of one model, or do not translate.
     """
-    first = read_payload(paths[0])
+    first = read_merged(paths[0])
     require_translation(first, paths[0])
     sums = {name: tensor.double() for name, tensor in first["state_dict"].items()}
     for path in paths[1:]:
-        payload = read_payload(path)
+        payload = read_merged(path)
         weights = payload["state_dict"]
         same_model = payload[PORTABLE]["model"] == first[PORTABLE]["model"]
         if not same_model or _shapes(weights) != _shapes(sums):

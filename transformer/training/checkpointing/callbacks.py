@@ -41,13 +41,14 @@ class LastCheckpoint(Checkpoint):
 
     It holds the state after a whole update with all its metrics, and whether a validation follows.
     A new run starts by writing it, so that there is a state to return to. Lightning runs checkpoint
-    callbacks after all others, so it sees whether one stops training.
+    callbacks after all others, so it sees whether one stops training. With ``validates`` a new run
+    also validates before its first update.
     """
 
-    def __init__(self, folder: Path, interval: int | None) -> None:
+    def __init__(self, folder: Path, interval: int | None, *, validates: bool = False) -> None:
         self.path = folder / f"{LAST}.ckpt"
         self.interval = interval
-        self.validates = False
+        self.validates = validates
         self._saved: tuple[int, bool] | None = None
         self._max_steps: int | None = None
         self._should_stop = False
@@ -181,8 +182,8 @@ class RecentCheckpoints(Checkpoint):
                     file.unlink()
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Save, and delete the oldest."""
-        if not self.keep:
+        """Save, unless nothing has been learnt yet, and delete the oldest."""
+        if not self.keep or not trainer.global_step:
             return
         path = self.folder / f"step-{trainer.global_step:08d}.ckpt"
         failed = save(trainer, path, weights_only=True)

@@ -50,6 +50,7 @@ _CALLBACKS: dict[str, dict[str, Any]] = {
     "Patience": {"score": float | None, "waited": Count},
     "Objective": {"metric": str, "best": float | None},
     "MovingAverage": {"latest_update_step": Count},
+    "BeforeAndBest": {**dict.fromkeys(("before", "best"), Mapping[str, float]), "update": Count},
 }
 
 _SHARD_POSITION = make_dataclass("_ShardPosition", {"row": Count, "offsets": Sequence[int]}.items())
@@ -222,9 +223,10 @@ def validate_now(trainer: Trainer) -> None:
     loop = trainer.fit_loop.epoch_loop
     trainer.validating = True
     # Lightning counts an update for its logs when the validation after it is over.
-    loop._batches_that_stepped -= 1
+    done = loop._batches_that_stepped
+    loop._batches_that_stepped = max(0, done - 1)
     loop.val_loop.run()
-    loop._batches_that_stepped += 1
+    loop._batches_that_stepped = done
     trainer.training = True
 
 

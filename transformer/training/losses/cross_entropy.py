@@ -118,7 +118,8 @@ class _FusedCrossEntropy(torch.autograd.Function):
                         here.copy_(exactly)
                 logits[len(right) :] = 0
                 grad_hidden[some] = (logits @ matrix)[: len(right)]
-                grad_weight += logits.T @ rows
+                if ctx.needs_input_grad[1]:  # not where it is frozen
+                    grad_weight += logits.T @ rows
         ctx.save_for_backward(grad_hidden, grad_weight)
         return loss
 

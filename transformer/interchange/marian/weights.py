@@ -14,7 +14,7 @@ from torch import Tensor
 
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import Range, out_of_range, typed
-from transformer.interchange.marian_vocabulary import ExportedIds, ImportedIds
+from transformer.interchange.marian.vocabulary import ExportedIds, ImportedIds
 from transformer.model.layers.embedding import sinusoids
 from transformer.model.transformer import Transformer
 
@@ -30,7 +30,7 @@ _FEED_FORWARD = {"feed_forward.inner": "fc1", "feed_forward.outer": "fc2"}
 class MarianConfig:
     """The values of a ``config.json`` that decide what the model computes."""
 
-    model_type: Literal["marian"]
+    model_type: Literal["marian", "pegasus"]
     d_model: Annotated[int, Range(2, 2**16)]
     encoder_layers: Annotated[int, Range(1, 1000)]
     decoder_layers: Annotated[int, Range(1, 1000)]
@@ -47,6 +47,7 @@ class MarianConfig:
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
     num_beams: Annotated[int, Range(1, 1000)] = 4
+    length_penalty: Annotated[float, Range(-100, 100)] = 1.0
 
     def __post_init__(self) -> None:
         raise_objections(out_of_range(self, "config.json"))
@@ -71,10 +72,9 @@ class MarianConfig:
             "max_length": self.max_position_embeddings,
             "activation": "swish" if swish else self.activation_function,
             "norm": "layer",
-            "norm_order": "post",
+            "norm_order": "pre" if self.model_type == "pegasus" else "post",
             "positions": "sinusoidal",
             "tie_embeddings": "all" if self.share_encoder_decoder_embeddings else "decoder",
-            "output_bias": True,
         }
 
 
@@ -90,8 +90,8 @@ def _axis(d_model: int) -> Tensor:
     return torch.stack((torch.arange(half), torch.arange(half, d_model)), dim=1).flatten()
 
 
-def _layers(encoder: int, decoder: int) -> Iterator[tuple[str, str]]:
-    """Each module of the layers: its name here and there."""
+def layers(encoder: int, decoder: int, pre_norm: bool) -> Iterator[tuple[str, str]]:
+    """Each module of the stacks: its name here and there."""
     for stack, count in (("encoder", encoder), ("decoder", decoder)):
         own = stack == "encoder"
         attentions = {"attention" if own else "self_attention": "self_attn"}
@@ -109,6 +109,8 @@ def _layers(encoder: int, decoder: int) -> Iterator[tuple[str, str]]:
                 yield f"{here}.{name}.norm", f"{there}.{other}"
             for name, other in _FEED_FORWARD.items():
                 yield f"{here}.{name}", f"{there}.{other}"
+        if pre_norm:
+            yield f"{stack}.final_norm", f"model.{stack}.layer_norm"
 
 
 def _along_stream(weight: Tensor, name: str, axis: Tensor) -> Tensor:
@@ -141,26 +143,25 @@ def import_weights(
         return weights[name].float()
 
     ours: dict[str, Tensor] = {}
-    for here, there in _layers(config.encoder_layers, config.decoder_layers):
+    pre_norm = config.model_type == "pegasus"
+    for here, there in layers(config.encoder_layers, config.decoder_layers, pre_norm):
         wide, deep = {"inner": (ffn, d_model), "outer": (d_model, ffn)}.get(
             here.rpartition(".")[2], (d_model, d_model)
         )
-        norm = here.endswith(".norm")
-        weight = take(f"{there}.weight", *((d_model,) if norm else (wide, deep)))
+        shape = (d_model,) if here.endswith("norm") else (wide, deep)
+        weight = take(f"{there}.weight", *shape)
         bias = take(f"{there}.bias", wide)
         ours[f"{here}.weight"] = _along_stream(weight, here, axis)
         ours[f"{here}.bias"] = _along_stream(bias, here, axis)
-    names = ["model.shared.weight"] * 2
-    if not config.share_encoder_decoder_embeddings:
-        names = [f"model.{stack}.embed_tokens.weight" for stack in ("encoder", "decoder")]
-    sides = zip(("source", "target"), names, (source, target), strict=True)
-    for side, name, vocabulary in sides:
-        table = take(name, 1 + max(vocabulary.rows), d_model)
+    for side, stack, vocabulary in (("source", "encoder", source), ("target", "decoder", target)):
+        name = "shared" if config.share_encoder_decoder_embeddings else f"{stack}.embed_tokens"
+        table = take(f"model.{name}.weight", 1 + max(vocabulary.rows), d_model)
         ours[f"{side}_embedding.tokens.lookup.weight"] = table[list(vocabulary.rows)][:, axis]
     ours["projection.weight"] = ours["target_embedding.tokens.lookup.weight"]
     bias = take("final_logits_bias", 1, 1 + max(target.rows))[0][list(target.rows)]
     bias[list(target.never)] = NEVER
-    ours["projection.bias"] = bias
+    if bias.any():
+        ours["projection.bias"] = bias
     return ours
 
 
@@ -172,13 +173,11 @@ def export_weights(
     ours = {name: weight.detach().float().cpu() for name, weight in model.state_dict().items()}
     axis = _axis(config.d_model).argsort()
     theirs: dict[str, Tensor] = {}
-    modules = list(_layers(config.encoder_layers, config.decoder_layers))
-    if config.norm_order == "pre":
-        modules += [(f"{one}.final_norm", f"model.{one}.layer_norm") for one in _STACKS]
+    if pre_norm := config.norm_order == "pre":
         # Pegasus, unlike Marian, complains of their absence.
         positions = sinusoids(config.max_length, config.d_model)[:, axis]
         theirs |= {f"model.{one}.embed_positions.weight": positions.clone() for one in _STACKS}
-    for here, there in modules:
+    for here, there in layers(config.encoder_layers, config.decoder_layers, pre_norm):
         for part in ("weight", "bias"):
             name = f"{here}.{part}"
             theirs[f"{there}.{part}"] = _along_stream(ours[name], here, axis).contiguous()

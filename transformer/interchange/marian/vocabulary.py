@@ -3,19 +3,19 @@
 There, SentencePiece cuts a text into pieces, ``vocab.json`` gives them ids, which are those of both
 sides or, with ``target_vocab.json``, of the source alone. Here, SentencePiece gives the ids:
 its model is written anew, with the pieces in the order of ``vocab.json`` after our own symbols.
-Pieces that only the other side cuts are marked unused, so that each text is cut as there. A piece
-that ``vocab.json`` lacks is unknown there; here it follows the others, and the model gives it the
-vector of the unknown piece.
+Pieces that only the other side cuts are UNCUT, so that each text is cut as there. A piece that
+``vocab.json`` lacks is unknown there; here it follows the others, and the model gives it the vector
+of the unknown piece.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, errors_name
 from transformer.common.schema import typed_value
+from transformer.data.tokenization.subword_model import UNCUT
 from transformer.data.tokenization.tags import Tags, is_tag
 from transformer.data.tokenization.tokenizer import (
     BOS,
@@ -25,6 +25,7 @@ from transformer.data.tokenization.tokenizer import (
     Tokenizer,
     TokenizerConfig,
 )
+from transformer.interchange.marian.files import read_bytes, read_json
 
 START, UNKNOWN, END = "<pad>", "<unk>", "</s>"
 """Names there; a translation starts with the first. Their ids are the last, 1 and 0."""
@@ -35,11 +36,8 @@ _SYMBOLS = (START, UNKNOWN, "<start>", END)
 _REST = "<rest>"
 """After the pieces of ``vocab.json``."""
 
-_UNKNOWN_PENALTY = 10.0
-"""Of SentencePiece, for a character that it does not know."""
-
-_MOST_BYTES = 200_000_000
-"""Of a file of a vocabulary."""
+ALGORITHMS: dict[int, Literal["unigram", "bpe"]] = {1: "unigram", 2: "bpe"}
+"""By ``model_type`` of SentencePiece."""
 
 
 @dataclass(frozen=True)
@@ -57,74 +55,68 @@ class ImportedIds:
     codes: tuple[str, ...]
 
 
-def read_vocabulary(folder: Path, name: str) -> dict[str, int]:
-    """The ids of the pieces, in the order of the ids.
+class ImportedTokenizer(NamedTuple):
+    """A tokenizer, and the ids of both sides of its model."""
 
-    Raises:
-        InputError: The file is missing or damaged, or an id is there twice or missing.
-    """
-    file = folder / name
-    values = read_json(file)
-    try:
-        ids = dict(typed_value(values, Mapping[str, int], name))
-    except InputError as error:
-        raise InputError(f"{file}: {error}") from error
+    tokenizer: Tokenizer
+    source: ImportedIds
+    target: ImportedIds
+
+
+def read_vocabulary(file: Path) -> dict[str, int]:
+    """The ids of the pieces in a JSON file; raises InputError as ``checked_ids``."""
+    with errors_name(file):
+        return checked_ids(typed_value(read_json(file), Mapping[str, int], file.name), file)
+
+
+def checked_ids(ids: Mapping[str, int], file: Path) -> dict[str, int]:
+    """The pieces in the order of their ids; raises InputError if one is missing or there twice."""
     if sorted(ids.values()) != list(range(len(ids))):
         raise InputError(f"{file} does not give the ids 0 to {len(ids) - 1} once each")
-    for symbol, number in ((START, len(ids) - 1), (UNKNOWN, 1), (END, 0)):
-        if ids.get(symbol) != number:
-            raise InputError(f"{file} does not give {symbol} the id {number}, as Marian does")
     return dict(sorted(ids.items(), key=lambda entry: entry[1]))
 
 
-def read_json(file: Path) -> Any:
-    """The content of a JSON file; raises InputError if it is missing or damaged."""
-    try:
-        return json.loads(read_bytes(file))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{file} is damaged: {' '.join(str(error).split())[:80]}") from error
-
-
-def read_bytes(file: Path) -> bytes:
-    """The content of a file; raises InputError if it is missing or too large."""
-    try:
-        if file.stat().st_size > _MOST_BYTES:
-            raise InputError(f"{file} is larger than {_MOST_BYTES:,} bytes")
-        return file.read_bytes()
-    except OSError as error:
-        raise InputError(f"{file} cannot be read: {error.strerror}") from error
-
-
-def import_tokenizer(folder: Path) -> tuple[Tokenizer, ImportedIds, ImportedIds]:
-    """The tokenizer of a folder, and the ids of both sides.
+def import_tokenizer(folder: Path) -> ImportedTokenizer:
+    """The tokenizer of a folder of transformers.
 
     Raises:
         InputError: A file is missing, damaged, or of a kind that cannot be expressed.
     """
-    subwords = {side: _read_subwords(folder / f"{side}.spm") for side in ("source", "target")}
-    separate = (folder / "target_vocab.json").is_file()
-    ids = read_vocabulary(folder, "vocab.json")
-    if separate:
-        target_ids = read_vocabulary(folder, "target_vocab.json")
-        source = _model(subwords["source"], ids, [subwords["source"]])
-        target = _model(subwords["target"], target_ids, [subwords["target"]])
-    else:
-        both = list(subwords.values())
-        source, target = (_model(one, ids, both) for one in both)
+    subwords = [read_subwords(folder / f"{side}.spm") for side in ("source", "target")]
+    files = [folder / "vocab.json", folder / "target_vocab.json"]
+    separate = files[1].is_file()
+    return build_tokenizer(subwords, list(map(read_vocabulary, files[: 1 + separate])))
+
+
+def build_tokenizer(subwords: Sequence[Any], ids: Sequence[Mapping[str, int]]) -> ImportedTokenizer:
+    """The tokenizer of the SentencePiece models of both sides, and of one vocabulary or two.
+
+    Raises:
+        InputError: A vocabulary is none of Marian, or SentencePiece refuses it.
+    """
+    cuts = [subwords, subwords] if len(ids) == 1 else [subwords[:1], subwords[1:]]
+    sides = zip(subwords, (ids[0], ids[-1]), cuts, strict=True)
+    source, target = (_own(one, names) or _model(one, names, cut) for one, names, cut in sides)
+    models = [one.SerializeToString() for one, _ in (source, target)]
+    joint = not source[1].never and models[0] == models[1]
     config = TokenizerConfig(
-        algorithm="unigram",
+        algorithm=ALGORITHMS[subwords[0].trainer_spec.model_type],
         vocab_size=len(source[0].pieces),
-        joint=False,
+        joint=joint,
         sampling=0.0,
         character_coverage=1.0,
         max_sentences=1,
     )
     tags = Tags(targets=source[1].codes)
-    models = [one[0].SerializeToString() for one in (source, target)]
-    return Tokenizer(config, models[0], models[1], tags), source[1], target[1]
+    try:
+        tokenizer = Tokenizer(config, models[0], None if joint else models[1], tags)
+    except (RuntimeError, OSError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise InputError(f"SentencePiece refuses the vocabulary: {reason}") from error
+    return ImportedTokenizer(tokenizer, source[1], target[1])
 
 
-def _read_subwords(file: Path) -> Any:
+def read_subwords(file: Path) -> Any:
     """The SentencePiece model in a file."""
     from google.protobuf.message import DecodeError
     from sentencepiece import sentencepiece_model_pb2
@@ -137,21 +129,33 @@ def _read_subwords(file: Path) -> Any:
         raise InputError(f"{file} is no SentencePiece model") from error
     if not model.pieces:
         raise InputError(f"{file} is no SentencePiece model: it has no pieces")
-    if model.trainer_spec.model_type != model.trainer_spec.UNIGRAM:
-        raise InputError(f"{file} is not of the unigram kind, the one that can be imported")
+    if model.trainer_spec.model_type not in ALGORITHMS:
+        raise InputError(f"{file} is neither of the unigram nor of the BPE kind")
     return model
+
+
+def _own(model: Any, ids: Mapping[str, int]) -> tuple[Any, ImportedIds] | None:
+    """The model itself, if its pieces have the ids of this framework, as in an export of it."""
+    names, codes = [one.piece for one in model.pieces], list(ids)[len(model.pieces) :]
+    if [*names, *codes] != list(ids) or ids.get(END) != EOS or not all(map(_is_code, codes)):
+        return None
+    return model, ImportedIds(tuple(range(len(ids))), (), tuple(code[2:-2] for code in codes))
 
 
 def _model(own: Any, ids: Mapping[str, int], sides: Sequence[Any]) -> tuple[Any, ImportedIds]:
     """A SentencePiece model that cuts as ``own`` does, with ids of ours."""
+    for symbol, number in ((START, len(ids) - 1), (UNKNOWN, 1), (END, 0)):
+        if ids.get(symbol) != number:
+            raise InputError(
+                f"the vocabulary does not give {symbol} the id {number}, as Marian does"
+            )
     kinds = own.SentencePiece
-    plain = (kinds.NORMAL, kinds.USER_DEFINED, kinds.BYTE)
-    mine = {one.piece: one for one in own.pieces if one.type in plain}
-    cut = dict.fromkeys(one.piece for side in sides for one in side.pieces if one.type in plain)
+    plain = (kinds.NORMAL, kinds.USER_DEFINED, kinds.BYTE, kinds.UNUSED)
+    mine = {one.piece: one for one in _of_kinds(own, plain)}
+    cut = dict.fromkeys(one.piece for side in sides for one in _of_kinds(side, plain))
     known = [name for name in ids if name not in (START, UNKNOWN, END)]
     missing = [name for name in cut if name not in ids]
-    # A character that SentencePiece does not know costs so much. There, the vocabulary may know it.
-    unknown = min(one.score for one in mine.values()) - _UNKNOWN_PENALTY
+    lowest = min((one.score for one in mine.values()), default=0.0) - 1.0
     model = type(own)()
     model.CopyFrom(own)
     del model.pieces[:]
@@ -162,10 +166,10 @@ def _model(own: Any, ids: Mapping[str, int], sides: Sequence[Any]) -> tuple[Any,
             model.pieces.add(piece=name, score=0.0, type=kinds.UNKNOWN)
         elif name in (*_SYMBOLS, _REST) or _is_code(name):
             model.pieces.add(piece=name, score=0.0, type=kinds.CONTROL)
-        elif len(name) == 1:
-            model.pieces.add(piece=name, score=unknown, type=kinds.NORMAL)
         else:
-            model.pieces.add(piece=name, score=0.0, type=kinds.UNUSED)
+            # BPE merges unused pieces too, and cuts them again: the name is one that no text has,
+            # the score one that comes after each merge of ``own``.
+            model.pieces.add(piece=name + UNCUT, score=lowest, type=kinds.UNUSED)
     spec = model.trainer_spec
     spec.pad_id, spec.unk_id, spec.bos_id, spec.eos_id = range(4)
     spec.vocab_size = len(model.pieces)
@@ -179,6 +183,11 @@ def _model(own: Any, ids: Mapping[str, int], sides: Sequence[Any]) -> tuple[Any,
     rows += [ids[UNKNOWN]] * (1 + len(missing)) + [ids[code] for code in codes]
     never = (PAD, BOS, *numbers, *range(rest, rest + 1 + len(missing)))
     return model, ImportedIds(tuple(rows), never, tuple(code[2:-2] for code in codes))
+
+
+def _of_kinds(model: Any, kinds: Sequence[int]) -> list[Any]:
+    """The pieces of these kinds, but for those that an import has added."""
+    return [one for one in model.pieces if one.type in kinds and not one.piece.endswith(UNCUT)]
 
 
 def _is_code(name: str) -> bool:

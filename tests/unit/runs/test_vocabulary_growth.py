@@ -1,0 +1,87 @@
+"""The vocabulary of a checkpoint grows, and old text is translated as before."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from tests.helpers.models import portable, tiny_transformer
+from tests.helpers.steps import search_config
+from tests.helpers.translators import PAIRS, tiny_tokenizer
+from transformer.common.errors import InputError
+from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.decoding.translation.translator import Translator
+from transformer.model.checkpoint.checkpoint import PORTABLE
+from transformer.runs.vocabulary_growth import grown
+
+TEXTS = [*(source for source, _ in PAIRS), "a long cat sees two books"]
+
+
+@pytest.mark.parametrize(
+    ("joint", "options"),
+    [
+        (True, {"tie_embeddings": "all"}),
+        (False, {"tie_embeddings": "decoder", "output_bias": True}),
+        (False, {"tie_embeddings": "none"}),
+    ],
+)
+def test_old_text_is_translated_as_before_and_new_vectors_are_means(
+    joint: bool, options: dict[str, Any]
+) -> None:
+    config = replace(tiny_tokenizer().config, joint=joint, vocab_size=290)
+    tags = Tags(corpora=("news", "web"))
+    tokenizer = Tokenizer.train(config, lambda: PAIRS).with_tags(tags)
+    before = translator(tokenizer, None, **options)
+    weights = {f"model.{name}": weight for name, weight in before.model.state_dict().items()}
+    part = portable(before.model.config, tokenizer.to_state(), {})
+    payload = grown(
+        {"state_dict": weights, PORTABLE: part}, Tags(corpora=("web", "law")), ["Hundehütte", "dog"]
+    )
+    larger = Tokenizer.from_state(payload[PORTABLE]["tokenizer"])
+    assert larger.tags.corpora == ("news", "web", "law")
+    now = translator(larger, payload["state_dict"], **options)
+    for tag in (None, "web"):
+        texts = [TaggedText(text, SourceTags(tag=tag)) for text in TEXTS]
+        plain = [one.text for one in before.translate(texts)]
+        assert [one.text for one in now.translate(texts)] == plain != [""] * len(texts)
+    [[law, *_]] = larger.tagged(SourceTags(tag="law")).encode_source(["a dog"])
+    [former] = tokenizer.encode_target(["Hundehütte"])
+    [[*_, whole]] = larger.encode_target(["Hundehütte"])
+    for name, new, old in (
+        ("source_embedding.tokens.lookup.weight", law, [-2, -1]),
+        ("target_embedding.tokens.lookup.weight", whole, former),
+        ("projection.weight", whole, former),
+        ("projection.bias", whole, former),
+    ):
+        if f"model.{name}" in weights:
+            mean = weights[f"model.{name}"][old].mean(0)
+            assert torch.equal(payload["state_dict"][f"model.{name}"][new], mean), name
+
+
+def translator(tokenizer: Tokenizer, weights: Any, **options: Any) -> Translator:
+    """Greedy, with random weights or these."""
+    sizes = {f"{s}_vocab_size": getattr(tokenizer, f"{s}_vocab_size") for s in ("source", "target")}
+    model = tiny_transformer(**sizes, **options)
+    if weights is None:
+        with torch.no_grad():
+            model.projection.weight.mul_(2)
+            if model.projection.bias is not None:
+                model.projection.bias.normal_()
+    else:
+        model.load_state_dict({k.removeprefix("model."): w for k, w in weights.items()})
+    return Translator(model, tokenizer, search_config(algorithm="greedy", beam_size=1), 200)
+
+
+@pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
+def test_an_added_word_is_never_cut(algorithm: Any) -> None:
+    config = replace(tiny_tokenizer().config, algorithm=algorithm, sampling=0.5, vocab_size=290)
+    tokenizer = Tokenizer.train(config, lambda: PAIRS).with_words(["Zürich", "cats"])
+    text = "two cats in (Zürich) sleep ."
+    for ids in (tokenizer.encode_source([text]), tokenizer.sample_source([text] * 9, range(9))):
+        for row in ids:
+            assert {"Zürich", "cats"} <= set(tokenizer.source_subwords([*row]))
+            assert tokenizer.decode_source([row]) == [text]
+    with pytest.raises(InputError, match=r"tokenizer.add has 'a b'; a word to add has no spaces"):
+        replace(config, add=("a b",))

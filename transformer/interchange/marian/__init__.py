@@ -1,0 +1,1 @@
+"""Marian models: their config, weights and vocabulary, as ours and back."""

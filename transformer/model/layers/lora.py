@@ -1,0 +1,60 @@
+"""Low-rank adapters of linear maps, which learn in their place, and are merged for inference.
+
+Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1.
+"""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from transformer.model.layers.linear import Linear
+
+DOWN, UP = "lora_down", "lora_up"
+"""Names of the factors ``A`` and ``B`` beside ``weight``."""
+
+
+class LowRankLinear(Linear):
+    """``x (W + scale B A)^T + b`` with a factor ``A`` to ``rank`` numbers and ``B`` back.
+
+    ``B`` is zero at the start, so that nothing changes.
+    """
+
+    def __init__(self, base: nn.Linear, rank: int, scale: float) -> None:
+        super().__init__(base.in_features, base.out_features, device="meta")
+        self.weight, self.bias = base.weight, base.bias
+        self.scale = scale
+        self.lora_down = nn.Parameter(torch.empty(rank, base.in_features))
+        self.lora_up = nn.Parameter(torch.zeros(base.out_features, rank))
+        nn.init.kaiming_uniform_(self.lora_down, a=math.sqrt(5))
+
+    def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width_out"]:
+        """Map the last axis; ``B A`` is never computed."""
+        return super().forward(x) + F.linear(F.linear(x, self.lora_down), self.lora_up) * self.scale
+
+
+def add_adapters(model: nn.Module, rank: int, alpha: float) -> None:
+    """Add an adapter to each linear map of the layers, not to the output."""
+    for block in list(model.modules())[1:]:
+        for name, linear in list(block.named_children()):
+            if type(linear) is Linear:
+                setattr(block, name, LowRankLinear(linear, rank, alpha / rank))
+
+
+def merge_adapters(weights: dict[str, Tensor], scale: float) -> dict[str, Tensor]:
+    """The same weights by name with each ``W + scale B A`` in the place of ``W``, ``A`` and ``B``.
+
+    Raises:
+        KeyError, RuntimeError: A factor is missing, or has another shape.
+    """
+    merged = {name: w for name, w in weights.items() if not name.endswith((DOWN, UP))}
+    for name, up in weights.items():
+        if name.endswith(UP):
+            stem = name.removesuffix(UP)
+            weight, down = weights[f"{stem}weight"], weights[stem + DOWN]
+            if weight.shape != (len(up), down.size(-1)):
+                raise RuntimeError(f"the adapter {name} has another shape than its weight")
+            merged[f"{stem}weight"] = torch.addmm(weight, up, down, alpha=scale)
+    return merged

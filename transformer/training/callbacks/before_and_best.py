@@ -1,0 +1,48 @@
+"""Fine-tuning: the scores before the first update beside those of the best validation."""
+
+import logging
+from typing import Any
+
+from pytorch_lightning import Callback, LightningModule, Trainer
+
+from transformer.training.checkpointing.checkpoint_io import Criterion
+
+logger = logging.getLogger(__name__)
+
+
+class BeforeAndBest(Callback):
+    """Logs at the end of training what it has changed, for each corpus by itself."""
+
+    def __init__(self, criterion: Criterion) -> None:
+        self.metric, self.better = criterion.metric, criterion.better
+        self.before: dict[str, float] = {}
+        self.best: dict[str, float] = {}
+        self.update = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Metrics before training and at the best validation, and the update of the latter."""
+        return {"before": self.before, "best": self.best, "update": self.update}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore them."""
+        self.__dict__.update(state_dict)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Keep the metrics."""
+        now = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("val/")}
+        if not trainer.global_step:
+            self.before = now
+        if self.better(now[self.metric], self.best.get(self.metric)):
+            self.best, self.update = now, trainer.global_step
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Log them; a run that began without the score before has none to compare."""
+        if not self.before or not trainer.is_global_zero:
+            return
+        changes = (f"{k} {v:.4g} -> {self.best[k]:.4g}" for k, v in sorted(self.before.items()))
+        logger.info("before -> best (update %d): %s", self.update, ", ".join(changes))
+        if not self.update:
+            logger.warning(
+                "no validation was better than that before training: best.ckpt is the model as it "
+                "was; lower optimizer.lr, or give more text"
+            )
