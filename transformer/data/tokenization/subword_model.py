@@ -4,7 +4,7 @@ Does not know which side it is for, nor which tags a text has.
 """
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -23,11 +23,13 @@ _USER_DEFINED = 4
 """The type of a piece that a text is cut into before all others."""
 
 
-def with_words(model: bytes, words: Iterable[str]) -> bytes:
+def with_words(model: bytes, words: Sequence[str]) -> bytes:
     """Append words to a SentencePiece model as user-defined pieces, unless they are pieces.
 
     The file is a protocol buffer, whose repeated field 1, the pieces, may go on at its end.
     """
+    if not words:  # the model may be of characters or words
+        return model
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     known = {processor.id_to_piece(index) for index in range(processor.get_piece_size())}
     for word in dict.fromkeys(words):
