@@ -36,6 +36,12 @@ def export(config: DictConfig, arguments: Sequence[str], folder: Path) -> None:
         needed = f"format={config.format} needs {chosen.package}"
         raise InputError(f"{needed}: {how_to_install(chosen.extra)}")
     translator, run = load_translator(config, arguments)
+    given = {"char", "words"} & {*translator.tokenizer.config.algorithms}
+    if given and config.format != "safetensors":
+        raise InputError(
+            f"format={config.format} cuts text with SentencePiece, not as tokenizer={min(given)} "
+            "does; choose format=safetensors"
+        )
     require_writable(folder.parent)
     with written_whole(folder) as part:
         part.mkdir()

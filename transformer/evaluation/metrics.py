@@ -7,6 +7,7 @@ Source: Post 2018, "A Call for Clarity in Reporting BLEU Scores".
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF, TER
@@ -101,16 +102,16 @@ class Score:
 
 def score(
     hypotheses: Sequence[str],
-    references: Sequence[str],
+    references: Sequence[str | Sequence[str]],
     metrics: Sequence[str] = ("bleu", "chrf", "ter"),
     *,
     config: MetricsConfig,
 ) -> list[Score]:
-    """Score hypotheses against one reference each.
+    """Score hypotheses against the references of each.
 
     Args:
         hypotheses: One a line, in the order of the references.
-        references: One a line.
+        references: For each hypothesis one, or a list of them.
         metrics: Of ``bleu``, ``chrf``, ``ter``; the scores come in this order.
         config: How text is compared.
 
@@ -122,10 +123,13 @@ def score(
             f"{len(hypotheses)} hypotheses and {len(references)} references cannot be compared; "
             "give one reference for each hypothesis, in the same order"
         )
+    # The first references, the second, and so on, with None where there is none.
+    lists = ([one] if isinstance(one, str) else one for one in references)
+    streams = [list(stream) for stream in zip_longest(*lists)]
     scores = []
     for name in metrics:
         metric = build_metric(name, config)
-        result = metric.corpus_score(list(hypotheses), [list(references)])
+        result = metric.corpus_score(list(hypotheses), streams)
         signature = str(metric.get_signature())
         fields = json.loads(result.format(width=DECIMALS, signature=signature, is_json=True))
         scores.append(Score(result.name, float(result.score), signature, fields))

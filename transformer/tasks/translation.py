@@ -146,7 +146,8 @@ class TranslateValidation(Callback):
             logger.info("  %s: BLEU %.2f, chrF %.2f", name, *own_scores)
         lines = zip(self.sources, hypotheses, self.references, strict=True)
         for sample in islice(lines, max(0, self.samples)):
-            logger.info("  %s => %s (reference: %s)", *map(escaped, sample))
+            shown = map(escaped, (*sample[:2], " | ".join(sample[2])))
+            logger.info("  %s => %s (reference: %s)", *shown)
 
     def _translate(self, trainer: Trainer) -> list[str]:
         rank, world_size = trainer.global_rank, trainer.world_size

@@ -4,28 +4,31 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from transformer.cli.config.arguments import config_folder
 from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.common.errors import InputError, MissingFile
+from transformer.common.files import given_path
 from transformer.common.schema import typed
+from transformer.data.corpora.evaluation_text import read_texts
 from transformer.data.corpora.mixture import AnySplit
 from transformer.data.corpora.split import Split
 from transformer.data.corpora.trust import require_trust
-from transformer.data.text.parallel import Corpus, Pair
+from transformer.data.text.parallel import Corpus, Referenced
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.evaluation.run_text import found_in_run, run_splits
 from transformer.report.scores import require_writable
 
 
 def own_text(config: DictConfig) -> Split | None:
-    """The user's two files, if they are given."""
+    """The user's files, if they are given."""
     if (config.source is None) != (config.reference is None):
         raise InputError("source=FILE and reference=FILE go together; give both or neither")
     if config.source is None:
         return None
-    files = [resolve_path(config, key) for key in ("source", "reference")]
+    given = config.reference if isinstance(config.reference, ListConfig) else [config.reference]
+    files = [resolve_path(config, "source"), *(given_path(str(reference)) for reference in given)]
     return Split(Corpus.of(files, "source", "reference"))
 
 
@@ -51,10 +54,11 @@ def require_trusted(config: DictConfig, run: Mapping[str, Any]) -> None:
     require_trust(run["data"], trusted, config.get("checkpoint", "a run"))
 
 
-def pairs_to_score(split: AnySplit) -> list[Pair]:
-    """All pairs of a text; there is one at least."""
-    if pairs := list(split):
-        return pairs
+def pairs_to_score(split: AnySplit) -> list[Referenced]:
+    """All sources of a text with their references; there is one at least."""
+    sources, references, _ = read_texts(split)
+    if sources:
+        return list(zip(sources, references, strict=True))
     raise InputError(f"{split.location}: there is no line to score; give a text that has one")
 
 

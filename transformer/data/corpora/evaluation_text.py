@@ -4,9 +4,9 @@ Knows splits and tags; does not know subwords.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, starmap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,51 +17,73 @@ from transformer.data.corpora.mixture import AnySplit, JoinedSplit
 from transformer.data.corpora.resolve import find_splits
 from transformer.data.corpora.split import Split
 from transformer.data.text.lines import is_large
-from transformer.data.text.parallel import Pair
+from transformer.data.text.parallel import AnotherTarget, Pair, Referenced, pairs_of
 from transformer.data.tokenization.tags import with_tags
 
 
 class Texts(NamedTuple):
-    """An evaluation split, line for line."""
+    """An evaluation split, source for source."""
 
     sources: list[str]
     """Each with its tags."""
-    references: list[str]
+    references: list[tuple[str, ...]]
+    """Of each source, one at least."""
     ranges: dict[str, range]
-    """The lines of each corpus, if there are several."""
+    """The sources of each corpus, if there are several."""
 
 
-def read_texts(split: AnySplit, cache: Path) -> Texts:
+def with_references(pairs: Iterable[Pair], repeated: bool = False) -> list[Referenced]:
+    """Return each source with its targets: an `AnotherTarget` is of the source before it.
+
+    With ``repeated``, equal sources are one, except blank ones, which separate documents.
+    """
+    found: dict[object, tuple[str, dict[str, None]]] = {}
+    targets: dict[str, None] = {}
+    for index, (source, target) in enumerate(pairs):
+        if not (index and isinstance(target, AnotherTarget)):
+            key = source if repeated and source else index
+            targets = found.setdefault(key, (source, {}))[1]
+        targets[str(target)] = None
+    return [(source, tuple(targets)) for source, targets in found.values()]
+
+
+def read_texts(split: AnySplit, cache: Path | None = None) -> Texts:
     """Read a split; the cache has the pairs held out of a large file; raises InputError as it."""
     ranges = {}
     if isinstance(split, JoinedSplit):
-        parts = [_pairs(part, cache) for part in split.parts.values()]
-        pairs = list(split.joined(parts))
+        parts = [_texts(part, cache) for part in split.parts.values()]
+        pairs = (chain.from_iterable(starmap(pairs_of, part)) for part in parts)
+        texts = with_references(split.joined(pairs))
         ranges = split.ranges([len(part) for part in parts])
     else:
-        pairs = _pairs(split, cache)
-    return Texts([source for source, _ in pairs], [target for _, target in pairs], ranges)
+        texts = _texts(split, cache)
+    return Texts([source for source, _ in texts], [targets for _, targets in texts], ranges)
 
 
-def _pairs(split: Split, cache: Path) -> list[Pair]:
-    if split.inverted or not any(map(is_large, split.corpus.paths)):
-        return list(split)
-    question = f"held out: {split.fingerprint(cache)}"
-    pairs = json.loads(remembered(cache, question, lambda: json.dumps(list(split))))
-    return [(with_tags(source, split.tags), target) for source, target in pairs]
+def _texts(split: Split, cache: Path | None) -> list[Referenced]:
+    def read() -> list[Referenced]:
+        return with_references(split, split.repeated_sources)
+
+    if cache is None or split.inverted or not any(map(is_large, split.corpus.paths)):
+        return read()
+    question = f"held out, {split.repeated_sources}: {split.fingerprint(cache)}"
+    texts = json.loads(remembered(cache, question, lambda: json.dumps(read())))
+    return [(with_tags(source, split.tags), tuple(targets)) for source, targets in texts]
 
 
-def validation_pairs(config: DataConfig, sentences: int | None) -> list[Pair]:
-    """Return the first ``sentences`` pairs of the validation text, in order; None: all.
+def validation_pairs(config: DataConfig, sentences: int | None) -> list[Referenced]:
+    """Return the first ``sentences`` sources of the validation text with their references.
 
-    Raises InputError as `find_splits`, or if there is no pair or the number is below 1.
+    ``None`` is all of them. Raises InputError as `find_splits`, or if there is no source or the
+    number is below 1.
     """
     if sentences is not None and sentences < 1:
         raise InputError(f"sentences={sentences} must be at least 1, or null")
     with named_by_run():
         split = find_splits(config)["validation"]
-        if pairs := list(islice(split, sentences)):
-            return pairs
+        sources, references, _ = read_texts(split)
+    if sources:
+        return list(zip(sources, references, strict=True))[:sentences]
     raise InputError(f"{split.location}: the validation text of the run is empty; fill it again")
 
 

@@ -73,8 +73,14 @@ def find_corpus_splits(config: DataConfig) -> dict[str, Split]:
         source=config.source if config.target_tag == "both" else None,
     )
     return {
-        name: replace(split, tags=tags, sentences=config.documents or 1)
-        for name, split in makers[config.corpus](config).items()
+        name: replace(
+            split,
+            corpus=replace(split.corpus, features=config.features is not None),
+            tags=tags,
+            sentences=config.documents or 1,
+            repeated_sources=config.repeated_sources,
+        )
+        for name, split in _with_held_out(config, makers[config.corpus](config)).items()
     }
 
 
@@ -87,19 +93,21 @@ def _pocket(config: DataConfig) -> dict[str, Split]:
 def _published(config: DataConfig) -> dict[str, Split]:
     published = PUBLISHED[config.corpus]
 
-    def path(language: str, split: str) -> Path:
+    def path(language: str | None, split: str) -> Path:
         if config.root is not None:
             return find(published, language, split, given_path(config.root))
         cache = given_path(config.cache)
         with locked(cache):
             return fetch(published, language, split, cache / published.name)
 
+    sides = (config.source, config.target)
     return {
         split: Split(
             Corpus(
-                (path(config.source, split), path(config.target, split)),
-                *(config.source, config.target),
+                tuple(path(name, split) for name in ([config.lang] if published.format else sides)),
+                *sides,
                 max_line=config.max_line,
+                format=published.format,
             ),
             links=_links_of_training(config, split),
         )
@@ -124,9 +132,14 @@ def _files(config: DataConfig) -> dict[str, Split]:
                 if path.exists() and not path.is_file() and not path.is_dir():
                     raise InputError(f"{path}: a pipe cannot be read twice; give a file")
             splits[name] = Split(corpus, links=_links_of_training(config, name))
+    return splits
+
+
+def _with_held_out(config: DataConfig, splits: dict[str, Split]) -> dict[str, Split]:
+    """Return the splits, with validation and test text held out of the training text if missing."""
     sizes = {"validation": config.validation_size, "test": config.test_size}
     missing = {name: size for name, size in sizes.items() if name not in splits and size > 0}
-    if config.streaming or config.train is None or not missing:
+    if "train" not in splits or not missing:
         return splits
     if (config.documents or 1) > 1:
         raise InputError(

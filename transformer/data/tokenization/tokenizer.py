@@ -1,4 +1,4 @@
-"""Text to subwords and back: SentencePiece unigram (Kudo 2018) and BPE (Sennrich 2016).
+"""Text to tokens and back: subwords (Kudo 2018, Sennrich 2016), characters or words.
 
 Does not know files, batches or models.
 """
@@ -17,7 +17,7 @@ from transformer.common.errors import InputError
 from transformer.common.schema import typed
 from transformer.data.tokenization.config import BOS, EOS, PAD, UNK, Pairs, TokenizerConfig
 from transformer.data.tokenization.normalization import normalize
-from transformer.data.tokenization.subword_model import Subwords, with_words
+from transformer.data.tokenization.subword_model import open_vocabulary, with_words
 from transformer.data.tokenization.tags import UNTAGGED, SourceTags, Tags, parse_tags
 
 __all__ = ["BOS", "EOS", "PAD", "UNK", "Pairs", "Tokenizer", "TokenizerConfig", "normalize"]
@@ -34,7 +34,7 @@ class Tokenizer:
         tags: Tags | None = None,
         threads: int = -1,
     ) -> None:
-        """Wrap SentencePiece models; ``target`` is None when the vocabulary is joint.
+        """Wrap learnt models; ``target`` is None when the vocabulary is joint.
 
         ``threads`` encode a batch of texts; -1: as many as there are cores.
         """
@@ -42,9 +42,9 @@ class Tokenizer:
         self.tags = tags or Tags()
         self.source_tags = UNTAGGED
         self._models = (source, target)
-        self._source = self._target = Subwords(source, config, self.tags, threads)
+        self._source = self._target = open_vocabulary(source, config, 0, self.tags, threads)
         if target is not None:
-            self._target = Subwords(target, config, self.tags, threads)
+            self._target = open_vocabulary(target, config, 1, self.tags, threads)
 
     @classmethod
     def train(
@@ -93,10 +93,11 @@ class Tokenizer:
         return len(self._target)
 
     @property
-    def never_written(self) -> range:
-        """Ids of the tags that no target has: all but the separator."""
+    def never_written(self) -> tuple[int, ...]:
+        """Ids of the tokens that no target has, and of the tags: all but the separator."""
         separators = 0 if self._target.separator is None else 1
-        return range(self._target.first_tag + separators, len(self._target))
+        tags = range(self._target.first_tag + separators, len(self._target))
+        return (*self._target.never_written, *tags)
 
     @property
     def fingerprint(self) -> str:

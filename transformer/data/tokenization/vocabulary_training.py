@@ -1,4 +1,4 @@
-"""Learns a subword vocabulary with SentencePiece, deterministically.
+"""Learns a vocabulary, deterministically: of subwords with SentencePiece, or of given tokens.
 
 Kudo and Richardson 2018, https://aclanthology.org/D18-2012.
 """
@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from io import BytesIO
 from pathlib import Path
 from random import Random
@@ -16,9 +16,8 @@ import sentencepiece
 
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
-from transformer.data.tokenization.config import BOS, EOS, PAD, UNK, Pairs, TokenizerConfig
-from transformer.data.tokenization.normalization import normalize
-from transformer.data.tokenization.subword_regularization import WORD_START
+from transformer.data.tokenization.config import BOS, EOS, PAD, SYMBOLS, UNK, Pairs, TokenizerConfig
+from transformer.data.tokenization.normalization import WORD_START, normalize
 
 # Longer lines (in bytes) add nothing about subwords and slow the suffix array down.
 _MAX_LINE_BYTES = 16_384
@@ -73,7 +72,7 @@ def learn_vocabulary(texts: Iterable[str], config: TokenizerConfig, name: object
             eos_id=EOS,
         )
     except (RuntimeError, OSError) as error:
-        failed.append(_explained(error, config.vocab_size, name))
+        failed.append(_explained(error, config.vocab_size or 0, name))
         raise failed[0] from error
     if failed:
         raise failed[0]
@@ -111,14 +110,14 @@ def _explained(error: Exception, vocab_size: int, name: object) -> Exception:
 def vocabularies(
     config: TokenizerConfig, pairs: Pairs, cache: Path | None, content: str | None, name: object
 ) -> tuple[bytes, bytes | None]:
-    """Return the SentencePiece models of source and target; the second is None when joint.
+    """Return the models of source and target; the second is None when joint.
 
     Arguments and errors are those of `Tokenizer.train`.
     """
     if cache is None:
         return _learn(config, pairs, name)
     key = _cache_key(config, pairs, content)
-    sides = ("source",) if config.joint else ("source", "target")
+    sides = ("source",) if config.one_vocabulary else ("source", "target")
     paths = [cache / f"tokenizer-{key}.{side}.model" for side in sides]
     if not all(path.exists() for path in paths):
         cache.mkdir(parents=True, exist_ok=True)
@@ -126,14 +125,20 @@ def vocabularies(
             with written_whole(path) as part:
                 part.write_bytes(model or b"")
     models = [path.read_bytes() for path in paths]
-    return models[0], None if config.joint else models[1]
+    return models[0], None if config.one_vocabulary else models[1]
 
 
 def _learn(config: TokenizerConfig, pairs: Pairs, name: object) -> tuple[bytes, bytes | None]:
-    if config.joint:
-        return learn_vocabulary((t for pair in pairs() for t in pair), config, name), None
-    sources, targets = (s for s, _ in pairs()), (t for _, t in pairs())
-    return learn_vocabulary(sources, config, name), learn_vocabulary(targets, config, name)
+    def learn(texts: Iterable[str], side: int) -> bytes:
+        if (algorithm := config.algorithms[side]) not in SYMBOLS:
+            return learn_vocabulary(texts, replace(config, algorithm=algorithm), name)
+        from transformer.data.tokenization.symbol_vocabulary import count_symbols
+
+        return count_symbols(texts, config, side, name)
+
+    if config.one_vocabulary:
+        return learn((text for pair in pairs() for text in pair), 0), None
+    return learn((source for source, _ in pairs()), 0), learn((target for _, target in pairs()), 1)
 
 
 def _cache_key(config: TokenizerConfig, pairs: Pairs, content: str | None) -> str:
