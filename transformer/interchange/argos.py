@@ -16,6 +16,7 @@ from typing import Any
 
 from transformer.common.errors import InputError
 from transformer.common.language_names import language_name
+from transformer.data.text.parallel import Referenced
 from transformer.data.tokenization.tags import Tags
 from transformer.decoding.search.config import NEUTRAL
 from transformer.decoding.translation.translator import Translator
@@ -79,7 +80,7 @@ def write_argos(
 def verify_argos(
     translator: Translator,
     file: Path,
-    pairs: Sequence[tuple[str, str]],
+    pairs: Sequence[Referenced],
     metrics: MetricsConfig,
 ) -> dict[str, Any]:
     """Compare a model with its package, both searching as Argos does (``compare_texts``)."""

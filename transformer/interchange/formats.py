@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 from transformer.common.errors import InputError
 
 if TYPE_CHECKING:
-    from transformer.data.text.parallel import Pair
+    from transformer.data.text.parallel import Referenced
     from transformer.decoding.translation.translator import Translator
     from transformer.evaluation.metrics import MetricsConfig
 
@@ -41,7 +41,7 @@ def _ctranslate2_name(config: DictConfig) -> str:
     return "ctranslate2" if quantization == "float32" else f"ctranslate2-{quantization}"
 
 
-def _validation(run: Run, config: DictConfig) -> "tuple[list[Pair], MetricsConfig]":
+def _validation(run: Run, config: DictConfig) -> "tuple[list[Referenced], MetricsConfig]":
     """The text that an export is compared on, and how it is scored."""
     from transformer.common.schema import typed, typed_value
     from transformer.data.config import DataConfig

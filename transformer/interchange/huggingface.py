@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from transformer.common.errors import InputError
+from transformer.data.text.parallel import Referenced
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.search.config import NEUTRAL
 from transformer.decoding.translation.translator import Translator
@@ -173,7 +174,7 @@ def _write_json(values: Any, file: Path) -> None:
 def verify_huggingface(
     translator: Translator,
     folder: Path,
-    pairs: Sequence[tuple[str, str]],
+    pairs: Sequence[Referenced],
     metrics: MetricsConfig,
 ) -> dict[str, Any]:
     """Compare a model with its export in transformers, both greedy (``compare_texts``)."""

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from transformer.common.errors import InputError
+from transformer.data.text.parallel import Referenced
 from transformer.decoding.batched_search import max_subwords
 from transformer.decoding.search.config import NEUTRAL, SearchConfig
 from transformer.decoding.translation.translator import Translator
@@ -56,7 +57,7 @@ class Verification:
 def verify_ctranslate2(
     translator: Translator,
     folder: Path,
-    pairs: Sequence[tuple[str, str]],
+    pairs: Sequence[Referenced],
     metrics: MetricsConfig,
 ) -> Verification:
     """Translate raw sources with a model and with its export in a folder, and compare.
@@ -95,7 +96,7 @@ def compare_texts(
     translator: Translator,
     search: SearchConfig,
     translate: Callable[[Sequence[str]], list[str]],
-    pairs: Sequence[tuple[str, str]],
+    pairs: Sequence[Referenced],
     metrics: MetricsConfig,
 ) -> dict[str, Any]:
     """Translate the sources of pairs with a model, and with its export by another program.
@@ -104,7 +105,7 @@ def compare_texts(
         translator: Of the model.
         search: Ours that is nearest to the one of the other program.
         translate: Translates with the export.
-        pairs: Raw sources and references of validation.
+        pairs: Raw sources and their references of validation.
         metrics: How BLEU is computed.
 
     Returns:
@@ -127,7 +128,7 @@ def compare_texts(
     }
 
 
-def _uncut(pairs: Sequence[tuple[str, str]], translator: Translator) -> list[tuple[str, str]]:
+def _uncut(pairs: Sequence[Referenced], translator: Translator) -> list[Referenced]:
     """The pairs whose source we do not cut, as the engine; raises InputError if there is none."""
     sources = translator.tokenizer.encode_source([source for source, _ in pairs])
     limit = max_subwords(translator.model)

@@ -82,7 +82,7 @@ class LanguageModelling(Task):
         }
 
         def evaluate(split: str) -> Evaluation:
-            texts = self.data.texts(split)[1]
+            texts = [one for every in self.data.texts(split).references for one in every]
             sentences = tokenizer.encode_target(texts)
             words = sum(len(text.split()) for text in texts)
             nll = -sum(each.double().sum().item() for each in model.log_probabilities(sentences))

@@ -143,7 +143,8 @@ class TranslateValidation(Callback):
             logger.info("  %s: BLEU %.2f", name, values[f"val/bleu_{name}"])
         lines = zip(self.sources, hypotheses, self.references, strict=True)
         for sample in islice(lines, max(0, self.samples)):
-            logger.info("  %s => %s (reference: %s)", *map(escaped, sample))
+            shown = map(escaped, (*sample[:2], " | ".join(sample[2])))
+            logger.info("  %s => %s (reference: %s)", *shown)
 
     def _translate(self, trainer: Trainer) -> list[str]:
         rank, world_size = trainer.global_rank, trainer.world_size

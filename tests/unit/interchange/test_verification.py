@@ -13,6 +13,8 @@ from transformer.common.errors import InputError
 from transformer.interchange.ctranslate2 import QUANTIZATIONS, write_ctranslate2
 from transformer.interchange.verification import agreement, verify_ctranslate2
 
+TEXTS = [(source, (target,)) for source, target in PAIRS]
+
 
 @pytest.mark.parametrize(
     ("expected", "found", "fraction"),
@@ -34,24 +36,24 @@ def test_agreement_ends_at_the_first_difference(
 def test_an_export_agrees_and_a_stranger_does_not(tmp_path: Path) -> None:
     translator = tiny_translator()
     write_ctranslate2(translator.model, translator.tokenizer, tmp_path)
-    same = verify_ctranslate2(translator, tmp_path, PAIRS, RAW)
+    same = verify_ctranslate2(translator, tmp_path, TEXTS, RAW)
     assert same.agreement == 1
     assert same.loss == 0
     assert min(same.seconds) > 0
     searching = {"algorithm": "diverse", "beam_size": 4, "groups": 2, "min_length": 9}
-    found = verify_ctranslate2(tiny_translator(**searching), tmp_path, PAIRS, RAW)
+    found = verify_ctranslate2(tiny_translator(**searching), tmp_path, TEXTS, RAW)
     assert replace(found, seconds=same.seconds) == same
     short = tiny_translator(max_length=8)
-    assert verify_ctranslate2(short, tmp_path, PAIRS[:1], RAW).agreement == 1
+    assert verify_ctranslate2(short, tmp_path, TEXTS[:1], RAW).agreement == 1
     other = tiny_translator(encoder_layers=1, decoder_layers=1)
-    assert verify_ctranslate2(other, tmp_path, PAIRS, RAW).agreement < 1
+    assert verify_ctranslate2(other, tmp_path, TEXTS, RAW).agreement < 1
 
 
 def test_a_sentence_that_we_would_cut_is_not_compared(tmp_path: Path) -> None:
     translator = tiny_translator(max_length=12)
     write_ctranslate2(translator.model, translator.tokenizer, tmp_path)
-    long = ("a dog runs . " * 9, "ein hund .")
-    found = verify_ctranslate2(translator, tmp_path, [long, *PAIRS[:1]], RAW)
+    long = ("a dog runs . " * 9, ("ein hund .",))
+    found = verify_ctranslate2(translator, tmp_path, [long, *TEXTS[:1]], RAW)
     assert (found.agreement, found.loss, found.sentences) == (1, 0, 1)
     with pytest.raises(InputError, match="no validation sentence has 11 subwords or fewer"):
         verify_ctranslate2(translator, tmp_path, [long], RAW)
@@ -64,7 +66,7 @@ def test_a_type_without_support_is_verified_in_another(quantization: str, tmp_pa
     write_ctranslate2(translator.model, translator.tokenizer, tmp_path, quantization)
     for name, weight in translator.model.state_dict().items():
         assert torch.equal(weight, before[name])
-    found = verify_ctranslate2(translator, tmp_path, PAIRS, RAW).to_json()
+    found = verify_ctranslate2(translator, tmp_path, TEXTS, RAW).to_json()
     assert found["agreement"] > 0.5
     supported = ctranslate2.get_supported_compute_types("cpu")
     if quantization in supported:

@@ -26,7 +26,7 @@ from transformer.common.errors import InputError
 from transformer.common.escaping import escaped
 from transformer.common.files import given_path
 from transformer.data.corpora.mixture import AnySplit
-from transformer.data.text.parallel import Pair
+from transformer.data.text.parallel import Referenced
 from transformer.data.text.phrases import occurs, read_phrases
 from transformer.data.text.word_alignment import WordLinks, read_links
 from transformer.decoding.alignment import align
@@ -83,13 +83,15 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     split = own_text(config) or scored_split(config, run)
     pairs = pairs_to_score(split)
     gold = _gold_links(config, split)
+    if gold is not None and len(gold) != len(pairs):
+        raise InputError("alignment of a text with several references is unknown; set alignment=")
     terms, constraints = _terms(config, len(pairs))
     output = writable_output(config)
     aligned = [] if gold is None else _alignment_scores(translator, pairs, gold)
     found = in_documents(translator).translate([source for source, _ in pairs], constraints)
     warn_about_length_limit([translator.length_limit.pop_counts()])
     hypotheses = [translation.text for translation in found]
-    scores = score(hypotheses, [reference for _, reference in pairs], config=metrics)
+    scores = score(hypotheses, [references for _, references in pairs], config=metrics)
     if terms is not None:
         search = "free" if constraints is None else "must"
         scores.append(term_accuracy(hypotheses, terms, occurs, f"match:words|search:{search}"))
@@ -148,16 +150,16 @@ def _gold_links(config: DictConfig, split: AnySplit) -> list[WordLinks] | None:
 
 
 def _alignment_scores(
-    translator: Translator, pairs: list[Pair], gold: list[WordLinks]
+    translator: Translator, texts: list[Referenced], gold: list[WordLinks]
 ) -> list[Score]:
     model, tokenizer, aligner = translator.model, translator.tokenizer, translator.aligner
     links = align(
         model,
         tokenizer,
-        pairs,
+        [(source, references[0]) for source, references in texts],
         head=aligner.head,
         near_best=aligner.near_best,
         batch_tokens=translator.batch_tokens,
     )
     triples = zip(links, (g.sure for g in gold), (g.possible for g in gold), strict=True)
-    return count_links(triples).scores(f"npairs:{len(pairs)}|{aligner.signature}")
+    return count_links(triples).scores(f"npairs:{len(texts)}|{aligner.signature}")

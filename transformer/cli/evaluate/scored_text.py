@@ -10,10 +10,11 @@ from transformer.cli.config.arguments import config_folder
 from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.common.errors import InputError, MissingFile
 from transformer.common.schema import typed
+from transformer.data.corpora.evaluation_text import with_references
 from transformer.data.corpora.mixture import AnySplit
 from transformer.data.corpora.split import Split
 from transformer.data.corpora.trust import require_trust
-from transformer.data.text.parallel import Corpus, Pair
+from transformer.data.text.parallel import Corpus, Referenced
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.evaluation.run_text import found_in_run, run_splits
 from transformer.report.scores import require_writable
@@ -51,10 +52,10 @@ def require_trusted(config: DictConfig, run: Mapping[str, Any]) -> None:
     require_trust(run["data"], trusted, config.get("checkpoint", "a run"))
 
 
-def pairs_to_score(split: AnySplit) -> list[Pair]:
-    """All pairs of a text; there is one at least."""
-    if pairs := list(split):
-        return pairs
+def pairs_to_score(split: AnySplit) -> list[Referenced]:
+    """All sources of a text with their references; there is one at least."""
+    if texts := with_references(split):
+        return texts
     raise InputError(f"{split.location}: there is no line to score; give a text that has one")
 
 

@@ -23,7 +23,7 @@ from transformer.cli.load import load_translator, resolve_file
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.data.text.lines import read_lines
-from transformer.data.text.parallel import Pair
+from transformer.data.text.parallel import Referenced
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.attention.head_survey import known_split
 from transformer.evaluation.comparison.compare import ComparedText, ComparisonConfig, System
@@ -79,7 +79,7 @@ def find_compared(config: DictConfig, arguments: Sequence[str]) -> Compared:
             )
         systems[path] = _run_system(path, about[path], translator, pairs, text_name(config))
     assert text is not None  # of the user or of a run
-    sources, references = ([pair[side] for pair in text] for side in (0, 1))
+    sources, references = [source for source, _ in text], [first for _, (first, *_) in text]
     compared = ComparedText(text_name(config), sources, references)
     return Compared(compared, [systems[path] for path in paths], first, comparison)
 
@@ -140,14 +140,14 @@ def _about(path: Path) -> dict[str, Any]:
 
 
 def _run_system(
-    path: Path, about: Run, translator: Translator, pairs: Sequence[Pair], name: str
+    path: Path, about: Run, translator: Translator, pairs: Sequence[Referenced], name: str
 ) -> System:
     sources = [source for source, _ in pairs]
     hypotheses = load_hypotheses(translator, sources, run_folder(path) / FOLDER, name)
     return System(str(path), hypotheses, {**about, "search": asdict(translator.search)})
 
 
-def _check_counts(hypotheses: Mapping[Path, Sequence[str]], pairs: Sequence[Pair]) -> None:
+def _check_counts(hypotheses: Mapping[Path, Sequence[str]], pairs: Sequence[Referenced]) -> None:
     for path, lines in hypotheses.items():
         if len(lines) != len(pairs):
             raise InputError(
@@ -156,7 +156,7 @@ def _check_counts(hypotheses: Mapping[Path, Sequence[str]], pairs: Sequence[Pair
             )
 
 
-def _first_difference(known: Sequence[Pair], other: Sequence[Pair]) -> str:
+def _first_difference(known: Sequence[Referenced], other: Sequence[Referenced]) -> str:
     for number, (left, right) in enumerate(zip(known, other, strict=False), 1):
         if left != right:
             side = "sources" if left[0] != right[0] else "references"

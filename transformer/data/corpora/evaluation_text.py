@@ -4,9 +4,8 @@ Knows splits and tags; does not know subwords.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,42 +16,60 @@ from transformer.data.corpora.mixture import AnySplit, JoinedSplit
 from transformer.data.corpora.resolve import find_splits
 from transformer.data.corpora.split import Split
 from transformer.data.text.lines import is_large
-from transformer.data.text.parallel import Pair
+from transformer.data.text.parallel import AnotherTarget, Pair, Referenced, pairs_of
 from transformer.data.tokenization.tags import with_tags
 
 
 class Texts(NamedTuple):
-    """An evaluation split, line for line."""
+    """An evaluation split, source for source."""
 
     sources: list[str]
     """Each with its tags."""
-    references: list[str]
+    references: list[tuple[str, ...]]
+    """Of each source, one at least."""
     ranges: dict[str, range]
-    """The lines of each corpus, if there are several."""
+    """The sources of each corpus, if there are several."""
+
+
+def with_references(pairs: Iterable[Pair]) -> list[Referenced]:
+    """Return each source with all its targets: an `AnotherTarget` is of the source before it."""
+    found: list[tuple[str, list[str]]] = []
+    for source, target in pairs:
+        if found and isinstance(target, AnotherTarget) and source == found[-1][0]:
+            found[-1][1].append(str(target))
+        else:
+            found.append((source, [str(target)]))
+    return [(source, tuple(targets)) for source, targets in found]
 
 
 def read_texts(split: AnySplit, cache: Path) -> Texts:
     """Read a split; the cache has the pairs held out of a large file; raises InputError as it."""
     ranges = {}
     if isinstance(split, JoinedSplit):
-        parts = [_pairs(part, cache) for part in split.parts.values()]
-        pairs = list(split.joined(parts))
+        parts = [_texts(part, cache) for part in split.parts.values()]
+        texts = with_references(split.joined(map(_pairs, parts)))
         ranges = split.ranges([len(part) for part in parts])
     else:
-        pairs = _pairs(split, cache)
-    return Texts([source for source, _ in pairs], [target for _, target in pairs], ranges)
+        texts = _texts(split, cache)
+    return Texts([source for source, _ in texts], [targets for _, targets in texts], ranges)
 
 
-def _pairs(split: Split, cache: Path) -> list[Pair]:
+def _texts(split: Split, cache: Path) -> list[Referenced]:
     if split.inverted or not any(map(is_large, split.corpus.paths)):
-        return list(split)
-    question = f"held out: {split.fingerprint(cache)}"
-    pairs = json.loads(remembered(cache, question, lambda: json.dumps(list(split))))
-    return [(with_tags(source, split.tags), target) for source, target in pairs]
+        return with_references(split)
+    question = f"held out with references: {split.fingerprint(cache)}"
+    texts = json.loads(remembered(cache, question, lambda: json.dumps(with_references(split))))
+    return [(with_tags(source, split.tags), tuple(targets)) for source, targets in texts]
 
 
-def validation_pairs(config: DataConfig, sentences: int | None) -> list[Pair]:
-    """Return the first ``sentences`` pairs of the validation text, in order; None: all.
+def _pairs(texts: Iterable[Referenced]) -> Iterator[Pair]:
+    return (pair for source, targets in texts for pair in pairs_of(source, targets))
+
+
+def validation_pairs(config: DataConfig, sentences: int | None) -> list[Referenced]:
+    """Return the first ``sentences`` sources of the validation text with their references.
+
+    ``None`` is all of them.
 
     Raises InputError as `find_splits`, or if there is no pair or the number is below 1.
     """
@@ -60,8 +77,8 @@ def validation_pairs(config: DataConfig, sentences: int | None) -> list[Pair]:
         raise InputError(f"sentences={sentences} must be at least 1, or null")
     with named_by_run():
         split = find_splits(config)["validation"]
-        if pairs := list(islice(split, sentences)):
-            return pairs
+        if texts := with_references(split)[:sentences]:
+            return texts
     raise InputError(f"{split.location}: the validation text of the run is empty; fill it again")
 
 

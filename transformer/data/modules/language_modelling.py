@@ -33,7 +33,8 @@ class MonolingualData(DataModule):
         """Prepare as `DataModule` does, and check that evaluation texts fit the model."""
         super().prepare_data()
         for name in () if self._positions is None else self.splits:
-            lengths = map(len, self.tokenizer.encode_target(self.texts(name).references))
+            references = [one for every in self.texts(name).references for one in every]
+            lengths = map(len, self.tokenizer.encode_target(references))
             self._check_positions(lengths, partial(_line, self._part(name)))
 
     @cached_property

@@ -17,6 +17,19 @@ from transformer.common.files import given_path
 from transformer.data.text.lines import file_digest, is_large, read_lines
 
 Pair = tuple[str, str]
+Referenced = tuple[str, tuple[str, ...]]
+"""A source with its references, one at least."""
+
+
+class AnotherTarget(str):
+    """A further right target of the source in the pair before; every operation loses the mark."""
+
+
+def pairs_of(source: str, targets: Sequence[str]) -> Iterator[Pair]:
+    """Yield a pair for each target of a source."""
+    for index, target in enumerate(targets):
+        yield source, AnotherTarget(target) if index else target
+
 
 SEPARATOR: Pair = ("", "")
 """Separates documents of JSONL; this very object, though it equals a blank line of a file."""

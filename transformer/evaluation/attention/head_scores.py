@@ -62,7 +62,7 @@ def bleu_scorer(
     pairs = list(islice(known_split(run["data"], split), sentences))
     if not pairs:
         raise InputError(f"split={split} holds no sentence pair to measure heads on")
-    sources, references = [source for source, _ in pairs], [target for _, target in pairs]
+    sources, references = [source for source, _ in pairs], [(target,) for _, target in pairs]
 
     def measure(off: Sequence[HeadName]) -> float:
         with switched_off(translator.model, off):
@@ -70,6 +70,6 @@ def bleu_scorer(
         hypotheses = [translation.text for translation in found]
         return score(hypotheses, references, ("bleu",), config=config)[0].value
 
-    signature = score(references, references, ("bleu",), config=config)[0].signature
+    signature = score(sources, references, ("bleu",), config=config)[0].signature
     measured = f"{len(pairs)} sentence pairs of the run's {split} text"
     return Scorer("BLEU", signature, measured, measure, "higher", decimals=2)

@@ -58,7 +58,7 @@ def trained_on(data: MonolingualData) -> list[Batch]:
 def test_only_the_target_is_read(tmp_path: Path, kind: str, source: str) -> None:
     text = written(tmp_path, kind)
     data = module(tmp_path, train=text, validation=text, source=source)
-    assert data.texts("validation")[:2] == (TARGETS, TARGETS)
+    assert data.texts("validation")[:2] == (TARGETS, [(one,) for one in TARGETS])
     kept = tiny_tokenizer().encode_target(TARGETS[:3])  # the fourth says what the third says
     assert data.training_targets(9) == kept
     for batch in trained_on(data):
@@ -71,7 +71,7 @@ def test_only_the_target_is_read(tmp_path: Path, kind: str, source: str) -> None
 def test_no_held_out_target_is_trained_on(tmp_path: Path, kind: str) -> None:
     text = written(tmp_path, kind)
     data = module(tmp_path, train=text, validation_size=1, test_size=1, deduplicate=False)
-    held_out = {*data.texts("validation")[1], *data.texts("test")[1]}
+    held_out = {*data.texts("validation").sources, *data.texts("test").sources}
     left = set(tiny_tokenizer().decode_target(data.training_targets(9)))
     assert len(held_out) == 2
     assert not held_out & left
@@ -104,5 +104,7 @@ def test_a_held_out_sentence_is_named_by_its_line(tmp_path: Path) -> None:
     with pytest.raises(InputError) as error:
         data.prepare_data()
     # The line says how often it repeats its letter.
-    first = next(text.count("a") for text in data.texts("validation")[1] if text.count("a") > 1)
+    first = next(
+        text.count("a") for text in data.texts("validation").sources if text.count("a") > 1
+    )
     assert f"text.tsv:{first}: a sentence of {first + 1} tokens" in str(error.value)

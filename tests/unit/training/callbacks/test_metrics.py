@@ -27,7 +27,7 @@ from transformer.training.step.outcome import Outcome
 
 SOURCES = ["ein Hund", "zwei", "drei Katzen", "vier", "fünf"]
 REFERENCES = ["a dog runs fast .", "two birds sing now .", "three cats .", "four .", "five ."]
-TEXTS = Texts(SOURCES, REFERENCES, {})
+TEXTS = Texts(SOURCES, [(one,) for one in REFERENCES], {})
 
 
 class Clock:
@@ -214,7 +214,7 @@ def test_validation_scores_real_translations(caplog: pytest.LogCaptureFixture) -
 def test_validation_scores_as_the_run_says() -> None:
     module, metrics = fake_module(), MetricsConfig(tokenize="char", lowercase=True)
     ranges = {"first": range(2), "rest": range(2, len(SOURCES))}
-    texts = Texts(SOURCES, REFERENCES, ranges)
+    texts = TEXTS._replace(ranges=ranges)
     validation = TranslateValidation(Dictionary(), texts, samples=0, metrics=metrics)
     validation.on_validation_epoch_start(fake_trainer(), module)
     indices = {"": slice(None), "_first": slice(2), "_rest": slice(2, None)}
