@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sacrebleu.metrics.base import Score
 
@@ -79,7 +79,7 @@ class Comet(SentenceMetric):
         if not file.is_file():
             raise InputError(f"metrics.comet={config.comet} is not there; give the file of a model")
         self.version = f"comet-{getattr(self.package, '__version__', 'unknown')}"
-        self.file, self.model = file, None
+        self.file, self.model = file, cast(Any, None)
         self.scores: dict[tuple[str, str, str], float] = {}
 
     def _extract_corpus_statistics(self, hypotheses: Any, references: Any) -> list[list[float]]:

@@ -1,6 +1,6 @@
 """What counts as good: the metrics by name, and a score with its signature.
 
-BLEU, chrF and TER are sacreBLEU's; sentence_metrics.py has the metrics of other tasks behind the same
+BLEU, chrF and TER are sacreBLEU's; sentence_metrics.py has those of other tasks, behind the same
 interface. It knows text only: neither models nor files.
 Source: Post 2018, "A Call for Clarity in Reporting BLEU Scores".
 """
@@ -54,7 +54,9 @@ class MetricsConfig:
 
     def __post_init__(self) -> None:
         self.bleu()
-        raise_objections(map(_unknown, {*self.test, *self.validation, self.choose} - METRICS.keys()))
+        raise_objections(
+            map(_unknown, {*self.test, *self.validation, self.choose} - METRICS.keys())
+        )
 
     @property
     def tested(self) -> list[str]:
@@ -136,12 +138,12 @@ class Score:
         name: BLEU, chrF2, TER (as sacreBLEU writes it), exact_match, AER, perplexity, accuracy,
             f1_NOUN, confusion.
         value: From 0 to 100 for metrics of text, accuracy and F1 (error rates may be more), from 0
-            to 1 for alignment, from 1 up for perplexity, a number of errors for confusion. Lower is
-            better for error rates, TER, AER, perplexity and errors.
+            to 1 for alignment, from 1 up for perplexity, a number of errors for confusion.
         signature: How it was computed; for sacreBLEU's with the version.
         fields: The values of ``to_json``: ``name``, ``score`` (the value, rounded), ``signature``,
             and more of the metric, such as precision and recall.
         decimals: In tables.
+        better: The direction.
     """
 
     name: str
@@ -149,6 +151,7 @@ class Score:
     signature: str
     fields: dict[str, Any] = field(repr=False)
     decimals: int = DECIMALS
+    better: Better = "higher"
 
     @classmethod
     def of(
@@ -196,13 +199,14 @@ def score(
         result = metric.corpus_score(list(hypotheses), streams)
         signature = str(metric.get_signature())
         fields = json.loads(result.format(width=DECIMALS, signature=signature, is_json=True))
-        scores.append(Score(result.name, float(result.score), signature, fields))
+        better = config.better(name)
+        scores.append(Score(result.name, float(result.score), signature, fields, better=better))
     return scores
 
 
 def reference_streams(
     metric: Metric, references: Sequence[str | Sequence[str]], sources: Sequence[str] | None
-) -> list[list[str | None]]:
+) -> list[list[Any]]:
     """References as sacreBLEU takes them: the first of all sentences, the second of all, and so on.
 
     Before them come the sources, if the metric reads them. A missing reference is None.
@@ -211,11 +215,11 @@ def reference_streams(
         InputError: The metric reads sources, and there are none.
     """
     several = [(one,) if isinstance(one, str) else tuple(one) for one in references]
-    streams: list[list[str | None]] = list(map(list, zip_longest(*several)))
+    streams: list[list[Any]] = list(map(list, zip_longest(*several)))
     if not getattr(metric, "uses_source", False):
         return streams
     if sources is None:
-        raise InputError(f"{metric.name} reads the sources, which are missing here")
+        raise InputError(f"{type(metric).__name__} reads the sources, which are missing; give them")
     return [list(sources), *streams]
 
 
@@ -228,7 +232,7 @@ def build_metric(name: str, config: MetricsConfig, *, of_sentence: bool = False)
     raise_objections(map(_unknown, {name} - METRICS.keys()))
     if name == "bleu":
         return config.bleu(effective_order=of_sentence)
-    metric = METRICS[name].build(config)
+    metric: Any = METRICS[name].build(config)
     if name == "gleu" and of_sentence:
         metric.smooth()
     return metric

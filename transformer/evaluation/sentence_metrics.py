@@ -15,7 +15,7 @@ import numpy as np
 from sacrebleu.metrics.base import Metric, Score, Signature
 
 import transformer
-from transformer.evaluation.metrics import MetricsConfig
+from transformer.evaluation.metrics import Better, MetricsConfig
 
 TORCHMETRICS = f"torchmetrics-{version('torchmetrics')}"
 
@@ -31,7 +31,7 @@ class SentenceSignature(Signature):
         self.info["version"] = args["version"]
 
 
-class SentenceMetric(Metric):  # type: ignore[misc]
+class SentenceMetric(Metric):
     """A ratio in per cent; both of its terms are sums over the sentences.
 
     Attributes:
@@ -46,16 +46,21 @@ class SentenceMetric(Metric):  # type: ignore[misc]
         self, config: MetricsConfig, *, uses_source: bool = False, **details: str | None
     ) -> None:
         super().__init__()
-        self.lowercase, self.uses_source = config.lowercase, uses_source
-        self.details = {"case": "lc" if self.lowercase else "mixed", **details}
+        self.config, self.uses_source = config, uses_source
+        self.details = {"case": "lc" if config.lowercase else "mixed", **details}
         self.version = f"transformer-{transformer.__version__}"
+
+    @property
+    def better(self) -> Better:
+        """The direction."""
+        return self.config.better(self.name.lower())
 
     def statistics(self, hypothesis: str, references: Sequence[str]) -> Sequence[float]:
         """The terms of one sentence."""
         raise NotImplementedError
 
     def _preprocess_segment(self, sent: str) -> str:
-        return sent.lower() if self.lowercase else sent
+        return sent.lower() if self.config.lowercase else sent
 
     def _extract_reference_info(self, refs: Sequence[str]) -> dict[str, Any]:
         return {"references": refs}
@@ -132,16 +137,16 @@ class Rouge(SentenceMetric):
         published = config.tokenize == "13a"
         super().__init__(config, refs="best", tok="a-z0-9" if published else config.tokenize)
         self.name, self.version, self.details["case"] = name, TORCHMETRICS, "lc"
-        self.words = None if published else config.bleu().tokenizer
+        words = config.bleu().tokenizer
+        lowered = {"normalizer": lambda text: words(text.lower()), "tokenizer": str.split}
+        self.split: dict[str, Any] = {} if published else lowered
 
     def statistics(self, hypothesis: str, references: Sequence[str]) -> Sequence[float]:
         """F1 and 1."""
         from torchmetrics.functional.text import rouge_score
 
-        words = self.words
-        split = {"normalizer": lambda text: words(text.lower()), "tokenizer": str.split}
-        arguments = [hypothesis], [list(references)], "best"
-        found = rouge_score(*arguments, rouge_keys=self.name, **(split if words else {}))
+        texts = [hypothesis], [list(references)]
+        found = rouge_score(*texts, accumulate="best", rouge_keys=self.name, **self.split)
         return float(found[f"{self.name}_fmeasure"]), 1
 
 
@@ -160,10 +165,8 @@ class Squad(SentenceMetric):
         """Match or F1, and 1."""
         from torchmetrics.functional.text import squad
 
-        answers = {"answer_start": [0] * len(references), "text": list(references)}
-        found = squad(
-            [{"prediction_text": hypothesis, "id": ""}], [{"answers": answers, "id": ""}]
-        )
+        answers: Any = {"answer_start": [0] * len(references), "text": list(references)}
+        found = squad([{"prediction_text": hypothesis, "id": ""}], [{"answers": answers, "id": ""}])
         return float(found[self.name.removeprefix("squad_")]) / 100, 1
 
 
@@ -189,9 +192,7 @@ class Gleu(SentenceMetric):
         several = len(references) > 2
         seeded = [random.Random(draw * 101) for draw in range(self.DRAWS if several else 1)]
         found = []
-        for hypothesis, texts in zip(
-            hypotheses, self._cache_references(references), strict=True
-        ):
+        for hypothesis, texts in zip(hypotheses, self._cache_references(references), strict=True):
             source, *right = texts["references"]
             hypothesis = self._preprocess_segment(hypothesis)
             by_reference = [self._counts(source, hypothesis, one) for one in right]
@@ -199,10 +200,10 @@ class Gleu(SentenceMetric):
             found.append([count for counts in drawn for count in counts])
         return found
 
-    def _counts(self, source: str, hypothesis: str, reference: str) -> list[int]:
+    def _counts(self, source: str, hypothesis: str, reference: str) -> list[float]:
         """Lengths of hypothesis and reference; matches and n-grams of each order."""
         right, wrong, given = reference.split(), source.split(), hypothesis.split()
-        counts = [len(given), len(right)]
+        counts: list[float] = [len(given), len(right)]
         for order in range(1, self.ORDER + 1):
             wanted, found, former = (_ngrams(words, order) for words in (right, given, wrong))
             gone = Counter({ngram: n for ngram, n in former.items() if ngram not in wanted})

@@ -51,20 +51,28 @@ def _validation(run: Run, config: DictConfig) -> "tuple[list[Referenced], Metric
 
     sentences = typed_value(config.sentences, int | None, "sentences")
     trusted = typed_value(config.get("trust", False), bool, "trust")
-    require_trust(run["data"], trusted, config.checkpoint)
+    require_trust(run, trusted, config.checkpoint)
     pairs = validation_pairs(typed(DataConfig, run["data"], "data"), sentences)
     return pairs, typed(MetricsConfig, run["metrics"], "metrics")
 
 
-def _check_loss(lost: float, config: DictConfig) -> None:
+def _check_loss(
+    verified: dict[str, Any], metrics: "MetricsConfig", config: DictConfig
+) -> dict[str, Any]:
+    """Refuse an export that loses ``max_bleu_loss`` or more in the metric that chose the model."""
     from transformer.common.schema import typed_value
+    from transformer.evaluation.metrics import METRICS
 
     limit = typed_value(config.max_bleu_loss, float, "max_bleu_loss")
-    if lost > limit:
+    [ours] = (value for name, value in verified.items() if f"{name}_exported" in verified)
+    [theirs] = (value for name, value in verified.items() if name.endswith("_exported"))
+    lost = ours - theirs if metrics.better(metrics.choose) == "higher" else theirs - ours
+    if round(lost, 2) > limit:
         raise InputError(
-            f"the exported model loses {lost:.2f} BLEU on validation, more than "
-            f"max_bleu_loss={limit:g}; nothing was written"
+            f"the exported model loses {lost:.2f} {METRICS[metrics.choose].label} on validation, "
+            f"more than max_bleu_loss={limit:g}; nothing was written"
         )
+    return verified
 
 
 def _write_ctranslate2(
@@ -85,8 +93,7 @@ def _write_ctranslate2(
     text = readme(translator.tokenizer, translator.search, max_subwords(translator.model))
     (folder / "README.md").write_text(text, encoding="utf-8")
     verified = verify_ctranslate2(translator, folder, pairs, metrics)
-    _check_loss(verified.loss, config)
-    return verified.to_json()
+    return _check_loss(verified.to_json(), metrics, config)
 
 
 def _write_safetensors(
@@ -111,8 +118,7 @@ def _write_huggingface(
     pairs, metrics = _validation(run, config)
     write_huggingface(translator, run, folder)
     verified = verify_huggingface(translator, folder, pairs, metrics)
-    _check_loss(verified["bleu"] - verified["bleu_exported"], config)
-    return verified
+    return _check_loss(verified, metrics, config)
 
 
 def _write_argos(
@@ -124,8 +130,7 @@ def _write_argos(
     pairs, metrics = _validation(run, config)
     file = write_argos(translator, run["data"], folder, config.quantization)
     verified = verify_argos(translator, file, pairs, metrics)
-    _check_loss(verified["bleu"] - verified["bleu_exported"], config)
-    return verified
+    return _check_loss(verified, metrics, config)
 
 
 FORMATS = {

@@ -26,18 +26,13 @@ class Verification:
     agreement: float
     """Fraction of equal tokens, up to the first difference of each sentence."""
     original: Score
-    """BLEU of the model."""
+    """Of the model, by the metric that chose its checkpoint."""
     exported: Score
-    """BLEU of the exported model."""
+    """Of the exported model."""
     seconds: tuple[float, float]
     """Time of the model and of the exported model, with as many threads."""
     computed_in: str
     """Type of the engine: that of the quantization, or another that this machine supports."""
-
-    @property
-    def loss(self) -> float:
-        """BLEU that the export loses."""
-        return self.original.value - self.exported.value
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -46,9 +41,7 @@ class Verification:
             "sentences": self.sentences,
             "search": "greedy (beam size 1)",
             "agreement": round(self.agreement, 4),
-            "bleu": round(self.original.value, 2),
-            "bleu_exported": round(self.exported.value, 2),
-            "signature": self.original.signature,
+            **_rounded(self.original, self.exported),
             "speed_up": round(self.seconds[0] / self.seconds[1], 2),
             "computed_in": self.computed_in,
         }
@@ -68,7 +61,8 @@ def verify_ctranslate2(
         InputError: The engine does not load the export, or no source is short enough.
     """
     tokenizer = translator.tokenizer
-    sources, references = zip(*_uncut(pairs, translator), strict=True)
+    pairs = _uncut(pairs, translator)
+    sources = [source for source, _ in pairs]
     # Greedy, and without the limits of a run's search that the engine does not have.
     free = {"min_length": 0, "no_repeat_ngram": 0, "eos_threshold": 0.0, "coverage_penalty": 0.0}
     plain = {**NEUTRAL, **free, "algorithm": "greedy", "beam_size": 1, "nbest": 1}
@@ -82,11 +76,12 @@ def verify_ctranslate2(
     beams = zip(subwords, engine(subwords), strict=True)
     found = [beam[0].tokens[: engine.limit(source)] for source, beam in beams]
     seconds = middle - start, time.perf_counter() - middle
+    ours, theirs = [one.text for one in expected], tokenizer.decode_target(found)
     return Verification(
         len(sources),
         agreement([one.tokens for one in expected], list(map(tokenizer.subwords, found))),
-        score([one.text for one in expected], references, ("bleu",), config=metrics)[0],
-        score(tokenizer.decode_target(found), references, ("bleu",), config=metrics)[0],
+        _chosen(ours, pairs, metrics),
+        _chosen(theirs, pairs, metrics),
         seconds,
         engine.engine.compute_type,
     )
@@ -106,26 +101,33 @@ def compare_texts(
         search: Ours that is nearest to the one of the other program.
         translate: Translates with the export.
         pairs: Raw sources and their references of validation.
-        metrics: How BLEU is computed.
+        metrics: How both are scored.
 
     Returns:
-        The number of sentences, the fraction of equal translations, and BLEU of both.
+        The number of sentences, the fraction of equal translations, and the scores of both.
     """
-    sources, references = zip(*pairs, strict=True)
+    sources = [source for source, _ in pairs]
     ours = [one.text for one in translator.with_search(search).translate(sources)]
     theirs = translate(sources)
-    bleu, exported = (
-        score(texts, references, ("bleu",), config=metrics)[0] for texts in (ours, theirs)
-    )
     return {
         "split": "validation",
         "sentences": len(pairs),
         "search": f"{search.algorithm} (beam size {search.beam_size})",
         "equal": round(sum(a == b for a, b in zip(ours, theirs, strict=True)) / len(pairs), 4),
-        "bleu": round(bleu.value, 2),
-        "bleu_exported": round(exported.value, 2),
-        "signature": bleu.signature,
+        **_rounded(_chosen(ours, pairs, metrics), _chosen(theirs, pairs, metrics)),
     }
+
+
+def _chosen(texts: Sequence[str], pairs: Sequence[Referenced], metrics: MetricsConfig) -> Score:
+    """The score by the metric that chooses checkpoints."""
+    sources, references = zip(*pairs, strict=True)
+    return score(texts, references, (metrics.choose,), config=metrics, sources=sources)[0]
+
+
+def _rounded(original: Score, exported: Score) -> dict[str, Any]:
+    name = original.name.lower()
+    values = {name: round(original.value, 2), f"{name}_exported": round(exported.value, 2)}
+    return {**values, "signature": original.signature}
 
 
 def _uncut(pairs: Sequence[Referenced], translator: Translator) -> list[Referenced]:
