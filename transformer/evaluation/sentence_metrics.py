@@ -55,7 +55,7 @@ class SentenceMetric(Metric):
         """The direction."""
         return self.config.better(self.name.lower())
 
-    def statistics(self, hypothesis: str, references: Sequence[str]) -> Sequence[float]:
+    def statistics(self, hypothesis: str, references: Sequence[str]) -> Sequence[float | int]:
         """The terms of one sentence."""
         raise NotImplementedError
 
@@ -67,7 +67,7 @@ class SentenceMetric(Metric):
 
     def _compute_segment_statistics(
         self, hypothesis: str, ref_kwargs: dict[str, Any]
-    ) -> list[float]:
+    ) -> list[float | int]:
         return list(self.statistics(hypothesis, **ref_kwargs))
 
     def _aggregate_and_compute(self, stats: Any) -> Score:
@@ -82,7 +82,7 @@ class ExactMatch(SentenceMetric):
 
     name = "exact_match"
 
-    def statistics(self, hypothesis: str, references: Sequence[str]) -> Sequence[float]:
+    def statistics(self, hypothesis: str, references: Sequence[str]) -> Sequence[float | int]:
         """Whether it matches, and 1."""
         return hypothesis in references, 1
 
@@ -92,7 +92,7 @@ class WordError(SentenceMetric):
 
     name = "WER"
 
-    def statistics(self, hypothesis: str, references: Sequence[str]) -> Sequence[float]:
+    def statistics(self, hypothesis: str, references: Sequence[str]) -> Sequence[float | int]:
         """Whether it is wrong, and 1."""
         return hypothesis.split() not in [text.split() for text in references], 1
 
@@ -108,7 +108,7 @@ class ErrorRate(SentenceMetric):
         super().__init__(config, refs="closest")
         self.name, self.version = name, TORCHMETRICS
 
-    def statistics(self, hypothesis: str, references: Sequence[str]) -> Sequence[float]:
+    def statistics(self, hypothesis: str, references: Sequence[str]) -> Sequence[float | int]:
         """Edits and units of the reference with the fewest edits; of equals the longest."""
         found = [self._edits(hypothesis, reference) for reference in references]
         return min(found, key=lambda one: (one[0], -one[1]))
@@ -141,7 +141,7 @@ class Rouge(SentenceMetric):
         lowered = {"normalizer": lambda text: words(text.lower()), "tokenizer": str.split}
         self.split: dict[str, Any] = {} if published else lowered
 
-    def statistics(self, hypothesis: str, references: Sequence[str]) -> Sequence[float]:
+    def statistics(self, hypothesis: str, references: Sequence[str]) -> Sequence[float | int]:
         """F1 and 1."""
         from torchmetrics.functional.text import rouge_score
 
@@ -161,7 +161,7 @@ class Squad(SentenceMetric):
         super().__init__(config, refs="best")
         self.name, self.version, self.details["case"] = name, TORCHMETRICS, "lc"
 
-    def statistics(self, hypothesis: str, references: Sequence[str]) -> Sequence[float]:
+    def statistics(self, hypothesis: str, references: Sequence[str]) -> Sequence[float | int]:
         """Match or F1, and 1."""
         from torchmetrics.functional.text import squad
 
@@ -188,7 +188,7 @@ class Gleu(SentenceMetric):
         """Count 0 as 1, as the score of a single sentence needs."""
         self.details["smooth"] = "floor"
 
-    def _extract_corpus_statistics(self, hypotheses: Any, references: Any) -> list[list[float]]:
+    def _extract_corpus_statistics(self, hypotheses: Any, references: Any) -> list[list[float | int]]:
         several = len(references) > 2
         seeded = [random.Random(draw * 101) for draw in range(self.DRAWS if several else 1)]
         found = []
@@ -200,10 +200,10 @@ class Gleu(SentenceMetric):
             found.append([count for counts in drawn for count in counts])
         return found
 
-    def _counts(self, source: str, hypothesis: str, reference: str) -> list[float]:
+    def _counts(self, source: str, hypothesis: str, reference: str) -> list[float | int]:
         """Lengths of hypothesis and reference; matches and n-grams of each order."""
         right, wrong, given = reference.split(), source.split(), hypothesis.split()
-        counts: list[float] = [len(given), len(right)]
+        counts: list[float | int] = [len(given), len(right)]
         for order in range(1, self.ORDER + 1):
             wanted, found, former = (_ngrams(words, order) for words in (right, given, wrong))
             gone = Counter({ngram: n for ngram, n in former.items() if ngram not in wanted})

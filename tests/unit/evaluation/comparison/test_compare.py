@@ -143,7 +143,7 @@ def test_the_page_says_what_the_json_says(tmp_path: Path) -> None:
     [
         ({"scores": ()}, "one or more, each once"),
         ({"scores": ("bleu", "bleu")}, "one or more, each once"),
-        ({"scores": ("comet",)}, "metric comet is unknown"),
+        ({"scores": ("meteor",)}, "metric meteor is unknown"),
         ({"lengths": (5, 3)}, "lengths="),
         ({"frequencies": (0,)}, "frequencies="),
         ({"moved": -1}, "moved=-1 must be at least 0"),
