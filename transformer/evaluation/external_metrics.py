@@ -31,7 +31,9 @@ class Custom(SentenceMetric):
                 f"metrics.custom={config.custom} cannot be imported ({error}); give MODULE:FUNCTION"
             ) from error
 
-    def _extract_corpus_statistics(self, hypotheses: Any, references: Any) -> list[list[float | int]]:
+    def _extract_corpus_statistics(
+        self, hypotheses: Any, references: Any
+    ) -> list[list[float | int]]:
         right = [tuple(one["references"]) for one in self._cache_references(references)]
         values = self.function([self._preprocess_segment(one) for one in hypotheses], right)
         self.of_sentences = hasattr(values, "__len__")
@@ -82,7 +84,9 @@ class Comet(SentenceMetric):
         self.file, self.model = file, cast(Any, None)
         self.scores: dict[tuple[str, str, str], float] = {}
 
-    def _extract_corpus_statistics(self, hypotheses: Any, references: Any) -> list[list[float | int]]:
+    def _extract_corpus_statistics(
+        self, hypotheses: Any, references: Any
+    ) -> list[list[float | int]]:
         texts = zip(hypotheses, self._cache_references(references), strict=True)
         found = [(one, about["references"]) for one, about in texts]
         triples = [[(src, one, ref) for ref in right] for one, (src, *right) in found]

@@ -32,8 +32,7 @@ class MetricsConfig:
         lowercase: Ignore case; TER, ROUGE and SQuAD always ignore it.
         test: Names of the metrics of a test (``METRICS``).
         validation: Names of the metrics of a validation.
-        choose: The metric that chooses the best checkpoint, and what follows from that: early
-            stopping, sweeps, ``tune``, verified exports.
+        choose: The metric of the best checkpoint, early stopping, sweeps, ``tune`` and exports.
         custom: A metric of the user, ``MODULE:FUNCTION`` (``external_metrics.py``).
         custom_better: Direction of that.
         comet: File of a COMET model, which then belongs to the test.
@@ -107,22 +106,21 @@ def _imported(kind: str, **settings: str) -> Callable[[MetricsConfig], Metric]:
     return lambda config: resolve_name(f"transformer.evaluation.{kind}")(config, **settings)
 
 
+_RATE, _ROUGE, _SQUAD = (f"sentence_metrics:{kind}" for kind in ("ErrorRate", "Rouge", "Squad"))
+
 METRICS: dict[str, MetricType] = {
     "bleu": MetricType("BLEU", MetricsConfig.bleu),
     "chrf": MetricType("chrF", lambda config: CHRF(lowercase=config.lowercase)),
     "ter": MetricType("TER", lambda _: TER(), "lower"),
     "exact_match": MetricType("exact match", _imported("sentence_metrics:ExactMatch")),
-    "cer": MetricType("CER", _imported("sentence_metrics:ErrorRate", name="CER"), "lower"),
+    "cer": MetricType("CER", _imported(_RATE, name="CER"), "lower"),
     "wer": MetricType("WER", _imported("sentence_metrics:WordError"), "lower"),
-    "per": MetricType("PER", _imported("sentence_metrics:ErrorRate", name="PER"), "lower"),
-    **{
-        name.lower(): MetricType(label, _imported("sentence_metrics:Rouge", name=name))
-        for name, label in (("rouge1", "ROUGE-1"), ("rouge2", "ROUGE-2"), ("rougeL", "ROUGE-L"))
-    },
-    **{
-        name: MetricType(label, _imported("sentence_metrics:Squad", name=name))
-        for name, label in (("squad_exact_match", "SQuAD exact match"), ("squad_f1", "SQuAD F1"))
-    },
+    "per": MetricType("PER", _imported(_RATE, name="PER"), "lower"),
+    "rouge1": MetricType("ROUGE-1", _imported(_ROUGE, name="rouge1")),
+    "rouge2": MetricType("ROUGE-2", _imported(_ROUGE, name="rouge2")),
+    "rougel": MetricType("ROUGE-L", _imported(_ROUGE, name="rougeL")),
+    "squad_exact_match": MetricType("exact match", _imported(_SQUAD, name="squad_exact_match")),
+    "squad_f1": MetricType("F1", _imported(_SQUAD, name="squad_f1")),
     "gleu": MetricType("GLEU", _imported("sentence_metrics:Gleu")),
     "custom": MetricType("custom", _imported("external_metrics:Custom")),
     "comet": MetricType("COMET", _imported("external_metrics:Comet")),

@@ -188,7 +188,9 @@ class Gleu(SentenceMetric):
         """Count 0 as 1, as the score of a single sentence needs."""
         self.details["smooth"] = "floor"
 
-    def _extract_corpus_statistics(self, hypotheses: Any, references: Any) -> list[list[float | int]]:
+    def _extract_corpus_statistics(
+        self, hypotheses: Any, references: Any
+    ) -> list[list[float | int]]:
         several = len(references) > 2
         seeded = [random.Random(draw * 101) for draw in range(self.DRAWS if several else 1)]
         found = []

@@ -23,7 +23,20 @@ from transformer.evaluation.metrics import METRICS, MetricsConfig, build_metric,
 Texts = Sequence[str]
 References = Sequence[tuple[str, ...]]
 
-NASTY = ["", " ", "a", "A", "the", "The dog!", "naïve café", "你好 世界", "нет", "क्षि", "👍🏽 ok", "a  b"]
+NASTY = [
+    "",
+    " ",
+    "a",
+    "A",
+    "the",
+    "The dog!",
+    "naïve café",
+    "你好 世界",
+    "нет",
+    "क्षि",
+    "👍🏽 ok",
+    "a  b",
+]
 
 
 def text(seed: int, size: int = 40) -> tuple[list[str], list[tuple[str, ...]], list[str]]:
