@@ -13,7 +13,7 @@ from transformer.common.schema import Range, out_of_range
 
 _NAME = re.compile(r"[\w.+-]+")
 
-_KEYS_OF_FILES = ("root", "train", "validation", "test", "document_key", "alignment")
+_KEYS_OF_FILES = ("root", "train", "validation", "test", "document_key", "alignment", "lang")
 # A corpus that is not named here is downloaded, or read from the folder ``root``.
 _KEYS_READ = {
     "pocket": (),
@@ -30,6 +30,7 @@ class CorpusConfig:
     source: str | None = None
     target: str | None = None
     root: str | None = None
+    lang: str | None = None
     train: str | Sequence[str] | None = None
     validation: str | Sequence[str] | None = None
     test: str | Sequence[str] | None = None
@@ -50,7 +51,7 @@ class DataConfig:
     """The keys under ``data.``; a relative path starts at the working directory."""
 
     corpus: str
-    """"pocket" (built in); "multi30k", "multi30k_tok" or "tanaka_enja" (downloaded);
+    """"pocket" (built in); a published one (``PUBLISHED`` in corpora/catalog.py), downloaded;
     "files" or "folder" (the user's own)."""
     source: str
     """Language code of the source side; with JSONL, the key of its text."""
@@ -61,7 +62,8 @@ class DataConfig:
     folder: it has ``train``, ``valid`` (or ``validation``, ``val``, ``dev``) and ``test``, each
     with ``.SOURCE`` and ``.TARGET``, optionally ``.gz``; a missing split is held out."""
     train: str | Sequence[str] | None
-    """files: [SOURCE, TARGET] of plain text, or one TSV or JSONL file; each may be .gz. With
+    """files: [SOURCE, TARGET, other TARGETS…] of plain text, or one TSV or JSONL file, whose target
+    may be a list; each may be .gz. Every target of a source makes a pair of its own. With
     ``streaming``: shards, or globs of shards, local or at URLs that fsspec opens; TSV, JSONL or
     Parquet, or [SOURCES, TARGETS] of plain text."""
     validation: str | Sequence[str] | None
@@ -123,6 +125,12 @@ class DataConfig:
     """Lay the sentences of a training batch end to end, each side in one row of the same length,
     in place of padding each sentence: ``batch_tokens`` bounds the tokens of either side. Not every
     model allows it (``check_packing`` in training/config.py)."""
+    lang: str | None = None
+    """Part of a published corpus: a language (g2p, inflection), or a split of scan."""
+    features: str | None = None
+    """``tokenizer.features``: unless None, a TSV file is SOURCE, FEATURES, TARGET."""
+    repeated_sources: bool = False
+    """Evaluation texts: the targets of equal sources are references of one source."""
 
     def __post_init__(self) -> None:
         raise_objections(_objections(self))
@@ -168,7 +176,7 @@ def _bad_names(config: DataConfig, corpora: Mapping[str, CorpusConfig]) -> Itera
 
 def unused_keys(config: DataConfig) -> list[str]:
     """Return the keys that name files or their contents and that this kind of corpus ignores."""
-    read = _KEYS_READ.get(config.corpus, ("root", "alignment"))
+    read = _KEYS_READ.get(config.corpus, ("root", "alignment", "lang"))
     return [k for k in _KEYS_OF_FILES if k not in read and getattr(config, k) is not None]
 
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from transformer.data.tokenization.subword_regularization import WORD_START
+from transformer.data.tokenization.normalization import WORD_START
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Constraints
 

@@ -80,5 +80,6 @@ def corpus_paths(data: DataConfig) -> tuple[Path, ...]:
     published = PUBLISHED.get(data.corpus)
     if published is None or data.root is None:
         return ()
-    root, sides = given_path(data.root), (data.source, data.target)
+    root = given_path(data.root)
+    sides = [data.lang] if published.format else [data.source, data.target]
     return tuple(find(published, code, split, root) for split in published.splits for code in sides)

@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from transformer.cli.config.arguments import config_folder
 from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.common.errors import InputError, MissingFile
+from transformer.common.files import given_path
 from transformer.common.schema import typed
-from transformer.data.corpora.evaluation_text import with_references
+from transformer.data.corpora.evaluation_text import read_texts
 from transformer.data.corpora.mixture import AnySplit
 from transformer.data.corpora.split import Split
 from transformer.data.corpora.trust import require_trust
@@ -21,12 +22,13 @@ from transformer.report.scores import require_writable
 
 
 def own_text(config: DictConfig) -> Split | None:
-    """The user's two files, if they are given."""
+    """The user's files, if they are given."""
     if (config.source is None) != (config.reference is None):
         raise InputError("source=FILE and reference=FILE go together; give both or neither")
     if config.source is None:
         return None
-    files = [resolve_path(config, key) for key in ("source", "reference")]
+    given = config.reference if isinstance(config.reference, ListConfig) else [config.reference]
+    files = [resolve_path(config, "source"), *(given_path(str(reference)) for reference in given)]
     return Split(Corpus.of(files, "source", "reference"))
 
 
@@ -55,8 +57,9 @@ def require_trusted(config: DictConfig, run: Mapping[str, Any]) -> None:
 
 def pairs_to_score(split: AnySplit) -> list[Referenced]:
     """All sources of a text with their references; there is one at least."""
-    if texts := with_references(split):
-        return texts
+    sources, references, _ = read_texts(split)
+    if sources:
+        return list(zip(sources, references, strict=True))
     raise InputError(f"{split.location}: there is no line to score; give a text that has one")
 
 

@@ -20,7 +20,7 @@ from transformer.cli.config.arguments import (
 from transformer.cli.config.compose import compose_run, composition_error, with_recipe
 from transformer.cli.train.ranks import train_assigned, train_run
 from transformer.cli.train.resume import AUTO, TRUST, auto_run, named_checkpoint, resumed_config
-from transformer.cli.train.vocabulary import names_size
+from transformer.cli.train.vocabulary import names_size, untie_kinds
 from transformer.common.errors import InputError
 from transformer.model.checkpoint.locate import run_folder
 from transformer.training.checkpointing.run_directory import has_checkpoint
@@ -75,6 +75,7 @@ def _hydra(flags: Sequence[str], overrides: Sequence[str]) -> None:
 
 def _resolve_auto(config: DictConfig, folder: Path, *, named: bool, sized: bool) -> Path:
     """The run directory; ``checkpoint=auto`` may choose another, and becomes a path or none."""
+    untie_kinds(config)
     if config.checkpoint == AUTO:
         folder = auto_run(config, folder, named=named, sized=sized)
         config.checkpoint = str(folder) if has_checkpoint(folder) else None

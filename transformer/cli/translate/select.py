@@ -22,7 +22,7 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     )
     check_output_path(output, [nbest, reference])
     bleu = resolve_metrics(config, None).bleu(effective_order=True)
-    pairs = plain_pairs(read_lines(nbest), read_lines(reference), (nbest, reference))
+    pairs = plain_pairs([read_lines(nbest), read_lines(reference)], (nbest, reference))
     output.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(output) as part, open(part, "wb") as file:
         for number, (line, right) in enumerate(pairs, 1):

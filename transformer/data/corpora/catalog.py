@@ -2,7 +2,10 @@
 
 Does not read the text. Multi30k: Elliott et al. 2016, https://aclanthology.org/W16-3210; its raw
 and its tokenised files are two corpora here. Tanaka: the 50,000 pairs of 4 to 16 words of
-https://github.com/odashi/small_parallel_enja, from the Tanaka corpus.
+https://github.com/odashi/small_parallel_enja, from the Tanaka corpus. G2P: Ashby et al. 2021,
+https://aclanthology.org/2021.sigmorphon-1.13, task 1, high and medium resource. SCAN: Lake and
+Baroni 2018, https://arxiv.org/abs/1711.00350. Inflection: Goldman et al. 2023,
+https://aclanthology.org/2023.sigmorphon-1.13, part 1.
 """
 
 import logging
@@ -25,14 +28,17 @@ def _checksums() -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedCorpus:
-    """One corpus, with a file for each language of each split."""
+    """One corpus, with a file for each language of each split, or one file for both sides."""
 
     name: str
     """Value of ``data.corpus``."""
     languages: tuple[str, ...]
-    """Language codes, which are the suffixes of the files."""
+    """Language codes: the suffixes of the files or, with a ``format``, in their paths."""
     splits: Mapping[str, str]
-    """From the names of the splits here to the stems of the files."""
+    """From the names of the splits here to the stems of the files, or with a ``format`` to their
+    names, with "{}" for the language."""
+    format: str | None = None
+    """"tsv" or "scan" of one file with both sides; None: a plain file for each language."""
     suffix: str = ""
     """``.gz`` if the files are gzipped."""
     url: str
@@ -42,19 +48,23 @@ class PublishedCorpus:
     parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """For each file that is published in parts: the parts, to be concatenated."""
 
-    def file_name(self, language: str, split: str) -> str:
-        """Return the name of one side of a split; raises InputError for an unknown language."""
-        if language not in self.languages:
+    def file_name(self, language: str | None, split: str) -> str:
+        """Return the name of one file of a split; raises InputError for an unknown language."""
+        known = {Path(name).name: name for name in self.languages}
+        if language not in known:
+            keys = "data.lang to one" if self.format else "data.source and data.target to two"
             raise InputError(
-                f"{self.name} has no language {language!r}; set data.source and data.target to "
-                "two of " + ", ".join(self.languages)
+                f"{self.name} has no language {language!r}; set {keys} of {', '.join(known)}"
             )
+        if self.format:
+            return self.splits[split].format(known[language])
         return f"{self.splits[split]}.{language}{self.suffix}"
 
     @property
     def file_names(self) -> list[str]:
         """The names of all files."""
-        return [self.file_name(code, split) for split in self.splits for code in self.languages]
+        codes = [Path(name).name for name in self.languages]
+        return [self.file_name(code, split) for split in self.splits for code in codes]
 
 
 MULTI30K = PublishedCorpus(
@@ -89,12 +99,46 @@ TANAKA_ENJA = PublishedCorpus(
     },
 )
 
-PUBLISHED = {corpus.name: corpus for corpus in (MULTI30K, MULTI30K_TOK, TANAKA_ENJA)}
+G2P = PublishedCorpus(
+    name="g2p",
+    languages=(
+        "high/eng_us",
+        *(f"medium/{code}" for code in ("arm_e", "bul", "dut", "fre", "geo", "hbs_latn", "hun")),
+        *(f"medium/{code}" for code in ("jpn_hira", "kor", "vie_hanoi")),
+    ),
+    splits={"train": "{}_train.tsv", "validation": "{}_dev.tsv", "test": "{}_test.tsv"},
+    format="tsv",
+    url="https://github.com/sigmorphon/2021-task1/raw/821bcde/data/",
+)
+
+SCAN = PublishedCorpus(
+    name="scan",
+    languages=("simple", "length"),
+    splits={"train": "{0}_split/tasks_train_{0}.txt", "test": "{0}_split/tasks_test_{0}.txt"},
+    format="scan",
+    url="https://github.com/brendenlake/SCAN/raw/c4b756c/",
+)
+
+INFLECTION = PublishedCorpus(
+    name="inflection",
+    languages=(
+        *("afb", "amh", "arz", "bel", "dan", "deu", "eng", "fin", "fra", "grc", "heb"),
+        *("heb_unvoc", "hun", "hye", "ita", "jap", "kat", "klr", "mkd", "nav", "rus", "san"),
+        *("sme", "spa", "sqi", "swa", "tur"),
+    ),
+    splits={"train": "{}.trn", "validation": "{}.dev", "test": "{}.tst"},
+    format="tsv",
+    url="https://github.com/sigmorphon/2023InflectionST/raw/e7f1b32/part1/data/",
+)
+
+PUBLISHED = {
+    corpus.name: corpus for corpus in (MULTI30K, MULTI30K_TOK, TANAKA_ENJA, G2P, SCAN, INFLECTION)
+}
 """By the value of ``data.corpus``."""
 
 
-def fetch(corpus: PublishedCorpus, language: str, split: str, cache: Path) -> Path:
-    """Return the path of one side of one split, downloaded if it is not in the folder ``cache``.
+def fetch(corpus: PublishedCorpus, language: str | None, split: str, cache: Path) -> Path:
+    """Return the path of one file of one split, downloaded if it is not in the folder ``cache``.
 
     Raises InputError for an unknown language, a failed download, another checksum or a full disk.
     """
@@ -122,7 +166,13 @@ def fetch(corpus: PublishedCorpus, language: str, split: str, cache: Path) -> Pa
 def _fetch(corpus: PublishedCorpus, name: str, cache: Path) -> Path:
     import pooch
 
-    registry = {name: f"sha256:{corpus.sha256[name]}"}
+    checksum = corpus.sha256.get(Path(name).name)
+    if checksum is None:
+        raise InputError(
+            f"no checksum of {name} is known; fetch {corpus.url}{name} yourself and set "
+            "data.root=FOLDER"
+        )
+    registry = {name: f"sha256:{checksum}"}
     fetcher = pooch.create(path=cache, base_url=corpus.url, registry=registry, retry_if_failed=2)
     pooch.get_logger().setLevel(logging.WARNING)
     if not (cache / name).exists():
@@ -137,12 +187,12 @@ def _fetch(corpus: PublishedCorpus, name: str, cache: Path) -> Path:
         ) from error
 
 
-def find(corpus: PublishedCorpus, language: str, split: str, root: Path) -> Path:
-    """Return the path of one side of one split in the user's folder, gzipped or not.
+def find(corpus: PublishedCorpus, language: str | None, split: str, root: Path) -> Path:
+    """Return the path of one file of one split in the user's folder, gzipped or not.
 
     Raises InputError for an unknown language, MissingFile if folder or file is missing.
     """
-    name = corpus.file_name(language, split)
+    name = Path(corpus.file_name(language, split)).name
     for candidate in (name, f"{name.removesuffix('.gz')}.gz", name.removesuffix(".gz")):
         if (root / candidate).is_file():
             return root / candidate
@@ -153,6 +203,6 @@ def find(corpus: PublishedCorpus, language: str, split: str, root: Path) -> Path
         problem = f"has {name} only in parts: cat {' '.join(parts)} > {name}"
     else:
         problem = f"has no {name}"
-    raise MissingFile(
-        f"{root} {problem}; set data.root to the folder of {', '.join(corpus.file_names)}"
-    )
+    codes = [language] if corpus.format else corpus.languages
+    names = [Path(corpus.file_name(code, each)).name for each in corpus.splits for code in codes]
+    raise MissingFile(f"{root} {problem}; set data.root to the folder of {', '.join(names)}")

@@ -6,6 +6,7 @@ Knows splits and tags; does not know subwords.
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain, starmap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,54 +32,63 @@ class Texts(NamedTuple):
     """The sources of each corpus, if there are several."""
 
 
-def with_references(pairs: Iterable[Pair]) -> list[Referenced]:
-    """Return each source with all its targets: an `AnotherTarget` is of the source before it."""
+def with_references(pairs: Iterable[Pair], repeated: bool = False) -> list[Referenced]:
+    """Return each source with all its targets.
+
+    An `AnotherTarget` is of the source before it. With ``repeated``, equal sources are one, where
+    the first of them is; blank ones, which separate documents, are not.
+    """
     found: list[tuple[str, list[str]]] = []
+    known: dict[str, list[str]] = {}
     for source, target in pairs:
         if found and isinstance(target, AnotherTarget) and source == found[-1][0]:
-            found[-1][1].append(str(target))
+            (known.get(source) or found[-1][1]).append(str(target))
+        elif repeated and source in known:
+            known[source].append(str(target))
         else:
             found.append((source, [str(target)]))
-    return [(source, tuple(targets)) for source, targets in found]
+            if repeated and source:
+                known[source] = found[-1][1]
+    return [(source, tuple(dict.fromkeys(targets))) for source, targets in found]
 
 
-def read_texts(split: AnySplit, cache: Path) -> Texts:
+def read_texts(split: AnySplit, cache: Path | None = None) -> Texts:
     """Read a split; the cache has the pairs held out of a large file; raises InputError as it."""
     ranges = {}
     if isinstance(split, JoinedSplit):
         parts = [_texts(part, cache) for part in split.parts.values()]
-        texts = with_references(split.joined(map(_pairs, parts)))
+        pairs = (chain.from_iterable(starmap(pairs_of, part)) for part in parts)
+        texts = with_references(split.joined(pairs))
         ranges = split.ranges([len(part) for part in parts])
     else:
         texts = _texts(split, cache)
     return Texts([source for source, _ in texts], [targets for _, targets in texts], ranges)
 
 
-def _texts(split: Split, cache: Path) -> list[Referenced]:
-    if split.inverted or not any(map(is_large, split.corpus.paths)):
-        return with_references(split)
-    question = f"held out with references: {split.fingerprint(cache)}"
-    texts = json.loads(remembered(cache, question, lambda: json.dumps(with_references(split))))
+def _texts(split: Split, cache: Path | None) -> list[Referenced]:
+    def read() -> list[Referenced]:
+        return with_references(split, split.repeated_sources)
+
+    if cache is None or split.inverted or not any(map(is_large, split.corpus.paths)):
+        return read()
+    question = f"held out, {split.repeated_sources}: {split.fingerprint(cache)}"
+    texts = json.loads(remembered(cache, question, lambda: json.dumps(read())))
     return [(with_tags(source, split.tags), tuple(targets)) for source, targets in texts]
-
-
-def _pairs(texts: Iterable[Referenced]) -> Iterator[Pair]:
-    return (pair for source, targets in texts for pair in pairs_of(source, targets))
 
 
 def validation_pairs(config: DataConfig, sentences: int | None) -> list[Referenced]:
     """Return the first ``sentences`` sources of the validation text with their references.
 
-    ``None`` is all of them.
-
-    Raises InputError as `find_splits`, or if there is no pair or the number is below 1.
+    ``None`` is all of them. Raises InputError as `find_splits`, or if there is no source or the
+    number is below 1.
     """
     if sentences is not None and sentences < 1:
         raise InputError(f"sentences={sentences} must be at least 1, or null")
     with named_by_run():
         split = find_splits(config)["validation"]
-        if texts := with_references(split)[:sentences]:
-            return texts
+        sources, references, _ = read_texts(split)
+    if sources:
+        return list(zip(sources, references, strict=True))[:sentences]
     raise InputError(f"{split.location}: the validation text of the run is empty; fill it again")
 
 

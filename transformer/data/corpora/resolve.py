@@ -70,7 +70,13 @@ def find_corpus_splits(config: DataConfig) -> dict[str, Split]:
         raise InputError(f"data.source and data.target are both {config.source!r}; set two")
     tags = SourceTags(config.target if config.target_tag else None)
     return {
-        name: replace(split, tags=tags, sentences=config.documents or 1)
+        name: replace(
+            split,
+            corpus=replace(split.corpus, features=config.features is not None),
+            tags=tags,
+            sentences=config.documents or 1,
+            repeated_sources=config.repeated_sources,
+        )
         for name, split in makers[config.corpus](config).items()
     }
 
@@ -84,24 +90,31 @@ def _pocket(config: DataConfig) -> dict[str, Split]:
 def _published(config: DataConfig) -> dict[str, Split]:
     published = PUBLISHED[config.corpus]
 
-    def path(language: str, split: str) -> Path:
+    def path(language: str | None, split: str) -> Path:
         if config.root is not None:
             return find(published, language, split, given_path(config.root))
         cache = given_path(config.cache)
         with locked(cache):
             return fetch(published, language, split, cache / published.name)
 
-    return {
+    sides = (config.source, config.target)
+    splits = {
         split: Split(
             Corpus(
-                (path(config.source, split), path(config.target, split)),
-                *(config.source, config.target),
+                tuple(path(name, split) for name in ([config.lang] if published.format else sides)),
+                *sides,
                 max_line=config.max_line,
+                format=published.format,
             ),
             links=_links_of_training(config, split),
         )
         for split in published.splits
     }
+    if "validation" in splits:
+        return splits
+    return splits | hold_out(
+        splits["train"], {"validation": config.validation_size}, given_path(config.cache)
+    )
 
 
 def _files(config: DataConfig) -> dict[str, Split]:

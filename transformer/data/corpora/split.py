@@ -33,6 +33,8 @@ class Split:
     """Tags before each source."""
     sentences: int = 1
     """Maximum number of sentences of a document in one pair; 1: each line is a pair."""
+    repeated_sources: bool = False
+    """Whether the targets of equal sources are references of one source."""
 
     @property
     def location(self) -> Path:

@@ -48,6 +48,10 @@ class EncodedCorpus:
         parts = [np.diff(offsets) for _, offsets in self._columns[side]]
         return np.concatenate(parts or [np.zeros(0, dtype=np.int32)])
 
+    def frequency(self, side: str, token: int) -> int:
+        """Return how often a token occurs on a side."""
+        return sum(int((values == token).sum()) for values, _ in self._columns[side])
+
     def ids(self, side: str, pairs: Int[np.ndarray, " batch"]) -> list[np.ndarray]:
         """Return the subword ids of some pairs on a side, without bos or eos."""
         column, found = self._columns[side], []

@@ -8,7 +8,7 @@ from transformer.data.config import DataConfig
 from transformer.data.corpora.resolve import as_files, find_corpus_splits
 from transformer.data.corpora.split import Split
 from transformer.data.quality.pair import NumberedPair, Side
-from transformer.data.text.parallel import SEPARATOR
+from transformer.data.text.parallel import SEPARATOR, AnotherTarget
 
 
 def given_texts(data: DataConfig) -> dict[str, Split]:
@@ -40,7 +40,7 @@ def numbered(split: Split) -> Iterator[NumberedPair]:
     for index, pair in enumerate(split.corpus):
         if pair is SEPARATOR:
             continue
-        line += 1
+        line += not isinstance(pair[1], AnotherTarget)
         if (index in split.lines) is not split.inverted and (
             split.sentences == 1 or any(text.strip() for text in pair)
         ):

@@ -21,7 +21,13 @@ from fsspec.implementations.local import LocalFileSystem
 
 from transformer.common.errors import InputError
 from transformer.data.text.lines import decoded_lines, raw_lines, unpacked_lines
-from transformer.data.text.parallel import Pair, file_format, parsed_pairs, record_pair
+from transformer.data.text.parallel import (
+    AnotherTarget,
+    Pair,
+    file_format,
+    parsed_pairs,
+    record_pair,
+)
 
 _READ_AHEAD = 1 << 20
 _ROWS = 8_192
@@ -95,7 +101,10 @@ class Shard:
             yield pair, ShardPosition(row)
 
     def _parsed(self, lines: Sequence[Iterator[str]], start: int) -> Iterator[Pair]:
-        return parsed_pairs(lines, _kind(self.urls[0]), self.urls, self.sides, start)
+        for pair in parsed_pairs(lines, _kind(self.urls[0]), self.urls, self.sides, start):
+            if isinstance(pair[1], AnotherTarget):
+                raise InputError(f"{self.urls[0]}: a stream has one target a line")
+            yield pair
 
     def _rows(self, file: io.BufferedReader, before: int) -> Iterator[tuple[Pair, ShardPosition]]:
         table, (url,) = pq.ParquetFile(file), self.urls

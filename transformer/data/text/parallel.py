@@ -22,7 +22,7 @@ Referenced = tuple[str, tuple[str, ...]]
 
 
 class AnotherTarget(str):
-    """A further right target of the source in the pair before; every operation loses the mark."""
+    """Another right target of the source in the pair before; every operation loses the mark."""
 
 
 def pairs_of(source: str, targets: Sequence[str]) -> Iterator[Pair]:
@@ -40,10 +40,10 @@ _NOT_A_LINE = re.compile("\n|\r\\Z|[\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class Corpus:
-    """The files of an aligned text: (source file, target file), or one file with both sides."""
+    """The files of an aligned text: (source, target, other targets…), or one with both sides."""
 
     paths: tuple[Path, ...]
-    """Two plain files, or one .tsv or .jsonl file; each may be .gz."""
+    """Two plain files or more, or one .tsv or .jsonl file; each may be .gz."""
     source: str
     """The JSONL key of the source side (``data.source``)."""
     target: str
@@ -52,6 +52,10 @@ class Corpus:
     """A JSONL key whose value changes where a document begins: SEPARATOR is put there."""
     max_line: int | None = None
     """Bytes of the longest line (``data.max_line``); None: `lines.MAX_LINE`."""
+    format: str | None = None
+    """"plain", "tsv", "jsonl" or "scan"; None: by the names of the files."""
+    features: bool = False
+    """Whether features of the source stand between source and target of a TSV file."""
 
     @classmethod
     def of(
@@ -64,13 +68,13 @@ class Corpus:
     ) -> "Corpus":
         """Make a corpus of the paths that a user names; relative ones start at the working folder.
 
-        Raises InputError if they are not two plain files or one TSV or JSONL file, or if there is a
-        document key for other files than JSONL.
+        Raises InputError if they are not plain files, two or more, or one TSV or JSONL file, or if
+        there is a document key for other files than JSONL.
         """
         names = (paths,) if isinstance(paths, str | Path) else tuple(paths)
         found = tuple(given_path(name) for name in names)
         formats = [file_format(path) for path in found]
-        if formats not in (["plain", "plain"], ["tsv"], ["jsonl"]):
+        if formats not in (["tsv"], ["jsonl"]) and (len(names) < 2 or {*formats} != {"plain"}):
             listed = ", ".join(
                 f"{name} ({kind})" for name, kind in zip(names, formats, strict=True)
             )
@@ -86,12 +90,17 @@ class Corpus:
         return cls(found, source, target, document_key, max_line)
 
     def __iter__(self) -> Iterator[Pair]:
-        """Yield (source, target) line by line.
+        """Yield (source, target) line by line; after it, any `AnotherTarget` of the source.
 
         Raises InputError as `read_lines`, or if a line is malformed, or one file is longer.
         """
         lines = [read_lines(path, self.max_line) for path in self.paths]
-        kind, sides = file_format(self.paths[0]), (self.source, self.target)
+        kind = self.format or file_format(self.paths[0])
+        if kind == "scan":
+            return scan_pairs(lines[0], self.paths[0])
+        if kind == "tsv":
+            return tsv_pairs(lines[0], self.paths[0], features=self.features)
+        sides = (self.source, self.target)
         return parsed_pairs(lines, kind, self.paths, sides, document_key=self.document_key)
 
     def fingerprint(self, cache: Path | None = None) -> str:
@@ -130,43 +139,50 @@ def parsed_pairs(
     start: int = 1,
     document_key: str | None = None,
 ) -> Iterator[Pair]:
-    """Read the lines of two plain files, or of one TSV or JSONL file (``kind``)."""
+    """Read the lines of plain files, or of one TSV or JSONL file (``kind``)."""
     if kind == "plain":
-        return plain_pairs(lines[0], lines[1], names, start)
+        return plain_pairs(lines, names, start)
     if kind == "tsv":
         return tsv_pairs(lines[0], names[0], start)
     return jsonl_pairs(lines[0], names[0], sides, start, document_key)
 
 
 def plain_pairs(
-    sources: Iterator[str], targets: Iterator[str], names: Sequence[object], start: int = 1
+    files: Sequence[Iterator[str]], names: Sequence[object], start: int = 1
 ) -> Iterator[Pair]:
-    """Join the lines of two aligned files; ``start`` is the number of the first line.
+    """Join the lines of aligned files; ``start`` is the number of the first line.
 
-    Raises InputError if one of the files has more lines than the other.
+    A blank line after the second file is no target. Raises InputError if numbers of lines differ.
     """
-    source, target = names
-    for number, (first, second) in enumerate(zip_longest(sources, targets), start):
-        if first is None or second is None:
-            first_count = number - (first is None) + sum(1 for _ in sources)
-            second_count = number - (second is None) + sum(1 for _ in targets)
-            raise InputError(
-                f"{source} has {first_count:,} lines and {target} has {second_count:,}; "
-                "aligned files have the same number of lines, translations of each other"
-            )
-        yield first, second
+    for number, texts in enumerate(zip_longest(*files), start):
+        if None in texts:
+            read = [number - (text is None) for text in texts]
+            counts = [lines + sum(1 for _ in file) for lines, file in zip(read, files, strict=True)]
+            listed = " and ".join(map("{} has {:,} lines".format, names, counts))
+            raise InputError(f"{listed}; aligned files have as many, translations of each other")
+        source, target, *more = texts
+        yield source, target
+        yield from ((source, AnotherTarget(text)) for text in more if text)
 
 
-def tsv_pairs(lines: Iterable[str], name: object, start: int) -> Iterator[Pair]:
-    """Split the lines of a TSV file from number ``start``; raises InputError without one tab."""
+def tsv_pairs(
+    lines: Iterable[str], name: object, start: int = 1, *, features: bool = False
+) -> Iterator[Pair]:
+    """Split lines at the last tab; raises InputError if there are fewer or more tabs than these."""
+    layout = "SOURCE<TAB>FEATURES<TAB>TARGET has two" if features else "SOURCE<TAB>TARGET has one"
     for number, line in enumerate(lines, start):
-        fields = line.split("\t")
-        if len(fields) != 2:
-            raise InputError(
-                f"{name}:{number}: {len(fields) - 1} tabs where SOURCE<TAB>TARGET has one; "
-                "correct the line"
-            )
-        yield fields[0], fields[1]
+        if (tabs := line.count("\t")) != 1 + features:
+            raise InputError(f"{name}:{number}: {tabs} tabs where {layout}; correct the line")
+        source, _, target = line.rpartition("\t")
+        yield source, target
+
+
+def scan_pairs(lines: Iterable[str], name: object) -> Iterator[Pair]:
+    """Split lines such as ``IN: jump OUT: I_JUMP``; raises InputError if one is another."""
+    for number, line in enumerate(lines, 1):
+        if (match := re.fullmatch("IN: (.*) OUT: (.*)", line)) is None:
+            raise InputError(f"{name}:{number}: not IN: COMMAND OUT: ACTIONS; correct the line")
+        yield match[1], match[2]
 
 
 def jsonl_pairs(
@@ -178,7 +194,8 @@ def jsonl_pairs(
 ) -> Iterator[Pair]:
     """Read the lines of a JSONL file, an object each; ``start`` is the number of the first.
 
-    A SEPARATOR comes where the value of ``document_key`` changes. Raises InputError if a line is
+    A SEPARATOR comes where the value of ``document_key`` changes. A list of targets is a pair for
+    each. Raises InputError if a line is
     not an object, or lacks one of the texts or the key.
     """
     document: object = None
@@ -198,7 +215,12 @@ def jsonl_pairs(
             if number > start and row[document_key] != document:
                 yield SEPARATOR
             document = row[document_key]
-        yield record_pair(row, sides, where)
+        targets = row.get(sides[1])
+        if isinstance(targets, list) and targets:
+            pairs = [record_pair({**row, sides[1]: one}, sides, where) for one in targets]
+            yield from pairs_of(pairs[0][0], [target for _, target in pairs])
+        else:
+            yield record_pair(row, sides, where)
 
 
 def record_pair(row: dict[str, object], sides: tuple[str, str], where: str) -> Pair:

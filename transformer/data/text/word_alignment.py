@@ -15,8 +15,7 @@ from jaxtyping import Bool, Int
 
 from transformer.common.errors import InputError
 from transformer.data.text.lines import read_lines
-from transformer.data.tokenization.normalization import normalize
-from transformer.data.tokenization.subword_regularization import WORD_START
+from transformer.data.tokenization.normalization import WORD_START, normalize
 from transformer.data.tokenization.tags import is_tag
 
 Link = tuple[int, int]

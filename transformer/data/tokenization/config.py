@@ -1,6 +1,6 @@
-"""Settings of the vocabulary: the keys under ``tokenizer.``; defaults are in conf/tokenizer/."""
+"""Settings of the vocabularies: the keys under ``tokenizer.``; defaults are in conf/tokenizer/."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -14,16 +14,22 @@ Pairs = Callable[[], Iterable[tuple[str, str]]]
 """Called for each pass over aligned (source, target) text."""
 
 
+Algorithm = Literal["unigram", "bpe", "char", "words"]
+
+
 @dataclass(frozen=True)
 class TokenizerConfig:
-    """How text is split into subwords."""
+    """How text is split into tokens."""
 
-    algorithm: Literal["unigram", "bpe"]
-    """"unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016)."""
-    vocab_size: Annotated[int, Range(5)]
-    """Size of each vocabulary: four control symbols, 256 bytes, the alphabet, then subwords."""
+    algorithm: Algorithm
+    """Subwords, "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016); or "char", the Unicode
+    characters, or "words", what blanks separate (symbol_vocabulary.py)."""
+    vocab_size: Annotated[int, Range(5)] | None
+    """Size of each vocabulary: four control symbols, 256 bytes, the alphabet, then subwords. The
+    largest size for characters and words; None: all of them."""
     joint: bool
-    """One vocabulary for both languages; otherwise one for each, of ``vocab_size`` each."""
+    """One vocabulary for both sides, if they have one algorithm; otherwise one for each, of
+    ``vocab_size`` each."""
     sampling: Annotated[float, Range(0, 1)]
     """Subword regularisation in training; 0 is off. Unigram: the smoothing alpha of Kudo 2018
     (0.1 to 0.5; smaller is wilder). BPE: the dropout probability of Provilkov et al. 2020."""
@@ -31,7 +37,39 @@ class TokenizerConfig:
     """Fraction of the characters of the training text that get a subword; the rest is spelt
     in bytes."""
     max_sentences: Annotated[int, Range(1)]
-    """The vocabulary is learnt from at most this many lines, drawn with a fixed seed."""
+    """The vocabulary is learnt from at most this many lines, drawn with a fixed seed;
+    characters and words are counted in all lines."""
+    source: Algorithm | None = None
+    """Algorithm of the source side; None: ``algorithm``."""
+    target: Algorithm | None = None
+    """Algorithm of the target side; None: ``algorithm``."""
+    min_frequency: Annotated[int, Range(1)] = 1
+    """Characters and words that are rarer in the training text are unknown."""
+    features: str | None = None
+    """Separator of the features of a source, such as ";" in ``walk TAB V;PST``: each is one token,
+    after the characters or words of the source. None: there are none."""
 
     def __post_init__(self) -> None:
-        raise_objections(out_of_range(self, "tokenizer"))
+        raise_objections(self._objections())
+
+    def _objections(self) -> Iterator[str]:
+        yield from out_of_range(self, "tokenizer")
+        subwords = {"unigram", "bpe"} & {*self.algorithms}
+        if self.vocab_size is None and subwords:
+            yield f"tokenizer.vocab_size=null: a vocabulary of {min(subwords)} needs a size"
+        if self.sampling and not subwords:
+            yield "tokenizer.sampling draws subwords, which char and words do not have; set it to 0"
+        if self.features is not None and self.algorithms[0] not in ("char", "words"):
+            yield "tokenizer.features are read with tokenizer.source=char or words; set one of them"
+        if self.features == "":
+            yield "tokenizer.features='' separates nothing; set it to ';', or null"
+
+    @property
+    def algorithms(self) -> tuple[Algorithm, Algorithm]:
+        """Algorithms of source and target."""
+        return self.source or self.algorithm, self.target or self.algorithm
+
+    @property
+    def one_vocabulary(self) -> bool:
+        """Whether both sides share one vocabulary."""
+        return self.joint and self.algorithms[0] == self.algorithms[1]

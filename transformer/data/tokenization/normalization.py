@@ -5,6 +5,9 @@ Unicode Standard Annex 15, https://unicode.org/reports/tr15.
 
 import unicodedata
 
+WORD_START = "\u2581"
+"""SentencePiece's sign for the space before a word."""
+
 STAND_IN = "\uffff"
 """A noncharacter, which no normalised text holds."""
 

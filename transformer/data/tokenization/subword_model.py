@@ -1,26 +1,25 @@
-"""One vocabulary: the subwords of SentencePiece, followed by the tags.
+"""A vocabulary of subwords: a model of SentencePiece.
 
-Knows texts, subwords and ids; does not know which side it is for, nor which tags a text has.
+Does not know which side it is for, nor which tags a text has.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sentencepiece
 
 from transformer.data.tokenization.config import TokenizerConfig
-from transformer.data.tokenization.normalization import STAND_IN, normalize
-from transformer.data.tokenization.subword_regularization import WORD_START, SegmentationSampler
-from transformer.data.tokenization.tags import SENTENCE_END, Tags
+from transformer.data.tokenization.normalization import STAND_IN, WORD_START, normalize
+from transformer.data.tokenization.tags import Tags
+from transformer.data.tokenization.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from transformer.data.tokenization.subword_regularization import SegmentationSampler
 
 
-class Subwords:
-    """Splits texts into subwords, with the best or a sampled segmentation, and joins them.
-
-    If the vocabulary has a separator, a text may be several sentences of a document with
-    SENTENCE_END between them: each is split by itself, with the separator between them.
-    """
+class Subwords(Vocabulary):
+    """Splits texts into subwords, with the best or a sampled segmentation, and joins them."""
 
     def __init__(self, model: bytes, config: TokenizerConfig, tags: Tags, threads: int) -> None:
         """Wrap a trained SentencePiece model; see `Tokenizer` for ``threads``."""
@@ -29,11 +28,10 @@ class Subwords:
             model_proto=model, num_threads=threads
         )
         self._config = config
-        self._tags = tags
+        self.tags = tags
         self.first_tag = int(self.processor.get_piece_size())
-        """Id of the first tag: the number of subwords."""
         is_control = self.processor.is_control
-        self._control = frozenset(
+        self.control = frozenset(
             subword for subword in range(self.first_tag) if is_control(subword)
         )
         self._stand_in, self._word_start = map(self._bytes, (STAND_IN, WORD_START))
@@ -42,63 +40,24 @@ class Subwords:
         """Pickle the model, not the processor."""
         return type(self), self._arguments
 
-    def __len__(self) -> int:
-        return self.first_tag + len(self._tags.spelt)
+    def split(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Return the subword ids of sentences, of the best segmentation."""
+        return self._spelling_out(sentences, self.processor.encode)
 
-    @property
-    def separator(self) -> int | None:
-        """Id of the separator between sentences, if there is one."""
-        return self.first_tag if self._tags.sentences else None
-
-    def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the subword ids of texts; a blank text has none."""
-        return self._by_sentence(
-            texts, lambda sentences, _: self._spelling_out(sentences, self.processor.encode)
+    def draw(self, sentences: Sequence[str], seeds: Sequence[int]) -> list[list[int]]:
+        """Sample a segmentation of each sentence: a function of sentence and seed."""
+        return self._spelling_out(
+            sentences, lambda texts: list(map(self._sampler.draw, texts, seeds))
         )
 
-    def sample(self, texts: Sequence[str], seeds: Sequence[int]) -> list[list[int]]:
-        """Sample a segmentation of each text: a function of text and seed."""
+    def join(self, sentences: list[list[int]]) -> list[str]:
+        """Return the sentences of subword ids."""
+        found: list[str] = self.processor.decode(sentences)
+        return found
 
-        def draw(sentences: Sequence[str], owners: Sequence[int]) -> list[list[int]]:
-            # Equal sentences of a document have the same segmentation.
-            return self._spelling_out(
-                sentences,
-                lambda texts: [
-                    self._sampler.draw(text, seeds[owner])
-                    for text, owner in zip(texts, owners, strict=True)
-                ],
-            )
-
-        return self._by_sentence(texts, draw)
-
-    def decode(self, rows: Iterable[Sequence[int]]) -> list[str]:
-        """Join subwords into texts; a separator is a space, other tags and controls nothing."""
-        texts: list[str] = []
-        for row in rows:
-            parts = [part for part in self.sentences(row) if part] or [[]]
-            texts.append(" ".join(self.processor.decode(parts)))
-        return texts
-
-    def sentences(self, row: Sequence[int]) -> list[list[int]]:
-        """Return the subwords of each sentence, without separators, tags and control symbols."""
-        parts: list[list[int]] = [[]]
-        for subword in row:
-            if subword in self._control:
-                continue
-            if subword < self.first_tag:
-                parts[-1].append(int(subword))
-            elif subword == self.separator:
-                parts.append([])
-        return parts
-
-    def spelt(self, ids: Iterable[int]) -> list[str]:
-        """Return subwords as spelt in the vocabulary, control symbols and tags too."""
-        return [
-            self.processor.id_to_piece(int(subword))
-            if subword < self.first_tag
-            else self._tags.spelt[int(subword) - self.first_tag]
-            for subword in ids
-        ]
+    def spell(self, token: int) -> str:
+        """Return a subword as spelt in the vocabulary."""
+        return str(self.processor.id_to_piece(token))
 
     def _spelling_out(
         self, sentences: Sequence[str], cut: Callable[[list[str]], list[list[int]]]
@@ -116,21 +75,8 @@ class Subwords:
         return [self.processor.piece_to_id(f"<0x{byte:02X}>") for byte in character.encode()]
 
     @cached_property
-    def _sampler(self) -> SegmentationSampler:
+    def _sampler(self) -> "SegmentationSampler":
+        from transformer.data.tokenization.subword_regularization import SegmentationSampler
+
         config = self._config
         return SegmentationSampler(self.processor, config.algorithm, config.sampling)
-
-    def _by_sentence(
-        self, texts: Sequence[str], cut: Callable[[Sequence[str], Sequence[int]], list[list[int]]]
-    ) -> list[list[int]]:
-        """Split the sentences, given with the indices of their texts, and join those of a text."""
-        if self.separator is None:
-            return cut(texts, range(len(texts)))
-        parts = [text.split(SENTENCE_END) for text in texts]
-        owners = [owner for owner, part in enumerate(parts) for _ in part]
-        rows: list[Any] = [None] * len(texts)
-        cuts = cut([sentence for part in parts for sentence in part], owners)
-        for owner, subwords in zip(owners, cuts, strict=True):
-            row = rows[owner]
-            rows[owner] = subwords if row is None else [*row, self.separator, *subwords]
-        return rows

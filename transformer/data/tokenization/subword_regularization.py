@@ -16,8 +16,7 @@ from itertools import accumulate
 from random import Random
 from typing import Any
 
-WORD_START = "\u2581"
-"""SentencePiece's sign for the space before a word."""
+from transformer.data.tokenization.normalization import WORD_START
 
 # A character without a subword, spelt in bytes, has the log probability of the worst subword minus
 # this, as in SentencePiece.

@@ -1,4 +1,4 @@
-"""Text to subwords and back: SentencePiece unigram (Kudo 2018) and BPE (Sennrich 2016).
+"""Text to tokens and back: subwords (Kudo 2018, Sennrich 2016), characters or words.
 
 Does not know files, batches or models.
 """
@@ -19,8 +19,11 @@ from transformer.data.tokenization.config import BOS, EOS, PAD, UNK, Pairs, Toke
 from transformer.data.tokenization.normalization import normalize
 from transformer.data.tokenization.subword_model import Subwords
 from transformer.data.tokenization.tags import UNTAGGED, SourceTags, Tags, parse_tags
+from transformer.data.tokenization.vocabulary import Vocabulary
 
 __all__ = ["BOS", "EOS", "PAD", "UNK", "Pairs", "Tokenizer", "TokenizerConfig", "normalize"]
+
+_DAMAGED = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, InputError)
 
 
 class Tokenizer:
@@ -34,7 +37,7 @@ class Tokenizer:
         tags: Tags | None = None,
         threads: int = -1,
     ) -> None:
-        """Wrap SentencePiece models; ``target`` is None when the vocabulary is joint.
+        """Wrap learnt models; ``target`` is None when the vocabulary is joint.
 
         ``threads`` encode a batch of texts; -1: as many as there are cores.
         """
@@ -42,9 +45,17 @@ class Tokenizer:
         self.tags = tags or Tags()
         self.source_tags = UNTAGGED
         self._models = (source, target)
-        self._source = self._target = Subwords(source, config, self.tags, threads)
+        self._source = self._target = self._vocabulary(source, 0, threads)
         if target is not None:
-            self._target = Subwords(target, config, self.tags, threads)
+            self._target = self._vocabulary(target, 1, threads)
+
+    def _vocabulary(self, model: bytes, side: int, threads: int) -> Vocabulary:
+        algorithm = self.config.algorithms[side]
+        if algorithm in ("char", "words"):
+            from transformer.data.tokenization.symbol_vocabulary import Symbols
+
+            return Symbols(model, self.tags)
+        return Subwords(model, replace(self.config, algorithm=algorithm), self.tags, threads)
 
     @classmethod
     def train(
@@ -218,7 +229,7 @@ class Tokenizer:
                 None if state["target"] is None else _to_bytes(state["target"]),
                 typed(Tags, state["tags"], "tags"),
             )
-        except (LookupError, ValueError, AttributeError, RuntimeError, InputError) as error:
+        except _DAMAGED as error:
             raise InputError(
                 f"the tokenizer of the checkpoint is damaged ({error}); use another checkpoint"
             ) from error

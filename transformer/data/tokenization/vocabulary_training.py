@@ -1,4 +1,4 @@
-"""Learns a subword vocabulary with SentencePiece, deterministically.
+"""Learns a vocabulary, deterministically: of subwords with SentencePiece, or of given tokens.
 
 Kudo and Richardson 2018, https://aclanthology.org/D18-2012.
 """
@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from io import BytesIO
 from pathlib import Path
 from random import Random
@@ -16,9 +16,16 @@ import sentencepiece
 
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
-from transformer.data.tokenization.config import BOS, EOS, PAD, UNK, Pairs, TokenizerConfig
-from transformer.data.tokenization.normalization import normalize
-from transformer.data.tokenization.subword_regularization import WORD_START
+from transformer.data.tokenization.config import (
+    BOS,
+    EOS,
+    PAD,
+    UNK,
+    Algorithm,
+    Pairs,
+    TokenizerConfig,
+)
+from transformer.data.tokenization.normalization import WORD_START, normalize
 
 # Longer lines (in bytes) add nothing about subwords and slow the suffix array down.
 _MAX_LINE_BYTES = 16_384
@@ -72,7 +79,7 @@ def learn_vocabulary(texts: Iterable[str], config: TokenizerConfig, name: object
             eos_id=EOS,
         )
     except (RuntimeError, OSError) as error:
-        failed.append(_explained(error, config.vocab_size, name))
+        failed.append(_explained(error, config.vocab_size or 0, name))
         raise failed[0] from error
     if failed:
         raise failed[0]
@@ -110,14 +117,14 @@ def _explained(error: Exception, vocab_size: int, name: object) -> Exception:
 def vocabularies(
     config: TokenizerConfig, pairs: Pairs, cache: Path | None, content: str | None, name: object
 ) -> tuple[bytes, bytes | None]:
-    """Return the SentencePiece models of source and target; the second is None when joint.
+    """Return the models of source and target; the second is None when joint.
 
     Arguments and errors are those of `Tokenizer.train`.
     """
     if cache is None:
         return _learn(config, pairs, name)
     key = _cache_key(config, pairs, content)
-    sides = ("source",) if config.joint else ("source", "target")
+    sides = ("source",) if config.one_vocabulary else ("source", "target")
     paths = [cache / f"tokenizer-{key}.{side}.model" for side in sides]
     if not all(path.exists() for path in paths):
         cache.mkdir(parents=True, exist_ok=True)
@@ -125,14 +132,31 @@ def vocabularies(
             with written_whole(path) as part:
                 part.write_bytes(model or b"")
     models = [path.read_bytes() for path in paths]
-    return models[0], None if config.joint else models[1]
+    return models[0], None if config.one_vocabulary else models[1]
 
 
 def _learn(config: TokenizerConfig, pairs: Pairs, name: object) -> tuple[bytes, bytes | None]:
-    if config.joint:
-        return learn_vocabulary((t for pair in pairs() for t in pair), config, name), None
+    source, target = config.algorithms
+    if config.one_vocabulary:
+        both = (text for pair in pairs() for text in pair)
+        return _learn_side(both, config, source, name, config.features), None
     sources, targets = (s for s, _ in pairs()), (t for _, t in pairs())
-    return learn_vocabulary(sources, config, name), learn_vocabulary(targets, config, name)
+    learnt = _learn_side(sources, config, source, name, config.features)
+    return learnt, _learn_side(targets, config, target, name)
+
+
+def _learn_side(
+    texts: Iterable[str],
+    config: TokenizerConfig,
+    algorithm: Algorithm,
+    name: object,
+    features: str | None = None,
+) -> bytes:
+    if algorithm in ("char", "words"):
+        from transformer.data.tokenization.symbol_vocabulary import count_symbols
+
+        return count_symbols(texts, config, algorithm, features, name)
+    return learn_vocabulary(texts, replace(config, algorithm=algorithm), name)
 
 
 def _cache_key(config: TokenizerConfig, pairs: Pairs, content: str | None) -> str:

@@ -14,9 +14,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from transformer.common.errors import InputError
 from transformer.data.text.phrases import OTHER, SPACE, char_kind, one_line
-from transformer.data.tokenization.subword_regularization import WORD_START
-from transformer.data.tokenization.tokenizer import EOS, Tokenizer
+from transformer.data.tokenization.normalization import WORD_START
+from transformer.data.tokenization.tokenizer import EOS, UNK, Tokenizer
 from transformer.decoding.constraints.phrase_automaton import PhraseAutomaton
 from transformer.decoding.constraints.phrase_progress import Cut, MustPhrases, beam_width
 from transformer.decoding.constraints.request import Constraints
@@ -158,13 +159,17 @@ class ConstraintCompiler:
     ) -> CompiledConstraints:
         """Compile the constraints of each sentence of a batch, for the device of the search.
 
-        A prefix of more than ``max_length`` subwords is cut, and so unmet.
+        A prefix of more than ``max_length`` subwords is cut, and so unmet. Raises InputError if a
+        prefix or a required phrase has an unknown token.
         """
         every = [one or Constraints() for one in constraints]
         encoded = self.tokenizer.encode_target([one_line(one.prefix) for one in every])
         forced = [torch.tensor(row[:max_length], dtype=torch.long) for row in encoded]
         closed = torch.tensor([one.closes_word for one in every])
         must = [[self._cut(phrase) for phrase in one.must] for one in every]
+        for text in (text for one in every for text in (one.prefix, *one.must)):
+            if UNK in self.tokenizer.encode_target([one_line(text)])[0]:
+                raise InputError(f"{text!r} has what the target vocabulary lacks; leave it out")
         return CompiledConstraints(
             pad_sequence(forced, batch_first=True, padding_value=-1).to(device),
             (closed[:, None] & self._unspaced).to(device) if closed.any() else None,

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from transformer.data.text.phrases import OTHER, SPACE, WORD, char_kind
-from transformer.data.tokenization.subword_regularization import WORD_START
+from transformer.data.tokenization.normalization import WORD_START
 from transformer.data.tokenization.tags import is_tag
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 

@@ -88,7 +88,7 @@ def test_unequal_line_counts_are_both_given(tmp_path: Path, sources: int, target
         "en",
         "de",
     )
-    with pytest.raises(InputError, match=rf"a\.en has {sources} lines and .*a\.de has {targets};"):
+    with pytest.raises(InputError, match=rf"a\.en has {sources} .*a\.de has {targets} lines;"):
         list(corpus)
 
 
@@ -118,15 +118,15 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str, says: str) -> None:
         list(Corpus.of(tmp_path / name, "en", "de"))
 
 
-def test_one_plain_file_or_three_are_no_corpus(tmp_path: Path) -> None:
+def test_one_plain_file_or_two_kinds_are_no_corpus(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match=r"\[a.en \(plain\)\] is not a corpus; give two plain files"
     ):
         Corpus.of("a.en", "en", "de")
     with pytest.raises(
-        InputError, match=r"\[a \(plain\), b \(plain\), c \(plain\)\] is not a corpus"
+        InputError, match=r"\[a \(plain\), b \(plain\), c\.tsv \(tsv\)\] is not a corpus"
     ):
-        Corpus.of(["a", "b", "c"], "en", "de")
+        Corpus.of(["a", "b", "c.tsv"], "en", "de")
     with pytest.raises(InputError, match=r"b.tsv.gz \(tsv\)\] is not a corpus"):
         Corpus.of(["a.txt", "b.tsv.gz"], "en", "de")
 

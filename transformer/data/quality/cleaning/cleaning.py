@@ -140,6 +140,9 @@ class _Cleaner:
             if pair is not None and pair.line == number:
                 yield pair, lines
                 pair = next(pairs, None)
+                if pair is not None and pair.line == number:
+                    where = f"{self._paths[0]}:{number}"
+                    raise InputError(f"{where}: it has several targets; clean one target a line")
             else:
                 yield None, lines
 
