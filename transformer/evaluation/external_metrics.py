@@ -1,6 +1,5 @@
 """Metrics that other code computes: a function of the user, and COMET."""
 
-import math
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -22,8 +21,8 @@ class Custom(SentenceMetric):
 
     def __init__(self, config: MetricsConfig) -> None:
         module, _, function = (config.custom or "").partition(":")
-        super().__init__(config, function=f"{module}.{function}")
-        self.name, self.of_sentences = "custom", True
+        super().__init__(config, "custom", {"function": f"{module}.{function}"})
+        self.of_sentences = True
         try:
             self.function = getattr(import_module(module), function)
         except (ImportError, AttributeError, ValueError) as error:
@@ -38,12 +37,10 @@ class Custom(SentenceMetric):
         values = self.function([self._preprocess_segment(one) for one in hypotheses], right)
         self.of_sentences = hasattr(values, "__len__")
         found = [[float(one), 1] for one in (values if self.of_sentences else [values])]
-        if not all(math.isfinite(one) for one, _ in found) or (
-            self.of_sentences and len(found) != len(right)
-        ):
+        if self.of_sentences and len(found) != len(right):
             raise InputError(
-                f"metrics.custom={self.details['function']} must return a finite number, or one "
-                f"for each of the {len(right)} sentences"
+                f"metrics.custom={self.details['function']} gave {len(found)} numbers for "
+                f"{len(right)} sentences; return one for each, or one for all"
             )
         return found
 
@@ -67,11 +64,10 @@ class Comet(SentenceMetric):
     Source: Rei et al. 2020, "COMET: A Neural Framework for MT Evaluation".
     """
 
-    name = "COMET"
-
     def __init__(self, config: MetricsConfig) -> None:
         file = Path(config.comet or "")
-        super().__init__(config, uses_source=True, refs="best", model=str(file).replace(":", "-"))
+        model = str(file).replace(":", "-")
+        super().__init__(config, "COMET", {"refs": "best", "model": model}, uses_source=True)
         try:
             self.package = import_module("comet")
         except ImportError as error:
@@ -80,7 +76,6 @@ class Comet(SentenceMetric):
             ) from error
         if not file.is_file():
             raise InputError(f"metrics.comet={config.comet} is not there; give the file of a model")
-        self.version = f"comet-{getattr(self.package, '__version__', 'unknown')}"
         self.file, self.model = file, cast(Any, None)
         self.scores: dict[tuple[str, str, str], float] = {}
 

@@ -8,6 +8,7 @@ Source: Post 2018, "A Call for Clarity in Reporting BLEU Scores".
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import zip_longest
 from pkgutil import resolve_name
 from typing import Any, Literal, NamedTuple
@@ -27,8 +28,7 @@ class MetricsConfig:
     """How text is compared; the values are in ``conf/metrics``, and a checkpoint stores them.
 
     Attributes:
-        tokenize: sacreBLEU's tokenizer for BLEU: 13a for raw text, none for tokenised text, char,
-            zh, intl and more.
+        tokenize: sacreBLEU's: 13a for raw text, none for tokenised text, char, zh, intl and more.
         lowercase: Ignore case; TER, ROUGE and SQuAD always ignore it.
         test: Names of the metrics of a test (``METRICS``).
         validation: Names of the metrics of a validation.
@@ -38,8 +38,7 @@ class MetricsConfig:
         comet: File of a COMET model, which then belongs to the test.
 
     Raises:
-        InputError: sacreBLEU has no such tokenizer, or a package for it is missing; a metric is
-            unknown.
+        InputError: A metric or the tokenizer is unknown, or a package for it is missing.
     """
 
     tokenize: str
@@ -93,34 +92,33 @@ class MetricsConfig:
 
 
 class MetricType(NamedTuple):
-    """A metric before it is built."""
+    """A metric before it is built; the label is for log lines."""
 
     label: str
-    """In log lines."""
     build: Callable[[MetricsConfig], Metric]
     better: Better = "higher"
 
 
-def _imported(kind: str, **settings: str) -> Callable[[MetricsConfig], Metric]:
+def _imported(kind: str, *name: str, **settings: bool) -> Callable[[MetricsConfig], Metric]:
     """Build a metric of a module that is imported only then."""
-    return lambda config: resolve_name(f"transformer.evaluation.{kind}")(config, **settings)
+    return lambda config: resolve_name(f"transformer.evaluation.{kind}")(config, *name, **settings)
 
 
-_RATE, _ROUGE, _SQUAD = (f"sentence_metrics:{kind}" for kind in ("ErrorRate", "Rouge", "Squad"))
+_sentence = partial(_imported, "sentence_metrics:build_sentence_metric")
 
 METRICS: dict[str, MetricType] = {
     "bleu": MetricType("BLEU", MetricsConfig.bleu),
     "chrf": MetricType("chrF", lambda config: CHRF(lowercase=config.lowercase)),
     "ter": MetricType("TER", lambda _: TER(), "lower"),
-    "exact_match": MetricType("exact match", _imported("sentence_metrics:ExactMatch")),
-    "cer": MetricType("CER", _imported(_RATE, name="CER"), "lower"),
-    "wer": MetricType("WER", _imported("sentence_metrics:WordError"), "lower"),
-    "per": MetricType("PER", _imported(_RATE, name="PER"), "lower"),
-    "rouge1": MetricType("ROUGE-1", _imported(_ROUGE, name="rouge1")),
-    "rouge2": MetricType("ROUGE-2", _imported(_ROUGE, name="rouge2")),
-    "rougel": MetricType("ROUGE-L", _imported(_ROUGE, name="rougeL")),
-    "squad_exact_match": MetricType("exact match", _imported(_SQUAD, name="squad_exact_match")),
-    "squad_f1": MetricType("F1", _imported(_SQUAD, name="squad_f1")),
+    "exact_match": MetricType("exact match", _sentence("exact_match")),
+    "cer": MetricType("CER", _sentence("CER"), "lower"),
+    "wer": MetricType("WER", _sentence("WER"), "lower"),
+    "per": MetricType("PER", _sentence("PER"), "lower"),
+    "rouge1": MetricType("ROUGE-1", _sentence("rouge1")),
+    "rouge2": MetricType("ROUGE-2", _sentence("rouge2")),
+    "rougel": MetricType("ROUGE-L", _sentence("rougeL")),
+    "squad_exact_match": MetricType("exact match", _sentence("squad_exact_match")),
+    "squad_f1": MetricType("F1", _sentence("squad_f1")),
     "gleu": MetricType("GLEU", _imported("sentence_metrics:Gleu")),
     "custom": MetricType("custom", _imported("external_metrics:Custom")),
     "comet": MetricType("COMET", _imported("external_metrics:Comet")),
@@ -135,8 +133,8 @@ class Score:
     Attributes:
         name: BLEU, chrF2, TER (as sacreBLEU writes it), exact_match, AER, perplexity, accuracy,
             f1_NOUN, confusion.
-        value: From 0 to 100 for metrics of text, accuracy and F1 (error rates may be more), from 0
-            to 1 for alignment, from 1 up for perplexity, a number of errors for confusion.
+        value: In per cent for metrics of text, accuracy and F1; from 0 to 1 for alignment, from 1
+            up for perplexity, a number of errors for confusion.
         signature: How it was computed; for sacreBLEU's with the version.
         fields: The values of ``to_json``: ``name``, ``score`` (the value, rounded), ``signature``,
             and more of the metric, such as precision and recall.
@@ -195,9 +193,8 @@ def score(
         metric = build_metric(name, config)
         streams = reference_streams(metric, references, sources)
         result = metric.corpus_score(list(hypotheses), streams)
-        signature = str(metric.get_signature())
+        signature, better = str(metric.get_signature()), config.better(name)
         fields = json.loads(result.format(width=DECIMALS, signature=signature, is_json=True))
-        better = config.better(name)
         scores.append(Score(result.name, float(result.score), signature, fields, better=better))
     return scores
 
@@ -205,9 +202,9 @@ def score(
 def reference_streams(
     metric: Metric, references: Sequence[str | Sequence[str]], sources: Sequence[str] | None
 ) -> list[list[Any]]:
-    """References as sacreBLEU takes them: the first of all sentences, the second of all, and so on.
+    """References as sacreBLEU takes them: the first of all sentences, then the second, and so on.
 
-    Before them come the sources, if the metric reads them. A missing reference is None.
+    The sources come before them if the metric reads them. A missing reference is None.
 
     Raises:
         InputError: The metric reads sources, and there are none.
@@ -228,12 +225,11 @@ def build_metric(name: str, config: MetricsConfig, *, of_sentence: bool = False)
         InputError: The name is unknown.
     """
     raise_objections(map(_unknown, {name} - METRICS.keys()))
-    if name == "bleu":
-        return config.bleu(effective_order=of_sentence)
-    metric: Any = METRICS[name].build(config)
-    if name == "gleu" and of_sentence:
-        metric.smooth()
-    return metric
+    if of_sentence and name == "bleu":
+        return config.bleu(effective_order=True)
+    if of_sentence and name == "gleu":
+        return _imported("sentence_metrics:Gleu", smooth=True)(config)
+    return METRICS[name].build(config)
 
 
 def _unknown(name: str) -> str:

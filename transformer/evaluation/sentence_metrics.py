@@ -1,13 +1,13 @@
 """Metrics whose score is computed from sums over sentences, behind the interface of sacreBLEU.
 
-So sacreBLEU's signatures and paired tests serve all of them. They know text only. Of several
-references the closest counts, or the best.
+So sacreBLEU's signatures and paired tests serve all of them. They know text only.
 """
 
 import math
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -17,22 +17,22 @@ from sacrebleu.metrics.base import Metric, Score, Signature
 import transformer
 from transformer.evaluation.metrics import Better, MetricsConfig
 
-TORCHMETRICS = f"torchmetrics-{version('torchmetrics')}"
+Statistics = Callable[[str, Sequence[str], MetricsConfig], tuple[float | int, float | int]]
+"""Numerator and denominator of one hypothesis, by its references."""
 
 
 class SentenceSignature(Signature):
-    """References, case, the details of the metric, and the library that computes it."""
+    """Number of references, case, and the details of the metric."""
 
     def __init__(self, args: dict[str, Any]) -> None:
-        streams = args["num_refs"]
         # The sources are the first stream of a metric that reads them.
-        super().__init__(args | {"num_refs": streams - (args["uses_source"] and streams > 0)})
-        self.info |= args["details"]
-        self.info["version"] = args["version"]
+        sources = args["uses_source"] and args["num_refs"] > 0
+        super().__init__(args | {"num_refs": args["num_refs"] - sources})
+        self.info |= args["details"] | {"version": f"transformer-{transformer.__version__}"}
 
 
 class SentenceMetric(Metric):
-    """A ratio in per cent; both of its terms are sums over the sentences.
+    """A ratio in per cent; numerator and denominator are sums over the sentences.
 
     Attributes:
         name: In results; in lower case the key of logs.
@@ -40,24 +40,23 @@ class SentenceMetric(Metric):
     """
 
     _SIGNATURE_TYPE = SentenceSignature
-    name: str
 
     def __init__(
-        self, config: MetricsConfig, *, uses_source: bool = False, **details: str | None
+        self,
+        config: MetricsConfig,
+        name: str,
+        details: Mapping[str, str],
+        *,
+        uses_source: bool = False,
     ) -> None:
         super().__init__()
-        self.config, self.uses_source = config, uses_source
+        self.config, self.name, self.uses_source = config, name, uses_source
         self.details = {"case": "lc" if config.lowercase else "mixed", **details}
-        self.version = f"transformer-{transformer.__version__}"
 
     @property
     def better(self) -> Better:
         """The direction."""
         return self.config.better(self.name.lower())
-
-    def statistics(self, hypothesis: str, references: Sequence[str]) -> Sequence[float | int]:
-        """The terms of one sentence."""
-        raise NotImplementedError
 
     def _preprocess_segment(self, sent: str) -> str:
         return sent.lower() if self.config.lowercase else sent
@@ -65,10 +64,8 @@ class SentenceMetric(Metric):
     def _extract_reference_info(self, refs: Sequence[str]) -> dict[str, Any]:
         return {"references": refs}
 
-    def _compute_segment_statistics(
-        self, hypothesis: str, ref_kwargs: dict[str, Any]
-    ) -> list[float | int]:
-        return list(self.statistics(hypothesis, **ref_kwargs))
+    def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict[str, Any]) -> list[Any]:
+        return list(_STATISTICS[self.name](hypothesis, ref_kwargs["references"], self.config))
 
     def _aggregate_and_compute(self, stats: Any) -> Score:
         return self._compute_score_from_stats(np.sum(stats, axis=0))
@@ -77,97 +74,89 @@ class SentenceMetric(Metric):
         return Score(self.name, float(100 * stats[0] / max(stats[1], 1)))
 
 
-class ExactMatch(SentenceMetric):
-    """Sentences that equal a reference."""
-
-    name = "exact_match"
-
-    def statistics(self, hypothesis: str, references: Sequence[str]) -> Sequence[float | int]:
-        """Whether it matches, and 1."""
-        return hypothesis in references, 1
+def _exact_match(hypothesis: str, references: Sequence[str], _: MetricsConfig) -> tuple[int, int]:
+    return hypothesis in references, 1
 
 
-class WordError(SentenceMetric):
-    """Words whose phones equal those of no reference: 100 minus the exact match of tokens."""
-
-    name = "WER"
-
-    def statistics(self, hypothesis: str, references: Sequence[str]) -> Sequence[float | int]:
-        """Whether it is wrong, and 1."""
-        return hypothesis.split() not in [text.split() for text in references], 1
+def _word_error(hypothesis: str, references: Sequence[str], _: MetricsConfig) -> tuple[int, int]:
+    """A word is wrong if its phones equal those of no reference."""
+    return hypothesis.split() not in [text.split() for text in references], 1
 
 
-class ErrorRate(SentenceMetric):
-    """Edits to the closest reference for each of its characters, or of its tokens between blanks.
+def _edits(
+    kind: str, hypothesis: str, references: Sequence[str], _: MetricsConfig
+) -> tuple[int, int]:
+    """Edits and units of the reference with the fewest edits; of equals the longest.
 
     Source: Levenshtein 1966, "Binary Codes Capable of Correcting Deletions, Insertions, and
     Reversals".
     """
+    from torchmetrics.functional.text import char_error_rate, word_error_rate
 
-    def __init__(self, config: MetricsConfig, *, name: str) -> None:
-        super().__init__(config, refs="closest")
-        self.name, self.version = name, TORCHMETRICS
-
-    def statistics(self, hypothesis: str, references: Sequence[str]) -> Sequence[float | int]:
-        """Edits and units of the reference with the fewest edits; of equals the longest."""
-        found = [self._edits(hypothesis, reference) for reference in references]
-        return min(found, key=lambda one: (one[0], -one[1]))
-
-    def _edits(self, hypothesis: str, reference: str) -> tuple[int, int]:
-        from torchmetrics.functional.text import char_error_rate, word_error_rate
-
-        by_character = self.name == "CER"
-        found, units = (
-            len(text if by_character else text.split()) for text in (hypothesis, reference)
-        )
-        if hypothesis == reference or not units:
-            return abs(found - units), units
-        rate = char_error_rate if by_character else word_error_rate
-        return round(float(rate([hypothesis], [reference])) * units), units
+    rate = char_error_rate if kind == "CER" else word_error_rate
+    units = len if kind == "CER" else lambda text: len(text.split())
+    found = []
+    for reference in references:
+        total = units(reference)
+        edits = abs(units(hypothesis) - total)
+        if total and hypothesis != reference:
+            edits = round(float(rate([hypothesis], [reference])) * total)
+        found.append((edits, total))
+    return min(found, key=lambda one: (one[0], -one[1]))
 
 
-class Rouge(SentenceMetric):
-    """Mean F1 of n-grams, or of the longest common subsequence; the best reference counts.
+def _rouge(
+    key: str, hypothesis: str, references: Sequence[str], config: MetricsConfig
+) -> tuple[float, int]:
+    """F1 to the best reference; words are runs of a to z and digits, as published.
 
-    Words are runs of a to z and digits, as published; with another tokenizer of sacreBLEU than 13a
-    they are its words. Source: Lin 2004, "ROUGE: A Package for Automatic Evaluation of Summaries".
+    With another tokenizer of sacreBLEU than 13a they are its words. Source: Lin 2004, "ROUGE: A
+    Package for Automatic Evaluation of Summaries".
     """
+    from torchmetrics.functional.text import rouge_score
 
-    def __init__(self, config: MetricsConfig, *, name: str) -> None:
-        published = config.tokenize == "13a"
-        super().__init__(config, refs="best", tok="a-z0-9" if published else config.tokenize)
-        self.name, self.version, self.details["case"] = name, TORCHMETRICS, "lc"
+    split: dict[str, Any] = {}
+    if config.tokenize != "13a":
         words = config.bleu().tokenizer
-        lowered = {"normalizer": lambda text: words(text.lower()), "tokenizer": str.split}
-        self.split: dict[str, Any] = {} if published else lowered
-
-    def statistics(self, hypothesis: str, references: Sequence[str]) -> Sequence[float | int]:
-        """F1 and 1."""
-        from torchmetrics.functional.text import rouge_score
-
-        texts = [hypothesis], [list(references)]
-        found = rouge_score(*texts, accumulate="best", rouge_keys=self.name, **self.split)
-        return float(found[f"{self.name}_fmeasure"]), 1
+        split = {"normalizer": lambda text: words(text.lower()), "tokenizer": str.split}
+    texts = [hypothesis], [list(references)]
+    found = rouge_score(*texts, accumulate="best", rouge_keys=key, **split)
+    return float(found[f"{key}_fmeasure"]), 1
 
 
-class Squad(SentenceMetric):
-    """Exact match or mean F1 of words, without case, punctuation and articles.
+def _squad(
+    key: str, hypothesis: str, references: Sequence[str], _: MetricsConfig
+) -> tuple[float, int]:
+    """Exact match or F1 of words with the best reference; no case, punctuation and articles.
 
-    The best reference counts. Source: Rajpurkar et al. 2016, "SQuAD: 100,000+ Questions for
-    Machine Comprehension of Text".
+    Source: Rajpurkar et al. 2016, "SQuAD: 100,000+ Questions for Machine Comprehension of Text".
     """
+    from torchmetrics.functional.text import squad
 
-    def __init__(self, config: MetricsConfig, *, name: str) -> None:
-        super().__init__(config, refs="best")
-        self.name, self.version, self.details["case"] = name, TORCHMETRICS, "lc"
+    answers: Any = {"answer_start": [0] * len(references), "text": list(references)}
+    found = squad([{"prediction_text": hypothesis, "id": ""}], [{"answers": answers, "id": ""}])
+    return float(found[key]) / 100, 1
 
-    def statistics(self, hypothesis: str, references: Sequence[str]) -> Sequence[float | int]:
-        """Match or F1, and 1."""
-        from torchmetrics.functional.text import squad
 
-        answers: Any = {"answer_start": [0] * len(references), "text": list(references)}
-        found = squad([{"prediction_text": hypothesis, "id": ""}], [{"answers": answers, "id": ""}])
-        return float(found[self.name.removeprefix("squad_")]) / 100, 1
+_STATISTICS: dict[str, Statistics] = {
+    "exact_match": _exact_match,
+    "WER": _word_error,
+    **{name: partial(_edits, name) for name in ("CER", "PER")},
+    **{name: partial(_rouge, name) for name in ("rouge1", "rouge2", "rougeL")},
+    **{f"squad_{key}": partial(_squad, key) for key in ("exact_match", "f1")},
+}
+
+
+def build_sentence_metric(config: MetricsConfig, name: str) -> SentenceMetric:
+    """The metric of this name, such as PER or rougeL."""
+    details = {} if name in ("exact_match", "WER") else {"torchmetrics": version("torchmetrics")}
+    if name in ("CER", "PER"):
+        details |= {"refs": "closest"}
+    elif details:
+        tokenizer = "a-z0-9" if config.tokenize == "13a" else config.tokenize
+        details |= {"case": "lc", "refs": "best"}
+        details |= {"tok": tokenizer} if name.startswith("rouge") else {}
+    return SentenceMetric(config, name, details)
 
 
 class Gleu(SentenceMetric):
@@ -178,15 +167,12 @@ class Gleu(SentenceMetric):
     Metrics"; Napoles et al. 2016, "GLEU Without Tuning".
     """
 
-    name = "GLEU"
     ORDER, DRAWS = 4, 500
 
-    def __init__(self, config: MetricsConfig) -> None:
-        super().__init__(config, uses_source=True, smooth="none")
-
-    def smooth(self) -> None:
-        """Count 0 as 1, as the score of a single sentence needs."""
-        self.details["smooth"] = "floor"
+    def __init__(self, config: MetricsConfig, *, smooth: bool = False) -> None:
+        """``smooth`` counts 0 as 1, as the score of a single sentence needs."""
+        details = {"smooth": "floor" if smooth else "none"}
+        super().__init__(config, "GLEU", details, uses_source=True)
 
     def _extract_corpus_statistics(
         self, hypotheses: Any, references: Any
