@@ -3,10 +3,13 @@
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf
 
-from transformer.cli.config.arguments import config_folder, flags_and_overrides
+from transformer.cli.config.arguments import choices, config_folder, flags_and_overrides
 from transformer.cli.config.compose import compose_config, with_recipe
 from transformer.common.errors import InputError
+from transformer.common.schema import typed
+from transformer.evaluation.metrics import MetricsConfig
 
 
 @pytest.mark.parametrize(
@@ -176,6 +179,10 @@ def test_a_tokenised_corpus_has_its_own_metrics(corpus: str) -> None:
     assert given.metrics.tokenize == "13a" and given.metrics.choose == "bleu"
     given = compose_config("train", [f"data={corpus}", "metrics.tokenize=char"])
     assert given.metrics.tokenize == "char"
+    for name in (name for name in choices("metrics") if name not in choices("data")):
+        group = compose_config("train", [f"data={corpus}", f"metrics={name}"]).metrics
+        config = typed(MetricsConfig, OmegaConf.to_container(group), "metrics")
+        assert config.choose in config.validated and set(config.validated) <= set(config.tested)
 
 
 @pytest.mark.parametrize(
