@@ -45,7 +45,7 @@ class ComparisonConfig:
     moved: Annotated[int, Range(0)]
     """Sentences to show in each direction."""
     moved_by: str | None
-    """The metric that ranks them; None takes chrF, or the one that chooses if chrF is not there."""
+    """The metric that ranks them; None takes chrF, or ``chosen`` if chrF is not tested."""
 
     def __post_init__(self) -> None:
         raise_objections(out_of_range(self, "compare"))
@@ -62,10 +62,14 @@ class ComparisonConfig:
         return self.scoring.validated if self.scores is None else self.scores
 
     @property
+    def chosen(self) -> str:
+        """The metric that chooses checkpoints, if it is tested; else the first that is."""
+        return self.scoring.choose if self.scoring.choose in self.names else self.names[0]
+
+    @property
     def ranks_by(self) -> str:
         """The metric that ranks sentences."""
-        known = self.scoring.validated
-        return self.moved_by or ("chrf" if "chrf" in known else self.scoring.choose)
+        return self.moved_by or ("chrf" if "chrf" in self.names else self.chosen)
 
 
 @dataclass(frozen=True)
@@ -153,7 +157,7 @@ def compare(
     sources, references = text.sources, text.references
     metrics = [build_metric(name, scoring) for name in config.names]
     tested = paired_tests(hypotheses, references, metrics, config.resampling, sources)
-    chosen = build_metric(scoring.choose, scoring)
+    chosen = build_metric(config.chosen, scoring)
     by_length = scores_by_length(sources, hypotheses, references, chosen, config.lengths)
     frequencies = None
     if training is not None:
@@ -164,7 +168,7 @@ def compare(
         given = [map(words, lines) for lines in hypotheses]
         frequencies = words_by_frequency(counts, given, right, config.frequencies)
     by = config.ranks_by
-    names = list(dict.fromkeys([*scoring.validated, by]))
+    names = list(dict.fromkeys([*config.names, by]))
     base, *rest = (SentenceScores(one, references, names, scoring, sources) for one in hypotheses)
     settings: dict[str, Any] = {"by": by, "better": scoring.better(by), "limit": config.moved}
     movements = [movement(sources, references, base, other, **settings) for other in rest]
@@ -174,5 +178,5 @@ def compare(
         **base.signatures,
     }
     return Comparison(
-        text, systems, tested, signatures, scoring.choose, by_length, frequencies, movements
+        text, systems, tested, signatures, config.chosen, by_length, frequencies, movements
     )

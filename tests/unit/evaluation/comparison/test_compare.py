@@ -74,7 +74,7 @@ def test_json_has_every_number_with_its_signature() -> None:
         *(told[key]["signature"] for key in ("by_length", "by_frequency")),
         *told["sentence_signatures"].values(),
     ]
-    assert len(signatures) == 3 * 3 + 2 + 2
+    assert len(signatures) == 3 * 3 + 2 + 3
     assert all("version:" in signature for signature in signatures)
 
 
