@@ -1,9 +1,11 @@
 """Metrics that other code computes: a function of the user, and COMET."""
 
-from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from sacrebleu.metrics.base import Score
 
@@ -65,36 +67,28 @@ class Comet(SentenceMetric):
     """
 
     def __init__(self, config: MetricsConfig) -> None:
-        file = Path(config.comet or "")
-        model = str(file).replace(":", "-")
-        super().__init__(config, "COMET", {"refs": "best", "model": model}, uses_source=True)
-        try:
-            self.package = import_module("comet")
-        except ImportError as error:
-            raise InputError(
-                "COMET needs the package unbabel-comet: pip install -e '.[comet]'"
-            ) from error
-        if not file.is_file():
-            raise InputError(f"metrics.comet={config.comet} is not there; give the file of a model")
-        self.file, self.model = file, cast(Any, None)
-        self.scores: dict[tuple[str, str, str], float] = {}
+        self.file = config.comet or ""
+        details = {"refs": "best", "model": self.file.replace(":", "-")}
+        super().__init__(config, "COMET", details, uses_source=True)
+        if find_spec("comet") is None:
+            raise InputError("COMET needs the package unbabel-comet: pip install -e '.[comet]'")
+        if not Path(self.file).is_file():
+            raise InputError(f"metrics.comet={self.file} is not there; give the file of a model")
 
     def _extract_corpus_statistics(
         self, hypotheses: Any, references: Any
     ) -> list[list[float | int]]:
+        samples, counts = [], []
         texts = zip(hypotheses, self._cache_references(references), strict=True)
-        found = [(one, about["references"]) for one, about in texts]
-        triples = [[(src, one, ref) for ref in right] for one, (src, *right) in found]
-        new = {triple for line in triples for triple in line} - self.scores.keys()
-        self._predict(sorted(new))
-        return [[max(self.scores[triple] for triple in line), 1] for line in triples]
+        for hypothesis, about in texts:
+            source, *right = about["references"]
+            samples += [{"src": source, "mt": hypothesis, "ref": one} for one in right]
+            counts.append(len(right))
+        scores = iter(_load(self.file).predict(samples, gpus=0, progress_bar=False).scores)
+        return [[max(map(float, islice(scores, count))), 1] for count in counts]
 
-    def _predict(self, triples: Sequence[tuple[str, str, str]]) -> None:
-        """Score triples of source, hypothesis and reference; the model is loaded once."""
-        if not triples:
-            return
-        if self.model is None:
-            self.model = self.package.load_from_checkpoint(str(self.file))
-        samples = [dict(zip(("src", "mt", "ref"), triple, strict=True)) for triple in triples]
-        predicted = self.model.predict(samples, gpus=0, progress_bar=False)
-        self.scores |= zip(triples, map(float, predicted.scores), strict=True)
+
+@cache
+def _load(file: str) -> Any:
+    """The model, once for all validations."""
+    return import_module("comet").load_from_checkpoint(file)

@@ -7,6 +7,7 @@ import string
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -200,6 +201,7 @@ def test_own_functions_and_comet_are_metrics_as_others(
             return SimpleNamespace(scores=[float(one["mt"] == one["ref"]) for one in samples])
 
     comet = ModuleType("comet")
+    comet.__spec__ = ModuleSpec("comet", None)
     comet.load_from_checkpoint = lambda path: Model()  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "comet", comet)
     (tmp_path / "model.ckpt").touch()
