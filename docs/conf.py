@@ -28,7 +28,7 @@ html_title = project
 
 CONTENTS = {
     "Begin": "first_model training configuration other_toolkits",
-    "Text": "data scale doctor",
+    "Text": "data tasks scale doctor",
     "Model": "attention regularization single_stacks",
     "Training": "recipes processes gpu reliability",
     "Translating": "decoding alignment seeing serving interchange python api",

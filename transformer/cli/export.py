@@ -29,6 +29,12 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     if folder.exists():
         raise InputError(f"{folder} exists; remove it, or choose another with output=")
     translator, run = load_translator(config, arguments)
+    given = {"char", "words"} & {*translator.tokenizer.config.algorithms}
+    if given and config.format != "safetensors":
+        raise InputError(
+            f"format={config.format} cuts text with SentencePiece, not as tokenizer={min(given)} "
+            "does; choose format=safetensors"
+        )
     require_writable(folder.parent)
     with written_whole(folder) as part:
         part.mkdir()

@@ -102,9 +102,8 @@ TANAKA_ENJA = PublishedCorpus(
 G2P = PublishedCorpus(
     name="g2p",
     languages=(
-        "high/eng_us",
-        *(f"medium/{code}" for code in ("arm_e", "bul", "dut", "fre", "geo", "hbs_latn", "hun")),
-        *(f"medium/{code}" for code in ("jpn_hira", "kor", "vie_hanoi")),
+        *("high/eng_us", "medium/arm_e", "medium/bul", "medium/dut", "medium/fre", "medium/geo"),
+        *("medium/hbs_latn", "medium/hun", "medium/jpn_hira", "medium/kor", "medium/vie_hanoi"),
     ),
     splits={"train": "{}_train.tsv", "validation": "{}_dev.tsv", "test": "{}_test.tsv"},
     format="tsv",

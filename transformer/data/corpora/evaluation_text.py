@@ -33,23 +33,18 @@ class Texts(NamedTuple):
 
 
 def with_references(pairs: Iterable[Pair], repeated: bool = False) -> list[Referenced]:
-    """Return each source with all its targets.
+    """Return each source with its targets: an `AnotherTarget` is of the source before it.
 
-    An `AnotherTarget` is of the source before it. With ``repeated``, equal sources are one, where
-    the first of them is; blank ones, which separate documents, are not.
+    With ``repeated``, equal sources are one, except blank ones, which separate documents.
     """
-    found: list[tuple[str, list[str]]] = []
-    known: dict[str, list[str]] = {}
-    for source, target in pairs:
-        if found and isinstance(target, AnotherTarget) and source == found[-1][0]:
-            (known.get(source) or found[-1][1]).append(str(target))
-        elif repeated and source in known:
-            known[source].append(str(target))
-        else:
-            found.append((source, [str(target)]))
-            if repeated and source:
-                known[source] = found[-1][1]
-    return [(source, tuple(dict.fromkeys(targets))) for source, targets in found]
+    found: dict[object, tuple[str, dict[str, None]]] = {}
+    targets: dict[str, None] = {}
+    for index, (source, target) in enumerate(pairs):
+        if not (index and isinstance(target, AnotherTarget)):
+            key = source if repeated and source else index
+            targets = found.setdefault(key, (source, {}))[1]
+        targets[str(target)] = None
+    return [(source, tuple(targets)) for source, targets in found.values()]
 
 
 def read_texts(split: AnySplit, cache: Path | None = None) -> Texts:

@@ -15,7 +15,7 @@ from pathlib import Path
 from transformer.common.cache import locked, remembered
 from transformer.common.errors import InputError
 from transformer.data.corpora.split import Split
-from transformer.data.text.parallel import Corpus, Pair
+from transformer.data.text.parallel import AnotherTarget, Corpus, Pair
 
 logger = logging.getLogger(__name__)
 
@@ -82,10 +82,12 @@ def _smallest(pairs: Iterable[Pair], wanted: int) -> list[list[int]]:
     """
     lines: dict[int, list[int]] = {}
     largest: list[int] = []  # negative hashes, since heapq has the smallest on top
+    value = 0
     for number, pair in enumerate(pairs):
-        if not any(pair):
+        another = isinstance(pair[1], AnotherTarget)  # goes with the pair before it
+        if not any(pair) or (another and value not in lines):
             continue
-        value = _hash(pair)
+        value = value if another else _hash(pair)
         if value in lines:
             lines[value].append(number)
         elif len(largest) < wanted:

@@ -77,7 +77,7 @@ def find_corpus_splits(config: DataConfig) -> dict[str, Split]:
             sentences=config.documents or 1,
             repeated_sources=config.repeated_sources,
         )
-        for name, split in makers[config.corpus](config).items()
+        for name, split in _with_held_out(config, makers[config.corpus](config)).items()
     }
 
 
@@ -98,7 +98,7 @@ def _published(config: DataConfig) -> dict[str, Split]:
             return fetch(published, language, split, cache / published.name)
 
     sides = (config.source, config.target)
-    splits = {
+    return {
         split: Split(
             Corpus(
                 tuple(path(name, split) for name in ([config.lang] if published.format else sides)),
@@ -110,11 +110,6 @@ def _published(config: DataConfig) -> dict[str, Split]:
         )
         for split in published.splits
     }
-    if "validation" in splits:
-        return splits
-    return splits | hold_out(
-        splits["train"], {"validation": config.validation_size}, given_path(config.cache)
-    )
 
 
 def _files(config: DataConfig) -> dict[str, Split]:
@@ -134,9 +129,14 @@ def _files(config: DataConfig) -> dict[str, Split]:
                 if path.exists() and not path.is_file() and not path.is_dir():
                     raise InputError(f"{path}: a pipe cannot be read twice; give a file")
             splits[name] = Split(corpus, links=_links_of_training(config, name))
+    return splits
+
+
+def _with_held_out(config: DataConfig, splits: dict[str, Split]) -> dict[str, Split]:
+    """Return the splits, with validation and test text held out of the training text if missing."""
     sizes = {"validation": config.validation_size, "test": config.test_size}
     missing = {name: size for name, size in sizes.items() if name not in splits and size > 0}
-    if config.streaming or config.train is None or not missing:
+    if "train" not in splits or not missing:
         return splits
     if (config.documents or 1) > 1:
         raise InputError(

@@ -27,6 +27,7 @@ from transformer.data.modules.base import BatchModule
 from transformer.data.text.document_windows import joined_pairs
 from transformer.data.text.lines import check_files_exist
 from transformer.data.text.training_filters import Filters, log_level
+from transformer.data.tokenization.config import SYMBOLS
 from transformer.data.tokenization.tokenizer import UNK, Pairs, Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -104,7 +105,7 @@ class DataModule(BatchModule):
             log_held_out(name, pairs, self._splits)
             if not self._filters.report(name, dropped, pairs, self._data.max_left_out):
                 logger.info(self._filters.describe(name, dropped, pairs))
-        if not self._reported and {"char", "words"} & {*self.tokenizer.config.algorithms}:
+        if not self._reported and {*SYMBOLS} & {*self.tokenizer.config.algorithms}:
             self._log_unknown()
         self._reported = True
         for name in self._parts("validation"):

@@ -15,6 +15,8 @@ Pairs = Callable[[], Iterable[tuple[str, str]]]
 
 
 Algorithm = Literal["unigram", "bpe", "char", "words"]
+SYMBOLS: tuple[Algorithm, ...] = ("char", "words")
+"""The algorithms whose tokens are given by the text."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class TokenizerConfig:
     target: Algorithm | None = None
     """Algorithm of the target side; None: ``algorithm``."""
     min_frequency: Annotated[int, Range(1)] = 1
-    """Characters and words that are rarer in the training text are unknown."""
+    """Characters, words and features that are rarer in the training text are unknown."""
     features: str | None = None
     """Separator of the features of a source, such as ";" in ``walk TAB V;PST``: each is one token,
     after the characters or words of the source. None: there are none."""
@@ -54,12 +56,12 @@ class TokenizerConfig:
 
     def _objections(self) -> Iterator[str]:
         yield from out_of_range(self, "tokenizer")
-        subwords = {"unigram", "bpe"} & {*self.algorithms}
+        subwords = {*self.algorithms} - {*SYMBOLS}
         if self.vocab_size is None and subwords:
             yield f"tokenizer.vocab_size=null: a vocabulary of {min(subwords)} needs a size"
         if self.sampling and not subwords:
             yield "tokenizer.sampling draws subwords, which char and words do not have; set it to 0"
-        if self.features is not None and self.algorithms[0] not in ("char", "words"):
+        if self.features is not None and self.algorithms[0] not in SYMBOLS:
             yield "tokenizer.features are read with tokenizer.source=char or words; set one of them"
         if self.features == "":
             yield "tokenizer.features='' separates nothing; set it to ';', or null"

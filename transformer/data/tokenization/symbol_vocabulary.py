@@ -1,4 +1,4 @@
-"""A vocabulary of given tokens: characters, or the words between blanks; and of source features.
+"""A vocabulary of given tokens: characters, or the words between blanks; and features of a source.
 
 Text is taken as it is, without Unicode normalization. Characters are code points; decoding gives
 the text back exactly, except that a text of blanks alone is empty. Words are what U+0020 separates;
@@ -9,7 +9,6 @@ the vocabulary does not have is UNK.
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import chain
 from typing import Any
 
 from transformer.common.errors import InputError
@@ -19,10 +18,7 @@ from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.vocabulary import Vocabulary
 
 FEATURES = "\t"
-"""Between a source and its features, in the text of the source."""
-
-UNKNOWN = "\u2047"
-"""Text of UNK."""
+"""Before the features of a source, and before each of them in the vocabulary."""
 
 _CONTROL = ("<pad>", "<unk>", "<s>", "</s>")
 
@@ -34,99 +30,78 @@ class Symbols(Vocabulary):
         """Read a model of `count_symbols`; raises ValueError or LookupError if it is damaged."""
         self._arguments = (model, tags)
         read = json.loads(model)
-        self._words, self._features = read["kind"] == "words", read["features"]
-        symbols, features = map(list, (read["symbols"], read["feature_names"]))
-        if not all(isinstance(text, str) for text in (*symbols, *features)):
+        self._words, self._features, symbols = read["words"], read["features"], read["symbols"]
+        if not all(isinstance(symbol, str) for symbol in symbols):
             raise ValueError("a token is not a text")
-        self.first_tag, self.control = len(_CONTROL) + len(symbols) + len(features), _NO_TEXT
-        self.tags = tags
-        self._texts = [*("", UNKNOWN, "", ""), *symbols, *features]
-        self._first_feature = len(_CONTROL) + len(symbols)
-        self._ids = {text: index for index, text in enumerate(symbols, len(_CONTROL))}
-        self._feature_ids = {text: i for i, text in enumerate(features, self._first_feature)}
+        # U+2047 stands for UNK, as in SentencePiece.
+        self._texts = ["", "\u2047", "", "", *symbols]
+        self._ids = {symbol: index for index, symbol in enumerate(symbols, len(_CONTROL))}
+        self.first_tag, self.tags = len(self._texts), tags
+        self.control = frozenset((PAD, BOS, EOS))
+        self.never_written = (UNK, *filter(self._is_feature, range(self.first_tag)))
 
     def __reduce__(self) -> tuple[type["Symbols"], tuple[Any, ...]]:
         """Pickle the model."""
         return type(self), self._arguments
 
     def split(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Return the ids of the tokens, then of the features."""
-        return [list(self._split(sentence)) for sentence in sentences]
-
-    def _split(self, sentence: str) -> Iterable[int]:
-        text, features = split_features(sentence, self._features)
-        tokens = (self._ids.get(token, UNK) for token in split_text(text, self._words))
-        return chain(tokens, (self._feature_ids.get(feature, UNK) for feature in features))
+        """Return the ids of the characters or words of sentences, then of their features."""
+        return [
+            [self._ids.get(token, UNK) for token in split_text(text, self._words, self._features)]
+            for text in sentences
+        ]
 
     def join(self, sentences: list[list[int]]) -> list[str]:
         """Return the sentences of these ids, each with its features."""
         return list(map(self._join, sentences))
 
     def _join(self, ids: list[int]) -> str:
-        tokens = [self._texts[token] for token in ids if token < self._first_feature]
+        tokens = [self._texts[token] for token in ids if not self._is_feature(token)]
+        features = [self._texts[token][1:] for token in ids if self._is_feature(token)]
         text = (" " if self._words else "").join(tokens)
-        features = [self._texts[token] for token in ids if token >= self._first_feature]
         return text + FEATURES + self._features.join(features) if features else text
 
     def spell(self, token: int) -> str:
         """Return a token as SentencePiece would spell it: a blank as U+2581, words after one."""
         if token < len(_CONTROL):
-            return _CONTROL[token]
+            return WORD_START * (self._words and token == UNK) + _CONTROL[token]
         text = self._texts[token]
-        if token >= self._first_feature:
-            return f"{WORD_START}[{text}]"
+        if self._is_feature(token):
+            return f"{WORD_START}[{text[1:]}]"
         if self._words:
             return WORD_START + text
         # The character U+2581 itself is not the blank.
-        return {" ": WORD_START, WORD_START: f"<U+{ord(WORD_START):04X}>"}.get(text, text)
+        return {" ": WORD_START, WORD_START: "<U+2581>"}.get(text, text)
+
+    def _is_feature(self, token: int) -> bool:
+        return self._features is not None and self._texts[token].startswith(FEATURES)
 
 
-_NO_TEXT = frozenset((PAD, BOS, EOS))
-
-
-def split_text(text: str, words: bool) -> Sequence[str]:
-    """Return the characters or the words of a text; a text of blanks alone has none."""
+def split_text(text: str, words: bool, features: str | None) -> list[str]:
+    """Return the characters or words of a text, then its features if their separator is given."""
+    names: list[str] = []
+    if features is not None and FEATURES in text:
+        text, _, after = text.partition(FEATURES)
+        names = [FEATURES + name for name in after.split(features)]
     if words:
-        return [word for word in text.split(" ") if word]
-    return text if text.strip(" ") else ""
+        return [word for word in text.split(" ") if word] + names
+    return [*(text if text.strip(" ") else ""), *names]
 
 
-def split_features(text: str, separator: str | None) -> tuple[str, list[str]]:
-    """Return a source without its features, and these; without a separator it has none."""
-    if separator is None or FEATURES not in text:
-        return text, []
-    text, _, features = text.rpartition(FEATURES)
-    return text, features.split(separator)
+def count_symbols(texts: Iterable[str], config: TokenizerConfig, side: int, name: object) -> bytes:
+    """Return the model of a vocabulary: the most frequent tokens of texts, by ``config``.
 
-
-def count_symbols(
-    texts: Iterable[str], config: TokenizerConfig, kind: str, features: str | None, name: object
-) -> bytes:
-    """Return the model of a vocabulary of the most frequent tokens of some texts.
-
-    Args:
-        texts: of one side, or of both.
-        config: the minimum frequency and the maximum size; all features are kept.
-        kind: "char" or "words".
-        features: their separator, if a text may have some.
-        name: of the text, for messages.
-
-    Raises InputError if no text has a token.
+    Raises InputError, with the ``name`` of the text, if no text has a token.
     """
-    tokens, names = Counter[str](), Counter[str]()
-    for text in texts:
-        text, found = split_features(text, features)
-        tokens.update(split_text(text, kind == "words"))
-        names.update(found)
-    if not tokens:
+    words, features = config.algorithms[side] == "words", None if side else config.features
+    counts = Counter(token for text in texts for token in split_text(text, words, features))
+    if not counts:
         raise InputError(
             f"{name}: no line has text to learn a vocabulary from; give another training text"
         )
-    room = len(tokens)
-    if config.vocab_size is not None:
-        room = max(0, config.vocab_size - len(_CONTROL) - len(names))
-    # The most frequent first; equal counts in the order of code points.
-    order = sorted(tokens, key=lambda token: (-tokens[token], token))
-    symbols = [token for token in order if tokens[token] >= config.min_frequency][:room]
-    model = {"kind": kind, "features": features, "symbols": symbols, "feature_names": sorted(names)}
+    # Equal counts in the order of code points.
+    order = sorted(counts, key=lambda token: (-counts[token], token))
+    room = len(order) if config.vocab_size is None else config.vocab_size - len(_CONTROL)
+    symbols = [token for token in order[:room] if counts[token] >= config.min_frequency]
+    model = {"words": words, "features": features, "symbols": symbols}
     return json.dumps(model, ensure_ascii=False).encode()

@@ -15,7 +15,7 @@ import torch
 
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
-from transformer.data.tokenization.config import BOS, EOS, PAD, UNK, Pairs, TokenizerConfig
+from transformer.data.tokenization.config import BOS, EOS, PAD, SYMBOLS, UNK, Pairs, TokenizerConfig
 from transformer.data.tokenization.normalization import normalize
 from transformer.data.tokenization.subword_model import Subwords
 from transformer.data.tokenization.tags import UNTAGGED, SourceTags, Tags, parse_tags
@@ -51,7 +51,7 @@ class Tokenizer:
 
     def _vocabulary(self, model: bytes, side: int, threads: int) -> Vocabulary:
         algorithm = self.config.algorithms[side]
-        if algorithm in ("char", "words"):
+        if algorithm in SYMBOLS:
             from transformer.data.tokenization.symbol_vocabulary import Symbols
 
             return Symbols(model, self.tags)
@@ -105,10 +105,11 @@ class Tokenizer:
         return len(self._target)
 
     @property
-    def never_written(self) -> range:
-        """Ids of the tags that no target has: all but the separator."""
+    def never_written(self) -> tuple[int, ...]:
+        """Ids of the tokens that no target has, and of the tags: all but the separator."""
         separators = 0 if self._target.separator is None else 1
-        return range(self._target.first_tag + separators, len(self._target))
+        tags = range(self._target.first_tag + separators, len(self._target))
+        return (*self._target.never_written, *tags)
 
     @property
     def fingerprint(self) -> str:

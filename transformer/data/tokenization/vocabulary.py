@@ -22,6 +22,8 @@ class Vocabulary(ABC):
     control: frozenset[int]
     """Ids of the control symbols."""
     tags: Tags
+    never_written: tuple[int, ...] = ()
+    """Ids of tokens that no target has."""
 
     def __len__(self) -> int:
         return self.first_tag + len(self.tags.spelt)

@@ -16,15 +16,7 @@ import sentencepiece
 
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
-from transformer.data.tokenization.config import (
-    BOS,
-    EOS,
-    PAD,
-    UNK,
-    Algorithm,
-    Pairs,
-    TokenizerConfig,
-)
+from transformer.data.tokenization.config import BOS, EOS, PAD, SYMBOLS, UNK, Pairs, TokenizerConfig
 from transformer.data.tokenization.normalization import WORD_START, normalize
 
 # Longer lines (in bytes) add nothing about subwords and slow the suffix array down.
@@ -136,27 +128,16 @@ def vocabularies(
 
 
 def _learn(config: TokenizerConfig, pairs: Pairs, name: object) -> tuple[bytes, bytes | None]:
-    source, target = config.algorithms
-    if config.one_vocabulary:
-        both = (text for pair in pairs() for text in pair)
-        return _learn_side(both, config, source, name, config.features), None
-    sources, targets = (s for s, _ in pairs()), (t for _, t in pairs())
-    learnt = _learn_side(sources, config, source, name, config.features)
-    return learnt, _learn_side(targets, config, target, name)
-
-
-def _learn_side(
-    texts: Iterable[str],
-    config: TokenizerConfig,
-    algorithm: Algorithm,
-    name: object,
-    features: str | None = None,
-) -> bytes:
-    if algorithm in ("char", "words"):
+    def learn(texts: Iterable[str], side: int) -> bytes:
+        if (algorithm := config.algorithms[side]) not in SYMBOLS:
+            return learn_vocabulary(texts, replace(config, algorithm=algorithm), name)
         from transformer.data.tokenization.symbol_vocabulary import count_symbols
 
-        return count_symbols(texts, config, algorithm, features, name)
-    return learn_vocabulary(texts, replace(config, algorithm=algorithm), name)
+        return count_symbols(texts, config, side, name)
+
+    if config.one_vocabulary:
+        return learn((text for pair in pairs() for text in pair), 0), None
+    return learn((source for source, _ in pairs()), 0), learn((target for _, target in pairs()), 1)
 
 
 def _cache_key(config: TokenizerConfig, pairs: Pairs, content: str | None) -> str:

@@ -1,0 +1,101 @@
+"""Several right targets of a source; and the corpora of other tasks than translation."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.corpora import data_config, pairs_of
+from transformer.common.errors import InputError
+from transformer.data.corpora.evaluation_text import read_texts, validation_pairs
+from transformer.data.corpora.resolve import find_splits
+
+TEXTS = [("a b", ("x y", "x")), ("c", ("z",)), ("d", ("y",)), ("a b", ("z z",))]
+PAIRS = [(source, target) for source, targets in TEXTS for target in targets]
+
+
+def write(folder: Path, kind: str) -> str | list[str]:
+    """Write TEXTS in a format, and return what ``data.train`` names."""
+    if kind == "plain":
+        columns = zip(*[(source, *targets, "")[:3] for source, targets in TEXTS], strict=True)
+        for name, lines in zip("sxy", columns, strict=True):
+            (folder / name).write_text("".join(f"{line}\n" for line in lines))
+        return [str(folder / name) for name in "sxy"]
+    path = folder / f"text.{kind}"
+    if kind == "tsv":
+        path.write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS))
+    else:
+        rows = [{"x": source, "y": list(targets)} for source, targets in TEXTS]
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return str(path)
+
+
+@pytest.mark.parametrize("kind", ["plain", "tsv", "jsonl"])
+@pytest.mark.parametrize("repeated", [False, True])
+def test_each_target_is_trained_on_and_a_reference(
+    tmp_path: Path, kind: str, repeated: bool
+) -> None:
+    paths = write(tmp_path, kind)
+    changes: dict[str, Any] = {"train": paths, "validation": paths, "repeated_sources": repeated}
+    assert pairs_of(tmp_path, **changes)["train"] == PAIRS
+    config = data_config(tmp_path, **changes)
+    texts = read_texts(find_splits(config)["validation"], tmp_path)
+    every = [(source, (target,)) for source, target in PAIRS] if kind == "tsv" else TEXTS
+    if repeated:
+        every = [("a b", ("x y", "x", "z z")), ("c", ("z",)), ("d", ("y",))]
+    assert list(zip(texts.sources, texts.references, strict=True)) == every
+    assert validation_pairs(config, 2) == every[:2]
+
+
+def test_a_held_out_source_leaves_none_of_its_targets_in_the_training_text(tmp_path: Path) -> None:
+    path = tmp_path / "text.jsonl"
+    rows = [{"x": f"s{n}", "y": [f"t{n}", f"u{n}"]} for n in range(40)]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    splits = pairs_of(tmp_path, train=str(path), validation_size=9)
+    held = {source for source, _ in splits["validation"]}
+    assert len(held) == 9
+    assert not held & {source for source, _ in splits["train"]}
+    assert len(splits["train"]) == 62
+
+
+def write_published(folder: Path) -> None:
+    for kind in ("train", "test"):
+        lines = "".join(f"IN: jump {kind} {n} OUT: I_JUMP {n}\n" for n in range(9))
+        (folder / f"tasks_{kind}_length.txt").write_text(lines)
+    for kind in ("train", "dev", "test"):
+        (folder / f"kor_{kind}.tsv").write_text(f"{kind}\tk u\n")
+    for kind in ("trn", "dev", "tst"):
+        (folder / f"tur.{kind}").write_text(f"{kind}\tV;PST\t{kind}ed\n")
+
+
+@pytest.mark.parametrize(
+    ("changes", "test", "wrong"),
+    [
+        ({"corpus": "scan", "lang": "length"}, ("jump test 0", "I_JUMP 0"), "not IN: COMMAND OUT"),
+        ({"corpus": "g2p", "lang": "kor"}, ("test", "k u"), "0 tabs where SOURCE<TAB>TARGET has"),
+        (
+            {"corpus": "inflection", "lang": "tur", "features": ";"},
+            ("tst\tV;PST", "tsted"),
+            "0 tabs where SOURCE<TAB>FEATURES<TAB>TARGET has two",
+        ),
+    ],
+    ids=["scan", "g2p", "inflection"],
+)
+def test_the_corpora_of_other_tasks(
+    changes: dict[str, Any], test: tuple[str, str], wrong: str, tmp_path: Path
+) -> None:
+    write_published(tmp_path)
+    changes = {"root": str(tmp_path), "train": None, "validation_size": 2, **changes}
+    splits = pairs_of(tmp_path, **changes)
+    assert splits["test"][0] == test
+    assert not set(splits["train"]) & set(splits["validation"])
+    for path in tmp_path.glob("*.t*"):
+        path.write_text("jump\n")
+    with pytest.raises(InputError, match=wrong):
+        list(find_splits(data_config(tmp_path, **changes))["train"])
+    with pytest.raises(InputError, match=r"has no language None; set data\.lang"):
+        find_splits(data_config(tmp_path, **changes | {"lang": None}))
+    if changes["corpus"] != "scan":
+        with pytest.raises(InputError, match=r"no checksum of .* set data\.root=FOLDER"):
+            find_splits(data_config(tmp_path, **changes | {"root": None}))

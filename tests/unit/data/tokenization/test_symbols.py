@@ -1,0 +1,112 @@
+"""Characters and words as tokens: exact decoding, unknown tokens, features, and constraints."""
+
+import io
+import pickle
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from tests.helpers.corpora import tokenizer_config
+from tests.helpers.models import tiny_transformer
+from tests.helpers.steps import search_config
+from transformer.common.errors import InputError
+from transformer.data.corpora.pocket import LANGUAGES, SPLITS, pocket_text
+from transformer.data.text.lines import read_lines
+from transformer.data.tokenization.tags import SENTENCE_END, SourceTags, TaggedText, Tags
+from transformer.data.tokenization.tokenizer import UNK, Tokenizer
+from transformer.decoding.constraints.request import Constraints
+from transformer.decoding.translation.translator import Translator
+
+PAIRS = [("walk\tV;PST", "w A k t"), ("we\u2581 go\tV;NFIN", "w i  g oU"), ("wa\tV;PST", "w A")]
+
+
+def learnt(**changes: Any) -> Tokenizer:
+    fields = {"algorithm": "char", "vocab_size": None, **changes}
+    return Tokenizer.train(tokenizer_config(**fields), lambda: PAIRS)
+
+
+MIXED = learnt(target="words", features=";")
+
+
+@pytest.mark.parametrize("algorithm", ["char", "words"])
+def test_each_line_of_a_corpus_is_decoded_byte_for_byte(algorithm: str) -> None:
+    files = [pocket_text(language)[split] for language in LANGUAGES for split in SPLITS]
+    lines = [line for file in files for line in read_lines(file)]
+    config = tokenizer_config(algorithm=algorithm, vocab_size=None)
+    tokenizer = Tokenizer.train(config, lambda: ((line, line) for line in lines))
+    rows = tokenizer.encode_target(lines)
+    assert tokenizer.decode_target(rows) == lines
+    assert UNK not in {token for row in rows for token in row}
+
+
+def test_sides_of_two_kinds_survive_a_checkpoint() -> None:
+    file = io.BytesIO()
+    torch.save(MIXED.to_state(), file)
+    file.seek(0)
+    loaded = Tokenizer.from_state(torch.load(file, weights_only=True))
+    for tokenizer in (MIXED, loaded, pickle.loads(pickle.dumps(loaded)), loaded.in_one_thread()):
+        assert not tokenizer.joint
+        [row] = tokenizer.encode_source(["we\u2581 wax\tV;PST;X"])
+        spelt = ["w", "e", "<U+2581>", "\u2581", "w", "a", "<unk>", "\u2581[V]", "\u2581[PST]"]
+        assert tokenizer.source_subwords(row) == [*spelt, "<unk>"]
+        assert tokenizer.decode_source([row[:6] + row[7:9]]) == ["we\u2581 wa\tV;PST"]
+        rows = tokenizer.encode_target(["  g   A ", "g Q", " "])
+        assert tokenizer.decode_target(rows) == ["g A", "g \u2047", ""]
+        assert tokenizer.subwords(rows[1]) == ["\u2581g", "\u2581<unk>"]
+        assert tokenizer.sample_target(["g A"], [1]) == rows[:1]
+    tagged = loaded.with_tags(Tags(targets=("x",), sentences=2, subwords=9))
+    [row] = tagged.encode_source([TaggedText(f"wa{SENTENCE_END}we", SourceTags("x"))])
+    assert tagged.source_subwords(row) == ["<2 x>", "w", "a", "< >", "w", "e"]
+    damaged = MIXED.to_state() | {"target": torch.tensor(list(b"[]"), dtype=torch.uint8)}
+    with pytest.raises(InputError, match="the tokenizer of the checkpoint is damaged"):
+        Tokenizer.from_state(damaged)
+
+
+def test_rare_tokens_and_those_beyond_the_size_are_unknown() -> None:
+    joint = learnt(features=";")
+    assert joint.joint
+    assert [token for token in joint.never_written if token != UNK] == [
+        token
+        for token, name in enumerate(joint.subwords(range(joint.target_vocab_size)))
+        if name in ("\u2581[V]", "\u2581[PST]", "\u2581[NFIN]")
+    ]
+    rare = learnt(algorithm="words", joint=False, min_frequency=2)
+    assert rare.subwords(range(4, rare.target_vocab_size)) == ["\u2581w", "\u2581A"]
+    small = learnt(algorithm="words", joint=False, vocab_size=5)
+    assert small.subwords(range(4, small.target_vocab_size)) == ["\u2581w"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"algorithm": "bpe"}, "vocab_size=null: a vocabulary of bpe needs a size"),
+        ({"sampling": 0.1}, "sampling draws subwords, which char and words do not have"),
+        ({"source": "bpe", "vocab_size": 9, "features": ";"}, "features are read with .*=char"),
+        ({"features": ""}, "features='' separates nothing"),
+        ({"min_frequency": 0}, "min_frequency=0 must be at least 1"),
+    ],
+)
+def test_keys_that_do_not_fit_together_are_refused(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        learnt(**changes)
+
+
+@pytest.mark.parametrize("must", ["w A", "g"])
+def test_constraints_hold_for_given_tokens(must: str) -> None:
+    for tokenizer in (MIXED, learnt()):
+        model = tiny_transformer(
+            source_vocab_size=tokenizer.source_vocab_size,
+            target_vocab_size=tokenizer.target_vocab_size,
+            tie_embeddings="decoder",
+        )
+        search = search_config(algorithm="beam", beam_size=4, max_length_offset=9)
+        translator = Translator(model, tokenizer, replace(search, max_length_ratio=0.0), 200)
+        asked = [Constraints(must=(must,)), Constraints(prefix="w "), Constraints(never=("w", "i"))]
+        forced, begun, free = translator.translate(["walk\tV;PST"] * 3, asked)
+        assert must in " ".join(forced.text.split())
+        assert begun.text.startswith("w")
+        assert not {"w", "i"} & {*free.text.split(" ")}
+        with pytest.raises(InputError, match="'Q' has what the target vocabulary lacks"):
+            translator.translate(["walk"], [Constraints(must=("Q",))])
