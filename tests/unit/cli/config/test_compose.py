@@ -39,7 +39,7 @@ from transformer.evaluation.metrics import MetricsConfig
         ("train", "metrics=tokenized", "metrics=tokenized is unknown (did you mean tokenised?);"),
         ("train", "data=pocket,multi30k", "data=pocket,multi30k are several; add --multirun to"),
         ("train", "experiment=null", "experiment=null is unknown; choose"),
-        ("doctor", "tokenizer=x", "tokenizer=x is unknown; choose bpe or unigram"),
+        ("doctor", "tokenizer=x", "tokenizer=x is unknown; choose bpe or char or unigram or words"),
         ("train", "model=tinny", "model=tinny is unknown (did you mean tiny?); choose base or big"),
         (
             "train",
