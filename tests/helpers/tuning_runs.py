@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from tests.helpers.models import portable, tiny_transformer
 from tests.helpers.steps import search_config
@@ -37,7 +37,7 @@ def payload(seed: int, validation: list[str], **more: Any) -> dict[str, Any]:
         "task": "translation",
         "decoding": asdict(search_config(beam_size=2, max_length_ratio=1.0, max_length_offset=5)),
         "loss": {**config.loss},
-        "metrics": {**config.metrics},
+        "metrics": OmegaConf.to_container(config.metrics),
         # There is no test set to read.
         "data": {
             **config.data,

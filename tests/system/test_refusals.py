@@ -57,7 +57,7 @@ CALLS: dict[str, list[tuple[tuple[str, ...], str]]] = {
     ],
     "average": [(("last=all",), "last='all' must be a whole number")],
     "heads": [
-        (("metric=ter",), "metric='ter' must be loss or bleu"),
+        (("metric=meteor",), "metric meteor is unknown"),
         (("sentences=0",), "sentences=0 must be at least 1"),
         (("prune=[0.5,1.5]",), "prune=[0.5, 1.5] must be fractions"),
         (("split=tset",), "split=tset is not there"),

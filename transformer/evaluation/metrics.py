@@ -1,21 +1,26 @@
-"""A score with its signature; and BLEU, chrF and TER, by sacreBLEU.
+"""What counts as good: the metrics by name, and a score with its signature.
 
-It knows text only: neither models nor files.
+BLEU, chrF and TER are sacreBLEU's; sentence_metrics.py has those of other tasks, behind the same
+interface. It knows text only: neither models nor files.
 Source: Post 2018, "A Call for Clarity in Reporting BLEU Scores".
 """
 
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import zip_longest
-from typing import Any
+from pkgutil import resolve_name
+from typing import Any, Literal, NamedTuple
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric
 
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, raise_objections
 
 DECIMALS = 2
+
+Better = Literal["higher", "lower"]
 
 
 @dataclass(frozen=True)
@@ -23,19 +28,49 @@ class MetricsConfig:
     """How text is compared; the values are in ``conf/metrics``, and a checkpoint stores them.
 
     Attributes:
-        tokenize: sacreBLEU's tokenizer for BLEU: 13a for raw text, none for tokenised text, char,
-            zh, intl and more.
-        lowercase: Ignore case in BLEU and chrF; TER always ignores it, by sacreBLEU's default.
+        tokenize: sacreBLEU's: 13a for raw text, none for tokenised text, char, zh, intl and more.
+        lowercase: Ignore case; TER, ROUGE and SQuAD always ignore it.
+        test: Names of the metrics of a test (``METRICS``).
+        validation: Names of the metrics of a validation.
+        choose: The metric of the best checkpoint, early stopping, sweeps, ``tune`` and exports.
+        custom: A metric of the user, ``MODULE:FUNCTION`` (``external_metrics.py``).
+        custom_better: Direction of that.
+        comet: File of a COMET model, which then belongs to the test.
 
     Raises:
-        InputError: sacreBLEU has no such tokenizer, or a package for it is missing.
+        InputError: A metric or the tokenizer is unknown, or a package for it is missing.
     """
 
     tokenize: str
     lowercase: bool
+    test: Sequence[str] = ("bleu", "chrf", "ter")
+    validation: Sequence[str] = ("bleu", "chrf")
+    choose: str = "bleu"
+    custom: str | None = None
+    custom_better: Better = "higher"
+    comet: str | None = None
 
     def __post_init__(self) -> None:
         self.bleu()
+        raise_objections(
+            map(_unknown, {*self.test, *self.validation, self.choose} - METRICS.keys())
+        )
+
+    @property
+    def tested(self) -> list[str]:
+        """Names of all metrics of a test."""
+        own = [name for name in ("custom", "comet") if getattr(self, name) is not None]
+        return list(dict.fromkeys([*self.test, *own, self.choose]))
+
+    @property
+    def validated(self) -> list[str]:
+        """Names of all metrics of a validation."""
+        own = [] if self.custom is None else ["custom"]
+        return list(dict.fromkeys([*self.validation, *own, self.choose]))
+
+    def better(self, name: str) -> Better:
+        """The direction of a metric."""
+        return self.custom_better if name == "custom" else METRICS[name].better
 
     def bleu(self, *, effective_order: bool = False) -> BLEU:
         """The metric; of effective order, without the orders that a sentence is too short for.
@@ -56,10 +91,37 @@ class MetricsConfig:
             ) from error
 
 
-METRICS: dict[str, Callable[[MetricsConfig], Metric]] = {
-    "bleu": MetricsConfig.bleu,
-    "chrf": lambda config: CHRF(lowercase=config.lowercase),
-    "ter": lambda _: TER(),
+class MetricType(NamedTuple):
+    """A metric before it is built; the label is for log lines."""
+
+    label: str
+    build: Callable[[MetricsConfig], Metric]
+    better: Better = "higher"
+
+
+def _imported(kind: str, *name: str, **settings: bool) -> Callable[[MetricsConfig], Metric]:
+    """Build a metric of a module that is imported only then."""
+    return lambda config: resolve_name(f"transformer.evaluation.{kind}")(config, *name, **settings)
+
+
+_sentence = partial(_imported, "sentence_metrics:build_sentence_metric")
+
+METRICS: dict[str, MetricType] = {
+    "bleu": MetricType("BLEU", MetricsConfig.bleu),
+    "chrf": MetricType("chrF", lambda config: CHRF(lowercase=config.lowercase)),
+    "ter": MetricType("TER", lambda _: TER(), "lower"),
+    "exact_match": MetricType("exact match", _sentence("exact_match")),
+    "cer": MetricType("CER", _sentence("CER"), "lower"),
+    "wer": MetricType("WER", _sentence("WER"), "lower"),
+    "per": MetricType("PER", _sentence("PER"), "lower"),
+    "rouge1": MetricType("ROUGE-1", _sentence("rouge1")),
+    "rouge2": MetricType("ROUGE-2", _sentence("rouge2")),
+    "rougel": MetricType("ROUGE-L", _sentence("rougeL")),
+    "squad_exact_match": MetricType("exact match", _sentence("squad_exact_match")),
+    "squad_f1": MetricType("F1", _sentence("squad_f1")),
+    "gleu": MetricType("GLEU", _imported("sentence_metrics:Gleu")),
+    "custom": MetricType("custom", _imported("external_metrics:Custom")),
+    "comet": MetricType("COMET", _imported("external_metrics:Comet")),
 }
 """The metrics by name, each made from the config."""
 
@@ -69,15 +131,15 @@ class Score:
     """A score of a model on one text.
 
     Attributes:
-        name: BLEU, chrF2, TER (as sacreBLEU writes it), AER, perplexity, accuracy, f1_NOUN,
-            confusion.
-        value: From 0 to 100 for sacreBLEU's, accuracy and F1 (TER may be more), from 0 to 1 for
-            alignment, from 1 up for perplexity, a number of errors for confusion. Lower is better
-            for TER, AER, perplexity and errors.
+        name: BLEU, chrF2, TER (as sacreBLEU writes it), exact_match, AER, perplexity, accuracy,
+            f1_NOUN, confusion.
+        value: In per cent for metrics of text, accuracy and F1; from 0 to 1 for alignment, from 1
+            up for perplexity, a number of errors for confusion.
         signature: How it was computed; for sacreBLEU's with the version.
         fields: The values of ``to_json``: ``name``, ``score`` (the value, rounded), ``signature``,
             and more of the metric, such as precision and recall.
         decimals: In tables.
+        better: The direction.
     """
 
     name: str
@@ -85,6 +147,7 @@ class Score:
     signature: str
     fields: dict[str, Any] = field(repr=False)
     decimals: int = DECIMALS
+    better: Better = "higher"
 
     @classmethod
     def of(
@@ -103,17 +166,19 @@ class Score:
 def score(
     hypotheses: Sequence[str],
     references: Sequence[str | Sequence[str]],
-    metrics: Sequence[str] = ("bleu", "chrf", "ter"),
+    metrics: Sequence[str] | None = None,
     *,
     config: MetricsConfig,
+    sources: Sequence[str] | None = None,
 ) -> list[Score]:
-    """Score hypotheses against the references of each.
+    """Score hypotheses against their references.
 
     Args:
         hypotheses: One a line, in the order of the references.
-        references: For each hypothesis one, or a list of them.
-        metrics: Of ``bleu``, ``chrf``, ``ter``; the scores come in this order.
+        references: One for each hypothesis, or several.
+        metrics: Of ``METRICS``; the scores come in this order. None takes those of a test.
         config: How text is compared.
+        sources: One for each hypothesis; only GLEU and COMET read them.
 
     Raises:
         InputError: The numbers of lines differ or are zero, or a name is unknown.
@@ -121,30 +186,54 @@ def score(
     if not hypotheses or len(hypotheses) != len(references):
         raise InputError(
             f"{len(hypotheses)} hypotheses and {len(references)} references cannot be compared; "
-            "give one reference for each hypothesis, in the same order"
+            "give one reference or more for each hypothesis, in the same order"
         )
-    # The first references, the second, and so on, with None where there is none.
-    lists = ([one] if isinstance(one, str) else one for one in references)
-    streams = [list(stream) for stream in zip_longest(*lists)]
     scores = []
-    for name in metrics:
+    for name in config.tested if metrics is None else metrics:
         metric = build_metric(name, config)
+        streams = reference_streams(metric, references, sources)
         result = metric.corpus_score(list(hypotheses), streams)
-        signature = str(metric.get_signature())
+        signature, better = str(metric.get_signature()), config.better(name)
         fields = json.loads(result.format(width=DECIMALS, signature=signature, is_json=True))
-        scores.append(Score(result.name, float(result.score), signature, fields))
+        scores.append(Score(result.name, float(result.score), signature, fields, better=better))
     return scores
 
 
-def build_metric(name: str, config: MetricsConfig) -> Metric:
-    """The metric of sacreBLEU with this name and config.
+def reference_streams(
+    metric: Metric, references: Sequence[str | Sequence[str]], sources: Sequence[str] | None
+) -> list[list[Any]]:
+    """References as sacreBLEU takes them: the first of all sentences, then the second, and so on.
+
+    The sources come before them if the metric reads them. A missing reference is None.
+
+    Raises:
+        InputError: The metric reads sources, and there are none.
+    """
+    several = [(one,) if isinstance(one, str) else tuple(one) for one in references]
+    streams: list[list[Any]] = list(map(list, zip_longest(*several)))
+    if not getattr(metric, "uses_source", False):
+        return streams
+    if sources is None:
+        raise InputError(f"{type(metric).__name__} reads the sources, which are missing; give them")
+    return [list(sources), *streams]
+
+
+def build_metric(name: str, config: MetricsConfig, *, of_sentence: bool = False) -> Metric:
+    """The metric with this name and config; if asked, as single sentences need it.
 
     Raises:
         InputError: The name is unknown.
     """
-    if name not in METRICS:
-        raise InputError(f"metric {name} is unknown; choose {', '.join(METRICS)}")
-    return METRICS[name](config)
+    raise_objections(map(_unknown, {name} - METRICS.keys()))
+    if of_sentence and name == "bleu":
+        return config.bleu(effective_order=True)
+    if of_sentence and name == "gleu":
+        return _imported("sentence_metrics:Gleu", smooth=True)(config)
+    return METRICS[name].build(config)
+
+
+def _unknown(name: str) -> str:
+    return f"metric {name} is unknown; choose {', '.join(METRICS)}"
 
 
 def nearest(candidates: Sequence[str], reference: str, bleu: BLEU) -> str:

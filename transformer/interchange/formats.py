@@ -51,21 +51,26 @@ def _validation(run: Run, config: DictConfig) -> "tuple[list[Referenced], Metric
 
     sentences = typed_value(config.sentences, int | None, "sentences")
     trusted = typed_value(config.get("trust", False), bool, "trust")
-    require_trust(run["data"], trusted, config.checkpoint)
+    require_trust(run, trusted, config.checkpoint)
     pairs = validation_pairs(typed(DataConfig, run["data"], "data"), sentences)
     return pairs, typed(MetricsConfig, run["metrics"], "metrics")
 
 
-def _checked(verified: dict[str, Any], config: DictConfig) -> dict[str, Any]:
-    """The result of a verification; raises InputError if the export loses too much."""
+def _checked(
+    verified: dict[str, Any], metrics: "MetricsConfig", config: DictConfig
+) -> dict[str, Any]:
+    """Refuse an export that loses ``max_bleu_loss`` or more in the metric that chose the model."""
     from transformer.common.schema import typed_value
+    from transformer.evaluation.metrics import METRICS
 
-    lost = round(verified["bleu"] - verified["bleu_exported"], 2)
     limit = typed_value(config.max_bleu_loss, float, "max_bleu_loss")
-    if lost > limit:
+    [ours] = (value for name, value in verified.items() if f"{name}_exported" in verified)
+    [theirs] = (value for name, value in verified.items() if name.endswith("_exported"))
+    lost = ours - theirs if metrics.better(metrics.choose) == "higher" else theirs - ours
+    if round(lost, 2) > limit:
         raise InputError(
-            f"the exported model loses {lost:.2f} BLEU on validation, more than "
-            f"max_bleu_loss={limit:g}; nothing was written"
+            f"the exported model loses {lost:.2f} {METRICS[metrics.choose].label} on validation, "
+            f"more than max_bleu_loss={limit:g}; nothing was written"
         )
     return verified
 
@@ -88,7 +93,7 @@ def _write_ctranslate2(
     write_settings(translator.model.config, translator.tokenizer, run, folder / SETTINGS)
     text = readme(translator.tokenizer, translator.search, max_subwords(translator.model))
     (folder / "README.md").write_text(text, encoding="utf-8")
-    return _checked(verify_ctranslate2(translator, folder, pairs, metrics), config)
+    return _checked(verify_ctranslate2(translator, folder, pairs, metrics), metrics, config)
 
 
 def _write_card(
@@ -125,7 +130,7 @@ def _write_huggingface(
     pairs, metrics = _validation(run, config)
     write_huggingface(translator, run, folder)
     _write_card(translator, run, folder, config, "transformers")
-    return _checked(verify_huggingface(translator, folder, pairs, metrics), config)
+    return _checked(verify_huggingface(translator, folder, pairs, metrics), metrics, config)
 
 
 def _write_argos(
@@ -136,7 +141,7 @@ def _write_argos(
     check_argos(translator)
     pairs, metrics = _validation(run, config)
     file = write_argos(translator, run["data"], folder, config.quantization)
-    return _checked(verify_argos(translator, file, pairs, metrics), config)
+    return _checked(verify_argos(translator, file, pairs, metrics), metrics, config)
 
 
 FORMATS = {

@@ -29,13 +29,14 @@ def verify_ctranslate2(
 
     Returns:
         The number of sentences, the fraction of equal tokens up to the first difference of each
-        sentence, BLEU of both, and how often the time of the export goes into ours.
+        sentence, the scores of both, and how often the time of the export goes into ours.
 
     Raises:
         InputError: The engine does not load the export, or no source is short enough.
     """
     tokenizer = translator.tokenizer
-    sources, references = zip(*_uncut(pairs, translator), strict=True)
+    pairs = _uncut(pairs, translator)
+    sources = [source for source, _ in pairs]
     # Greedy, and without the limits of a run's search that the engine does not have.
     free = {"min_length": 0, "no_repeat_ngram": 0, "eos_threshold": 0.0, "coverage_penalty": 0.0}
     plain = {**NEUTRAL, **free, "algorithm": "greedy", "beam_size": 1, "nbest": 1}
@@ -50,31 +51,16 @@ def verify_ctranslate2(
     found = [beam[0].tokens[: engine.limit(source)] for source, beam in beams]
     end = time.perf_counter()
     texts = [one.text for one in expected], tokenizer.decode_target(found)
+    tokens = [one.tokens for one in expected], list(map(tokenizer.subwords, found))
     return {
         "split": "validation",
         "sentences": len(sources),
         "search": "greedy (beam size 1)",
-        "agreement": round(
-            agreement([one.tokens for one in expected], list(map(tokenizer.subwords, found))), 4
-        ),
-        **_bleu(*texts, references, metrics),
+        "agreement": round(agreement(*tokens), 4),
+        **_scores(*texts, pairs, metrics),
         "speed_up": round((middle - start) / (end - middle), 2),
         # The type of the quantization, or another that this machine supports.
         "computed_in": engine.engine.compute_type,
-    }
-
-
-def _bleu(
-    texts: Sequence[str], exported: Sequence[str], references: Any, metrics: MetricsConfig
-) -> dict[str, Any]:
-    """BLEU of the translations of a model and of its export."""
-    ours, theirs = (
-        score(one, references, ("bleu",), config=metrics)[0] for one in (texts, exported)
-    )
-    return {
-        "bleu": round(ours.value, 2),
-        "bleu_exported": round(theirs.value, 2),
-        "signature": ours.signature,
     }
 
 
@@ -92,12 +78,12 @@ def compare_texts(
         search: Ours that is nearest to the one of the other program.
         translate: Translates with the export.
         pairs: Raw sources and their references of validation.
-        metrics: How BLEU is computed.
+        metrics: How both are scored.
 
     Returns:
-        The number of sentences, the fraction of equal translations, and BLEU of both.
+        The number of sentences, the fraction of equal translations, and the scores of both.
     """
-    sources, references = zip(*pairs, strict=True)
+    sources = [source for source, _ in pairs]
     ours = [one.text for one in translator.with_search(search).translate(sources)]
     theirs = translate(sources)
     return {
@@ -105,8 +91,25 @@ def compare_texts(
         "sentences": len(pairs),
         "search": f"{search.algorithm} (beam size {search.beam_size})",
         "equal": round(sum(a == b for a, b in zip(ours, theirs, strict=True)) / len(pairs), 4),
-        **_bleu(ours, theirs, references, metrics),
+        **_scores(ours, theirs, pairs, metrics),
     }
+
+
+def _scores(
+    texts: Sequence[str],
+    exported: Sequence[str],
+    pairs: Sequence[Referenced],
+    metrics: MetricsConfig,
+) -> dict[str, Any]:
+    """The scores of a model and of its export, by the metric that chooses checkpoints."""
+    sources, references = zip(*pairs, strict=True)
+    ours, theirs = (
+        score(one, references, (metrics.choose,), config=metrics, sources=sources)[0]
+        for one in (texts, exported)
+    )
+    name = ours.name.lower()
+    values = {name: round(ours.value, 2), f"{name}_exported": round(theirs.value, 2)}
+    return {**values, "signature": ours.signature}
 
 
 def _uncut(pairs: Sequence[Referenced], translator: Translator) -> list[Referenced]:

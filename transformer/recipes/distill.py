@@ -84,5 +84,6 @@ def _distilled_target(
     search = [] if chosen else ["decoding=beam", override("decoding.beam_size", candidates)]
     [nbest] = plan.add("translate", "translate", own, [f"{target.name}.jsonl"], search)
     # They are compared as translations are scored in training.
-    select = {"nbest": nbest, "reference": target, **plan.config["metrics"]}
+    words = {key: plan.config["metrics"][key] for key in ("tokenize", "lowercase")}
+    select = {"nbest": nbest, "reference": target, **words}
     return plan.add("select", "select", select, [target.name])[0]

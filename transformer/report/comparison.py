@@ -11,10 +11,10 @@ from transformer.common.escaping import escaped, escaped_json, escaped_markdown
 from transformer.evaluation.comparison.compare import Comparison, System
 from transformer.evaluation.comparison.sentence_deltas import MovedSentence
 from transformer.evaluation.comparison.significance import SURE, TestedMetric, TestedScore
+from transformer.evaluation.metrics import METRICS
 from transformer.report.scores import build_table, made, shown, table_console, write_whole
 
 NAME = "comparison"
-_METRICS = {"bleu": "BLEU", "chrf": "chrF2"}
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def _tested(metric: TestedMetric, names: Sequence[str]) -> _Table:
         for name, score in zip(names, metric.systems, strict=True)
     ]
     return _Table(
-        f"{metric.name}{', lower is better' if metric.lower_is_better else ''}",
+        f"{metric.name}{', lower is better' if metric.better == 'lower' else ''}",
         (*header, "p bootstrap", "p randomisation", f"at p < {SURE}"),
         rows,
         [metric.signatures[test] for test in ("bootstrap", "randomisation")],
@@ -97,12 +97,13 @@ def _tested(metric: TestedMetric, names: Sequence[str]) -> _Table:
 
 
 def _by_length(comparison: Comparison, names: Sequence[str]) -> _Table:
-    buckets, title = comparison.by_length, "BLEU by words of the source"
-    if any(bucket.bleu is None for bucket in buckets):
+    buckets, label = comparison.by_length, METRICS[comparison.chosen].label
+    title = f"{label} by words of the source"
+    if any(bucket.scores is None for bucket in buckets):
         title += f" (none where no reference has {MAX_NGRAM_ORDER} words)"
     rows = []
     for bucket in buckets:
-        scores = [f"{score:.2f}" for score in bucket.bleu or ()] or [""] * len(names)
+        scores = [f"{score:.2f}" for score in bucket.scores or ()] or [""] * len(names)
         rows.append((bucket.label, str(bucket.sentences), *scores))
     return _Table(title, ("words", "sentences", *names), rows, (comparison.signatures["length"],))
 
@@ -121,7 +122,7 @@ def _verdict(metric: TestedMetric, score: TestedScore) -> str:
         return "base"
     if not score.is_sure:
         return "not sure"
-    return "better" if (score.difference > 0) is not metric.lower_is_better else "worse"
+    return "better" if (score.difference > 0) == (metric.better == "higher") else "worse"
 
 
 def _moved(comparison: Comparison) -> Iterator[tuple[str, list[list[str]]]]:
@@ -131,20 +132,24 @@ def _moved(comparison: Comparison) -> Iterator[tuple[str, list[list[str]]]]:
         counts = f"{found.better} better, {found.worse} worse, {found.same} equal"
         signature = comparison.signatures[found.by]
         heading = f"Sentences of {name} against {base}: {counts}"
-        yield f"{heading} ({_METRICS[found.by]}, {signature})", []
+        yield f"{heading} ({_label(found.by)}, {signature})", []
         for way, sentences in (("better", found.most_better), ("worse", found.most_worse)):
             if sentences:
                 yield f"Most {way} by {name}:", [_lines(one, (base, name)) for one in sentences]
 
 
 def _lines(sentence: MovedSentence, names: tuple[str, str]) -> list[str]:
-    (bleu, other_bleu), (chrf, other_chrf) = sentence.bleu, sentence.chrf
     texts = {"source": sentence.source, "reference": sentence.reference}
     lines = [*texts.items(), *zip(names, sentence.hypotheses, strict=True)]
     width = max(len(name) for name, _ in lines)
-    scores = f"chrF2 {chrf:.1f} to {other_chrf:.1f}, BLEU {bleu:.1f} to {other_bleu:.1f}"
+    names_last = sorted(sentence.scores.items(), reverse=True)
+    scores = ", ".join(f"{_label(k)} {a:.1f} to {b:.1f}" for k, (a, b) in names_last)
     hypothesis_texts = (f"  {name:{width}}  {text}" for name, text in lines)
     return [f"line {sentence.line}: {scores}", *hypothesis_texts, ""]
+
+
+def _label(metric: str) -> str:
+    return "chrF2" if metric == "chrf" else METRICS[metric].label
 
 
 def _markdown(comparison: Comparison) -> str:

@@ -90,7 +90,8 @@ def _log_other_metrics(config: RunConfig, path: Path, payload: dict[str, Any]) -
     with errors_name(path):
         trained = typed(MetricsConfig, payload[PORTABLE]["config"]["metrics"], "metrics")
     before, now = asdict(trained), asdict(config.metrics)
-    if other := {f"metrics.{key}": old for key, old in before.items() if now[key] != old}:
+    keys = [key for key in ("tokenize", "lowercase") if now[key] != before[key]]
+    if other := {f"metrics.{key}": before[key] for key in keys}:
         own = {key: now[key.removeprefix("metrics.")] for key in other}
         logger.info(
             "scored with %s, but %s with %s; if the text is alike, set the same",

@@ -168,7 +168,7 @@ def _fit(
     resume, epochs = resume_state.file, config.trainer["max_epochs"]
     while True:
         callbacks = [MemoryPreflight(task.data), *task.callbacks(), *watching]
-        trainer = build_trainer(config, folder, callbacks, task.criterion)
+        trainer = build_trainer(config, folder, callbacks, task.criterion(config))
         bound_by_epochs(trainer, epochs, task.data, resume_state.done, resume_state.loader)
         try:
             trainer.fit(task.module, datamodule=task.data, ckpt_path=resume)

@@ -20,7 +20,7 @@ from transformer.decoding.search.config import NEUTRAL, SearchConfig
 from transformer.decoding.translation.document_translator import in_documents
 from transformer.decoding.translation.trained import trained_with
 from transformer.decoding.translation.translator import Translator
-from transformer.evaluation.metrics import DECIMALS, MetricsConfig, Score, score
+from transformer.evaluation.metrics import DECIMALS, MetricsConfig, Score, build_metric, score
 from transformer.model.build import build_transformer
 from transformer.model.checkpoint.checkpoint import (
     PORTABLE,
@@ -36,9 +36,6 @@ from transformer.training.checkpointing.averaging import average_checkpoints, ne
 WeightsName = Literal["single", "average", "ema"]
 """Of one update; the mean of the newest checkpoints; the exponential moving average."""
 
-Metric = Literal["bleu", "chrf"]
-"""A higher value of each is better."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class SweepConfig:
@@ -47,7 +44,7 @@ class SweepConfig:
     Attributes:
         beam_sizes: 1 is greedy search.
         length_penalties: For each beam size from 2 on.
-        metric: Computed as in the validation of the run.
+        metric: Computed as in the validation of the run; None takes the one that chooses there.
         sentences: Number of sentences from the start of the validation set; None takes all.
         batch_tokens: See ``Translator``.
         device: See ``Translator``.
@@ -55,7 +52,7 @@ class SweepConfig:
 
     beam_sizes: Sequence[int]
     length_penalties: Sequence[float]
-    metric: Metric
+    metric: str | None
     sentences: int | None
     batch_tokens: int
     device: torch.device
@@ -159,6 +156,8 @@ def sweep(
     model = build_transformer(typed(ModelConfig, portable["model"], "model"))
     trained = trained_with(Checkpoint(model, portable["tokenizer"], run, whose))
     metrics = typed(MetricsConfig, run["metrics"], "metrics")
+    metric = config.metric or metrics.choose
+    build_metric(metric, metrics)
     searches = grid(trained.search, config.beam_sizes, config.length_penalties)
     pairs = validation_pairs(typed(DataConfig, run["data"], "data"), config.sentences)
     sources, references = zip(*pairs, strict=True)
@@ -178,7 +177,7 @@ def sweep(
         start = time.perf_counter()
         texts = [found.text for found in translator.translate(sources)]
         seconds = time.perf_counter() - start
-        [value] = score(texts, references, (config.metric,), config=metrics)
+        [value] = score(texts, references, (metric,), config=metrics, sources=sources)
         trials.append(Trial(weights, search, value, seconds, len(pairs)))
         show(trials[-1])
 
@@ -192,8 +191,13 @@ def sweep(
 
 
 def best_trial(trials: Sequence[Trial]) -> Trial:
-    """The trial with the highest rounded score; at a tie the narrowest search, then the first."""
-    return min(trials, key=lambda one: (-round(one.score.value, DECIMALS), one.search.width))
+    """The trial with the best rounded score; at a tie the narrowest search, then the first."""
+
+    def key(trial: Trial) -> tuple[float, int]:
+        value = round(trial.score.value, DECIMALS)
+        return value if trial.score.better == "lower" else -value, trial.search.width
+
+    return min(trials, key=key)
 
 
 def grid(

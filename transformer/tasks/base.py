@@ -40,11 +40,9 @@ class Task(ABC):
     """One task over one config.
 
     Attributes:
-        criterion: Chooses the best checkpoint at validation.
         data: Batches and tokenizer.
     """
 
-    criterion: Criterion
     data: BatchModule
 
     @abstractmethod
@@ -54,6 +52,11 @@ class Task(ABC):
         Raises:
             InputError: The task does not support the config.
         """
+
+    @staticmethod
+    @abstractmethod
+    def criterion(config: RunConfig) -> Criterion:
+        """What chooses the best checkpoint at validation."""
 
     @property
     @abstractmethod

@@ -50,7 +50,6 @@ class LanguageModule(UpdateModule):
 class LanguageModelling(Task):
     """The task ``language_modelling``."""
 
-    criterion = Criterion("val/perplexity", "min")
     data: MonolingualData
 
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
@@ -58,6 +57,11 @@ class LanguageModelling(Task):
         self.data = single_stack_data(
             MonolingualData, config, tokenizer, experiment="pocket_lm", unused={}
         )
+
+    @staticmethod
+    def criterion(config: RunConfig) -> Criterion:
+        """What chooses the best checkpoint at validation."""
+        return Criterion("val/perplexity", "min")
 
     @cached_property
     def module(self) -> LanguageModule:

@@ -101,7 +101,7 @@ def evaluate_again(
     """
     file = find_checkpoint(checkpoint)
     payload = read_payload(file)
-    require_trust(payload[PORTABLE]["config"]["data"], trusted, file)
+    require_trust(payload[PORTABLE]["config"], trusted, file)
     with errors_name(file):
         config = run_config(payload[PORTABLE]["config"])
     if batch_tokens is not None:

@@ -46,7 +46,6 @@ class TaggingModule(UpdateModule):
 class Tagging(Task):
     """The task ``tagging``."""
 
-    criterion = Criterion("val/accuracy", "max")
     data: TaggingData
 
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
@@ -62,6 +61,11 @@ class Tagging(Task):
         self.data = single_stack_data(
             TaggingData, config, tokenizer, experiment="pocket_tagging", unused=unused
         )
+
+    @staticmethod
+    def criterion(config: RunConfig) -> Criterion:
+        """What chooses the best checkpoint at validation."""
+        return Criterion("val/accuracy", "max")
 
     @cached_property
     def module(self) -> TaggingModule:

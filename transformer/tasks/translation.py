@@ -1,4 +1,4 @@
-"""Translation as a task: sentence pairs, an encoder-decoder, BLEU of real translations."""
+"""Text to text as a task: sentence pairs, an encoder-decoder, scores of its real output."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from transformer.decoding.alignment import guided_head
 from transformer.decoding.translation.document_translator import DocumentTranslator, in_documents
 from transformer.decoding.translation.length_limit import warn_about_length_limit
 from transformer.decoding.translation.translator import Translator
-from transformer.evaluation.metrics import MetricsConfig, score
+from transformer.evaluation.metrics import METRICS, MetricsConfig, build_metric, score
 from transformer.model.build import build_transformer
 from transformer.model.config import ModelConfig
 from transformer.tasks.base import Evaluation, Task, build_module
@@ -35,11 +35,12 @@ logger = logging.getLogger(__name__)
 class Translation(Task):
     """The task ``translation``."""
 
-    criterion = Criterion("val/bleu", "max")
     data: DataModule
 
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
         self.config = config
+        for name in config.metrics.tested:
+            build_metric(name, config.metrics)  # an error now is better than after training
         kind: type[DataModule] = DataModule
         if config.data.streaming:
             from transformer.data.modules.streaming import StreamData
@@ -50,6 +51,14 @@ class Translation(Task):
             config.tokenizer,
             initial_tokenizer=tokenizer,
             links=config.loss.alignment_weight > 0,
+        )
+
+    @staticmethod
+    def criterion(config: RunConfig) -> Criterion:
+        """``metrics.choose`` chooses the best checkpoint."""
+        chosen = config.metrics.choose
+        return Criterion(
+            f"val/{chosen}", "max" if config.metrics.better(chosen) == "higher" else "min"
         )
 
     @cached_property
@@ -93,7 +102,9 @@ class Translation(Task):
                 found = in_documents(translator).translate(texts.sources)
             warn_about_length_limit([translator.length_limit.pop_counts()])
             hypotheses = [translation.text for translation in found]
-            scores = score(hypotheses, texts.references, config=config.metrics)
+            scores = score(
+                hypotheses, texts.references, config=config.metrics, sources=texts.sources
+            )
             return Evaluation(scores, hypotheses)
 
         return evaluate
@@ -105,11 +116,11 @@ class Translation(Task):
 
 
 class TranslateValidation(Callback):
-    """Logs ``val/bleu`` and ``val/chrf`` of real translations, text against text.
+    """Logs ``val/METRIC`` of real translations, text against text.
 
-    With several corpora it also logs both of each, such as ``val/bleu_NAME``. Each rank translates
-    a part of the sentences. It runs at the start of a validation, when a moving average has
-    replaced the weights.
+    With several corpora it also logs ``val/METRIC_NAME`` of each. Each rank translates a part of
+    the sentences. It runs at the start of a validation, when a moving average has replaced the
+    weights.
     """
 
     def __init__(
@@ -127,27 +138,29 @@ class TranslateValidation(Callback):
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Translate, score, log, show samples."""
         hypotheses = self._translate(trainer)
-        bleu, chrf = score(hypotheses, self.references, ("bleu", "chrf"), config=self.metrics)
-        values = {"val/bleu": bleu.value, "val/chrf": chrf.value}
-        for name, part in self.ranges.items():
-            own = slice(part.start, part.stop)
-            texts = hypotheses[own], self.references[own]
-            for metric in ("bleu", "chrf"):
-                (of_part,) = score(*texts, (metric,), config=self.metrics)
-                values[f"val/{metric}_{name}"] = of_part.value
+        parts = {"": slice(None)}
+        parts |= {f"_{name}": slice(part.start, part.stop) for name, part in self.ranges.items()}
+        found = {name: self._scores(hypotheses, lines) for name, lines in parts.items()}
+        values = {f"val/{k}{name}": v for name, own in found.items() for k, v in own.items()}
         pl_module.log_dict(values, rank_zero_only=False)
         if not trainer.is_global_zero:
             return
         epochs = trainer.datamodule.epochs(trainer.global_step)  # type: ignore[attr-defined]
         update = shown_update(trainer.global_step, epochs)
-        logger.info("%s: BLEU %.2f, chrF %.2f", update, bleu.value, chrf.value)
-        for name in self.ranges:
-            own_scores = values[f"val/bleu_{name}"], values[f"val/chrf_{name}"]
-            logger.info("  %s: BLEU %.2f, chrF %.2f", name, *own_scores)
+        for name, own in found.items():
+            shown = (f"{METRICS[key].label} {value:.2f}" for key, value in own.items())
+            logger.info("%s: %s", f"  {name[1:]}" if name else update, ", ".join(shown))
         lines = zip(self.sources, hypotheses, self.references, strict=True)
         for sample in islice(lines, max(0, self.samples)):
-            shown = map(escaped, (*sample[:2], " | ".join(sample[2])))
-            logger.info("  %s => %s (reference: %s)", *shown)
+            texts = map(escaped, (*sample[:2], " | ".join(sample[2])))
+            logger.info("  %s => %s (reference: %s)", *texts)
+
+    def _scores(self, hypotheses: list[str], lines: slice) -> dict[str, float]:
+        """The value of each metric on some sentences."""
+        names = self.metrics.validated
+        texts = hypotheses[lines], self.references[lines], names
+        found = score(*texts, config=self.metrics, sources=self.sources[lines])
+        return {name: one.value for name, one in zip(names, found, strict=True)}
 
     def _translate(self, trainer: Trainer) -> list[str]:
         rank, world_size = trainer.global_rank, trainer.world_size

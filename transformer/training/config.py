@@ -17,7 +17,7 @@ from transformer.decoding.search.config import SearchConfig
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.model.config import ModelConfig
 from transformer.training.callbacks.config import CallbacksConfig, LoggerConfig
-from transformer.training.callbacks.sweep_objective import Metric
+from transformer.training.callbacks.sweep_objective import check_objective
 from transformer.training.losses.config import LossConfig
 from transformer.training.optimization.divergence import RecoveryConfig
 from transformer.training.optimization.optimizer import OptimizerConfig
@@ -91,7 +91,7 @@ class RunConfig:
         model: Fields of ``ModelConfig`` but those that the tokenizer decides.
         trainer: Arguments of ``pytorch_lightning.Trainer``.
         decoding: The search that validates and tests a translator.
-        metrics: How its translations are compared with the references.
+        metrics: How its output is compared with the references.
         resolved: The same as the plain values of ``config.yaml``.
     """
 
@@ -99,7 +99,7 @@ class RunConfig:
     seed: int
     checkpoint: Path | None
     finetune_from: Path | None
-    objective: Metric | None
+    objective: str | None
     test: bool
     gradient_checkpointing: bool
     resume_check: int | None
@@ -152,6 +152,8 @@ def _check_values(values: Mapping[str, Any]) -> None:
     for key, seed in (("seed", values["seed"]), ("data.seed", values["data"].seed)):
         if not 0 <= seed < 2**32:
             raise InputError(f"{key}={seed} must be from 0 to {2**32 - 1}")
+    if values["objective"] is not None:
+        check_objective(values["objective"])
     if ":" in values["decoding"].utility:
         raise InputError(
             f"decoding.utility={values['decoding'].utility} is a program, which no checkpoint "

@@ -120,7 +120,8 @@ def build_callbacks(
     if config.ema_decay:
         # Before the task's, which must see the averaged weights.
         callbacks.append(MovingAverage(decay=config.ema_decay))
-    callbacks += [*validation, Measure(), ContinuedLogs(), ProgressBar(), LastValidation()]
+    callbacks += [*validation, Measure(), ContinuedLogs(), ProgressBar(criterion.metric)]
+    callbacks.append(LastValidation())
     if config.patience is not None:
         callbacks.append(Patience(criterion, config.patience))
     if finetunes:

@@ -1,4 +1,4 @@
-"""``evaluate``: score a checkpoint; a table on stderr, sacreBLEU's JSON to a file or a pipe."""
+"""``evaluate``: score a checkpoint; a table on stderr, JSON as sacreBLEU's to a file or a pipe."""
 
 import sys
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ from transformer.decoding.translation.document_translator import in_documents
 from transformer.decoding.translation.length_limit import warn_about_length_limit
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.alignment_error import count_links
-from transformer.evaluation.metrics import Score, score
+from transformer.evaluation.metrics import Score, build_metric, score
 from transformer.evaluation.term_accuracy import term_accuracy
 from transformer.model.checkpoint.checkpoint import checkpoint_task, read_payload
 from transformer.model.checkpoint.locate import find_checkpoint, is_exported
@@ -62,7 +62,7 @@ def _evaluate_again(config: DictConfig, task: str) -> None:
 
     if config.source is not None or config.reference is not None:
         raise InputError(
-            f"source= and reference= are for translations, but the checkpoint is of task={task}, "
+            f"source= and reference= are for text to text, but the checkpoint is of task={task}, "
             "which is scored on a split of its own corpus; give split=test or split=validation"
         )
     device = resolve_device(config.device)
@@ -80,6 +80,9 @@ def _evaluate_again(config: DictConfig, task: str) -> None:
 def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None:
     translator, run = load_translator(config, arguments)
     metrics = resolve_metrics(config, run)
+    names = resolve_value(config, "scores", Sequence[str] | None) or metrics.tested
+    for metric in names:
+        build_metric(metric, metrics)
     split = own_text(config) or scored_split(config, run)
     pairs = pairs_to_score(split)
     gold = _gold_links(config, split)
@@ -88,10 +91,11 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     terms, constraints = _terms(config, len(pairs))
     output = writable_output(config)
     aligned = [] if gold is None else _alignment_scores(translator, pairs, gold)
-    found = in_documents(translator).translate([source for source, _ in pairs], constraints)
+    sources, references = zip(*pairs, strict=True)
+    found = in_documents(translator).translate(sources, constraints)
     warn_about_length_limit([translator.length_limit.pop_counts()])
     hypotheses = [translation.text for translation in found]
-    scores = score(hypotheses, [references for _, references in pairs], config=metrics)
+    scores = score(hypotheses, references, names, config=metrics, sources=sources)
     if terms is not None:
         search = "free" if constraints is None else "must"
         scores.append(term_accuracy(hypotheses, terms, occurs, f"match:words|search:{search}"))

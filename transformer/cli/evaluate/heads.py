@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Sequence
-from typing import Literal
 
 from omegaconf import DictConfig, ListConfig
 
@@ -12,7 +11,7 @@ from transformer.cli.evaluate.scored_text import require_trusted
 from transformer.cli.load import load_translator
 from transformer.common.errors import InputError
 from transformer.common.schema import typed_value
-from transformer.evaluation.attention.head_scores import bleu_scorer, loss_scorer
+from transformer.evaluation.attention.head_scores import loss_scorer, metric_scorer
 from transformer.report.heads import HeadReport
 from transformer.report.scores import print_json
 
@@ -20,7 +19,7 @@ from transformer.report.scores import print_json
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Rank the heads."""
     alone = resolve_value(config, "alone", bool)
-    metric = resolve_value(config, "metric", Literal["loss", "bleu"])
+    metric = resolve_value(config, "metric", str)
     sentences = resolve_positive(config, "sentences")
     prune = list(config.prune) if isinstance(config.prune, ListConfig) else [config.prune]
     fractions = typed_value(prune, Sequence[float], "prune")
@@ -28,8 +27,8 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
         raise InputError(f"prune={prune} must be fractions of the heads, each once, above 0 to 1")
     translator, run = load_translator(config, arguments)
     require_trusted(config, run)
-    make = loss_scorer if metric == "loss" else bleu_scorer
-    scorer = make(translator, run, config.split, sentences)
+    text = translator, run, config.split, sentences
+    scorer = loss_scorer(*text) if metric == "loss" else metric_scorer(*text, metric)
     if config.split != "validation":
         note = f"heads chosen on split={config.split} do too well there; choose on validation"
         print(f"note: {note}", file=sys.stderr)

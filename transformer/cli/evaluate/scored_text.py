@@ -51,7 +51,8 @@ def scored_split(config: DictConfig, run: Mapping[str, Any]) -> AnySplit:
 def require_trusted(config: DictConfig, run: Mapping[str, Any]) -> None:
     """Refuse text outside of the working folder that a checkpoint names, without ``trust=true``."""
     trusted = resolve_value(config, "trust", bool, False)
-    require_trust(run["data"], trusted, config.get("checkpoint", "a run"))
+    given = {f"metrics.{key}": value for key, value in _given_metrics(config).items()}
+    require_trust(run, trusted, config.get("checkpoint", "a run"), given)
 
 
 def pairs_to_score(split: AnySplit) -> list[Referenced]:
@@ -77,8 +78,13 @@ def text_name(config: DictConfig) -> str:
 
 
 def resolve_metrics(config: DictConfig, run: Mapping[str, Any] | None) -> MetricsConfig:
-    """The run's own, and raw text's without a run; ``tokenize=`` and ``lowercase=`` change it."""
+    """The run's own, and raw text's without a run; ``tokenize=`` and the like change it."""
     plain = OmegaConf.load(config_folder() / "metrics" / "detokenised.yaml")
     known: Any = OmegaConf.to_container(plain) if run is None else run["metrics"]
-    given = {key: config[key] for key in ("tokenize", "lowercase") if config[key] is not None}
-    return typed(MetricsConfig, {**known, **given}, "metrics")
+    require_trusted(config, {"data": {}, "metrics": known})
+    return typed(MetricsConfig, {**known, **_given_metrics(config)}, "metrics")
+
+
+def _given_metrics(config: DictConfig) -> dict[str, Any]:
+    keys = ("tokenize", "lowercase", "custom", "custom_better", "comet")
+    return {key: config[key] for key in keys if config.get(key) is not None}

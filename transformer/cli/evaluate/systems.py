@@ -79,7 +79,7 @@ def find_compared(config: DictConfig, arguments: Sequence[str]) -> Compared:
             )
         systems[path] = _run_system(path, about[path], translator, pairs, text_name(config))
     assert text is not None  # of the user or of a run
-    sources, references = [source for source, _ in text], [first for _, (first, *_) in text]
+    sources, references = zip(*text, strict=True)
     compared = ComparedText(text_name(config), sources, references)
     return Compared(compared, [systems[path] for path in paths], first, comparison)
 

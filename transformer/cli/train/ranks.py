@@ -145,4 +145,6 @@ def _run(config: "RunConfig", folder: Path, objective: str | None) -> None:
     from transformer.runs.train import train
     from transformer.training.callbacks.sweep_objective import Objective
 
-    train(config, folder, objective=None if objective is None else Objective(objective))
+    better = config.metrics.custom_better
+    watched = None if objective is None else Objective(objective, better)
+    train(config, folder, objective=watched)

@@ -99,8 +99,9 @@ def _trial(config: DictConfig) -> float:
     # The directory of a trial has its number: a sweep resumes only in a directory that is named.
     folder = _resolve_auto(config, Path(job.runtime.output_dir), named=True, sized=sized)
     typed = run_config(OmegaConf.to_container(config, resolve=True))  # type: ignore[arg-type]
-    objective = Objective(typed.objective or task_class(typed.task).criterion.metric)
-    check_direction(objective.metric, job.sweeper.get("direction"))
+    metric = typed.objective or task_class(typed.task).criterion(typed).metric
+    objective = Objective(metric, typed.metrics.custom_better)
+    check_direction(objective, job.sweeper.get("direction"))
     train_run(config, folder, objective.metric, exact=sized)
     if has_checkpoint(folder):
         objective.recall(find_last(folder)[1])

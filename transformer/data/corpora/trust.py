@@ -31,18 +31,21 @@ def paths_outside(data: Mapping[str, Any], prefix: str = "data") -> Iterator[tup
 
 
 def require_trust(
-    data: Mapping[str, Any], trusted: bool, whose: object, given: Mapping[str, Any] | None = None
+    run: Mapping[str, Any], trusted: bool, whose: object, given: Mapping[str, Any] | None = None
 ) -> None:
-    """Refuse to read files outside of the working folder that an untrusted checkpoint names.
+    """Refuse programs, and files outside of the working folder, that an untrusted checkpoint names.
 
-    ``data`` is the group of the config of the checkpoint ``whose``; ``given`` are dotted keys that
-    the command sets itself. Raises InputError if the config names such a file.
+    ``run`` is the config of the checkpoint ``whose``; ``given`` are dotted keys that the command
+    sets itself. Raises InputError if the config names such a file, or a metric that is code.
     """
-    outside = [(key, path) for key, path in paths_outside(data) if key not in (given or {})]
+    metrics = run.get("metrics", {})
+    code = [(f"metrics.{key}", metrics.get(key)) for key in ("custom", "comet")]
+    named = [*paths_outside(run["data"]), *((key, name) for key, name in code if name)]
+    outside = [(key, path) for key, path in named if key not in (given or {})]
     if outside and not trusted and os.environ.get(TRUST) != "true":
         names = ", ".join(f"{key}={path}" for key, path in outside)
         raise InputError(
-            f"{whose} names {names}, outside of this folder, which the command does not name; add "
+            f"{whose} names {names}, outside of this folder or code; give it yourself, or add "
             f"trust=true if you trust the checkpoint, or set {TRUST}=true for all of your own"
         )
 

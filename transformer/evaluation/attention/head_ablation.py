@@ -8,19 +8,17 @@ Self-Attention".
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Literal
 
 from transformer.data.batching.batch import Row, collate
 from transformer.decoding.forced import score_targets
 from transformer.decoding.inference_mode import evaluating
 from transformer.decoding.length_bucketing import bucket_batches, pair_lengths
+from transformer.evaluation.metrics import Better
 from transformer.model.heads import HeadName, attention_heads, heads_off, switched_off
 from transformer.model.transformer import Transformer
 
 Measure = Callable[[Sequence[HeadName]], float]
 """The score of the model with these heads switched off as well."""
-
-Better = Literal["lower", "higher"]
 
 
 @dataclass(frozen=True)

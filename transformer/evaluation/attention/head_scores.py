@@ -1,17 +1,17 @@
-"""The scores that rank heads: the loss on references, or BLEU."""
+"""The scores that rank heads: the loss on references, or a metric of the output."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
+from transformer.data.corpora.evaluation_text import with_references
 from transformer.decoding.translation.document_translator import in_documents
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.attention.head_ablation import Better, ForcedLoss, Measure
 from transformer.evaluation.attention.head_survey import corpus_pairs, known_split
-from transformer.evaluation.metrics import MetricsConfig, score
+from transformer.evaluation.metrics import METRICS, MetricsConfig, Score, build_metric, score
 from transformer.model.heads import HeadName, switched_off
 
 
@@ -50,26 +50,33 @@ def loss_scorer(
     )
 
 
-def bleu_scorer(
-    translator: Translator, run: Mapping[str, Any], split: str, sentences: int
+def metric_scorer(
+    translator: Translator, run: Mapping[str, Any], split: str, sentences: int, metric: str
 ) -> Scorer:
-    """BLEU of the first sentences of a split, translated again for each set of heads.
+    """A metric of the first sentences of a split, translated again for each set of heads.
 
     Raises:
-        InputError: The corpus or the split is missing, or the split is empty.
+        InputError: The corpus or the split is missing, or the split is empty; or the metric is
+            unknown.
     """
     config = typed(MetricsConfig, run["metrics"], "metrics")
-    pairs = list(islice(known_split(run["data"], split), sentences))
-    if not pairs:
+    build_metric(metric, config)
+    texts = with_references(known_split(run["data"], split))[:sentences]
+    if not texts:
         raise InputError(f"split={split} holds no sentence pair to measure heads on")
-    sources, references = [source for source, _ in pairs], [(target,) for _, target in pairs]
+    sources, references = [source for source, _ in texts], [targets for _, targets in texts]
+
+    def scored(hypotheses: Sequence[str]) -> Score:
+        [found] = score(hypotheses, references, (metric,), config=config, sources=sources)
+        return found
 
     def measure(off: Sequence[HeadName]) -> float:
         with switched_off(translator.model, off):
             found = in_documents(translator).translate(sources)
         hypotheses = [translation.text for translation in found]
-        return score(hypotheses, references, ("bleu",), config=config)[0].value
+        return scored(hypotheses).value
 
-    signature = score(sources, references, ("bleu",), config=config)[0].signature
-    measured = f"{len(pairs)} sentence pairs of the run's {split} text"
-    return Scorer("BLEU", signature, measured, measure, "higher", decimals=2)
+    signature = scored(sources).signature
+    measured = f"{len(texts)} sentence pairs of the run's {split} text"
+    label, better = METRICS[metric].label, config.better(metric)
+    return Scorer(label, signature, measured, measure, better, decimals=2)

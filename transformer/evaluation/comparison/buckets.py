@@ -1,4 +1,4 @@
-"""Where systems differ: BLEU by source length, and word accuracy by training frequency.
+"""Where systems differ: a metric by source length, and word accuracy by training frequency.
 
 It knows raw text and word counts, but not where the counts come from.
 Source: Neubig et al. 2019, "compare-mt: A Tool for Holistic Comparison of Language Generation
@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from sacrebleu.metrics import BLEU
+from sacrebleu.metrics.base import Metric
 
 from transformer.common.errors import InputError
+from transformer.evaluation.metrics import reference_streams
 
 
 @dataclass(frozen=True)
@@ -23,9 +25,9 @@ class LengthBucket:
     label: str
     """Such as 6-10, or 51+."""
     sentences: int
-    bleu: tuple[float, ...] | None
-    """Of each system, from 0 to 100; None if no reference has as many words as the longest n-grams
-    of BLEU (4): even correct hypotheses would have 0."""
+    scores: tuple[float, ...] | None
+    """Of each system; None for BLEU if no reference has as many words as the longest n-grams (4):
+    even correct hypotheses would have 0."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +69,14 @@ def bucket_labels(edges: Sequence[int]) -> list[str]:
     return [*bounded, f"{edges[-1]}+"]
 
 
-def bleu_by_length(
+def scores_by_length(
     sources: Sequence[str],
     hypotheses: Sequence[Sequence[str]],
-    references: Sequence[str],
-    bleu: BLEU,
+    references: Sequence[Sequence[str]],
+    metric: Metric,
     edges: Sequence[int],
 ) -> list[LengthBucket]:
-    """Corpus BLEU of the sentences of each length; buckets without a sentence are left out.
+    """Corpus score of the sentences of each length; buckets without a sentence are left out.
 
     Words of a source are separated by spaces; ``edges`` are the first lengths of the buckets after
     the first.
@@ -82,16 +84,22 @@ def bleu_by_length(
     indices: dict[int, list[int]] = {}
     for line, source in enumerate(sources):
         indices.setdefault(bisect_right(edges, len(source.split())), []).append(line)
-    words, labels, found = words_by(bleu), bucket_labels(edges), []
+    labels, found = bucket_labels(edges), []
     for bucket, lines in sorted(indices.items()):
         right = [references[line] for line in lines]
+        streams = reference_streams(metric, right, [sources[line] for line in lines])
         scores = tuple(
-            bleu.corpus_score([texts[line] for line in lines], [right]).score
+            metric.corpus_score([texts[line] for line in lines], streams).score
             for texts in hypotheses
         )
-        counts = any(len(words(line)) >= bleu.max_ngram_order for line in right)
-        found.append(LengthBucket(labels[bucket], len(lines), scores if counts else None))
+        short = isinstance(metric, BLEU) and not _has_ngrams(right, metric)
+        found.append(LengthBucket(labels[bucket], len(lines), None if short else scores))
     return found
+
+
+def _has_ngrams(references: Sequence[Sequence[str]], bleu: BLEU) -> bool:
+    words, least = words_by(bleu), bleu.max_ngram_order
+    return any(len(words(one)) >= least for several in references for one in several)
 
 
 def words_by(bleu: BLEU) -> Callable[[str], list[str]]:
@@ -106,7 +114,8 @@ def words_by(bleu: BLEU) -> Callable[[str], list[str]]:
 
 
 def word_signature(bleu: BLEU) -> str:
-    """How words are split; ``bleu`` has no signature before its first score."""
+    """How words are split."""
+    bleu.corpus_score([""], [[""]])  # before its first score it has no signature
     fields = dict(part.split(":") for part in str(bleu.get_signature()).split("|"))
     return "|".join(f"{key}:{fields[key]}" for key in ("case", "tok", "version"))
 

@@ -13,13 +13,13 @@ from transformer.common.schema import Range, out_of_range
 from transformer.evaluation.comparison.buckets import (
     FrequencyBucket,
     LengthBucket,
-    bleu_by_length,
     check_edges,
+    scores_by_length,
     word_signature,
     words_by,
     words_by_frequency,
 )
-from transformer.evaluation.comparison.sentence_deltas import By, Movement, SentenceScores, movement
+from transformer.evaluation.comparison.sentence_deltas import Movement, SentenceScores, movement
 from transformer.evaluation.comparison.significance import Resampling, TestedMetric, paired_tests
 from transformer.evaluation.metrics import MetricsConfig, build_metric
 
@@ -32,8 +32,8 @@ class ComparisonConfig:
         InputError: A value is unknown, repeated, or out of range.
     """
 
-    scores: Sequence[str]
-    """Of bleu, chrf, ter."""
+    scores: Sequence[str] | None
+    """Names of metrics; None takes those of a validation."""
     scoring: MetricsConfig
     """Its tokenizer also splits the words of known frequency."""
     resampling: Resampling
@@ -44,17 +44,32 @@ class ComparisonConfig:
     """The first frequency of each bucket after the first."""
     moved: Annotated[int, Range(0)]
     """Sentences to show in each direction."""
-    moved_by: By
-    """The metric that ranks them."""
+    moved_by: str | None
+    """The metric that ranks them; None takes chrF, or ``chosen`` if chrF is not tested."""
 
     def __post_init__(self) -> None:
         raise_objections(out_of_range(self, "compare"))
-        if not self.scores or len(set(self.scores)) < len(self.scores):
-            raise InputError(f"scores={list(self.scores)} must be one or more, each once")
-        for name in self.scores:
+        if not self.names or len(set(self.names)) < len(self.names):
+            raise InputError(f"scores={list(self.names)} must be one or more, each once")
+        for name in {*self.names, self.ranks_by}:
             build_metric(name, self.scoring)
         check_edges(self.lengths, "lengths")
         check_edges(self.frequencies, "frequencies")
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The metrics that are tested."""
+        return self.scoring.validated if self.scores is None else self.scores
+
+    @property
+    def chosen(self) -> str:
+        """The metric that chooses checkpoints, if it is tested; else the first that is."""
+        return self.scoring.choose if self.scoring.choose in self.names else self.names[0]
+
+    @property
+    def ranks_by(self) -> str:
+        """The metric that ranks sentences."""
+        return self.moved_by or ("chrf" if "chrf" in self.names else self.chosen)
 
 
 @dataclass(frozen=True)
@@ -69,11 +84,11 @@ class System:
 
 @dataclass(frozen=True)
 class ComparedText:
-    """The text that the systems translate, one sentence a line."""
+    """The input of the systems and the right outputs, one sentence a line."""
 
     name: str
     sources: Sequence[str] = field(repr=False)
-    references: Sequence[str] = field(repr=False)
+    references: Sequence[Sequence[str]] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -84,7 +99,9 @@ class Comparison:
     systems: Sequence[System]
     metrics: Sequence[TestedMetric]
     signatures: Mapping[str, str]
-    """Of ``length``, ``frequency``, and the scores of sentences, ``bleu`` and ``chrf``."""
+    """Of ``length``, ``frequency``, and the metrics of sentences."""
+    chosen: str
+    """The metric of ``by_length``."""
     by_length: Sequence[LengthBucket]
     by_frequency: Sequence[FrequencyBucket] | None
     """None without training text."""
@@ -93,21 +110,33 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; hypotheses only of the sentences in ``movements``."""
-
-        def signed(name: str, buckets: Sequence[Any]) -> dict[str, Any]:
-            return {"signature": self.signatures[name], "buckets": list(map(asdict, buckets))}
-
-        frequent = self.by_frequency
+        lengths = {
+            "signature": self.signatures["length"],
+            "buckets": [
+                {"label": one.label, "sentences": one.sentences, self.chosen: one.scores}
+                for one in self.by_length
+            ],
+        }
+        frequencies = None
+        if self.by_frequency is not None:
+            frequencies = {
+                "signature": self.signatures["frequency"],
+                "buckets": [asdict(bucket) for bucket in self.by_frequency],
+            }
         return {
             "text": self.text.name,
             "sentences": len(self.text.sources),
             "systems": [{"name": one.name, **one.about} for one in self.systems],
             "metrics": [asdict(metric) for metric in self.metrics],
-            "by_length": signed("length", self.by_length),
-            "by_frequency": None if frequent is None else signed("frequency", frequent),
-            "sentence_signatures": {by: self.signatures[by] for by in ("bleu", "chrf")},
+            "by_length": lengths,
+            "by_frequency": frequencies,
+            "sentence_signatures": {
+                name: signature
+                for name, signature in self.signatures.items()
+                if name not in ("length", "frequency")
+            },
             "moved": [
-                {"system": system.name, **asdict(moved)}
+                {"system": system.name, **moved.to_json()}
                 for system, moved in zip(self.systems[1:], self.movements, strict=True)
             ],
         }
@@ -124,23 +153,30 @@ def compare(
     Raises:
         InputError: Numbers of lines differ, there is one system alone, or no sentence.
     """
-    hypotheses = [system.hypotheses for system in systems]
-    metrics = [build_metric(name, config.scoring) for name in config.scores]
-    tested = paired_tests(hypotheses, text.references, metrics, config.resampling)
-    bleu = config.scoring.bleu()
-    by_length = bleu_by_length(text.sources, hypotheses, text.references, bleu, config.lengths)
+    hypotheses, scoring = [system.hypotheses for system in systems], config.scoring
+    sources, references = text.sources, text.references
+    metrics = [build_metric(name, scoring) for name in config.names]
+    tested = paired_tests(hypotheses, references, metrics, config.resampling, sources)
+    chosen = build_metric(config.chosen, scoring)
+    by_length = scores_by_length(sources, hypotheses, references, chosen, config.lengths)
     frequencies = None
     if training is not None:
-        words = words_by(bleu)
+        words = words_by(scoring.bleu())
         counts = Counter(word for line in training for word in words(line))
-        given, right = ([map(words, lines) for lines in hypotheses], map(words, text.references))
-        frequencies = words_by_frequency(counts, given, list(right), config.frequencies)
-    base, *rest = (SentenceScores(one, text.references, config.scoring) for one in hypotheses)
-    settings: dict[str, Any] = {"by": config.moved_by, "limit": config.moved}
-    movements = [movement(text.sources, text.references, base, other, **settings) for other in rest]
+        # Of several references the first.
+        right = [words(first) for first, *_ in references]
+        given = [map(words, lines) for lines in hypotheses]
+        frequencies = words_by_frequency(counts, given, right, config.frequencies)
+    by = config.ranks_by
+    names = list(dict.fromkeys([*config.names, by]))
+    base, *rest = (SentenceScores(one, references, names, scoring, sources) for one in hypotheses)
+    settings: dict[str, Any] = {"by": by, "better": scoring.better(by), "limit": config.moved}
+    movements = [movement(sources, references, base, other, **settings) for other in rest]
     signatures = {
-        "length": str(bleu.get_signature()),
-        "frequency": word_signature(bleu),
+        "length": str(chosen.get_signature()),
+        "frequency": word_signature(scoring.bleu()),
         **base.signatures,
     }
-    return Comparison(text, systems, tested, signatures, by_length, frequencies, movements)
+    return Comparison(
+        text, systems, tested, signatures, config.chosen, by_length, frequencies, movements
+    )

@@ -1,15 +1,13 @@
-"""The sentences that one system translates better or worse than another.
+"""The sentences on which one system is better or worse than another.
 
 It knows raw text only. The score of a single sentence means little; the extremes are for reading.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from transformer.evaluation.metrics import MetricsConfig, build_metric
-
-By = Literal["bleu", "chrf"]
+from transformer.evaluation.metrics import Better, MetricsConfig, build_metric, reference_streams
 
 
 @dataclass(frozen=True)
@@ -20,22 +18,28 @@ class MovedSentence:
     """Of the text, from 1."""
     source: str
     reference: str
+    """Several are joined by bars."""
     hypotheses: tuple[str, str]
-    bleu: tuple[float, float]
-    """Of the sentence, smoothed, of effective order."""
-    chrf: tuple[float, float]
+    scores: Mapping[str, tuple[float, float]]
+    """Of this sentence by each metric; BLEU smoothed, of effective order."""
 
-    def change(self, by: By) -> float:
+    def change(self, by: str) -> float:
         """The score of the other system minus that of the base."""
-        before, after = self.bleu if by == "bleu" else self.chrf
+        before, after = self.scores[by]
         return after - before
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        values = asdict(self)
+        scores: dict[str, Any] = values.pop("scores")
+        return values | scores
 
 
 @dataclass(frozen=True)
 class Movement:
     """A whole text by two systems."""
 
-    by: By
+    by: str
     """The metric that ranks."""
     better: int
     """Number of sentences with a better score than the base."""
@@ -45,47 +49,67 @@ class Movement:
     """The largest gains, the largest first."""
     most_worse: list[MovedSentence]
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        lists = {"most_better": self.most_better, "most_worse": self.most_worse}
+        return {**vars(self), **{name: [s.to_json() for s in own] for name, own in lists.items()}}
+
 
 class SentenceScores:
-    """BLEU and chrF of each hypothesis alone."""
+    """Each hypothesis alone by each metric; see ``score``."""
 
     def __init__(
-        self, hypotheses: Sequence[str], references: Sequence[str], config: MetricsConfig
+        self,
+        hypotheses: Sequence[str],
+        references: Sequence[str | Sequence[str]],
+        metrics: Sequence[str],
+        config: MetricsConfig,
+        sources: Sequence[str] | None = None,
     ) -> None:
         """Score each line."""
-        bleu = config.bleu(effective_order=True)
-        chrf = build_metric("chrf", config)
-        pairs = list(zip(hypotheses, references, strict=True))
         self.hypotheses = hypotheses
-        self.bleu = [bleu.sentence_score(text, [right]).score for text, right in pairs]
-        self.chrf = [chrf.sentence_score(text, [right]).score for text, right in pairs]
-        self.signatures = {"bleu": str(bleu.get_signature()), "chrf": str(chrf.get_signature())}
+        self.scores: dict[str, list[float]] = {}
+        self.signatures: dict[str, str] = {}
+        for name in metrics:
+            metric = build_metric(name, config, of_sentence=True)
+            streams = reference_streams(metric, references, sources)
+            found = metric._extract_corpus_statistics(hypotheses, streams)
+            self.scores[name] = [metric._compute_score_from_stats(one).score for one in found]
+            self.signatures[name] = str(metric.get_signature())
 
 
 def movement(
     sources: Sequence[str],
-    references: Sequence[str],
+    references: Sequence[str | Sequence[str]],
     base: SentenceScores,
     other: SentenceScores,
     *,
-    by: By,
+    by: str,
+    better: Better,
     limit: int,
 ) -> Movement:
-    """Rank the sentences by their gain, up to ``limit`` in each direction; ties stay in order."""
-    moved = [
-        MovedSentence(
-            line + 1,
-            source,
-            references[line],
-            (base.hypotheses[line], other.hypotheses[line]),
-            (base.bleu[line], other.bleu[line]),
-            (base.chrf[line], other.chrf[line]),
-        )
-        for line, source in enumerate(sources)
-    ]
-    worse = [sentence for sentence in moved if sentence.change(by) < 0]
-    better = [sentence for sentence in moved if sentence.change(by) > 0]
-    worse.sort(key=lambda sentence: sentence.change(by))
-    better.sort(key=lambda sentence: -sentence.change(by))
-    same = len(moved) - len(better) - len(worse)
-    return Movement(by, len(better), len(worse), same, better[:limit], worse[:limit])
+    """Rank the sentences by the gain of the other system; ties stay in order.
+
+    Args:
+        sources: One a line.
+        references: One a line, or several.
+        base: The system to compare with.
+        other: The system that gains or loses.
+        by: The metric that ranks.
+        better: Its direction.
+        limit: Maximal sentences in each direction.
+    """
+    moved = []
+    for line, source in enumerate(sources):
+        right = references[line]
+        scores = {name: (own[line], other.scores[name][line]) for name, own in base.scores.items()}
+        texts = right if isinstance(right, str) else " | ".join(right)
+        pair = base.hypotheses[line], other.hypotheses[line]
+        moved.append(MovedSentence(line + 1, source, texts, pair, scores))
+    sign = 1 if better == "higher" else -1
+    losses = [sentence for sentence in moved if sign * sentence.change(by) < 0]
+    gains = [sentence for sentence in moved if sign * sentence.change(by) > 0]
+    losses.sort(key=lambda sentence: sign * sentence.change(by))
+    gains.sort(key=lambda sentence: -sign * sentence.change(by))
+    same = len(moved) - len(gains) - len(losses)
+    return Movement(by, len(gains), len(losses), same, gains[:limit], losses[:limit])

@@ -1,4 +1,4 @@
-"""Whether systems differ from a base by more than chance: the paired tests of sacreBLEU.
+"""Whether systems differ from a base by more than chance: paired tests, by any metric.
 
 It knows raw text only: neither models nor files. Scores, intervals and p-values are those of
 sacreBLEU, except for `_bounded_by_chance`.
@@ -13,11 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from sacrebleu.metrics import TER
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import Range, out_of_range
+from transformer.evaluation.metrics import Better, reference_streams
 
 SURE = 0.05
 """A difference is significant if both p-values are below."""
@@ -46,7 +48,7 @@ class TestedScore:
     """One system by one metric.
 
     Attributes:
-        score: From 0 to 100, or more for TER.
+        score: From 0 to 100, or more for error rates.
         mean: Of the bootstrap resamples.
         interval: Half the width of the 95 % confidence interval around ``mean``.
         difference: To the score of the base; this and the rest are None for the base itself.
@@ -78,24 +80,21 @@ class TestedMetric:
     __test__ = False
 
     name: str
-    """As sacreBLEU writes it: BLEU, chrF2, TER."""
+    """As sacreBLEU writes it: BLEU, chrF2, TER; or exact_match, PER, and so on."""
     signatures: Mapping[str, str]
     """Of the ``score``, and of the tests ``bootstrap`` and ``randomisation``."""
     systems: Sequence[TestedScore]
-
-    @property
-    def lower_is_better(self) -> bool:
-        """Whether the metric counts errors."""
-        return self.name == "TER"
+    better: Better
 
 
 def paired_tests(
     hypotheses: Sequence[Sequence[str]],
-    references: Sequence[str],
+    references: Sequence[str | Sequence[str]],
     metrics: Sequence[Metric],
     resampling: Resampling,
+    sources: Sequence[str] | None = None,
 ) -> list[TestedMetric]:
-    """Test every other system against the first; one hypothesis and one reference a line.
+    """Test every other system against the first; each line has one reference or more.
 
     Raises:
         InputError: There is no other system, no sentence, or the numbers of lines differ.
@@ -107,38 +106,40 @@ def paired_tests(
             f"on {lines} references; give two or more systems, with a line for each reference"
         )
     systems = [(str(number), lines) for number, lines in enumerate(hypotheses)]
-    named = {str(index): metric for index, metric in enumerate(metrics)}
     trials = {"bs": resampling.bootstrap, "ar": resampling.randomisation}
-    with _seeded(resampling.seed):
-        (bs_signatures, bootstrap), (ar_signatures, randomisation) = (
-            PairedTest(systems, named, [references], test, n_samples=number)()
-            for test, number in trials.items()
-        )
+    base, *compared = hypotheses
     found = []
-    for name, metric in zip(bs_signatures, metrics, strict=True):
+    for metric in metrics:
+        streams = reference_streams(metric, references, sources)
+        with _seeded(resampling.seed):
+            (bs_signatures, bootstrap), (ar_signatures, randomisation) = (
+                PairedTest(systems, {"": metric}, streams, test, n_samples=number)()
+                for test, number in trials.items()
+            )
+        [name] = bs_signatures
         signatures = {
             "score": str(metric.get_signature()),
             "bootstrap": str(bs_signatures[name]),
             "randomisation": str(ar_signatures[name]),
         }
-        base, *compared = hypotheses
-        differing = [_differing(metric, base, system, references) for system in compared]
+        differing = [_differing(metric, base, system, streams) for system in compared]
         scores = _scores(bootstrap[name], randomisation[name], differing)
-        found.append(TestedMetric(name, signatures, scores))
+        better: Any = getattr(metric, "better", "lower" if isinstance(metric, TER) else "higher")
+        found.append(TestedMetric(name, signatures, scores, better))
     return found
 
 
 def _differing(
-    metric: Metric, base: Sequence[str], other: Sequence[str], references: Sequence[str]
+    metric: Metric, base: Sequence[str], other: Sequence[str], streams: Sequence[Sequence[Any]]
 ) -> Iterator[bool]:
     """Whether the statistics of a metric differ, sentence by sentence."""
 
-    def statistics(hypothesis: str, reference: str) -> list[Any]:
+    def statistics(hypothesis: str, right: Sequence[Any]) -> list[Any]:
         # Such as matches and totals; sacreBLEU has no public interface for them.
-        [found] = metric._extract_corpus_statistics([hypothesis], [[reference]])
+        [found] = metric._extract_corpus_statistics([hypothesis], [[one] for one in right])
         return list(found)
 
-    for one, another, right in zip(base, other, references, strict=True):
+    for one, another, *right in zip(base, other, *streams, strict=True):
         yield one != another and statistics(one, right) != statistics(another, right)
 
 

@@ -50,7 +50,7 @@ def write_tokenizer(
 
     library: Any = transformers
     codes = list(tokenizer.tags.targets)
-    first = ids.rows.index(tokenizer.never_written.start)
+    first = ids.rows.index(tokenizer.never_written[0])
     vocabulary = {name: number for number, name in enumerate(ids.names[:first])}
     model = bytes(tokenizer.to_state()["source"].numpy())
     for name, known in FAIRSEQ_LANGUAGE_CODES.items():

@@ -17,20 +17,15 @@ from rich.progress_bar import ProgressBar as Bar
 from rich.table import Table
 from rich.text import Text
 
+from transformer.evaluation.metrics import METRICS
 from transformer.training.callbacks.loggers import ContinuedCSVLogger
 
 logger = logging.getLogger(__name__)
 
-_METRICS = {
-    "train/loss": "loss {:.3f}",
-    "val/bleu": "BLEU {:.1f} at update {}",
-    "val/accuracy": "accuracy {:.2f} at update {}",
-    "val/perplexity": "perplexity {:.2f} at update {}",
-    "train/tokens_per_second": "{:,.0f} tokens/s",
-}
-"""The metrics that are shown, in this order."""
+_SCORE = "val/score"
+"""The field of the score that chooses the best checkpoint."""
 
-_ORDER = ("update", "epoch", *_METRICS, "left")
+_ORDER = ("update", "epoch", "train/loss", _SCORE, "train/tokens_per_second", "left")
 _IMPORTANT = ("update", "left", "train/loss", "train/tokens_per_second", "epoch")
 """Shown first on a narrow terminal; then the other metrics, and the bar last."""
 
@@ -44,7 +39,16 @@ class ProgressBar(Callback):
     The log has a line every ``log_every_n_steps``; a terminal shows a bar instead.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, metric: str = "val/bleu") -> None:
+        self.metric, name = metric, metric.removeprefix("val/")
+        known = METRICS.get(name)
+        self.is_logged_by_task = known is not None
+        score = f"{name} {{:.2f}}" if known is None else f"{known.label} {{:.1f}}"
+        self.formats = {
+            "train/loss": "loss {:.3f}",
+            metric: f"{score} at update {{}}",
+            "train/tokens_per_second": "{:,.0f} tokens/s",
+        }
         self.progress: Progress | None = None
         self.above: LogAboveBar | None = None
         self.validated = 0
@@ -78,10 +82,10 @@ class ProgressBar(Callback):
             self._log(trainer, periodic=True)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Show the scores with their update; BLEU has a log line of its own."""
+        """Show the scores with their update; those of text have a log line of their own."""
         self.validated = trainer.global_step
         self._show(trainer)
-        if "val/bleu" not in trainer.callback_metrics:
+        if not self.is_logged_by_task:
             self._log(trainer, periodic=False)
 
     def on_train_end(self, trainer: Trainer, *_: object) -> None:
@@ -129,8 +133,13 @@ class ProgressBar(Callback):
     def _metrics(self, trainer: Trainer) -> dict[str, str]:
         """The metrics logged so far, also before a resume, as text."""
         logged: dict[str, Any] = {**self.before, **trainer.callback_metrics}
-        shown = [(name, text) for name, text in _METRICS.items() if name in logged]
-        return {name: text.format(float(logged[name]), self.validated) for name, text in shown}
+        shown = [(name, text) for name, text in self.formats.items() if name in logged]
+        return {
+            _SCORE if name == self.metric else name: text.format(
+                float(logged[name]), self.validated
+            )
+            for name, text in shown
+        }
 
 
 class LogAboveBar:

@@ -4,30 +4,37 @@ Test sets are never used. It does not know how the sweep chooses the next trial.
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from transformer.common.errors import InputError
+from transformer.evaluation.metrics import METRICS, Better
 from transformer.training.checkpointing.checkpoint_io import Criterion
 
-Metric = Literal["val/loss", "val/bleu", "val/chrf", "val/accuracy", "val/perplexity"]
+_WITHOUT_TEXT: dict[str, Better] = {"loss": "lower", "perplexity": "lower", "accuracy": "higher"}
+"""Values of a validation that are no metrics of text."""
 
 
 class Objective(Callback):
-    """Remembers the best value.
+    """Remembers the best value of ``val/NAME``.
 
     Attributes:
         best: None before the first validation; NaN before the first that is a number.
         direction: Of optimisation, as Optuna names it.
     """
 
-    def __init__(self, metric: str) -> None:
-        self.metric = metric
+    def __init__(self, metric: str, custom_better: Better = "higher") -> None:
+        check_objective(metric)
+        name, self.metric = metric.removeprefix("val/"), metric
+        known = {**_WITHOUT_TEXT, **{key: kind.better for key, kind in METRICS.items()}}
+        self.better = custom_better if name == "custom" else known[name]
         self.best: float | None = None
-        lower = metric in ("val/loss", "val/perplexity")
-        self.criterion = Criterion(metric, "min" if lower else "max")
-        self.direction = f"{self.criterion.mode}imize"
+
+    @property
+    def direction(self) -> str:
+        """Direction of optimisation, as Optuna names it."""
+        return "minimize" if self.better == "lower" else "maximize"
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Update the best value.
@@ -41,7 +48,8 @@ class Objective(Callback):
             raise InputError(
                 f"objective={self.metric} is not there: a validation of this task has {known}"
             )
-        if self.criterion.better(logged[self.metric], self.best):
+        criterion = Criterion(self.metric, "min" if self.better == "lower" else "max")
+        if criterion.better(logged[self.metric], self.best):
             self.best = logged[self.metric]
 
     def state_dict(self) -> dict[str, Any]:
@@ -59,16 +67,23 @@ class Objective(Callback):
             self.load_state_dict(state)
 
 
-def check_direction(metric: str, direction: object) -> None:
+def check_objective(metric: str) -> None:
+    """Raise InputError unless a validation could have this metric."""
+    known = [f"val/{name}" for name in (*_WITHOUT_TEXT, *METRICS)]
+    if metric not in known:
+        raise InputError(f"objective={metric} must be {' or '.join(known)}")
+
+
+def check_direction(objective: Objective, direction: object) -> None:
     """Check that the direction of the sweeper, None if it has none, fits the objective.
 
     Raises:
         InputError: They contradict each other.
     """
-    wanted = Objective(metric).direction
+    wanted = objective.direction
     given = getattr(direction, "name", direction)
     if given not in (None, wanted):
         raise InputError(
-            f"objective={metric} and hydra.sweeper.direction={given}: set "
+            f"objective={objective.metric} and hydra.sweeper.direction={given}: set "
             f"hydra.sweeper.direction={wanted}"
         )

@@ -3,10 +3,13 @@
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf
 
-from transformer.cli.config.arguments import config_folder, flags_and_overrides
+from transformer.cli.config.arguments import choices, config_folder, flags_and_overrides
 from transformer.cli.config.compose import compose_config, with_recipe
 from transformer.common.errors import InputError
+from transformer.common.schema import typed
+from transformer.evaluation.metrics import MetricsConfig
 
 
 @pytest.mark.parametrize(
@@ -36,7 +39,7 @@ from transformer.common.errors import InputError
         ("train", "metrics=tokenized", "metrics=tokenized is unknown (did you mean tokenised?);"),
         ("train", "data=pocket,multi30k", "data=pocket,multi30k are several; add --multirun to"),
         ("train", "experiment=null", "experiment=null is unknown; choose"),
-        ("doctor", "tokenizer=x", "tokenizer=x is unknown; choose bpe or unigram"),
+        ("doctor", "tokenizer=x", "tokenizer=x is unknown; choose bpe or char or unigram or words"),
         ("train", "model=tinny", "model=tinny is unknown (did you mean tiny?); choose base or big"),
         (
             "train",
@@ -173,9 +176,13 @@ def test_a_tokenised_corpus_has_its_own_metrics(corpus: str) -> None:
     raw = compose_config("train", [f"experiment={corpus}", "data=multi30k"])
     assert raw.metrics.tokenize == "13a"
     given = compose_config("train", [f"data={corpus}", "metrics=detokenised"])
-    assert given.metrics == {"tokenize": "13a", "lowercase": False}
+    assert given.metrics.tokenize == "13a" and given.metrics.choose == "bleu"
     given = compose_config("train", [f"data={corpus}", "metrics.tokenize=char"])
     assert given.metrics.tokenize == "char"
+    for name in (name for name in choices("metrics") if name not in choices("data")):
+        group = compose_config("train", [f"data={corpus}", f"metrics={name}"]).metrics
+        config = typed(MetricsConfig, OmegaConf.to_container(group), "metrics")
+        assert config.choose in config.validated and set(config.validated) <= set(config.tested)
 
 
 @pytest.mark.parametrize(

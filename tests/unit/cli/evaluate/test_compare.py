@@ -126,7 +126,7 @@ def test_a_comparison_that_cannot_be_saved_is_shown(
         (["bad", "nowhere", *TEXT], "nowhere: no such file"),
         (["bad", "good", *TEXT, "training=gone"], "gone: no such file"),
         (["bad", "good", *TEXT, "seed=0"], "seed=0 must be at least 1"),
-        (["bad", "good", *TEXT, "moved_by=ter"], "moved_by='ter' must be bleu or chrf"),
+        (["bad", "good", *TEXT, "moved_by=meteor"], "metric meteor is unknown"),
         (["bad", "good", *TEXT, "lenghts=[3]"], "did you mean lengths?"),
     ],
 )

@@ -57,6 +57,12 @@ def test_text_outside_that_the_file_names_wants_a_yes(
     assert resumed_config(run, ["data.train=[/other,here]"]).data.train == ["/other", "here"]
     monkeypatch.setenv(TRUST, "true")
     assert resumed_config(run, []).data.train == [path, "here"]
+    monkeypatch.delenv(TRUST)
+    payload[PORTABLE]["config"]["data"]["train"] = ["here", "here"]
+    payload[PORTABLE]["config"]["metrics"]["custom"] = "os:system"
+    write_payload(payload, file)
+    with pytest.raises(InputError, match=r"names metrics\.custom=os:system"):
+        resumed_config(run, ["seed=6"])
 
 
 def test_a_config_that_would_be_interpolated_is_refused(run: Path) -> None:

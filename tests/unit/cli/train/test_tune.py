@@ -71,7 +71,7 @@ def test_weights_that_a_run_lacks_are_named(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["metric=ter"], "metric='ter' must be bleu or chrf"),
+        (["metric=meteor"], "metric meteor is unknown"),
         (["weights=[swa]"], "weights='swa' must be single or average or ema"),
         (["weights=ema"], "weights='ema' must be a list"),
         (["last=1"], "last=1 must be at least 2"),

@@ -6,9 +6,9 @@ from sacrebleu.metrics import BLEU
 from transformer.common.errors import InputError
 from transformer.evaluation.comparison.buckets import (
     WordMatch,
-    bleu_by_length,
     bucket_labels,
     check_edges,
+    scores_by_length,
     word_signature,
     words_by,
     words_by_frequency,
@@ -44,11 +44,13 @@ def test_each_sentence_is_in_the_bucket_of_its_source() -> None:
         "vier Äpfel da nun",
     ]
     wrong = [line.upper() for line in lines]
-    found = bleu_by_length(sources, [lines, wrong], lines, BLEU(), [3, 5, 9])
+    found = scores_by_length(
+        sources, [lines, wrong], [(line,) for line in lines], BLEU(), [3, 5, 9]
+    )
     assert [(one.label, one.sentences) for one in found] == [("0-2", 2), ("3-4", 2), ("5-8", 1)]
     assert sum(one.sentences for one in found) == len(sources)
     # Two words and none have no 4-gram, so BLEU could not tell that they are right.
-    short, *others = (one.bleu for one in found)
+    short, *others = (one.scores for one in found)
     assert short is None
     for scores in others:
         assert scores is not None
@@ -58,14 +60,16 @@ def test_each_sentence_is_in_the_bucket_of_its_source() -> None:
 
 def test_bleu_of_a_bucket_needs_a_reference_of_four_words() -> None:
     lines = ["ein Hund", "ein Hund schläft."]
-    [found] = bleu_by_length(["x", "x"], [lines], lines, BLEU(), [])
-    assert found.bleu is not None and found.bleu[0] == pytest.approx(100.0)
-    [by_spaces] = bleu_by_length(["x", "x"], [lines], lines, BLEU(tokenize="none"), [])
-    assert by_spaces.bleu is None
+    [found] = scores_by_length(["x", "x"], [lines], [(line,) for line in lines], BLEU(), [])
+    assert found.scores is not None and found.scores[0] == pytest.approx(100.0)
+    [by_spaces] = scores_by_length(
+        ["x", "x"], [lines], [(line,) for line in lines], BLEU(tokenize="none"), []
+    )
+    assert by_spaces.scores is None
     # One bucket has the BLEU of the whole.
     hypotheses, references = ["der Hund läuft heute schnell"], ["der Hund läuft heute langsam"]
-    [whole] = bleu_by_length(["x"], [hypotheses], references, BLEU(), [])
-    assert whole.bleu == (BLEU().corpus_score(hypotheses, [references]).score,)
+    [whole] = scores_by_length(["x"], [hypotheses], [references], BLEU(), [])
+    assert whole.scores == (BLEU().corpus_score(hypotheses, [references]).score,)
 
 
 def test_words_are_counted_as_by_hand() -> None:

@@ -24,7 +24,9 @@ from transformer.report.comparison import (
 )
 
 REFERENCES = ["ein Hund | schläft [heute]", "zwei Katzen laufen `schnell`", "drei <Vögel> singen"]
-TEXT = ComparedText("validation", ["a dog", "two cats run fast", "three birds sing"], REFERENCES)
+TEXT = ComparedText(
+    "validation", ["a dog", "two cats run fast", "three birds sing"], [(one,) for one in REFERENCES]
+)
 WORSE = ["ein Hund | schläft [nun]", "Katzen", "drei <Vögel> singen"]
 SYSTEMS = [
     System("runs/[bold]a", WORSE, {"checkpoint": "a.ckpt"}),
@@ -72,7 +74,7 @@ def test_json_has_every_number_with_its_signature() -> None:
         *(told[key]["signature"] for key in ("by_length", "by_frequency")),
         *told["sentence_signatures"].values(),
     ]
-    assert len(signatures) == 3 * 3 + 2 + 2
+    assert len(signatures) == 3 * 3 + 2 + 3
     assert all("version:" in signature for signature in signatures)
 
 
@@ -105,7 +107,7 @@ def test_people_read_it_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_no_bleu_is_shown_where_there_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     short = ["zwei Katzen", "ein Hund", "ein Hund schläft nun"]
-    text = ComparedText("short", ["a b", "a b", "a b c d"], short)
+    text = ComparedText("short", ["a b", "a b", "a b c d"], [(one,) for one in short])
     comparison = compare(text, [System("a", short), System("b", short)], CONFIG)
     first, second = comparison.to_json()["by_length"]["buckets"]
     assert (first["sentences"], first["bleu"]) == (2, None)
@@ -141,7 +143,7 @@ def test_the_page_says_what_the_json_says(tmp_path: Path) -> None:
     [
         ({"scores": ()}, "one or more, each once"),
         ({"scores": ("bleu", "bleu")}, "one or more, each once"),
-        ({"scores": ("comet",)}, "metric comet is unknown"),
+        ({"scores": ("meteor",)}, "metric meteor is unknown"),
         ({"lengths": (5, 3)}, "lengths="),
         ({"frequencies": (0,)}, "frequencies="),
         ({"moved": -1}, "moved=-1 must be at least 0"),

@@ -12,11 +12,13 @@ SOURCES = ["1", "2", "3", "4", "5"]
 
 
 def scored(hypotheses: list[str]) -> SentenceScores:
-    return SentenceScores(hypotheses, REFERENCES, RAW)
+    return SentenceScores(hypotheses, REFERENCES, ("bleu", "chrf"), RAW)
 
 
 def test_the_largest_change_is_first() -> None:
-    found = movement(SOURCES, REFERENCES, scored(BASE), scored(OTHER), by="chrf", limit=5)
+    found = movement(
+        SOURCES, REFERENCES, scored(BASE), scored(OTHER), by="chrf", better="higher", limit=5
+    )
     assert (found.better, found.worse, found.same) == (2, 2, 1)
     assert [one.line for one in found.most_better] == [1, 5]
     assert [one.line for one in found.most_worse] == [4, 2]
@@ -25,20 +27,24 @@ def test_the_largest_change_is_first() -> None:
     assert gains == sorted(gains, reverse=True) and min(gains) > 0
     assert losses == sorted(losses) and max(losses) < 0
     # Letters are nearer in chrF, no word is right in BLEU: "fünfe" for "fünf" is no gain.
-    found = movement(SOURCES, REFERENCES, scored(BASE), scored(OTHER), by="bleu", limit=5)
+    found = movement(
+        SOURCES, REFERENCES, scored(BASE), scored(OTHER), by="bleu", better="higher", limit=5
+    )
     assert [one.line for one in found.most_better] == [1]
     assert found.same == 2
 
 
 def test_a_sentence_has_its_texts_and_scores() -> None:
-    found = movement(SOURCES, REFERENCES, scored(BASE), scored(OTHER), by="chrf", limit=1)
+    found = movement(
+        SOURCES, REFERENCES, scored(BASE), scored(OTHER), by="chrf", better="higher", limit=1
+    )
     [first] = found.most_better
     assert (first.source, first.reference) == ("1", REFERENCES[0])
     assert first.hypotheses == ("ein", REFERENCES[0])
     chrf, bleu = CHRF(), BLEU(effective_order=True)
     for index, said in enumerate(first.hypotheses):
-        assert first.chrf[index] == chrf.sentence_score(said, [REFERENCES[0]]).score
-        assert first.bleu[index] == bleu.sentence_score(said, [REFERENCES[0]]).score
+        assert first.scores["chrf"][index] == chrf.sentence_score(said, [REFERENCES[0]]).score
+        assert first.scores["bleu"][index] == bleu.sentence_score(said, [REFERENCES[0]]).score
     assert scored(BASE).signatures == {
         "bleu": str(bleu.get_signature()),
         "chrf": str(chrf.get_signature()),
@@ -47,9 +53,9 @@ def test_a_sentence_has_its_texts_and_scores() -> None:
 
 def test_of_equals_the_first_comes_first() -> None:
     base, other = (
-        SentenceScores(["x"] * 3, ["a"] * 3, RAW),
-        SentenceScores(["a"] * 3, ["a"] * 3, RAW),
+        SentenceScores(["x"] * 3, ["a"] * 3, ("chrf",), RAW),
+        SentenceScores(["a"] * 3, ["a"] * 3, ("chrf",), RAW),
     )
-    found = movement(["s"] * 3, ["a"] * 3, base, other, by="chrf", limit=2)
+    found = movement(["s"] * 3, ["a"] * 3, base, other, by="chrf", better="higher", limit=2)
     assert [one.line for one in found.most_better] == [1, 2]
     assert (found.better, found.most_worse) == (3, [])

@@ -62,7 +62,7 @@ def test_all_metrics_are_tested_in_the_callers_order() -> None:
     metrics = [TER(), BLEU(), CHRF()]
     found = paired_tests([BAD, GOOD, GOOD], REFERENCES, metrics, RESAMPLING)
     assert [tested.name for tested in found] == ["TER", "BLEU", "chrF2"]
-    assert [tested.lower_is_better for tested in found] == [True, False, False]
+    assert [tested.better for tested in found] == ["lower", "higher", "higher"]
     os.environ["SACREBLEU_SEED"] = "7"
     try:
         named = [("bad", BAD), ("good", GOOD)]

@@ -33,7 +33,8 @@ class Terminal(io.StringIO):
 
 def run(trainer: Any, steps: list[int]) -> None:
     """After each, the trainer has done so many updates; after the second it has validated."""
-    bar, module = ProgressBar(), fake_module()
+    scores = [name for name in trainer.callback_metrics if name.startswith("val/")]
+    bar, module = ProgressBar(*scores), fake_module()
     bar.on_train_start(trainer, module)
     for step in steps:
         trainer.global_step = step
@@ -136,7 +137,7 @@ LONG = {
     "update": "98765/100000",
     "epoch": "epoch 12.3",
     "train/loss": "loss 2.346",
-    "val/bleu": "BLEU 31.2 at update 98000",
+    "val/score": "BLEU 31.2 at update 98000",
     "train/tokens_per_second": "123,456 tokens/s",
 }
 

@@ -1,0 +1,94 @@
+"""Metrics that other code computes: a function of the user, and COMET."""
+
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from sacrebleu.metrics.base import Score
+
+from transformer.common.errors import InputError
+from transformer.evaluation.metrics import MetricsConfig
+from transformer.evaluation.sentence_metrics import SentenceMetric
+
+
+class Custom(SentenceMetric):
+    """``metrics.custom=MODULE:FUNCTION``, called with all hypotheses and their references.
+
+    It returns one number for the text, or one for each sentence, whose mean is the score and which
+    paired tests need.
+    """
+
+    def __init__(self, config: MetricsConfig) -> None:
+        module, _, function = (config.custom or "").partition(":")
+        super().__init__(config, "custom", {"function": f"{module}.{function}"})
+        self.of_sentences = True
+        try:
+            self.function = getattr(import_module(module), function)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise InputError(
+                f"metrics.custom={config.custom} cannot be imported ({error}); give MODULE:FUNCTION"
+            ) from error
+
+    def _extract_corpus_statistics(
+        self, hypotheses: Any, references: Any
+    ) -> list[list[float | int]]:
+        right = [tuple(one["references"]) for one in self._cache_references(references)]
+        values = self.function([self._preprocess_segment(one) for one in hypotheses], right)
+        self.of_sentences = hasattr(values, "__len__")
+        found = [[float(one), 1] for one in (values if self.of_sentences else [values])]
+        if self.of_sentences and len(found) != len(right):
+            raise InputError(
+                f"metrics.custom={self.details['function']} gave {len(found)} numbers for "
+                f"{len(right)} sentences; return one for each, or one for all"
+            )
+        return found
+
+    def _aggregate_and_compute(self, stats: Any) -> Score:
+        if not self.of_sentences:
+            return Score(self.name, stats[0][0])
+        return super()._aggregate_and_compute(stats)
+
+    def _compute_score_from_stats(self, stats: Any) -> Score:
+        if not self.of_sentences:
+            raise InputError(
+                f"metrics.custom={self.details['function']} returns one number for a text; to "
+                "compare systems it must return one for each sentence"
+            )
+        return Score(self.name, float(stats[0] / stats[1]))
+
+
+class Comet(SentenceMetric):
+    """COMET times 100, of a model file; the best reference counts.
+
+    Source: Rei et al. 2020, "COMET: A Neural Framework for MT Evaluation".
+    """
+
+    def __init__(self, config: MetricsConfig) -> None:
+        self.file = config.comet or ""
+        details = {"refs": "best", "model": self.file.replace(":", "-")}
+        super().__init__(config, "COMET", details, uses_source=True)
+        if find_spec("comet") is None:
+            raise InputError("COMET needs the package unbabel-comet: pip install -e '.[comet]'")
+        if not Path(self.file).is_file():
+            raise InputError(f"metrics.comet={self.file} is not there; give the file of a model")
+
+    def _extract_corpus_statistics(
+        self, hypotheses: Any, references: Any
+    ) -> list[list[float | int]]:
+        samples, counts = [], []
+        texts = zip(hypotheses, self._cache_references(references), strict=True)
+        for hypothesis, about in texts:
+            source, *right = about["references"]
+            samples += [{"src": source, "mt": hypothesis, "ref": one} for one in right]
+            counts.append(len(right))
+        scores = iter(_load(self.file).predict(samples, gpus=0, progress_bar=False).scores)
+        return [[max(map(float, islice(scores, count))), 1] for count in counts]
+
+
+@cache
+def _load(file: str) -> Any:
+    """The model, once for all validations."""
+    return import_module("comet").load_from_checkpoint(file)

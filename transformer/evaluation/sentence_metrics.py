@@ -1,0 +1,216 @@
+"""Metrics whose score is computed from sums over sentences, behind the interface of sacreBLEU.
+
+So sacreBLEU's signatures and paired tests serve all of them. They know text only.
+"""
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from sacrebleu.metrics.base import Metric, Score, Signature
+
+import transformer
+from transformer.evaluation.metrics import Better, MetricsConfig
+
+Statistics = Callable[[str, Sequence[str], MetricsConfig], tuple[float | int, float | int]]
+"""Numerator and denominator of one hypothesis, by its references."""
+
+
+class SentenceSignature(Signature):
+    """Number of references, case, and the details of the metric."""
+
+    def __init__(self, args: dict[str, Any]) -> None:
+        # The sources are the first stream of a metric that reads them.
+        sources = args["uses_source"] and args["num_refs"] > 0
+        super().__init__(args | {"num_refs": args["num_refs"] - sources})
+        self.info |= args["details"] | {"version": f"transformer-{transformer.__version__}"}
+
+
+class SentenceMetric(Metric):
+    """A ratio in per cent; numerator and denominator are sums over the sentences.
+
+    Attributes:
+        name: In results; in lower case the key of logs.
+        uses_source: Whether the first stream of references holds the sources.
+    """
+
+    _SIGNATURE_TYPE = SentenceSignature
+
+    def __init__(
+        self,
+        config: MetricsConfig,
+        name: str,
+        details: Mapping[str, str],
+        *,
+        uses_source: bool = False,
+    ) -> None:
+        super().__init__()
+        self.config, self.name, self.uses_source = config, name, uses_source
+        self.details = {"case": "lc" if config.lowercase else "mixed", **details}
+
+    @property
+    def better(self) -> Better:
+        """The direction."""
+        return self.config.better(self.name.lower())
+
+    def _preprocess_segment(self, sent: str) -> str:
+        return sent.lower() if self.config.lowercase else sent
+
+    def _extract_reference_info(self, refs: Sequence[str]) -> dict[str, Any]:
+        return {"references": refs}
+
+    def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict[str, Any]) -> list[Any]:
+        return list(_STATISTICS[self.name](hypothesis, ref_kwargs["references"], self.config))
+
+    def _aggregate_and_compute(self, stats: Any) -> Score:
+        return self._compute_score_from_stats(np.sum(stats, axis=0))
+
+    def _compute_score_from_stats(self, stats: Any) -> Score:
+        return Score(self.name, float(100 * stats[0] / max(stats[1], 1)))
+
+
+def _exact_match(hypothesis: str, references: Sequence[str], _: MetricsConfig) -> tuple[int, int]:
+    return hypothesis in references, 1
+
+
+def _word_error(hypothesis: str, references: Sequence[str], _: MetricsConfig) -> tuple[int, int]:
+    """A word is wrong if its phones equal those of no reference."""
+    return hypothesis.split() not in [text.split() for text in references], 1
+
+
+def _edits(
+    kind: str, hypothesis: str, references: Sequence[str], _: MetricsConfig
+) -> tuple[int, int]:
+    """Edits and units of the reference with the fewest edits; of equals the longest.
+
+    Source: Levenshtein 1966, "Binary Codes Capable of Correcting Deletions, Insertions, and
+    Reversals".
+    """
+    from torchmetrics.functional.text import char_error_rate, word_error_rate
+
+    rate = char_error_rate if kind == "CER" else word_error_rate
+    units = len if kind == "CER" else lambda text: len(text.split())
+    found = []
+    for reference in references:
+        total = units(reference)
+        edits = abs(units(hypothesis) - total)
+        if total and hypothesis != reference:
+            edits = round(float(rate([hypothesis], [reference])) * total)
+        found.append((edits, total))
+    return min(found, key=lambda one: (one[0], -one[1]))
+
+
+def _rouge(
+    key: str, hypothesis: str, references: Sequence[str], config: MetricsConfig
+) -> tuple[float, int]:
+    """F1 to the best reference; words are runs of a to z and digits, as published.
+
+    With another tokenizer of sacreBLEU than 13a they are its words. Source: Lin 2004, "ROUGE: A
+    Package for Automatic Evaluation of Summaries".
+    """
+    from torchmetrics.functional.text import rouge_score
+
+    split: dict[str, Any] = {}
+    if config.tokenize != "13a":
+        words = config.bleu().tokenizer
+        split = {"normalizer": lambda text: words(text.lower()), "tokenizer": str.split}
+    texts = [hypothesis], [list(references)]
+    found = rouge_score(*texts, accumulate="best", rouge_keys=key, **split)
+    return float(found[f"{key}_fmeasure"]), 1
+
+
+def _squad(
+    key: str, hypothesis: str, references: Sequence[str], _: MetricsConfig
+) -> tuple[float, int]:
+    """Exact match or F1 of words with the best reference; no case, punctuation and articles.
+
+    Source: Rajpurkar et al. 2016, "SQuAD: 100,000+ Questions for Machine Comprehension of Text".
+    """
+    from torchmetrics.functional.text import squad
+
+    answers: Any = {"answer_start": [0] * len(references), "text": list(references)}
+    found = squad([{"prediction_text": hypothesis, "id": ""}], [{"answers": answers, "id": ""}])
+    return float(found[key]) / 100, 1
+
+
+_STATISTICS: dict[str, Statistics] = {
+    "exact_match": _exact_match,
+    "WER": _word_error,
+    **{name: partial(_edits, name) for name in ("CER", "PER")},
+    **{name: partial(_rouge, name) for name in ("rouge1", "rouge2", "rougeL")},
+    **{f"squad_{key}": partial(_squad, key) for key in ("exact_match", "f1")},
+}
+
+
+def build_sentence_metric(config: MetricsConfig, name: str) -> SentenceMetric:
+    """The metric of this name, such as PER or rougeL."""
+    details = {} if name in ("exact_match", "WER") else {"torchmetrics": version("torchmetrics")}
+    if name in ("CER", "PER"):
+        details |= {"refs": "closest"}
+    elif details:
+        tokenizer = "a-z0-9" if config.tokenize == "13a" else config.tokenize
+        details |= {"case": "lc", "refs": "best"}
+        details |= {"tok": tokenizer} if name.startswith("rouge") else {}
+    return SentenceMetric(config, name, details)
+
+
+class Gleu(SentenceMetric):
+    """GLEU of corrections: n-grams of a reference, less those of the source that should be gone.
+
+    With several references it is the mean of 500 corpus scores, each of which draws one reference
+    for each sentence. Sources: Napoles et al. 2015, "Ground Truth for Grammatical Error Correction
+    Metrics"; Napoles et al. 2016, "GLEU Without Tuning".
+    """
+
+    ORDER, DRAWS = 4, 500
+
+    def __init__(self, config: MetricsConfig, *, smooth: bool = False) -> None:
+        """``smooth`` counts 0 as 1, as the score of a single sentence needs."""
+        details = {"smooth": "floor" if smooth else "none"}
+        super().__init__(config, "GLEU", details, uses_source=True)
+
+    def _extract_corpus_statistics(
+        self, hypotheses: Any, references: Any
+    ) -> list[list[float | int]]:
+        several = len(references) > 2
+        seeded = [random.Random(draw * 101) for draw in range(self.DRAWS if several else 1)]
+        found = []
+        for hypothesis, texts in zip(hypotheses, self._cache_references(references), strict=True):
+            source, *right = texts["references"]
+            hypothesis = self._preprocess_segment(hypothesis)
+            by_reference = [self._counts(source, hypothesis, one) for one in right]
+            drawn = [by_reference[draw.randint(0, len(right) - 1)] for draw in seeded]
+            found.append([count for counts in drawn for count in counts])
+        return found
+
+    def _counts(self, source: str, hypothesis: str, reference: str) -> list[float | int]:
+        """Lengths of hypothesis and reference; matches and n-grams of each order."""
+        right, wrong, given = reference.split(), source.split(), hypothesis.split()
+        counts: list[float | int] = [len(given), len(right)]
+        for order in range(1, self.ORDER + 1):
+            wanted, found, former = (_ngrams(words, order) for words in (right, given, wrong))
+            gone = Counter({ngram: n for ngram, n in former.items() if ngram not in wanted})
+            matches = (found & wanted).total() - (found & gone).total()
+            counts += [max(matches, 0), max(len(given) + 1 - order, 0)]
+        return counts
+
+    def _compute_score_from_stats(self, stats: Any) -> Score:
+        draws = np.asarray(stats, dtype=float).reshape(-1, 2 + 2 * self.ORDER)
+        return Score(self.name, 100 * float(np.mean([self._gleu(counts) for counts in draws])))
+
+    def _gleu(self, counts: Any) -> float:
+        if self.details["smooth"] == "floor":
+            counts = np.where(counts == 0, 1, counts)
+        if not counts.all():
+            return 0.0
+        precision = np.log(counts[2::2] / counts[3::2]).mean()
+        return math.exp(min(0.0, 1 - counts[1] / counts[0]) + precision)
+
+
+def _ngrams(words: Sequence[str], order: int) -> Counter[tuple[str, ...]]:
+    return Counter(tuple(words[i : i + order]) for i in range(len(words) + 1 - order))
