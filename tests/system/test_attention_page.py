@@ -100,7 +100,7 @@ def test_pointing_tells_a_weight_and_a_click_enlarges(page: Page, address: str) 
     assert page.evaluate("document.getElementById('large').open")
     assert texts(page, "#large-title") == ["Encoder self-attention, layer 1, head 2"]
     assert texts(page, "#large-map .keys span") == [*SOURCE, "</s>"]
-    entropy = page.evaluate("data.kinds[0].layers[1][2].measures.entropy")
+    entropy = page.evaluate("data.kinds[0].layers[1][2].entropy")
     assert f"entropy, nats{entropy:.3f}" in texts(page, "#measures div")
     page.press("Escape")
     assert not page.evaluate("document.getElementById('large').open")

@@ -178,7 +178,7 @@ def test_a_folder_of_safetensors_is_enough(home: Path) -> None:
     assert (code, stdout) == (0, "folder\n"), stderr
     assert json.loads(stderr.strip().split("\n")[-1])["equal_weights"] > 0
     names = {file.name for file in (home / "folder").iterdir()}
-    assert names == {"model.safetensors", "config.json", "source.model"}
+    assert names == {"README.md", "model.safetensors", "config.json", "source.model"}
     results = [
         verb("translate", f"checkpoint={name}", "input=validation.src", home=home)
         for name in ("run", "folder")

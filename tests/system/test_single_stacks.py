@@ -136,7 +136,7 @@ def test_evaluate_says_what_training_said(
         (
             "evaluate",
             ["source=a", "reference=b"],
-            "source= and reference= are for translations, but the check",
+            "source= and reference= are for text to text, but the check",
         ),
     ],
 )

@@ -136,7 +136,7 @@ def test_a_verb_tells_the_keys_of_its_groups_and_their_choices(
     titles = [line for line in capsys.readouterr().out.split("\n") if line.startswith("# ==== ")]
     corpus = [
         "# ==== data: base, which data=pocket builds on",
-        "# ==== data=pocket; or files, folder, multi30k, multi30k_tok",
+        "# ==== data=pocket; or files, folder, g2p, inflection, multi30k",
     ]
     search = ["# ==== decoding=beam; or diverse, greedy, mbr, mbr_nbest, sampling"]
     wanted = {"train": [*corpus, *search], "doctor": corpus}.get(verb, search)

@@ -41,6 +41,8 @@ VALUES: dict[str, Sequence[Any]] = {
     "layer_drop": [0.0, 0.9],
     "max_length": [64, 12],
     "output_bias": [False, True],
+    "lora_rank": [0, 2, 4],
+    "lora_alpha": [16.0, 4.0],
     "relative_buckets": [8, 12],
     "relative_max_distance": [16, 8],
     "window": [2, 4],
@@ -61,6 +63,7 @@ NEEDS: dict[str, Sequence[dict[str, Any]]] = {
     "random_blocks": [BIGBIRD],
     "random_block_size": [BIGBIRD],
     "pattern_seed": [BIGBIRD],
+    "lora_alpha": [{"lora_rank": 2}],
 }
 
 KERNEL_ONLY = ("attention", "sdpa_backend")
@@ -82,7 +85,10 @@ def values(field: str) -> Sequence[Any]:
     return choices(field) or VALUES.get(field, [])
 
 
-FIELDS = [field.name for field in fields(ModelConfig)]
+ELSEWHERE = ("freeze", "decoder_start")
+"""What they do is not computed in a forward pass; test_finetuning.py and test_m2m_import.py try them."""
+
+FIELDS = [field.name for field in fields(ModelConfig) if field.name not in ELSEWHERE]
 MODELS = [
     pytest.param(needs | {field: value}, id=f"{field}={value}")
     for field in FIELDS
@@ -118,17 +124,22 @@ def assert_learns(model: Transformer, *, may_rest: bool = False) -> None:
     for name, weight in model.named_parameters():
         assert weight.grad is not None or may_rest, name
         if weight.grad is not None:
-            # The same amount for every key does not change a softmax.
-            assert weight.grad.any() or name.endswith("key.bias"), name
+            # The same amount for every key does not change a softmax; adapters begin as zero.
+            assert weight.grad.any() or name.endswith(("key.bias", "lora_down")), name
             assert weight.grad.isfinite().all(), name
 
 
 @pytest.mark.filterwarnings("ignore:Mismatch dtype")
 @pytest.mark.parametrize("changes", MODELS)
 def test_every_value_learns(changes: dict[str, Any]) -> None:
-    assert_learns(tiny_transformer(**changes), may_rest="layer_drop" in changes)
+    assert_learns(
+        tiny_transformer(**changes), may_rest=not {"layer_drop", "lora_rank"}.isdisjoint(changes)
+    )
     with torch.autocast("cpu", torch.bfloat16):
-        assert_learns(tiny_transformer(**changes), may_rest="layer_drop" in changes)
+        assert_learns(
+            tiny_transformer(**changes),
+            may_rest=not {"layer_drop", "lora_rank"}.isdisjoint(changes),
+        )
 
 
 def fill(model: Transformer) -> Transformer:

@@ -35,7 +35,7 @@ from transformer.evaluation.metrics import MetricsConfig
             "experiment=pokcet",
             "experiment=pokcet is unknown (did you mean pocket?); choose ",
         ),
-        ("train", "experiment=[pocket,x]", "experiment=x is unknown; choose g2p or inflection or"),
+        ("train", "experiment=[pocket,x]", "experiment=x is unknown; choose finetune or g2p or"),
         ("train", "metrics=tokenized", "metrics=tokenized is unknown (did you mean tokenised?);"),
         ("train", "data=pocket,multi30k", "data=pocket,multi30k are several; add --multirun to"),
         ("train", "experiment=null", "experiment=null is unknown; choose"),
