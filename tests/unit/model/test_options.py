@@ -86,7 +86,7 @@ def values(field: str) -> Sequence[Any]:
 
 
 ELSEWHERE = ("freeze", "decoder_start")
-"""What they do is not computed in a forward pass; test_finetuning.py and test_m2m_import.py try them."""
+"""Not computed in a forward pass: test_finetuning.py and test_m2m_import.py try them."""
 
 FIELDS = [field.name for field in fields(ModelConfig) if field.name not in ELSEWHERE]
 MODELS = [

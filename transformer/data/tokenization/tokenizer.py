@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import asdict, replace
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -34,10 +35,7 @@ class Tokenizer:
         tags: Tags | None = None,
         threads: int = -1,
     ) -> None:
-        """Wrap learnt models; ``target`` is None when the vocabulary is joint.
-
-        ``threads`` encode a batch of texts; -1: as many as there are cores.
-        """
+        """Wrap learnt models, ``target`` None if joint; ``threads`` -1 is one for each core."""
         self.config = config
         self.tags = tags or Tags()
         self.source_tags = UNTAGGED
@@ -58,7 +56,7 @@ class Tokenizer:
         """Learn the vocabularies from the training text.
 
         Args:
-            pairs: called for each pass over the aligned (source, target) training text.
+            pairs: called for each pass over the (source, target) training text.
             cache: folder that keeps trained vocabularies, by the content of text and config.
             content: a fingerprint of the text; None: it is computed.
             name: of the text, for messages.
@@ -95,9 +93,8 @@ class Tokenizer:
     @property
     def never_written(self) -> tuple[int, ...]:
         """Ids of the tokens that no target has, and of the tags: all but the separator."""
-        separators = 0 if self._target.separator is None else 1
-        tags = range(self._target.first_tag + separators, len(self._target))
-        return (*self._target.never_written, *tags)
+        first = self._target.first_tag + (self._target.separator is not None)
+        return (*self._target.never_written, *range(first, len(self._target)))
 
     @property
     def fingerprint(self) -> str:
@@ -162,18 +159,14 @@ class Tokenizer:
         return [row and [*given, *row] for row in self._target.sample(texts, seeds)]
 
     def _prefixed(self, texts: Sequence[str], rows: list[list[int]]) -> list[list[int]]:
-        tags_of_rows = [
-            parse_tags(text).over(self.source_tags) if row else None
-            for text, row in zip(texts, rows, strict=True)
+        @cache
+        def prefix(tags: SourceTags) -> list[int]:
+            return [self._source.first_tag + index for index in self.tags.indices(tags)]
+
+        pairs = zip(texts, rows, strict=True)
+        return [
+            row and prefix(parse_tags(text).over(self.source_tags)) + row for text, row in pairs
         ]
-        prefixes: dict[SourceTags | None, list[int]] = {
-            tags: [self._source.first_tag + index for index in self.tags.indices(tags)]
-            for tags in set(tags_of_rows)
-            if tags is not None
-        }
-        if not any(prefixes.values()):
-            return rows
-        return [prefixes.get(tags, []) + row for tags, row in zip(tags_of_rows, rows, strict=True)]
 
     def leading_tags(self, source: Sequence[int]) -> int:
         """Return the number of tags that a source begins with."""
@@ -186,8 +179,7 @@ class Tokenizer:
     def decode_target(self, ids: Iterable[Sequence[int]]) -> list[str]:
         """Join target subwords into texts; without pad, bos, eos and tags, a separator is a space.
 
-        A text may have all characters that `normalize` keeps, line ends included. Bytes that are
-        not UTF-8 become U+FFFD.
+        A text may have line ends. Bytes that are not UTF-8 become U+FFFD.
         """
         return self._target.decode(ids)
 
@@ -225,12 +217,8 @@ class Tokenizer:
     def to_state(self) -> dict[str, Any]:
         """Return plain types and uint8 tensors, for a checkpoint."""
         models = [m and torch.frombuffer(bytearray(m), dtype=torch.uint8) for m in self._models]
-        return {
-            "config": asdict(self.config),
-            "source": models[0],
-            "target": models[1],
-            "tags": self.tags.to_state(),
-        }
+        sides = dict(zip(("source", "target"), models, strict=True))
+        return {"config": asdict(self.config), **sides, "tags": self.tags.to_state()}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "Tokenizer":
