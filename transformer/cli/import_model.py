@@ -78,9 +78,9 @@ def _payload(config: DictConfig, folder: Path) -> dict[str, Any]:
 
 def _config(config: DictConfig, found: Imported) -> DictConfig:
     """The config of a training run with this model and this text."""
-    overrides = [f"model.{key}={value}" for key, value in found.model.items()]
-    overrides += [f"decoding.{key}={value}" for key, value in found.decoding.items()]
-    composed, _ = compose_run(["data=files", *overrides])
+    composed, _ = compose_run(["data=files"])
+    composed.model.update(found.model)
+    composed.decoding.update(found.decoding)
     pair = resolve_value(config, "languages", str | None)
     source, target = pair.rpartition("-")[::2] if pair else found.languages
     composed.data.source = source or composed.data.source
@@ -90,8 +90,8 @@ def _config(config: DictConfig, found: Imported) -> DictConfig:
         for code in (composed.data.source, composed.data.target):
             if code not in tags.targets:
                 raise InputError(
-                    f"{code} is no language of the model; set languages=SOURCE-TARGET, of "
-                    f"{', '.join(tags.targets[:20])}, …"
+                    f"{code} is no language of the model; import it with languages=SOURCE-TARGET, "
+                    f"two of {', '.join(tags.targets[:20])}{', …' * bool(tags.targets[20:])}"
                 )
     for split in ("validation", "test"):
         composed.data[split] = resolve_value(config, split, str | Sequence[str] | None)

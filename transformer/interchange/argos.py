@@ -18,12 +18,11 @@ from transformer.common.errors import InputError
 from transformer.common.language_names import language_name
 from transformer.data.text.parallel import Referenced
 from transformer.data.tokenization.tags import Tags
-from transformer.decoding.search.config import NEUTRAL
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.interchange import ctranslate2
 from transformer.interchange.expressible import check_expressible
-from transformer.interchange.verification import compare_texts
+from transformer.interchange.verification import PLAIN, compare_texts
 
 BEAM, LENGTH_PENALTY = 4, 0.2
 """Of the search there; the log-probability is divided by the length to this power."""
@@ -86,8 +85,8 @@ def verify_argos(
 ) -> dict[str, Any]:
     """Compare a model with its package, both searching as Argos does (``compare_texts``)."""
     like_argos = {
-        **{**NEUTRAL, "algorithm": "beam", "beam_size": BEAM, "nbest": 1, "stopping": "full"},
-        **{"length_penalty": LENGTH_PENALTY, "length_penalty_form": "average", "min_length": 0},
+        **{**PLAIN, "algorithm": "beam", "beam_size": BEAM, "stopping": "full"},
+        **{"length_penalty": LENGTH_PENALTY, "length_penalty_form": "average"},
         # The limit of the engine.
         **{"max_length_ratio": 0.0, "max_length_offset": 256},
     }

@@ -22,13 +22,12 @@ from transformer.common.errors import InputError
 from transformer.data.text.parallel import Referenced
 from transformer.data.tokenization.tags import parse_tags
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.search.config import NEUTRAL
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.interchange.expressible import check_expressible
 from transformer.interchange.marian.vocabulary import ExportedIds, export_ids
 from transformer.interchange.marian.weights import export_weights
-from transformer.interchange.verification import compare_texts
+from transformer.interchange.verification import PLAIN, compare_texts
 from transformer.model.config import ModelConfig
 from transformer.model.heads import heads_off
 
@@ -83,7 +82,8 @@ def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path)
         # The mean of the log-probabilities; there is no other form.
         "length_penalty": search.length_penalty,
         "renormalize_logits": True,
-        "max_length": config.max_length,
+        # With the start, and the end, which is no input.
+        "max_length": config.max_length + 1,
         **{key: values[key] for key in values if key.endswith("_token_id")},
     }
     _write_json(generation, folder / "generation_config.json")
@@ -178,8 +178,9 @@ def verify_huggingface(
     metrics: MetricsConfig,
 ) -> dict[str, Any]:
     """Compare a model with its export in transformers, both greedy (``compare_texts``)."""
-    greedy = {**NEUTRAL, "algorithm": "greedy", "beam_size": 1, "nbest": 1, "min_length": 0}
-    search = replace(translator.search, **greedy)
+    # Both end at the last position of the model only.
+    longest = min(translator.model.config.max_length, 10_000)
+    search = replace(translator.search, **PLAIN, max_length_ratio=0.0, max_length_offset=longest)
     return compare_texts(translator, search, partial(generate_greedily, folder), pairs, metrics)
 
 

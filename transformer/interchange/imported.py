@@ -2,6 +2,7 @@
 
 import pickle
 import re
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -124,7 +125,9 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     try:
         if files[0].suffix == ".safetensors":
             return load_file(files[0])
-        found = torch.load(files[0], map_location="cpu", weights_only=True, mmap=True)
+        # Files of torch before 1.6, as most of OPUS-MT are, cannot be mapped into the memory.
+        mapped = zipfile.is_zipfile(files[0])
+        found = torch.load(files[0], map_location="cpu", weights_only=True, mmap=mapped)
     except damage as error:
         reason = " ".join(str(error).split())[:120]
         raise InputError(f"{files[0]} cannot be read: {reason}") from error
@@ -163,7 +166,8 @@ def imported_payload(found: Imported, config: dict[str, Any]) -> dict[str, Any]:
 
 def is_own(folder: Path) -> bool:
     """Whether a folder is of our own ``export format=safetensors``."""
-    return "tokenizer" in _mapping(folder / "config.json")
+    file = folder / "config.json"
+    return file.is_file() and "tokenizer" in _mapping(file)
 
 
 def export_payload(folder: Path) -> dict[str, Any]:

@@ -16,6 +16,12 @@ from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.interchange.ctranslate2_engine import EngineBeams
 
+PLAIN: dict[str, Any] = {
+    **{**NEUTRAL, "algorithm": "greedy", "beam_size": 1, "nbest": 1, "min_length": 0},
+    **{"no_repeat_ngram": 0, "eos_threshold": 0.0, "coverage_penalty": 0.0},
+}
+"""Greedy search, without the limits of the search of a run that other programs do not have."""
+
 
 def verify_ctranslate2(
     translator: Translator,
@@ -37,10 +43,7 @@ def verify_ctranslate2(
     tokenizer = translator.tokenizer
     pairs = _uncut(pairs, translator)
     sources = [source for source, _ in pairs]
-    # Greedy, and without the limits of a run's search that the engine does not have.
-    free = {"min_length": 0, "no_repeat_ngram": 0, "eos_threshold": 0.0, "coverage_penalty": 0.0}
-    plain = {**NEUTRAL, **free, "algorithm": "greedy", "beam_size": 1, "nbest": 1}
-    search = replace(translator.search, **plain)
+    search = replace(translator.search, **PLAIN)
     original = Translator(translator.model, tokenizer, search, translator.batch_tokens)
     engine = EngineBeams(original, folder, torch.device("cpu"))
     start = time.perf_counter()
@@ -82,7 +85,11 @@ def compare_texts(
 
     Returns:
         The number of sentences, the fraction of equal translations, and the scores of both.
+
+    Raises:
+        InputError: No source is short enough.
     """
+    pairs = _uncut(pairs, translator)
     sources = [source for source, _ in pairs]
     ours = [one.text for one in translator.with_search(search).translate(sources)]
     theirs = translate(sources)

@@ -53,6 +53,8 @@ class MarianConfig:
 
     def __post_init__(self) -> None:
         raise_objections(out_of_range(self, "config.json"))
+        if self.d_model % 2:
+            raise InputError(f"config.json.d_model={self.d_model} must be even")
         raise_objections(
             f"encoder_{part} and decoder_{part} differ; they must be the same"
             for part in ("attention_heads", "ffn_dim")
