@@ -19,7 +19,7 @@ from transformer.common.files import PACKAGE
 BASE_OF_CORPORA = "base"
 """The file of conf/data that all corpora build on; not itself a choice."""
 
-_QUOTES = "close what is open, and quote a text that has brackets or quotes: \"KEY='VALUE'\""
+_QUOTES = "close what is open; quote what has other signs or letters than a-z: \"KEY=['a ü',b]\""
 
 
 ELSEWHERE: dict[str, tuple[str, ...]] = {

@@ -80,13 +80,12 @@ def _objections(key: str, config: DictConfig, checkpoint: Path) -> Iterator[str]
     old = OmegaConf.select(config, key, default=KeyError)
     if key.startswith("hydra."):
         yield f"{key} cannot change: a run resumes in its own directory"
+    elif isinstance(old, DictConfig) or key == "experiment":
+        keys = f"{'GROUP' if old is KeyError else key}.KEY=VALUE"
+        reason = f"cannot be chosen again: checkpoint={checkpoint} resumes with its own config"
+        yield f"{key}=… {reason}; change single keys, such as {keys}"
     elif old is KeyError:
         yield f"unknown key {key}{nearest_key(key, config)}"
-    elif isinstance(old, DictConfig):
-        yield (
-            f"{key}=… cannot be chosen again: checkpoint={checkpoint} resumes with its own "
-            f"config; change single keys, such as {key}.KEY=VALUE"
-        )
 
 
 def auto_run(config: DictConfig, folder: Path, *, named: bool, sized: bool) -> Path:

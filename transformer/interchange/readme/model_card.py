@@ -60,7 +60,7 @@ def model_card(
         source=language_name(languages[0]),
         target=", ".join(map(language_name, languages[1:])),
         program=_asset(f"load_{library}.py.txt").replace("NAME", name).rstrip(),
-        text=_training_text(data),
+        text=_training_text(data, run.get("finetune_from")),
         scores=_table(tests) if tests else "The run has no scores of this checkpoint.",
         versions=", ".join(f"{one} {version(one)}" for one in ("transformer", "torch")),
     )
@@ -83,18 +83,19 @@ def _metric(score: dict[str, Any]) -> str:
     return str(score["name"]).rstrip("0123456789").lower()
 
 
-def _training_text(data: dict[str, Any]) -> str:
+def _training_text(data: dict[str, Any], base: str | None) -> str:
+    start = f", from the weights of `{Path(base).name}`," if base else ""
     if data["corpus"] != "files":
-        return f"It was trained on the corpus `{data['corpus']}`."
+        return f"It was trained{start} on the corpus `{data['corpus']}`."
     given = [one.get("train") or [] for one in (data, *(data["corpora"] or {}).values())]
     flat = [name for names in given for name in ([names] if isinstance(names, str) else names)]
     names = ", ".join(f"`{Path(name).name}`" for name in flat)
-    return f"It was trained on {names or 'text that is not recorded: it was imported'}."
+    return f"It was trained{start} on {names or 'text that is not recorded: it was imported'}."
 
 
 def _table(tests: Tests) -> str:
     lines = ["| text | metric | score | signature |", "| --- | --- | --- | --- |"]
     for split, scores in tests.items():
-        for one in scores:
-            lines.append(f"| {split} | {one['name']} | {one['score']} | `{one['signature']}` |")
+        form = "| {} | {name} | {score} | `{signature}` |"
+        lines += [form.format(split, **one) for one in scores]
     return "\n".join(lines)

@@ -52,6 +52,7 @@ from transformer.evaluation.metrics import MetricsConfig
         ("train", "debug=fast", "debug=fast is unknown; choose quick"),
         ("translate", "format=text", "checkpoint= is missing; translate needs a value for it"),
         # All that is wrong is said at once.
+        ("train", ["experiment=finetune", "model.lora=8"], "unknown key model.lora (did you mean"),
         ("train", ["model.num_heads=2", "model.heads=2"], "unknown key model.heads (did you mean"),
         ("score", ["checkpoint=RUN"], "source= and target= are missing; score needs"),
         (

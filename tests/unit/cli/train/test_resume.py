@@ -175,7 +175,7 @@ def test_what_is_held_out_stays(run: Path) -> None:
         ("trainer=ddp", r"such as trainer\.KEY=VALUE$"),
         ("trainer.max_step=3", r"unknown key trainer\.max_step \(did you mean trainer\.max_steps"),
         ("+trainer.fast=3", r"no key can be added"),
-        ("experiment=pocket", r"unknown key experiment"),
+        ("experiment=pocket", r"experiment=… cannot be chosen again: .* such as GROUP\.KEY=VALUE$"),
         ("hydra.run.dir=x", r"hydra\.run\.dir cannot change: a run resumes in its own"),
         ("nonsense", r"nonsense' is not of the form KEY=VALUE"),
         ("--multirun", r"'--multirun' is not of the form KEY=VALUE"),
