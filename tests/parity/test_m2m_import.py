@@ -27,10 +27,10 @@ from transformer.serving.languages.directions import trained_directions
 
 LIMIT = 60
 CASES: dict[str, dict[str, Any]] = {
-    "m2m": {"kind": "m2m", "ends": 2.7},
-    "nllb": {"kind": "nllb", "ends": 2.2},
-    "unigram": {"kind": "m2m", "algorithm": "unigram", "missing": 7, "ends": 3.0},
-    "half": {"kind": "nllb", "half": True, "d_model": 48, "ends": 4.0},
+    "m2m": {"kind": "m2m"},
+    "nllb": {"kind": "nllb", "ends": 20.0},
+    "unigram": {"kind": "m2m", "algorithm": "unigram", "missing": 7},
+    "half": {"kind": "nllb", "half": True, "d_model": 48, "ends": 20.0},
 }
 
 
@@ -51,7 +51,7 @@ def test_an_imported_model_is_that_of_transformers(
     model, tokenizer = theirs(folder, kind)
     source, target = {"m2m": ("en", "de"), "nllb": ("eng_Latn", "deu_Latn")}[kind]
     tokenizer.src_lang = source
-    texts = sentences("en", "test", 200 if name in ("m2m", "nllb") else 40)
+    texts = sentences("en", "test", 250)
     given = [TaggedText(text, SourceTags(target, source=source)) for text in texts]
     encoded = tokenizer(texts, return_tensors="pt", padding=True)
 
@@ -102,7 +102,7 @@ def test_an_imported_model_is_that_of_transformers(
             )
         expected = tokenizer.batch_decode(found, skip_special_tokens=True)
         whole = [index for index, row in enumerate(found.tolist()) if 2 in row[1 : LIMIT + 2]]
-        assert len(whole) > len(texts) / 4
+        assert len(whole) >= 200 and len({expected[i] for i in whole}) > 10
         translated = [one.text for one in translator.with_search(search).translate(given)]
         assert [translated[i] for i in whole] == [expected[i] for i in whole]
 

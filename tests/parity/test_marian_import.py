@@ -52,7 +52,8 @@ def test_an_imported_model_is_that_of_transformers(
     monkeypatch.chdir(tmp_path)
     folder = marian_folder(tmp_path / "marian", **CASES[name])
     for language in ("en", "de"):
-        lines = sentences(language, "validation", 12)
+        # The last is too long for the model.
+        lines = [*sentences(language, "validation", 12), "ein " * 200]
         Path(f"v.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
     assert main(["import", "checkpoint=marian", "output=run", "validation=[v.en,v.de]"]) == 0
     model, tokenizer = theirs(folder)
@@ -260,6 +261,7 @@ FAULTS: dict[str, tuple[Callable[[], object], str]] = {
         lambda: change(Path("bad/config.json"), d_model=10**9),
         "d_model=1000000000 must be",
     ),
+    "odd": (lambda: change(Path("bad/config.json"), d_model=33), "d_model=33 must be even"),
     "other sizes": (
         lambda: change(Path("bad/config.json"), encoder_ffn_dim=64, decoder_ffn_dim=64),
         "fc1.weight has the shape (48, 32), not (64, 32)",
@@ -373,6 +375,10 @@ FAULTS |= {
     "npz: shape": (
         lambda: replace_array("encoder_l1_ffn_W1", np.zeros((32, 47), np.float32)),
         "fc1.weight has the shape (47, 32), not (48, 32)",
+    ),
+    "npz: vector": (
+        lambda: replace_array("Wemb", np.zeros(5, np.float32)),
+        "model.shared.weight has the shape (2, 5)",
     ),
     "npz: no floats": (
         lambda: replace_array("encoder_l1_ffn_W1", np.zeros((32, 48), np.int8)),

@@ -141,7 +141,7 @@ def _weights(arrays: dict[str, Any], config: MarianConfig) -> dict[str, Tensor]:
         array = arrays.pop(name)
         if array.ndim > 2 or array.dtype.kind != "f":
             raise InputError(f"the array {name} is no matrix of floats")
-        return torch.from_numpy(array.astype(np.float32))
+        return torch.from_numpy(np.atleast_2d(array).astype(np.float32))
 
     found = {}
     for _, there in layers(config.encoder_layers, config.decoder_layers, pre_norm=False):

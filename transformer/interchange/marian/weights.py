@@ -87,7 +87,8 @@ class MarianConfig:
 def read_config(values: Mapping[str, Any]) -> MarianConfig:
     """Read a ``config.json``; raises InputError if the model is none that can be imported."""
     own = {field.name for field in fields(MarianConfig)}
-    return typed(MarianConfig, {key: values[key] for key in own & values.keys()}, "config.json")
+    given = {key: value for key, value in values.items() if key in own and value is not None}
+    return typed(MarianConfig, given, "config.json")
 
 
 def _axis(d_model: int) -> Tensor:
