@@ -99,6 +99,8 @@ def read_settings(
     folder = file.parent
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
+        if isinstance(values, dict) and "model_type" in values:
+            raise InputError("it is a model of transformers; import it: transformer import")
         config = validate_portable(values)
         check(config)
         with torch.device(device):

@@ -192,10 +192,13 @@ def _fit(
 
 
 def _log_size(task: Task) -> None:
-    config, parameters = task.module.model.config, task.module.parameters()
+    config, parameters = task.module.model.config, list(task.module.parameters())
+    total = sum(one.numel() for one in parameters)
+    learns = sum(one.numel() for one in parameters if one.requires_grad)
     logger.info(
-        "%s parameters, vocabulary %d source, %d target",
-        f"{sum(parameter.numel() for parameter in parameters):,}",
+        "%s parameters%s, vocabulary %d source, %d target",
+        f"{total:,}",
+        f", {learns:,} of them learn" if learns < total else "",
         config.source_vocab_size,
         config.target_vocab_size,
     )

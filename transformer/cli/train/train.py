@@ -53,6 +53,8 @@ def run(arguments: Sequence[str]) -> None:
         from transformer.runs.finetuning import take_model
 
         take_model(config, given)
+    elif "experiment=finetune" in overrides:
+        raise InputError("experiment=finetune adapts a trained model; add finetune_from=RUN")
     named = "hydra.run.dir" in given
     sized = names_size(overrides)
     folder = _resolve_auto(config, folder, named=named, sized=sized)

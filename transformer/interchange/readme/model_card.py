@@ -96,6 +96,8 @@ def _training_text(data: dict[str, Any], base: str | None) -> str:
 def _table(tests: Tests) -> str:
     lines = ["| text | metric | score | signature |", "| --- | --- | --- | --- |"]
     for split, scores in tests.items():
-        form = "| {} | {name} | {score} | `{signature}` |"
-        lines += [form.format(split, **one) for one in scores]
+        for one in scores:
+            # A bar ends a cell, also inside of a code span.
+            signature = str(one["signature"]).replace("|", "\\|")
+            lines.append(f"| {split} | {one['name']} | {one['score']} | `{signature}` |")
     return "\n".join(lines)

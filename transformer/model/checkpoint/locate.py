@@ -64,6 +64,8 @@ def _folder_content(path: Path, names: Sequence[str]) -> str:
         return f"holds no {wanted}; give a file of it, such as {files[0]}"
     if (path / _FOLDER).is_dir():
         return "holds no checkpoint: its run was stopped before it wrote one; train it again"
+    if (path / "config.json").is_file():
+        return "is no run; a model of another framework is imported: transformer import"
     return f"holds no {_FOLDER} folder; give a run directory or a .ckpt file"
 
 
