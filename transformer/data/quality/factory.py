@@ -102,6 +102,11 @@ class Checks:
                 return partial(lengths.find_overlong, self.config.max_length)
             case "ratio":
                 return partial(lengths.find_disproportion, self._lengths, self.config.ratio)
+            case "control" if self.splits[split].corpus.features:
+                # The tab before the features is meant.
+                return lambda pair: characters.find_control(
+                    pair._replace(source=pair.source.replace("\t", " ", 1))
+                )
             case "copy":
                 return partial(find_copy, self._lexicon)
             case "script":
