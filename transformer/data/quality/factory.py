@@ -116,9 +116,8 @@ class Checks:
             case "numbers" | "urls":
                 from transformer.data.quality.checks import numbers_and_urls
 
-                if name == "numbers":
-                    return numbers_and_urls.find_different_numbers
-                return numbers_and_urls.find_different_urls
+                find: FindFault = getattr(numbers_and_urls, f"find_different_{name}")
+                return find
             case "markup" | "markup_both":
                 from transformer.data.quality.checks.markup import find_markup_fault
 
