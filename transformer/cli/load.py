@@ -165,11 +165,16 @@ def tagged_tokenizer(config: DictConfig, tokenizer: Tokenizer) -> Tokenizer:
 def resolve_search(
     arguments: Sequence[str], composed: Mapping[str, Any], trained: Mapping[str, Any]
 ) -> SearchConfig:
-    """``decoding=NAME`` takes the composed search, ``decoding.KEY=`` changes the run's own."""
+    """``decoding=NAME`` takes the composed search, ``decoding.KEY=`` changes the run's own.
+
+    Limits of the length stay those of the run: they depend on the text, not on the search.
+    """
     keys = [argument.partition("=")[0] for argument in arguments]
-    if "decoding" in keys:
-        return typed(SearchConfig, composed, "decoding")
     changed = {key.removeprefix("decoding.") for key in keys if key.startswith("decoding.")}
+    if "decoding" in keys:
+        limits = {"max_length_ratio", "max_length_offset"} - changed
+        values = {**composed, **{key: trained[key] for key in limits}}
+        return typed(SearchConfig, values, "decoding")
     values = {**trained, **{key: composed[key] for key in changed}}
     if values["algorithm"] == "greedy" and {"algorithm", "beam_size"} & changed == {"beam_size"}:
         # A run that was tuned to greedy search, say.

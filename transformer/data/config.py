@@ -131,7 +131,8 @@ class DataConfig:
     features: str | None = None
     """``tokenizer.features``: unless None, a TSV file is SOURCE, FEATURES, TARGET."""
     repeated_sources: bool = False
-    """Evaluation texts: the targets of equal sources are references of one source."""
+    """Evaluation texts: the targets of equal sources are references of one source, and are held out
+    together (not with several directions of one text)."""
 
     def __post_init__(self) -> None:
         raise_objections(_objections(self))

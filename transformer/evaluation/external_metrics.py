@@ -27,7 +27,7 @@ class Custom(SentenceMetric):
         self.of_sentences = True
         try:
             self.function = getattr(import_module(module), function)
-        except (ImportError, AttributeError, ValueError) as error:
+        except (ImportError, AttributeError, TypeError, ValueError) as error:
             raise InputError(
                 f"metrics.custom={config.custom} cannot be imported ({error}); give MODULE:FUNCTION"
             ) from error

@@ -121,7 +121,9 @@ def test_keys_change_the_search_and_a_name_replaces_it(
     checkpoint: Path, arguments: list[str], search: dict[str, Any]
 ) -> None:
     composed: Any = OmegaConf.to_container(compose_config("translate", ["checkpoint=x"]).decoding)
-    assert resolve_search(checkpoint, *arguments) == composed | search
+    # The limits depend on the text: they stay those of the run.
+    limits = {key: TRAINED[key] for key in ("max_length_ratio", "max_length_offset")}
+    assert resolve_search(checkpoint, *arguments) == composed | limits | search
 
 
 def test_a_beam_size_makes_a_beam_of_a_run_that_is_greedy(tmp_path: Path) -> None:

@@ -10,30 +10,35 @@ import heapq
 import json
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from transformer.common.cache import locked, remembered
 from transformer.common.errors import InputError
 from transformer.data.corpora.split import Split
-from transformer.data.text.parallel import AnotherTarget, Corpus, Pair
+from transformer.data.text.parallel import AnotherTarget, Pair
 
 logger = logging.getLogger(__name__)
 
 # A smaller text (in bytes; some ten thousand pairs) is searched again at each start.
 _REMEMBERED = 2**22
 # To be raised when the choice of pairs changes.
-_VERSION = 1
+_VERSION = 2
+
+Lines = list[list[int]]
+"""Two lists: lines of a pair that is held out with its targets, and of pairs that equal it."""
 
 
 def hold_out(train: Split, sizes: Mapping[str, int], cache: Path) -> dict[str, Split]:
     """Return "train" without the held-out pairs, and the held-out splits of these sizes.
 
-    Of pairs that are equal, perhaps with the sides swapped, the first is held out and none is used
-    for training. The cache remembers which pairs of a large text are held out. Raises InputError
-    if there are too few different pairs, or the text cannot be read.
+    A pair goes with its `AnotherTarget`s or, if ``train.repeated_sources``, with all pairs of its
+    source. Of pairs that are equal, perhaps with the sides swapped, the first is held out and none
+    is used for training. The cache remembers which pairs of a large text are held out. Raises
+    InputError if there are too few different pairs, or the text cannot be read.
     """
-    corpus, links = train.corpus, train.links
-    equal = _remembered(corpus, sum(sizes.values()), cache)
+    corpus = train.corpus
+    equal = _remembered(train, sum(sizes.values()), cache)
     if len(equal) < sum(sizes.values()) + 1:
         keys = " and ".join(f"data.{name}_size={size}" for name, size in sizes.items())
         raise InputError(
@@ -41,21 +46,20 @@ def hold_out(train: Split, sizes: Mapping[str, int], cache: Path) -> dict[str, S
             "set them lower, or give data.validation and data.test"
         )
     chosen = equal[:-1]
-    leave = frozenset(line for lines in chosen for line in lines)
-    splits, first = {"train": Split(corpus, leave, links=links)}, [lines[0] for lines in chosen]
+    leave = frozenset(line for kept, others in chosen for line in kept + others)
+    splits = {"train": replace(train, lines=leave)}
     for name, size in sizes.items():
-        splits[name] = Split(corpus, frozenset(first[:size]), inverted=False, links=links)
-        first = first[size:]
+        lines = frozenset(line for kept, _ in chosen[:size] for line in kept)
+        splits[name] = replace(train, lines=lines, inverted=False)
+        chosen = chosen[size:]
     return splits
 
 
 def log_held_out(name: str, left: int, splits: Mapping[str, object]) -> None:
     """Log how many pairs of the training split ``name`` are held out; ``left`` are not."""
-    keys = []
-    for kind in ("validation", "test"):
-        split = splits.get(name.replace("train", kind, 1))
-        if isinstance(split, Split) and split.lines:
-            keys.append(f"data.{kind}_size={len(split.lines)}")
+    kinds = ("validation", "test")
+    found = {kind: splits.get(name.replace("train", kind, 1)) for kind in kinds}
+    keys = [f"data.{k}_size" for k, one in found.items() if isinstance(one, Split) and one.lines]
     train = splits[name]
     if isinstance(train, Split) and (held := len(train.lines)):
         logger.log(
@@ -64,43 +68,51 @@ def log_held_out(name: str, left: int, splits: Mapping[str, object]) -> None:
         )
 
 
-def _remembered(corpus: Corpus, wanted: int, cache: Path) -> list[list[int]]:
+def _remembered(train: Split, wanted: int, cache: Path) -> list[Lines]:
     """Return `_smallest` of the pairs of a corpus, one more than are wanted."""
+    corpus, repeated = train.corpus, train.repeated_sources
     if sum(path.stat().st_size for path in corpus.paths if path.is_file()) < _REMEMBERED:
-        return _smallest(corpus, wanted + 1)
+        return _smallest(corpus, wanted + 1, repeated)
     with locked(cache):
-        question = f"lines held out {_VERSION}: {wanted} of {corpus.fingerprint(cache)}"
-        found = remembered(cache, question, lambda: json.dumps(_smallest(corpus, wanted + 1)))
-    lines: list[list[int]] = json.loads(found)
+        text = f"{corpus.fingerprint(cache)} {repeated}"
+        question = f"lines held out {_VERSION}: {wanted} of {text}"
+        found = remembered(
+            cache, question, lambda: json.dumps(_smallest(corpus, wanted + 1, repeated))
+        )
+    lines: list[Lines] = json.loads(found)
     return lines
 
 
-def _smallest(pairs: Iterable[Pair], wanted: int) -> list[list[int]]:
+def _smallest(pairs: Iterable[Pair], wanted: int, repeated: bool) -> list[Lines]:
     """Return the lines of the pairs with the smallest hashes, equal pairs together.
 
-    A pair that is blank on both sides separates documents, and is ignored.
+    With ``repeated``, pairs of equal sources are one pair with several targets. A pair that is
+    blank on both sides separates documents, and is ignored.
     """
-    lines: dict[int, list[int]] = {}
+    lines: dict[int, Lines] = {}
     largest: list[int] = []  # negative hashes, since heapq has the smallest on top
-    value = 0
+    value, kept = 0, True
     for number, pair in enumerate(pairs):
         another = isinstance(pair[1], AnotherTarget)  # goes with the pair before it
         if not any(pair) or (another and value not in lines):
             continue
-        value = value if another else _hash(pair)
-        if value in lines:
-            lines[value].append(number)
-        elif len(largest) < wanted:
+        if not another:
+            by_source = repeated and bool(pair[0])
+            value = _hash(pair[:1] if by_source else pair)
+            kept = by_source or value not in lines
+        if value not in lines:
+            if len(largest) == wanted:
+                if value >= -largest[0]:
+                    continue
+                # A removed hash cannot come back: the largest only falls.
+                del lines[-heapq.heappop(largest)]
             heapq.heappush(largest, -value)
-            lines[value] = [number]
-        elif value < -largest[0]:
-            # A removed hash cannot come back: the largest only falls.
-            del lines[-heapq.heapreplace(largest, -value)]
-            lines[value] = [number]
+            lines[value] = [[], []]
+        lines[value][not kept].append(number)
     return [lines[value] for value in sorted(lines)]
 
 
-def _hash(pair: Pair) -> int:
+def _hash(texts: tuple[str, ...]) -> int:
     # No side holds a line feed.
-    text = "\n".join(sorted(pair)).encode()
+    text = "\n".join(sorted(texts)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")

@@ -72,7 +72,7 @@ def find_corpus_splits(config: DataConfig) -> dict[str, Split]:
         config.target if config.target_tag else None,
         source=config.source if config.target_tag == "both" else None,
     )
-    return {
+    splits = {
         name: replace(
             split,
             corpus=replace(split.corpus, features=config.features is not None),
@@ -80,8 +80,9 @@ def find_corpus_splits(config: DataConfig) -> dict[str, Split]:
             sentences=config.documents or 1,
             repeated_sources=config.repeated_sources,
         )
-        for name, split in _with_held_out(config, makers[config.corpus](config)).items()
+        for name, split in makers[config.corpus](config).items()
     }
+    return _with_held_out(config, splits)
 
 
 def _pocket(config: DataConfig) -> dict[str, Split]:

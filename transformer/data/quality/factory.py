@@ -102,6 +102,11 @@ class Checks:
                 return partial(lengths.find_overlong, self.config.max_length)
             case "ratio":
                 return partial(lengths.find_disproportion, self._lengths, self.config.ratio)
+            case "control" if self.splits[split].corpus.features:
+                # The tab before the features is meant.
+                return lambda pair: characters.find_control(
+                    pair._replace(source=pair.source.replace("\t", " ", 1))
+                )
             case "copy":
                 return partial(find_copy, self._lexicon)
             case "script":
@@ -111,9 +116,8 @@ class Checks:
             case "numbers" | "urls":
                 from transformer.data.quality.checks import numbers_and_urls
 
-                if name == "numbers":
-                    return numbers_and_urls.find_different_numbers
-                return numbers_and_urls.find_different_urls
+                find: FindFault = getattr(numbers_and_urls, f"find_different_{name}")
+                return find
             case "markup" | "markup_both":
                 from transformer.data.quality.checks.markup import find_markup_fault
 

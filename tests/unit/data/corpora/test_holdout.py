@@ -63,6 +63,20 @@ def test_pairs_that_equal_a_held_out_one_are_not_trained_on(folder: Path) -> Non
     assert after == before | {"train": [*before["train"], trained]}
 
 
+def test_a_held_out_source_keeps_all_its_targets(tmp_path: Path) -> None:
+    pairs = [(f"{line}\tV", f"{line}{end}") for end in "xy" for line in range(20)]
+    (tmp_path / "text.tsv").write_text("".join("\t".join(pair) + "\n" for pair in pairs))
+    rows = [f'{{"x": "{line}", "y": ["{line}x", "{line}y"]}}\n' for line in range(20)]
+    (tmp_path / "text.jsonl").write_text("".join([*rows, rows[0], rows[1]]))
+    train = str(tmp_path / "text.jsonl")
+    for changes in ({"features": ";", "repeated_sources": True}, {"train": train}):
+        held = pairs_of(tmp_path, validation_size=9, test_size=5, **changes)
+        sources = {name: {source for source, _ in pairs} for name, pairs in held.items()}
+        assert [len(sources[name]) for name in ("train", "validation", "test")] == [6, 9, 5]
+        assert len(sources["train"] | sources["validation"] | sources["test"]) == 20
+        assert [len(held[name]) for name in ("validation", "test")] == [18, 10]
+
+
 def test_what_is_held_out_of_a_large_text_is_found_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

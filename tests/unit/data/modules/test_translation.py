@@ -74,9 +74,9 @@ def test_a_second_run_reads_only_the_cache(
 @pytest.mark.parametrize(
     ("sizes", "level", "line"),
     [
-        ((9, 5), "INFO", "train: 14 of 81 pairs are held out (data.validation_size=9, "),
+        ((9, 5), "INFO", "train: 14 of 81 pairs are held out (data.validation_size, "),
         ((0, 0), None, ""),
-        ((41, 0), "WARNING", "train: 41 of 81 pairs are held out (data.validation_size=41)"),
+        ((41, 0), "WARNING", "train: 41 of 81 pairs are held out (data.validation_size)"),
     ],
 )
 def test_the_log_counts_the_pairs_held_out(

@@ -147,9 +147,12 @@ class _Cleaner:
     def _repaired(self, pair: NumberedPair) -> Repaired:
         """Return the pair to check and to write, and its repairs, made or possible.
 
-        A repair that would make word links point at other words is none.
+        A repair that would make word links point at other words is none. The features of a source,
+        and the tab before them, stay.
         """
-        mended, repairs = self._repair(pair)
+        source, *features = pair.source.split("\t", int(self._split.corpus.features))
+        mended, repairs = self._repair(pair._replace(source=source))
+        mended = mended._replace(source="\t".join([mended.source, *features]))
         if self._split.links is not None and any(
             word_count(text) != word_count(before)
             for text, before in zip(mended.texts, pair.texts, strict=True)

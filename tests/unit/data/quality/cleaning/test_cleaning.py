@@ -173,6 +173,11 @@ def test_only_the_repaired_texts_of_a_line_change(tmp_path: Path) -> None:
     splits = {"train": Split(Corpus((tmp_path / "crlf.tsv",), "x", "y"))}
     cleaned(splits, tmp_path / "crlf", frozenset({"empty"}))
     assert (tmp_path / "crlf/crlf.tsv").read_bytes() == b"a\tb\nd\te\n"
+    # Features stay behind their tab, which is no control character.
+    (tmp_path / "features.tsv").write_text("a\tV;PST\tb\nc  d\tV\te\n")
+    splits = {"train": Split(Corpus((tmp_path / "features.tsv",), "x", "y", features=True))}
+    cleaned(splits, tmp_path / "features", frozenset({"control"}), repair=True)
+    assert (tmp_path / "features/features.tsv").read_text() == "a\tV;PST\tb\nc d\tV\te\n"
     # A pair is checked after its repair.
     texts = {"train": [("a dog", "ein\u200b Hund"), ("a dog", "ein Hund"), ("a cat", "\u200b")]}
     splits = written(texts, tmp_path / "again" / "in")
