@@ -46,7 +46,7 @@ def hold_out(train: Split, sizes: Mapping[str, int], cache: Path) -> dict[str, S
             "set them lower, or give data.validation and data.test"
         )
     chosen = equal[:-1]
-    leave = frozenset(line for kept, others in chosen for line in kept + others)
+    leave = frozenset(line for kept, left_out in chosen for line in kept + left_out)
     splits = {"train": replace(train, lines=leave)}
     for name, size in sizes.items():
         lines = frozenset(line for kept, _ in chosen[:size] for line in kept)
