@@ -45,9 +45,9 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
 
 def hub_run(name: str) -> Path:
     """The run in the cache that a model of the Hub becomes, once for each of its commits."""
+    folder = download(name)
     from huggingface_hub import cached_assets_path
 
-    folder = download(name)
     namespace = repository(name)[0]
     cache = cached_assets_path("transformer", namespace=namespace, subfolder=folder.name)
     with locked(cache):
