@@ -141,7 +141,7 @@ def marian_folder(
         model.final_logits_bias[0, 0] = ends
     if half:
         state = {n: w for n, w in model.half().state_dict().items() if "embed_positions" not in n}
-        # The form of torch before 1.6, as most of OPUS-MT.
+        # The form of torch before 1.6.
         file = folder / "pytorch_model.bin"
         torch.save(state, file, _use_new_zipfile_serialization=False)
         model.config.save_pretrained(folder)

@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 import torch
 from transformers.models.m2m_100.modeling_m2m_100 import M2M100SinusoidalPositionalEmbedding
 
+from tests.helpers.imported_twins import assert_same_logits, limited_search
 from tests.helpers.m2m_folders import LANGUAGES, m2m_folder, theirs
 from tests.helpers.marian_folders import sentences
 from tests.helpers.models import tiny_config
@@ -63,34 +63,12 @@ def test_an_imported_model_is_that_of_transformers(
         row[:length] for row, length in zip(encoded.input_ids.tolist(), lengths, strict=True)
     ]
 
-    padded = torch.nn.utils.rnn.pad_sequence(list(map(torch.tensor, rows)), batch_first=True)
-    prefix = torch.randint(4, 300, (len(texts), 7), generator=torch.Generator().manual_seed(0))
-    prefix[:, 0] = 2
-    there = torch.tensor(ids.rows)[prefix]
-    there[:, 0] = model.config.decoder_start_token_id
-    with torch.no_grad():
-        ours = translator.model.logits(translator.model(padded, prefix))
-        right = model(
-            input_ids=encoded.input_ids,
-            attention_mask=encoded.attention_mask,
-            decoder_input_ids=there,
-        ).logits
-    kept = [i for i in range(len(ids.rows)) if i not in ids.never]
-    torch.testing.assert_close(
-        ours[..., kept], right[..., torch.tensor(ids.rows)[kept]], rtol=1e-5, atol=1e-4
-    )
+    assert_same_logits(translator, model, encoded, rows, ids)
 
     languages = language_ids(tokenizer, kind)
     # Our search never chooses a symbol or a language; theirs may.
     banned = [0, 1, *(number for code, number in languages.items() if code != target)]
     for beam in (1, 4):
-        search = replace(
-            translator.search,
-            algorithm="beam" if beam > 1 else "greedy",
-            beam_size=beam,
-            max_length_ratio=0.0,
-            max_length_offset=LIMIT,
-        )
         with torch.no_grad():
             found = model.generate(
                 **encoded,
@@ -103,7 +81,7 @@ def test_an_imported_model_is_that_of_transformers(
         expected = tokenizer.batch_decode(found, skip_special_tokens=True)
         whole = [index for index, row in enumerate(found.tolist()) if 2 in row[1 : LIMIT + 2]]
         assert len(whole) >= 200 and len({expected[i] for i in whole}) > 10
-        translated = [one.text for one in translator.with_search(search).translate(given)]
+        translated = [one.text for one in limited_search(translator, beam, LIMIT).translate(given)]
         assert [translated[i] for i in whole] == [expected[i] for i in whole]
 
     again = exported(folder, kind)

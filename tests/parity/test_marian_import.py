@@ -22,6 +22,7 @@ from transformers import MarianTokenizer
 
 from tests.helpers.corpora import tokenizer_config
 from tests.helpers.huggingface_twins import spread
+from tests.helpers.imported_twins import assert_same_logits, limited_search
 from tests.helpers.marian_folders import marian_folder, npz_folder, sentences, theirs
 from tests.helpers.models import tiny_transformer
 from tests.helpers.steps import search_config
@@ -72,29 +73,9 @@ def test_an_imported_model_is_that_of_transformers(
         ids[:length] for ids, length in zip(encoded.input_ids.tolist(), lengths, strict=True)
     ]
 
-    padded = torch.nn.utils.rnn.pad_sequence(list(map(torch.tensor, rows)), batch_first=True)
-    prefix = torch.randint(4, 300, (len(texts), 7), generator=torch.Generator().manual_seed(0))
-    prefix[:, 0] = 2
-    with torch.no_grad():
-        ours = translator.model.logits(translator.model(padded, prefix))
-        right = model(
-            input_ids=encoded.input_ids,
-            attention_mask=encoded.attention_mask,
-            decoder_input_ids=torch.tensor(target.rows)[prefix],
-        ).logits
-    kept = [i for i in range(len(target.rows)) if i not in target.never]
-    torch.testing.assert_close(
-        ours[..., kept], right[..., torch.tensor(target.rows)[kept]], rtol=1e-5, atol=1e-4
-    )
+    assert_same_logits(translator, model, encoded, rows, target)
 
     for beam in (1, 4):
-        search = replace(
-            translator.search,
-            algorithm="beam" if beam > 1 else "greedy",
-            beam_size=beam,
-            max_length_ratio=0.0,
-            max_length_offset=LIMIT,
-        )
         with torch.no_grad():
             found = model.generate(
                 **encoded,
@@ -109,7 +90,7 @@ def test_an_imported_model_is_that_of_transformers(
             index for index, ids in enumerate(found.tolist()) if ids.index(0, 1) + 1 < LIMIT + 2
         ]
         assert len(whole) > len(texts) / 2
-        translated = [one.text for one in translator.with_search(search).translate(given)]
+        translated = [one.text for one in limited_search(translator, beam, LIMIT).translate(given)]
         assert [translated[i] for i in whole] == [expected[i] for i in whole]
 
     if name != "codes":

@@ -125,7 +125,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     try:
         if files[0].suffix == ".safetensors":
             return load_file(files[0])
-        # Files of torch before 1.6, as most of OPUS-MT are, cannot be mapped into the memory.
+        # Files of torch before 1.6 are no archives, and cannot be mapped into the memory.
         mapped = zipfile.is_zipfile(files[0])
         found = torch.load(files[0], map_location="cpu", weights_only=True, mmap=mapped)
     except damage as error:

@@ -25,7 +25,8 @@ class BeforeAndBest(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore them."""
-        self.__dict__.update(state_dict)
+        self.before, self.best = state_dict["before"], state_dict["best"]
+        self.update = state_dict["update"]
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Keep the metrics."""
