@@ -3,11 +3,11 @@
     python -m benchmarks.articles FOLDER [--articles 10000] [--seed 1]
 
 An article has a lead sentence, which names an event and a building, and four facts in sentences of
-various wordings, in any order, among sentences that say nothing: who, how many, where and when. More
-sentences have persons, numbers, towns and days of other matters. A summary has all four facts in a
-fixed wording, so that no part of the article is one. Validation and test have a second wording as
-another reference. A question asks for one of the facts; validation and test accept several forms of
-the answer.
+various wordings, in any order, among sentences that say nothing: who, how many, where and when.
+Some sentences have persons, numbers, towns and days of other matters. A summary has all four facts
+in a fixed wording, so that no part of the article is one. Validation and test have a second wording
+as another reference. A question asks for one of the facts; validation and test accept several forms
+of the answer.
 
 FOLDER gets ``summaries/`` and ``answers/``, each with ``train.jsonl``, ``validation.jsonl`` and
 ``test.jsonl``, and, line by line for the test text, what a system without a network would write:
@@ -28,23 +28,49 @@ from pathlib import Path
 Pair = tuple[str, list[str]]
 """A source and its targets."""
 
-FIRST_NAMES = (
-    "Ada Anton Bea Boris Clara Conrad Dora David Edda Emil Flora Felix Greta Georg Hanna Hugo Ida Ivo "
-    "Jana Jonas Karla Kurt Lena Leo Mara Max Nora Nils Olga Otto Paula Paul Rosa Ralf Sara Simon Tilda "
-    "Theo Vera Viktor"
-).split()
-LAST_NAMES = (
-    "Abel Adler Bach Berg Busch Claus Dietz Eck Ernst Falk Fink Frank Gross Haas Hahn Hartmann Hoff Jahn "
-    "Kaiser Keller Kern Kraft Kuhn Lang Lehmann Lorenz Marx Mohr Neumann Otten Peters Pohl Rauch Reuter "
-    "Roth Sander Schulz Seidel Stark Steiner Thiel Unger Vogel Voss Wagner Weber Winkler Wolff Zander Ziegler"
-).split()
-TOWNS = (
-    "Ahrenfeld Altmar Birken Brunn Castell Dornau Ebertal Elmstadt Falken Fernow Gablitz Gronau Hainburg "
-    "Hollern Immental Isen Jarnow Karbach Kirn Lauben Lindau Marwitz Mohnau Nebra Oberau Olden Parchim "
-    "Quellen Rabenau Reinfeld Salzau Stavern Tarnow Ulmen Varel Waldeck Werder Zarnow Zeven Zingst"
-).split()
-DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
-BUILDINGS = "museum station castle school market harbour library theatre hospital farm mill hotel".split()
+_WORDS = """
+Ada Anton Bea Boris Clara Conrad Dora David Edda Emil Flora Felix Greta Georg Hanna Hugo Ida Ivo
+Jana Jonas Karla Kurt Lena Leo Mara Max Nora Nils Olga Otto Paula Paul Rosa Ralf Sara Simon Tilda
+Theo Vera Viktor
+
+Abel Adler Bach Berg Busch Claus Dietz Eck Ernst Falk Fink Frank Gross Haas Hahn Hartmann Hoff
+Jahn Kaiser Keller Kern Kraft Kuhn Lang Lehmann Lorenz Marx Mohr Neumann Otten Peters Pohl Rauch
+Reuter Roth Sander Schulz Seidel Stark Steiner Thiel Unger Vogel Voss Wagner Weber Winkler Wolff
+Zander Ziegler
+
+Ahrenfeld Altmar Birken Brunn Castell Dornau Ebertal Elmstadt Falken Fernow Gablitz Gronau
+Hainburg Hollern Immental Isen Jarnow Karbach Kirn Lauben Lindau Marwitz Mohnau Nebra Oberau Olden
+Parchim Quellen Rabenau Reinfeld Salzau Stavern Tarnow Ulmen Varel Waldeck Werder Zarnow Zeven
+Zingst
+
+Monday Tuesday Wednesday Thursday Friday Saturday Sunday
+
+museum station castle school market harbour library theatre hospital farm mill hotel
+
+old new small large quiet famous green grey narrow busy empty strange
+
+road bridge garden tower window door kitchen office boat train bicycle dog horse baker teacher
+painter driver doctor crowd choir band fountain field forest hill street square shop lamp roof
+
+waits stands rests shines moves turns sleeps works stays returns sings grows
+"""
+(FIRST_NAMES, LAST_NAMES, TOWNS, DAYS, BUILDINGS, ADJECTIVES, NOUNS, VERBS) = (
+    words.split() for words in _WORDS.split("\n\n")
+)
+ADVERBS = (
+    "near the wall",
+    "in the morning",
+    "for a while",
+    "as always",
+    "without a word",
+    "after lunch",
+    "in the rain",
+    "at the corner",
+    "behind the church",
+    "with great care",
+    "every summer",
+    "under a blue sky",
+)
 
 
 @dataclass(frozen=True)
@@ -123,16 +149,6 @@ FORMS = {
     "town": ("{town}", "in {town}"),
     "day": ("{day}", "on {day}"),
 }
-ADJECTIVES = "old new small large quiet famous green grey narrow busy empty strange".split()
-NOUNS = (
-    "road bridge garden tower window door kitchen office boat train bicycle dog horse baker teacher "
-    "painter driver doctor crowd choir band fountain field forest hill street square shop lamp roof"
-).split()
-VERBS = "waits stands rests shines moves turns sleeps works stays returns sings grows".split()
-ADVERBS = (
-    "near the wall; in the morning; for a while; as always; without a word; after lunch; in the rain; "
-    "at the corner; behind the church; with great care; every summer; under a blue sky"
-).split("; ")
 SIZES = {"train": 10_000, "validation": 200, "test": 500}
 LONGEST = 118
 """Sentences of an article; they have six to twelve words and signs each."""
@@ -160,7 +176,7 @@ def article(draw: random.Random) -> tuple[str, dict[str, str]]:
     """The text, and what it says; short articles are more frequent than long ones."""
     facts = values(draw) | vars(draw.choice(EVENTS)) | {"building": draw.choice(BUILDINGS)}
     body = [draw.choice(FACTS[kind]).format(**facts) for kind in FACTS]
-    for _ in range(int((LONGEST - 5) * draw.random() ** 3)):
+    for _ in range(int((LONGEST - 5) * draw.random() ** 6)):
         if draw.random() < 0.8:
             body.append(filler(draw))
         else:

@@ -1,4 +1,4 @@
-"""Summaries and answers: generated text with several references, through training and evaluation."""
+"""Summaries and answers: made-up text with several references, trained on and evaluated."""
 
 import json
 from pathlib import Path
@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from benchmarks import articles
+from tests.helpers.metrics import RAW
 from tests.helpers.runs import composed
 from transformer.__main__ import main
-from transformer.evaluation.metrics import MetricsConfig, score
+from transformer.evaluation.metrics import score
 from transformer.runs.train import train
 
 SIZES = {"train": 40, "validation": 3, "test": 30}
@@ -34,8 +35,8 @@ def pairs(file: Path) -> list[tuple[str, Any]]:
 @pytest.mark.parametrize(
     ("experiment", "folder", "names", "usual"),
     [
-        ("summarization", "summaries", ["ROUGE-1", "ROUGE-2", "ROUGE-L"], "lead"),
-        ("question_answering", "answers", ["exact match", "F1"], "usual"),
+        ("summarization", "summaries", ["rouge1", "rouge2", "rougeL"], "lead"),
+        ("question_answering", "answers", ["squad_exact_match", "squad_f1"], "usual"),
     ],
 )
 def test_two_updates_and_scores_by_several_references(
@@ -83,5 +84,5 @@ def test_articles_say_what_their_targets_do_and_no_part_is_a_summary(
     references = [tuple(targets) for _, targets in pairs(text / "summaries/test.jsonl")]
     for baseline, most in (("whole", 20), ("lead", 40), ("first", 40)):
         copied = (text / f"summaries/{baseline}.txt").read_text().splitlines()
-        [found] = score(copied, references, ("rougel",), config=MetricsConfig())
+        [found] = score(copied, references, ("rougel",), config=RAW)
         assert 0 < found.value < most, baseline
