@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
+from typing import Any
 
 PATTERNS = ("full", "sliding", "longformer", "bigbird", "strided")
 VOCABULARY, TARGET = 8000, 32
@@ -33,7 +34,7 @@ def measure(overrides: list[str], length: int, rows: int) -> tuple[float, float]
     keep_freed_memory()
     torch.set_num_threads(1)
     config = compose_config("train", ["experiment=summarization", *overrides])
-    sizes = {"source_vocab_size": VOCABULARY, "target_vocab_size": VOCABULARY}
+    sizes: Any = {"source_vocab_size": VOCABULARY, "target_vocab_size": VOCABULARY}
     model = build_transformer(ModelConfig(**config.model, **sizes, pad=0))
     optimizer = torch.optim.Adam(model.parameters())
 
