@@ -191,7 +191,7 @@ def write(folder: Path, sizes: Mapping[str, int] = SIZES, seed: int = 1) -> None
         for split, size in sizes.items():
             draw = random.Random(f"{seed} {name} {split}")
             # Training has mostly short articles, which teach faster.
-            splits[split] = list(islice(make(draw, 8 if split == "train" else 2), size))
+            splits[split] = list(islice(make(draw, 30 if split == "train" else 2), size))
             lines = (
                 # One right answer to train on, as in SQuAD.
                 {"source": source, "target": targets[0] if split == "train" else targets}
