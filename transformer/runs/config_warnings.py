@@ -26,7 +26,7 @@ def warn_about_config(config: RunConfig) -> None:
 def _schedule(config: RunConfig) -> Iterator[str]:
     name, warmup, end = config.schedule.name, config.schedule.warmup, config.schedule.total
     updates, rate = config.trainer["max_steps"], config.optimizer.lr
-    if name == "cosine" and end is not None and end <= warmup < updates:
+    if name == "cosine" and 0 < (end or 0) <= warmup < updates:
         yield (
             f"schedule.warmup={warmup}: the cosine ends at schedule.total={end}, so that the "
             "learning rate falls from its peak to schedule.floor at once"
