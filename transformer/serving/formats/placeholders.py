@@ -1,10 +1,8 @@
 """Placeholders, URLs and e-mail addresses come through a translation unchanged.
 
 A sentence is translated with them. If its translation does not hold each as often as the source, it
-is translated without them, and they go beside the words that they stood beside. So they are kept
-by any model, and cost nothing where there are none, or where the model copies them.
-
-It runs in the thread that owns the models, as ``translate_batch`` does.
+is translated without them, and they go beside the words that they stood beside. It runs in the
+thread that owns the models, as ``translate_batch`` does.
 """
 
 import re

@@ -51,13 +51,7 @@ class _Document:
 
 
 class DeepLDocuments:
-    """Translates documents in the background.
-
-    Args:
-        direction: The languages that parameters and texts ask for.
-        constrain: The constraints of a glossary that parameters name.
-        characters: Translated ones are counted there.
-    """
+    """Translates documents in the background, and counts the characters of those that are done."""
 
     def __init__(
         self,
