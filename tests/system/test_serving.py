@@ -229,7 +229,7 @@ def test_the_description_has_every_route(model: Translator) -> None:
     pool = ThreadPoolExecutor(1)
     service = TranslationService(directions, limits(), batch_tokens=100, cache=0, thread=pool)
     app = build_app(service, Access(None, None))
-    service.close()
+    service.batcher.close()
     there = {
         (route.path.replace(":path", ""), method)
         for route in app.routes

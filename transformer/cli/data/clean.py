@@ -35,10 +35,8 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
         "output": str(folder),
         "splits": {
             name: {
-                "kept": split.kept,
-                "rejected": split.rejected,
+                **vars(split),
                 "faults": dict(split.faults.most_common()),
-                "repaired": split.repaired,
                 "repairs": dict(split.repairs.most_common()),
                 "files": [str(folder / file) for file in split.files],
             }

@@ -17,7 +17,12 @@ from transformer.cli.config.arguments import (
     flags_and_overrides,
     override_key,
 )
-from transformer.cli.config.compose import compose_run, composition_error, fetch_models, with_recipe
+from transformer.cli.config.compose import (
+    compose_config,
+    composition_error,
+    fetch_models,
+    with_recipe,
+)
 from transformer.cli.train.ranks import train_assigned, train_run
 from transformer.cli.train.resume import AUTO, TRUST, auto_run, named_checkpoint, resumed_config
 from transformer.cli.train.vocabulary import names_size, untie_kinds
@@ -46,7 +51,8 @@ def run(arguments: Sequence[str]) -> None:
         return
     if launch := [one for one in overrides if override_key(one) == "launch"]:
         raise InputError(f"{launch[0]} is for a sweep; add --multirun")
-    config, folder = compose_run([one for one in overrides if override_key(one) != TRUST])
+    config = compose_config("train", [one for one in overrides if override_key(one) != TRUST])
+    folder = Path(HydraConfig.get().run.dir).absolute()
     given = {override_key(one) for one in overrides}
     fetch_models(config)
     if config.finetune_from is not None:

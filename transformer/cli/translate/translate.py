@@ -97,7 +97,7 @@ def _translate_file(
             if done:
                 print(f"resuming after {done} lines in {part.name}", file=sys.stderr)
             lines, _ = open_input(source)
-            own = assignment.lines(lines, 0)
+            own = assignment.lines(lines)
             with parts.naming_part():
                 _stream(config, translator, own, part, assignment.number, done=done)
             parts.finish()
