@@ -49,10 +49,8 @@ class ModelSearcher:
         """Use the weights of the model at each call; the arguments are those of ``Translator``.
 
         Raises:
-            InputError: ``batch_tokens`` is below 1, or there is no such utility.
+            InputError: There is no such utility.
         """
-        if batch_tokens < 1:
-            raise InputError(f"batch_tokens={batch_tokens} must be at least 1")
         if search.algorithm == "mbr":
             from transformer.decoding.mbr import utility_named
 
@@ -108,7 +106,8 @@ class ModelSearcher:
             if len(segments) == 1:
                 raise InputError(
                     f"the device runs out of memory with one sentence of "
-                    f"{len(segments[0].subwords)} tokens; {self._memory_advice()}"
+                    f"{len(segments[0].subwords)} tokens; cut it in two, lower decoding.beam_size, "
+                    "nbest or candidates, or take device=cpu"
                 ) from error
         # The traceback, and the memory that it held, is gone here.
         if torch.cuda.is_available():
@@ -116,16 +115,6 @@ class ModelSearcher:
         middle = (len(segments) + 1) // 2
         halves = segments[:middle], segments[middle:]
         return [found for half in halves for found in self._search_in_memory(half)]
-
-    def _memory_advice(self) -> str:
-        ways = []
-        if self.search.width > 1:
-            widths = {"sampling": "nbest", "mbr": "candidates"}
-            key = widths.get(self.search.algorithm, "beam_size")
-            ways.append(f"set decoding.{key} lower")
-        if next(self.model.parameters()).device.type != "cpu":
-            ways.append("take device=cpu")
-        return ", or ".join(ways) or "cut it in two"
 
     def _search_batch(self, segments: list[Segment]) -> list[list[Hypothesis]]:
         subwords = [segment.subwords for segment in segments]

@@ -6,9 +6,10 @@ computed by the plain formula.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -22,8 +23,8 @@ from transformer.decoding.search.ensemble import Ensemble, Model, ensemble_membe
 from transformer.decoding.search.interface import NotANumber
 from transformer.model.attention.masks import Mask, padding_mask
 from transformer.model.attention.record_weights import recording
-from transformer.model.decoder import DecoderLayer
-from transformer.model.encoder import EncoderLayer, Memory
+from transformer.model.encoder import Memory
+from transformer.model.heads import Kind, attentions
 from transformer.model.transformer import Transformer
 
 
@@ -139,35 +140,25 @@ def _select(
     return scores
 
 
-@dataclass(frozen=True)
-class AttentionMaps:
-    """The weights of every head, one tensor a layer, the first layer first.
-
-    Each row sums to one over what its query may see. Row ``i`` of ``decoder`` and ``cross`` is the
-    step that has read ``target_input[:i + 1]`` and predicts the token after it.
-    """
-
-    encoder: list[Float[Tensor, "batch head source source"]]
-    decoder: list[Float[Tensor, "batch head target target"]]
-    cross: list[Float[Tensor, "batch head target source"]]
-
-
 @torch.inference_mode()
 def attention_maps(
     model: Transformer,
     source: Int[Tensor, "batch source"],
     target_input: Int[Tensor, "batch target"],
-) -> AttentionMaps:
-    """Compute every attention of the model, in the mode in which it is."""
-    encoder = cast(Iterable[EncoderLayer], model.encoder.layers)
-    decoder = list(cast(Iterable[DecoderLayer], model.decoder.layers))
-    with (
-        recording([layer.attention for layer in encoder]) as own_source,
-        recording([layer.self_attention for layer in decoder]) as own_target,
-        recording([layer.cross_attention for layer in decoder]) as cross,
-    ):
+) -> dict[Kind, list[Float[Tensor, "batch head query key"]]]:
+    """The weights of every head, one tensor a layer, by the kind of attention.
+
+    Each row sums to one over what its query may see. Row ``i`` of ``decoder`` and ``cross`` is the
+    step that has read ``target_input[:i + 1]`` and predicts the token after it. The mode of the
+    model decides about dropout.
+    """
+    with ExitStack() as recorded:
+        maps = {
+            kind: recorded.enter_context(recording(layers))
+            for kind, layers in attentions(model).items()
+        }
         model(source, target_input)
-    return AttentionMaps(own_source, own_target, cross)
+    return maps
 
 
 @dataclass(frozen=True)
@@ -182,33 +173,27 @@ class Attended:
     """Where the end-of-sentence symbol stands among the keys."""
 
 
-@dataclass(frozen=True)
-class ForcedAttention:
-    """All attention of a model over a batch; queries and keys as in ``AttentionMaps``."""
-
-    batch: Batch
-    encoder: Attended
-    decoder: Attended
-    cross: Attended
-
-
 def forced_attention(
     model: Transformer, sources: Sequence[Row], targets: Sequence[Row]
-) -> ForcedAttention:
-    """Read pairs of piece ids (without bos or eos), in the mode in which the model is."""
+) -> tuple[Batch, dict[Kind, Attended]]:
+    """Read pairs of subword ids (without bos or eos) in evaluation mode; see ``attention_maps``."""
     device = next(model.parameters()).device
     batch = collate(sources, targets).to(device)
     source, target = batch.source, batch.target_input
-    maps = attention_maps(model, source, target)
+    with evaluating(model):
+        maps = attention_maps(model, source, target)
     source_mask = padding_mask(source, PAD)
     encoder = model.encoder.attention_bias(source.size(1), 0, source_mask, device).dense_mask
     decoder = model.decoder.attention_bias(target.size(1), 0, None, device).dense_mask
-    return ForcedAttention(
-        batch,
-        Attended(maps.encoder, _visible(source, source, encoder), source == EOS),
-        Attended(maps.decoder, _visible(target, target, decoder), target == EOS),
-        Attended(maps.cross, _visible(target, source, None), source == EOS),
-    )
+    seen: dict[Kind, tuple[Tensor, Tensor, Mask | None]] = {
+        "encoder": (source, source, encoder),
+        "decoder": (target, target, decoder),
+        "cross": (target, source, None),
+    }
+    return batch, {
+        kind: Attended(maps[kind], _visible(query, key, mask), key == EOS)
+        for kind, (query, key, mask) in seen.items()
+    }
 
 
 def _visible(query: Tensor, key: Tensor, mask: Mask | None) -> Bool[Tensor, "batch query key"]:

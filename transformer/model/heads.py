@@ -119,10 +119,9 @@ def heads_off(model: Transformer) -> list[HeadName]:
 @contextmanager
 def switched_off(model: Transformer, names: Iterable[HeadName]) -> Iterator[None]:
     """Switch these heads off within the context, besides those already off."""
-    masks = {module: module.head_mask for stack in attentions(model).values() for module in stack}
-    switch_off(model, [*heads_off(model), *names])
+    before = heads_off(model)
+    switch_off(model, [*before, *names])
     try:
         yield
     finally:
-        for module, mask in masks.items():
-            module.head_mask = mask
+        switch_off(model, before)

@@ -15,7 +15,7 @@ from transformer.model.attention.masks import padding_mask
 from transformer.model.build import build_embedding, build_encoder
 from transformer.model.config import ModelConfig
 from transformer.model.encoder import Encoder
-from transformer.model.initialisation import draw_projection, initialise
+from transformer.model.initialisation import initialise
 from transformer.model.layers.dropout import HiddenStates
 from transformer.model.layers.embedding import Embedding, TokenEmbedding
 from transformer.model.layers.linear import Linear
@@ -75,10 +75,5 @@ def build_single_stack(config: ModelConfig, *, causal: bool) -> SingleStack:
         embedding=build_embedding(config, tokens, config.source_token_dropout),
         stack=build_encoder(config, causal=causal),
     )
-    initialise(model, config)
-    draw_projection(model.projection, tokens, config)
-    if config.lora_rank:
-        from transformer.model.layers.lora import add_adapters
-
-        add_adapters(model, config.lora_rank, config.lora_alpha)
+    initialise(model, model.projection, tokens, config)
     return model

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -22,7 +22,7 @@ from transformer.decoding.constraints.phrase_automaton import PhraseAutomaton
 from transformer.decoding.constraints.phrase_progress import Cut, MustPhrases, beam_width
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.constraints.vocabulary_spelling import Vocabulary, spell
-from transformer.decoding.search.interface import StepFunction
+from transformer.decoding.search.interface import LogProbabilities, StepFunction
 
 # Term lists are often the same for all sentences.
 _CACHED_AUTOMATA = 8
@@ -79,7 +79,7 @@ class ConstrainedStep:
             self.automaton, self.states = never
             self.receive(self._limits_and_states().tolist())
 
-    def __call__(self, tokens: Int[Tensor, "batch beam"]) -> Float[Tensor, "batch beam vocab"]:
+    def __call__(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:
         """See ``StepFunction``."""
         log_probabilities = self.step(tokens)
         forced = self._force(log_probabilities)
@@ -91,9 +91,7 @@ class ConstrainedStep:
         self.position += 1
         return log_probabilities
 
-    def _force(
-        self, log_probabilities: Float[Tensor, "batch beam vocab"]
-    ) -> Bool[Tensor, "batch 1"]:
+    def _force(self, log_probabilities: LogProbabilities) -> Bool[Tensor, "batch 1"]:
         """Allow only the next subword of the prefix; return which sentences have one."""
         if self.position >= self.prefixes.size(1):
             return torch.zeros_like(self.lengths[:, None], dtype=torch.bool)

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transformer.common.errors import InputError
-from transformer.decoding.search.interface import StepFunction
+from transformer.decoding.search.interface import LogProbabilities, StepFunction
 from transformer.decoding.search.model_step import ModelStep
 from transformer.model.transformer import Transformer
 
@@ -78,7 +78,7 @@ class EnsembleStep:
         self.ensemble = ensemble
         self.steps = [ModelStep(model, source, beam, compiled) for model in ensemble.members]
 
-    def __call__(self, tokens: Int[Tensor, "batch beam"]) -> Float[Tensor, "batch beam vocab"]:
+    def __call__(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:
         """See ``StepFunction``."""
         return self.ensemble.combine([step(tokens) for step in self.steps])
 

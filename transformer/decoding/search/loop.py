@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.interface import (
     Hypothesis,
+    LogProbabilities,
     LookingAhead,
     NotANumber,
     StepFunction,
@@ -138,10 +139,7 @@ class SearchState(Protocol):
         """The live hypotheses; they begin with ``BOS``."""
 
     def advance(
-        self,
-        log_probabilities: Float[Tensor, "batch beam vocab"],
-        sentences: Sentences,
-        config: SearchConfig,
+        self, log_probabilities: LogProbabilities, sentences: Sentences, config: SearchConfig
     ) -> Advanced:
         """Choose the next tokens; without any read by the host."""
 

@@ -11,8 +11,7 @@ from torch import Tensor
 from transformer.common.errors import InputError
 from transformer.data.text.word_alignment import WordLinks, subword_words
 from transformer.decoding.alignment import word_links
-from transformer.decoding.forced import ForcedAttention, forced_attention
-from transformer.decoding.inference_mode import evaluating
+from transformer.decoding.forced import forced_attention
 from transformer.decoding.length_bucketing import bucket_batches, pair_lengths
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.alignment_error import Links, count_links
@@ -27,8 +26,6 @@ Characters = dict[str, list[list[HeadCharacter]]]
 
 Proposals = dict[tuple[int, int], list[tuple[Links, Links, Links]]]
 """Proposed, sure and possible links of each sentence, by layer and head."""
-
-KINDS = ("encoder", "decoder", "cross")
 
 
 @dataclass(frozen=True)
@@ -86,9 +83,9 @@ def survey(translator: Translator, pairs: Sequence[EncodedPair]) -> Characters:
     lengths = pair_lengths((pair.source, pair.target) for pair in pairs)
     for indices in bucket_batches(lengths, translator.batch_tokens):
         batch = [pairs[index] for index in indices]
-        seen = compute_attention(translator, batch)
-        for kind in KINDS:
-            attended = getattr(seen, kind)
+        sources, targets = [pair.source for pair in batch], [pair.target for pair in batch]
+        _, seen = forced_attention(translator.model, sources, targets)
+        for kind, attended in seen.items():
             layers = [
                 head_totals(weights, attended.visible, attended.separator)
                 for weights in attended.weights
@@ -97,8 +94,8 @@ def survey(translator: Translator, pairs: Sequence[EncodedPair]) -> Characters:
                 layers = [old + new for old, new in zip(totals[kind], layers, strict=True)]
             totals[kind] = layers
         if known:
-            _propose(proposed, seen.cross.weights, batch, translator)
-    characters = {kind: [layer.characters() for layer in totals[kind]] for kind in KINDS}
+            _propose(proposed, seen["cross"].weights, batch, translator)
+    characters = {kind: [layer.characters() for layer in layers] for kind, layers in totals.items()}
     if known:
         characters["cross"] = [
             [
@@ -108,13 +105,6 @@ def survey(translator: Translator, pairs: Sequence[EncodedPair]) -> Characters:
             for layer, heads in enumerate(characters["cross"])
         ]
     return characters
-
-
-def compute_attention(translator: Translator, pairs: Sequence[EncodedPair]) -> ForcedAttention:
-    """Attention over pairs, in evaluation mode."""
-    sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    with evaluating(translator.model):
-        return forced_attention(translator.model, sources, targets)
 
 
 def _propose(
