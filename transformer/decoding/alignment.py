@@ -18,10 +18,10 @@ from transformer.common.schema import typed_value
 from transformer.data.batching.batch import Row, collate
 from transformer.data.text.word_alignment import NO_WORD, Links, subword_words
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.inference_mode import evaluating
 from transformer.decoding.length_bucketing import bucket_batches, check_lengths, pair_lengths
 from transformer.model.config import ModelConfig
 from transformer.model.decoder import DecoderLayer
+from transformer.model.layers.dropout import evaluating
 from transformer.model.transformer import Transformer
 
 if TYPE_CHECKING:
@@ -44,22 +44,15 @@ class Aligner:
 
     @classmethod
     def trained(cls, loss: Mapping[str, Any], config: ModelConfig) -> "Aligner":
-        """The aligner of a run: the head that it guided, else the average.
+        """The aligner of a run: the head that it guided (``guided_head``), else the average.
 
         A guided head divides its weight evenly among several links.
-
-        Raises:
-            InputError: See ``guided_head``.
         """
         head = guided_head(loss, config)
         return cls() if head is None else cls(head, near_best=0.3)
 
     def check(self, config: ModelConfig) -> None:
-        """Check that the model has the head.
-
-        Raises:
-            InputError: It has not, it is of another kind, or the threshold is out of range.
-        """
+        """Raise InputError unless the model has the head, and the threshold is in range."""
         if self.head is not None:
             name = str(self.head).removeprefix("cross.")
             _check_head(self.head, config, f"alignment_head={name}")
@@ -85,8 +78,7 @@ def _check_head(head: "HeadName", config: ModelConfig, setting: str) -> None:
 def guided_head(loss: Mapping[str, Any], config: ModelConfig) -> "HeadName | None":
     """The head that learns the links in training, by a run's ``loss``; None if there is none.
 
-    Raises:
-        InputError: There is no such layer or head.
+    Raises InputError if the model has no such layer or head.
     """
     if not typed_value(loss.get("alignment_weight"), float, "loss.alignment_weight"):
         return None

@@ -46,11 +46,7 @@ class ModelSearcher:
         batch_tokens: int,
         head: "HeadName | None" = None,
     ) -> None:
-        """Use the weights of the model at each call; the arguments are those of ``Translator``.
-
-        Raises:
-            InputError: There is no such utility.
-        """
+        """Use the weights of the model at each call; the arguments are those of ``Translator``."""
         if search.algorithm == "mbr":
             from transformer.decoding.mbr import utility_named
 
@@ -62,13 +58,7 @@ class ModelSearcher:
         self.head = head
 
     def __call__(self, segments: Sequence[Segment]) -> list[list[Hypothesis]]:
-        """Return up to ``nbest`` hypotheses a segment, the best first, in their order.
-
-        Raises:
-            NotANumber: The model gave NaN.
-            InputError: Phrases must occur, and the search is not beam search; or memory does not
-                suffice for one segment.
-        """
+        """Return up to ``nbest`` hypotheses a segment, the best first; see `search_batch`."""
         found: list[list[Hypothesis]] = [[] for _ in segments]
         beam = self.search.width
         widths = [self._width(segment) for segment in segments]

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from transformer.data.batching.batch import Batch, Row, collate
 from transformer.data.tokenization.tokenizer import EOS, PAD, Tokenizer
-from transformer.decoding.inference_mode import evaluating
 from transformer.decoding.length_bucketing import bucket_batches, check_lengths, pair_lengths
 from transformer.decoding.search.ensemble import Ensemble, Model, ensemble_members
 from transformer.decoding.search.interface import NotANumber
@@ -25,6 +24,7 @@ from transformer.model.attention.masks import Mask, padding_mask
 from transformer.model.attention.record_weights import recording
 from transformer.model.encoder import Memory
 from transformer.model.heads import Kind, attentions
+from transformer.model.layers.dropout import evaluating
 from transformer.model.transformer import Transformer
 
 
@@ -80,8 +80,7 @@ def score_subwords(
 ) -> list[list[float]]:
     """Log-probabilities of the target subwords of each pair, and of its end; see ``score_pairs``.
 
-    Raises:
-        NotANumber: The model gave NaN.
+    Raises NotANumber if the model gave NaN.
     """
     scores: list[list[float]] = [[]] * len(pairs)
     device = next(model.parameters()).device

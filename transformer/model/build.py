@@ -26,11 +26,7 @@ from transformer.model.transformer import Transformer
 
 
 def build_transformer(config: ModelConfig) -> Transformer:
-    """Build and initialise the model of a config.
-
-    Raises:
-        InputError: It has no decoder, or one that starts with an unknown symbol.
-    """
+    """Build and initialise a model; raises InputError if it has no decoder or an unknown start."""
     if config.decoder_layers == 0:
         raise InputError("model.decoder_layers=0 leaves nothing to translate with; set at least 1")
     if (config.decoder_start or 0) >= config.target_vocab_size:

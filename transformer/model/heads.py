@@ -66,8 +66,7 @@ def attention_heads(model: Transformer) -> list[HeadName]:
 def parse_heads(model: Transformer, names: Iterable[str]) -> list[HeadName]:
     """Parse names of heads of this model; returns each once, in order.
 
-    Raises:
-        InputError: A name does not have the form, or the model has no such head.
+    Raises InputError if a name does not have the form, or the model has no such head.
     """
     wanted = {_parse(model, name) for name in names}
     return [name for name in attention_heads(model) if name in wanted]

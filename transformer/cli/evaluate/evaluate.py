@@ -27,7 +27,7 @@ from transformer.common.escaping import escaped
 from transformer.common.files import given_path
 from transformer.data.corpora.mixture import AnySplit
 from transformer.data.text.parallel import Referenced
-from transformer.data.text.phrases import occurs, read_phrases
+from transformer.data.text.phrases import read_phrases
 from transformer.data.text.word_alignment import WordLinks, read_links
 from transformer.decoding.alignment import align
 from transformer.decoding.constraints.request import Constraints
@@ -98,7 +98,7 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     scores = score(hypotheses, references, names, config=metrics, sources=sources)
     if terms is not None:
         search = "free" if constraints is None else "must"
-        scores.append(term_accuracy(hypotheses, terms, occurs, f"match:words|search:{search}"))
+        scores.append(term_accuracy(hypotheses, terms, f"match:words|search:{search}"))
     scores += aligned
     name = text_name(config)
     print(escaped(_description(config, translator)), file=sys.stderr)

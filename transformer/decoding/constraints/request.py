@@ -70,10 +70,7 @@ class Request:
         """Read ``{"text": "…", "prefix": "…", "must": ["…"], "never": ["…"]}``.
 
         All keys but ``"text"`` are optional; ``"to"``, ``"tag"`` and ``"from"`` become its tags
-        (``SourceTags``).
-
-        Raises:
-            InputError: The line is something else; the message begins with ``where``.
+        (``SourceTags``). The message of an InputError begins with ``where``.
         """
         try:
             values = json.loads(line)

@@ -68,8 +68,7 @@ class Predictor(ABC):
     ) -> P:
         """Load a checkpoint file, or the best checkpoint of a run directory.
 
-        Raises:
-            InputError: There is none, it cannot be read, or it is of another task.
+        Raises InputError if there is none, it cannot be read, or it is of another task.
         """
         file = find_checkpoint(Path(path))
         payload = read_merged(file)

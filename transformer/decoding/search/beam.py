@@ -82,11 +82,8 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Return up to ``nbest`` hypotheses a sentence, the best first, in the order of the sentences.
 
-    Args:
-        limits: Maximal subwords of each sentence, on the device of the step.
-
-    Raises:
-        NotANumber: The step gave NaN.
+    ``limits`` are the maximal subwords of each sentence, on the device of the step. Raises
+    NotANumber if the step gave NaN.
     """
     sentences = Sentences(limits)
     return run_search(start(sentences, config.beam_size), step, sentences, config)

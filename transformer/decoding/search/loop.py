@@ -155,8 +155,7 @@ def run_search(
 ) -> list[list[Hypothesis]]:
     """Search until every sentence is done; return the hypotheses of each, in their order.
 
-    Raises:
-        NotANumber: The step gave NaN.
+    Raises NotANumber if the step gave NaN.
     """
     order: list[int] = []
     results: list[Finished] = []

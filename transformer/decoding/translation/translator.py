@@ -17,7 +17,6 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, batched_attention, segment_links
 from transformer.decoding.batched_search import ModelSearcher, hypothesis_texts, max_subwords
 from transformer.decoding.constraints.request import Constraints, Request
-from transformer.decoding.inference_mode import evaluating
 from transformer.decoding.line_windows import make_windows
 from transformer.decoding.long_inputs import Segment, split_segments, warn_about_segments
 from transformer.decoding.search.config import SearchConfig
@@ -27,6 +26,7 @@ from transformer.decoding.translation.length_limit import LengthLimit
 from transformer.decoding.translation.result import BLANK, Candidate, Translation
 from transformer.decoding.translation.trained import trained_with
 from transformer.model.checkpoint.checkpoint import load_checkpoint
+from transformer.model.layers.dropout import evaluating
 
 if TYPE_CHECKING:
     from transformer.model.heads import HeadName

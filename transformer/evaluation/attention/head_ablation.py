@@ -11,10 +11,10 @@ from itertools import groupby
 
 from transformer.data.batching.batch import Row, collate
 from transformer.decoding.forced import score_targets
-from transformer.decoding.inference_mode import evaluating
 from transformer.decoding.length_bucketing import bucket_batches, pair_lengths
 from transformer.evaluation.metrics import Better
 from transformer.model.heads import HeadName, attention_heads, heads_off, switched_off
+from transformer.model.layers.dropout import evaluating
 from transformer.model.transformer import Transformer
 
 Measure = Callable[[Sequence[HeadName]], float]

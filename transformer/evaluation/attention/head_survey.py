@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, repeat
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
 
 from transformer.common.errors import InputError
+from transformer.data.corpora.mixture import AnySplit
 from transformer.data.text.word_alignment import WordLinks, subword_words
 from transformer.decoding.alignment import word_links
 from transformer.decoding.forced import forced_attention
@@ -17,9 +18,6 @@ from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.alignment_error import Links, count_links
 from transformer.evaluation.attention.head_metrics import HeadCharacter, HeadTotals, head_totals
 from transformer.evaluation.run_text import found_in_run, run_splits
-
-if TYPE_CHECKING:
-    from transformer.data.corpora.mixture import AnySplit
 
 Characters = dict[str, list[list[HeadCharacter]]]
 """Of the heads of each layer, by the kind of attention."""
@@ -42,8 +40,7 @@ def corpus_pairs(
 ) -> list[EncodedPair]:
     """The first sentence pairs of a split of the run's corpus, without blank and too long pairs.
 
-    Raises:
-        InputError: The corpus or the split is missing, or the split has no such pair.
+    Raises InputError if the corpus or the split is missing, or the split has no such pair.
     """
     text = known_split(data, split)
     pairs = list(islice(text, sentences))
@@ -64,7 +61,7 @@ def corpus_pairs(
     return encoded
 
 
-def known_split(data: Mapping[str, Any], split: str) -> "AnySplit":
+def known_split(data: Mapping[str, Any], split: str) -> AnySplit:
     """A split of the run's corpus; raises InputError if the corpus or the split is missing."""
     splits = run_splits(data)
     if split not in splits:

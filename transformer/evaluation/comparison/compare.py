@@ -150,8 +150,7 @@ def compare(
 ) -> Comparison:
     """Compare every other system with the first; ``training`` is the target side of a text.
 
-    Raises:
-        InputError: Numbers of lines differ, there is one system alone, or no sentence.
+    Raises InputError if numbers of lines differ, there is one system alone, or no sentence.
     """
     hypotheses, scoring = [system.hypotheses for system in systems], config.scoring
     sources, references = text.sources, text.references

@@ -70,8 +70,7 @@ def read_payload(path: Path) -> dict[str, Any]:
 def read_merged(path: Path) -> dict[str, Any]:
     """As ``read_payload``, with the adapters of the model (LoRA) merged into its weights.
 
-    Raises:
-        InputError: As ``read_payload``, or the adapters do not fit the weights.
+    Raises InputError also if the adapters do not fit the weights.
     """
     payload = read_payload(path)
     portable = payload[PORTABLE]
@@ -142,8 +141,7 @@ def require_translation(payload: dict[str, Any], file: Path) -> None:
 def load_weights(model: nn.Module, payload: dict[str, Any], file: Path) -> None:
     """Fill a model, and put it into evaluation mode; new adapters (LoRA) stay as they are.
 
-    Raises:
-        InputError: The weights are another model's.
+    Raises InputError if the weights are another model's.
     """
     weights = {k: w for k, w in model.state_dict().items() if ".lora_" in k}
     weights |= {
@@ -176,10 +174,6 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
 
 
 def write_payload(payload: Any, path: Path) -> None:
-    """Write the file whole or not at all; the newest of a run keeps the one before.
-
-    Raises:
-        InputError: It cannot be written, for example on a full disk; the old file is intact.
-    """
+    """Write the file as ``write_archive`` does; the newest of a run keeps the one before."""
     before = path.with_name(f"{PREVIOUS}.ckpt") if path.name == f"{LAST}.ckpt" else None
     write_archive(payload, path, before)

@@ -55,14 +55,9 @@ def _replaced(node: Any, replace: Callable[[Any], Any]) -> Any:
 
 
 def join_shards(index: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Join the shards of an index to the payload of a checkpoint of one file.
+    """Join the shards of an index in this folder to the payload of a checkpoint of one file.
 
-    Args:
-        index: The values of its file.
-        folder: Folder of the shards.
-
-    Raises:
-        InputError: A shard is missing, damaged, or no plain file name.
+    Raises InputError if a shard is missing, damaged, or no plain file name.
     """
     names = _names(index)
     if not names:
@@ -107,8 +102,7 @@ def _read(file: Path) -> Any:
 def shard_names(file: Path) -> list[str]:
     """The shards that a checkpoint names; none if it is one file, or damaged.
 
-    Raises:
-        InputError: The system cannot read the file.
+    Raises InputError if the system cannot read the file.
     """
     try:
         # Unlike ``read_archive``, this does not read the tensors of a large file.

@@ -67,10 +67,9 @@ def validate_portable(portable: Mapping[str, Any]) -> ModelConfig:
 
 
 def validate_weights(model: ModelConfig, payload: Mapping[str, Any]) -> None:
-    """Check that the weights in a payload are as many as the model declares, and finite.
+    """Raise InputError unless the weights are as many as the model declares, and finite.
 
-    Raises:
-        InputError: They are not; or moments of the optimiser are not finite.
+    The moments of the optimiser must be finite too.
     """
     weights = payload["state_dict"].values()
     if not all(isinstance(tensor, Tensor) for tensor in weights):
@@ -93,11 +92,7 @@ def validate_weights(model: ModelConfig, payload: Mapping[str, Any]) -> None:
 
 
 def validate_size(model: ModelConfig, max_numbers: int) -> None:
-    """Check that a declared model has at most ``max_numbers`` weights, before it is built.
-
-    Raises:
-        InputError: It has more.
-    """
+    """Raise InputError if a model that is not yet built has more than ``max_numbers`` weights."""
     layers = model.encoder_layers + model.decoder_layers
     attention = 2 * model.d_model * model.d_k * model.num_heads
     feed_forward = 2 * model.d_model * model.ffn_dim
