@@ -153,18 +153,10 @@ def search_batch(
 ) -> list[list[Hypothesis]]:
     """Return up to ``nbest`` hypotheses a segment, the best first, in the order of the segments.
 
-    With ``mbr`` it returns all candidates, as the search ranks them.
-
-    Args:
-        model: Or an ensemble; in evaluation mode.
-        segments: Source subwords.
-        head: The head that the coverage penalty reads, of an ensemble in the first model.
-        constraints: Of the translations.
-        banned: Tokens that no translation has.
-
-    Raises:
-        NotANumber: The model gave NaN.
-        InputError: Phrases must occur, and the search is not beam search.
+    With ``mbr`` it returns all candidates, as the search ranks them. The model is in evaluation
+    mode; the coverage penalty reads ``head``, of an ensemble in the first model; no translation has
+    a ``banned`` token. Raises NotANumber if the model gave NaN, InputError if phrases must occur
+    and the search is not beam search.
     """
     if constraints is not None and constraints.must is not None and config.algorithm != "beam":
         raise InputError(

@@ -8,8 +8,7 @@ computed by the plain formula.
 import math
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -39,10 +38,6 @@ class TargetScore:
     token_log_probabilities: tuple[float, ...]
     """Of each token, given the tokens before it."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
-
 
 def score_pairs(
     model: Model,
@@ -52,16 +47,11 @@ def score_pairs(
     batch_tokens: int = 4096,
     first: int = 1,
 ) -> list[TargetScore]:
-    """Score the targets of sentence pairs, in their order.
+    """Score the targets of sentence pairs, raw (source, target) text, in their order.
 
-    Args:
-        model: Or an ensemble. It stays on its device; its mode is restored.
-        pairs: Raw (source, target) text.
-        batch_tokens: Maximal padded tokens of a batch, on the longer side.
-        first: The number of the first pair, for errors.
-
-    Raises:
-        InputError: A text is longer than the learned positions of the model.
+    The model stays on its device, its mode is restored. A batch has ``batch_tokens`` padded tokens
+    on the longer side; ``first`` is the number of the first pair, for errors. Raises InputError if
+    a text is longer than the learned positions of the model.
     """
     encoded = tokenizer.encode_pairs(pairs)
     check_lengths(encoded, model.max_length, "score", first=first)

@@ -12,14 +12,8 @@ def term_accuracy(
 ) -> Score:
     """Percent of all listed phrases that occur (``occurs``) in the hypothesis of their line.
 
-    Args:
-        hypotheses: One a line.
-        terms: Phrases of each line, in the same order; a line may have none.
-        signature: Whether the search was constrained; the number of terms is put before it.
-
-    Raises:
-        InputError: There is no term at all.
-        ValueError: The numbers of lines differ.
+    A line may have none. ``signature`` says whether the search was constrained; the number of terms
+    is put before it. Raises InputError without any term.
     """
     matches = [
         occurs(term, hypothesis)

@@ -53,15 +53,11 @@ class SingleStack(nn.Module):
 
 
 def build_single_stack(config: ModelConfig, *, causal: bool) -> SingleStack:
-    """Build and initialise the stack of a config.
+    """Build and initialise the stack of a config; ``causal`` hides later positions.
 
-    Args:
-        config: ``source_vocab_size`` is the size of the input vocabulary, ``target_vocab_size``
-            that of the outputs. ``encoder_layers`` and ``pattern`` are those of the stack.
-        causal: A position sees itself and earlier positions only.
-
-    Raises:
-        InputError: Embedding and projection are tied, and their vocabularies differ.
+    ``source_vocab_size`` is the size of the input vocabulary, ``target_vocab_size`` that of the
+    outputs; ``encoder_layers`` and ``pattern`` are those of the stack. Raises InputError if the two
+    vocabularies differ where embedding and projection are tied.
     """
     if config.tie_embeddings != "none" and config.source_vocab_size != config.target_vocab_size:
         raise InputError(

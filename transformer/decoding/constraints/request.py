@@ -18,8 +18,7 @@ from transformer.decoding.line_windows import without_end
 class Constraints:
     """Constraints of one translation, case-sensitive; without any, the search is free.
 
-    Raises:
-        InputError: A phrase is empty, or one constraint contradicts another.
+    Raises InputError if a phrase is empty, or one constraint contradicts another.
     """
 
     prefix: str = ""

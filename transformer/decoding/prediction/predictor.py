@@ -49,11 +49,7 @@ class Predictor(ABC):
     """Whether the stack sees only earlier tokens."""
 
     def __init__(self, model: SingleStack, tokenizer: Tokenizer, batch_tokens: int = 4096) -> None:
-        """Predict with a model in evaluation mode, on its device.
-
-        ``batch_tokens`` is the budget of a batch, padding included; a longer text makes a batch
-        alone.
-        """
+        """Predict with a model in evaluation mode; ``batch_tokens`` of a batch count padding."""
         self.model = model
         self.tokenizer = tokenizer
         self.batch_tokens = batch_tokens

@@ -23,11 +23,7 @@ Fraction = Annotated[float, Range(0, below=1)]
 
 @dataclass(frozen=True, kw_only=True)
 class SearchConfig:
-    """How to search; the defaults are in ``conf/decoding``.
-
-    Raises:
-        InputError: A value is out of its range, or the values contradict each other.
-    """
+    """How to search; the defaults are in ``conf/decoding``. A wrong value raises InputError."""
 
     algorithm: Literal["beam", "greedy", "sampling", "diverse", "mbr"]
     """``diverse`` is diverse beam search, ``mbr`` minimum Bayes risk."""

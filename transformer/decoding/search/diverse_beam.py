@@ -74,13 +74,9 @@ def diverse_search(
     width = config.beam_size // config.groups
     groups = Groups([beam.start(sentences, width) for _ in range(config.groups)])
     found = run_search(groups, step, sentences, config)
-    return [_distinct(hypotheses)[: config.nbest] for hypotheses in found]
-
-
-def _distinct(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
-    """Without duplicates, the best first."""
-    distinct = {hypothesis.tokens: hypothesis for hypothesis in hypotheses}
-    return sorted(distinct.values(), key=lambda hypothesis: -hypothesis.score)
+    # Groups may find the same hypothesis.
+    distinct = [{one.tokens: one for one in hypotheses}.values() for hypotheses in found]
+    return [sorted(row, key=lambda one: -one.score)[: config.nbest] for row in distinct]
 
 
 def _group_config(config: SearchConfig) -> SearchConfig:

@@ -192,12 +192,8 @@ class NamedHead:
 def best_heads(layers: Sequence[Sequence[HeadCharacter]], alignments: int = 3) -> list[NamedHead]:
     """The heads of one kind of attention to look at first.
 
-    Args:
-        alignments: Number of the lowest alignment error rates.
-
-    Returns:
-        The best aligned heads, if that is measured; for each position the head with the largest
-        weight there, if it is a majority; the most confident and the broadest head.
+    The ``alignments`` best aligned heads, if that is measured; for each position the head with the
+    largest weight there, if it is a majority; the most confident and the broadest head.
     """
     named = [
         NamedHead("word alignment", *index, f"AER {value:.3f}")

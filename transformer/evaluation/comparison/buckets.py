@@ -124,11 +124,8 @@ def words_by_frequency(
 ) -> list[FrequencyBucket]:
     """Accuracy on the words of each frequency; buckets without a word are left out.
 
-    A word of a reference matches one occurrence in the hypothesis of its sentence.
-
-    Args:
-        counts: Frequency of each word in the training text.
-        edges: The first frequency of each bucket after the first.
+    A word of a reference matches one occurrence in the hypothesis of its sentence. ``counts`` are
+    those of the training text; ``edges`` the first frequency of each bucket after the first.
     """
 
     def bucketed(words: Iterable[str]) -> Counter[int]:

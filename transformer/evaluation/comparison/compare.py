@@ -26,11 +26,7 @@ from transformer.evaluation.metrics import MetricsConfig, build_metric
 
 @dataclass(frozen=True)
 class ComparisonConfig:
-    """What is measured; the values are in ``conf/compare.yaml``.
-
-    Raises:
-        InputError: A value is unknown, repeated, or out of range.
-    """
+    """What is measured, by ``conf/compare.yaml``; a wrong value raises InputError."""
 
     scores: Sequence[str] | None
     """Names of metrics; None takes those of a validation."""

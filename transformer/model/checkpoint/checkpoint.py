@@ -51,9 +51,8 @@ def portable_part(
 def read_payload(path: Path) -> dict[str, Any]:
     """Everything in the file, as plain values and tensors on the CPU.
 
-    Raises:
-        InputError: It is not a checkpoint of this framework, damaged, of another format, or holds
-            what no training writes (validation.py).
+    Raises InputError if it is not a checkpoint of this framework, damaged, of another format, or
+    holds what no training writes (validation.py).
     """
     payload = read_archive(path)
     if not _is_ours(payload):
@@ -101,10 +100,7 @@ def _is_ours(payload: Any) -> bool:
 def find_last(path: Path) -> tuple[Path, dict[str, Any]]:
     """Find and read the checkpoint to resume from: a file, or the newest of a run directory.
 
-    If the newest is damaged, it is the previous one.
-
-    Raises:
-        InputError: There is none that can be read, or the system cannot read it.
+    If the newest is damaged, it is the previous one. Raises InputError if none can be read.
     """
     path = given_path(path)
     file = find_checkpoint(path, LAST)
@@ -158,11 +154,7 @@ def load_weights(model: nn.Module, payload: dict[str, Any], file: Path) -> None:
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
-    """Load a translator from a checkpoint file, or from the best one of a run directory.
-
-    Raises:
-        InputError: There is none, it cannot be read, or it does not translate.
-    """
+    """Load a translator from a file, or the best one of a run directory; or raise InputError."""
     file = find_checkpoint(Path(path))
     payload = read_merged(file)
     require_translation(payload, file)

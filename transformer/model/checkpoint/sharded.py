@@ -62,7 +62,7 @@ def join_shards(index: dict[str, Any], folder: Path) -> dict[str, Any]:
     names = _names(index)
     if not names:
         raise InputError(f"a checkpoint in {folder} does not name its shards as files beside it")
-    shards = [_read(folder / name) for name in names]
+    shards = [read_archive(folder / name) for name in names]
     whole: dict[tuple[int, ...], Tensor] = {}
 
     def join(node: Any) -> Tensor | None:
@@ -89,14 +89,6 @@ def _names(index: Any) -> list[str]:
         for name in names
     )
     return list(names or []) if plain else []
-
-
-def _read(file: Path) -> Any:
-    if not file.is_file():
-        raise InputError(
-            f"the checkpoint is in several files, and {file.name} is not in {file.parent}"
-        )
-    return read_archive(file)
 
 
 def shard_names(file: Path) -> list[str]:

@@ -30,9 +30,7 @@ _MAX_LAYERS = 1_000
 def validate_portable(portable: Mapping[str, Any]) -> ModelConfig:
     """Check ``checkpoint.portable_part`` of a checkpoint, and return its model.
 
-    Raises:
-        InputError: It has another format, a part or group is missing or of another kind, or a
-            value is not plain.
+    Raises InputError if a part or group is missing, of another format, or not plain.
     """
     found = portable.get("format")
     if type(found) is not int or found != FORMAT:
