@@ -4,7 +4,7 @@ It knows subwords, and text only to compare candidates (minimum Bayes risk).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -35,27 +35,24 @@ NO_TRANSLATION = Hypothesis((), LOWEST, LOWEST)
 """The result if the constraints leave no translation."""
 
 
+@dataclass
 class ModelSearcher:
-    """The search of a model or an ensemble, which is in evaluation mode when it is called."""
+    """The search of a model or an ensemble, which is in evaluation mode when it is called.
 
-    def __init__(
-        self,
-        model: Model,
-        tokenizer: Tokenizer,
-        search: SearchConfig,
-        batch_tokens: int,
-        head: "HeadName | None" = None,
-    ) -> None:
-        """Use the weights of the model at each call; the arguments are those of ``Translator``."""
-        if search.algorithm == "mbr":
+    Each call uses the present weights of the model; the fields are those of ``Translator``.
+    """
+
+    model: Model
+    tokenizer: Tokenizer
+    search: SearchConfig
+    batch_tokens: int
+    head: "HeadName | None" = None
+
+    def __post_init__(self) -> None:
+        if self.search.algorithm == "mbr":
             from transformer.decoding.mbr import utility_named
 
-            utility_named(search.utility)
-        self.model = model
-        self.tokenizer = tokenizer
-        self.search = search
-        self.batch_tokens = batch_tokens
-        self.head = head
+            utility_named(self.search.utility)
 
     def __call__(self, segments: Sequence[Segment]) -> list[list[Hypothesis]]:
         """Return up to ``nbest`` hypotheses a segment, the best first; see `search_batch`."""

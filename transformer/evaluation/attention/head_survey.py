@@ -10,12 +10,12 @@ from torch import Tensor
 
 from transformer.common.errors import InputError
 from transformer.data.corpora.mixture import AnySplit
-from transformer.data.text.word_alignment import WordLinks, subword_words
+from transformer.data.text.word_alignment import Links, WordLinks, subword_words
 from transformer.decoding.alignment import word_links
 from transformer.decoding.forced import forced_attention
 from transformer.decoding.length_bucketing import bucket_batches, pair_lengths
 from transformer.decoding.translation.translator import Translator
-from transformer.evaluation.alignment_error import Links, count_links
+from transformer.evaluation.alignment_error import count_links
 from transformer.evaluation.attention.head_metrics import HeadCharacter, HeadTotals, head_totals
 from transformer.evaluation.run_text import found_in_run, run_splits
 

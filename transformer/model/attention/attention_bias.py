@@ -157,7 +157,12 @@ class AttentionBias:
                 return seen
             return seen & mask[item % len(mask), head % mask.size(1), query % mask.size(2), key]
 
-        return create_block_mask(sees, batch, heads, queries, keys, device=self.keys.device)
+        # torch counts the arguments of a function, which a wrapper that checks shapes would hide.
+        return create_block_mask(
+            lambda b, h, q, k: sees(b, h, q, k),
+            *(batch, heads, queries, keys),
+            device=self.keys.device,
+        )
 
     def prepare(self, dtype: torch.dtype) -> None:
         """Make what kernels read in this dtype; a compiled layer could not make it for the next."""

@@ -25,12 +25,8 @@ _NUMBER = "place in the shards"
 def split(tree: Any, part_of: Callable[[Any], Tensor | None]) -> tuple[Any, list[Tensor]]:
     """Separate this rank's rows of the sharded tensors from a tree of plain values.
 
-    Args:
-        tree: Nested dicts and lists.
-        part_of: Returns this rank's rows of a sharded tensor, and None for any other value.
-
-    Returns:
-        The tree with a mark instead of each sharded tensor, and this rank's rows in order.
+    ``part_of`` returns this rank's rows of a sharded tensor, and None for any other value. Returns
+    the tree with a mark instead of each sharded tensor, and this rank's rows in order.
     """
     parts: list[Tensor] = []
 
