@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
@@ -35,9 +36,8 @@ def validate_portable(portable: Mapping[str, Any]) -> ModelConfig:
     found = portable.get("format")
     if type(found) is not int or found != FORMAT:
         newer = type(found) is int and found > FORMAT
-        shown = found if isinstance(found, int | str | None) else type(found).__name__
         raise InputError(
-            f"it has format {str(shown)[:20]!r}, this version reads format {FORMAT}; "
+            f"it has format {str(found)[:20]!r}, this version reads format {FORMAT}; "
             f"{'install a newer version' if newer else 'train the model again'}"
         )
     for name in ("model", "tokenizer", "config"):
@@ -75,18 +75,10 @@ def validate_weights(model: ModelConfig, payload: Mapping[str, Any]) -> None:
     storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in weights}
     narrowest = min((t.element_size() for t in weights), default=1)
     validate_size(model, sum(storages.values()) // narrowest)
-    seen = set()
-    waiting = [payload.get(part) for part in _WITH_WEIGHTS]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, dict):
-            waiting += node.values()
-        elif isinstance(node, list | tuple):
-            waiting += node
-        elif isinstance(node, Tensor) and node.data_ptr() not in seen:
-            seen.add(node.data_ptr())
-            if not node.isfinite().all():
-                raise InputError("its weights hold NaN or infinity; use another checkpoint")
+    values = tree_leaves([payload.get(part) for part in _WITH_WEIGHTS])
+    tensors = {value.data_ptr(): value for value in values if isinstance(value, Tensor)}
+    if not all(tensor.isfinite().all() for tensor in tensors.values()):
+        raise InputError("its weights hold NaN or infinity; use another checkpoint")
 
 
 def validate_size(model: ModelConfig, max_numbers: int) -> None:
