@@ -3,7 +3,8 @@
 It knows subwords, and text only to compare candidates (minimum Bayes risk).
 """
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ from transformer.decoding.search.interface import BanningStep, Hypothesis, StepF
 if TYPE_CHECKING:
     from transformer.decoding.constraints.compile import CompiledConstraints, ConstraintCompiler
     from transformer.model.heads import HeadName
+
+logger = logging.getLogger(__name__)
 
 MIN_PARTS = 8
 """Minimal number of parts of long texts in a batch: each alone would take as long as all."""
@@ -208,3 +211,39 @@ def _search(
 def max_subwords(model: Model) -> int:
     """Maximal subwords of a translation; the beginning takes one position."""
     return max(1, model.config.max_length - 1)
+
+
+class LengthLimit:
+    """The limit of each translation: that of the search, or the positions of the model."""
+
+    def __init__(self, search: SearchConfig, max_subwords: int) -> None:
+        self.search, self.max_subwords = search, max_subwords
+        self._reached = self._searched = 0
+
+    def count(
+        self, segments: Sequence[Segment], found: list[list[Hypothesis]]
+    ) -> list[list[Hypothesis]]:
+        """Count the best hypotheses that reached the limit; return all hypotheses."""
+        for segment, hypotheses in zip(segments, found, strict=True):
+            limit = self.search.limit(len(segment.subwords)) + len(segment.given)
+            limit = min(self.max_subwords, limit)
+            self._reached += bool(hypotheses) and len(hypotheses[0].tokens) >= limit
+        self._searched += len(segments)
+        return found
+
+    def pop_counts(self) -> tuple[int, int]:
+        """Return and reset how many reached their limit, and how many there were."""
+        counts = self._reached, self._searched
+        self._reached = self._searched = 0
+        return counts
+
+
+def warn_about_length_limit(counts: Iterable[tuple[int, int]]) -> None:
+    """Log one warning if any translation reached its limit (`LengthLimit.pop_counts`)."""
+    reached, searched = map(sum, zip(*counts, strict=True))
+    if reached:
+        logger.warning(
+            "%s of %s translations reached the longest length and are cut there; see "
+            "decoding.max_length_ratio and decoding.max_length_offset (at most model.max_length)",
+            *(f"{reached:,}", f"{searched:,}"),
+        )

@@ -37,8 +37,7 @@ class MetricsConfig:
         custom_better: Direction of that.
         comet: File of a COMET model, which then belongs to the test.
 
-    Raises:
-        InputError: A metric or the tokenizer is unknown, or a package for it is missing.
+    Raises InputError if a metric or the tokenizer is unknown, or a package for it is missing.
     """
 
     tokenize: str
@@ -179,8 +178,7 @@ def score(
         config: How text is compared.
         sources: One for each hypothesis; only GLEU and COMET read them.
 
-    Raises:
-        InputError: The numbers of lines differ or are zero, or a name is unknown.
+    Raises InputError if the numbers of lines differ or are zero, or a name is unknown.
     """
     if not hypotheses or len(hypotheses) != len(references):
         raise InputError(

@@ -81,8 +81,7 @@ class ModelConfig:
             (``layers/lora.py``).
         lora_alpha: The product of an adapter counts ``lora_alpha / lora_rank`` times.
 
-    Raises:
-        InputError: A value is out of its range, or two values contradict each other.
+    Raises InputError if a value is out of its range, or two values contradict each other.
     """
 
     source_vocab_size: Size

@@ -24,8 +24,8 @@ from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.data.text.lines import read_lines
 from transformer.data.text.parallel import Referenced
+from transformer.decoding.batched_search import warn_about_length_limit
 from transformer.decoding.translation.document_translator import in_documents
-from transformer.decoding.translation.length_limit import warn_about_length_limit
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.attention.head_survey import known_split
 from transformer.evaluation.comparison.compare import ComparedText, ComparisonConfig, System

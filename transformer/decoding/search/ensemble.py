@@ -30,8 +30,7 @@ class Ensemble(nn.Module):
             ``log_probability`` the geometric mean, normalised, by which one model can veto.
         config: Of the first model, with the shortest ``max_length`` of all.
 
-    Raises:
-        InputError: The vocabularies differ in size.
+    Raises InputError if the vocabularies differ in size.
     """
 
     def __init__(self, models: Sequence[Transformer], averaging: Averaging = "probability") -> None:

@@ -15,14 +15,18 @@ from torch import Tensor
 from transformer.common.files import local_path
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, batched_attention, segment_links
-from transformer.decoding.batched_search import ModelSearcher, hypothesis_texts, max_subwords
+from transformer.decoding.batched_search import (
+    LengthLimit,
+    ModelSearcher,
+    hypothesis_texts,
+    max_subwords,
+)
 from transformer.decoding.constraints.request import Constraints, Request
 from transformer.decoding.line_windows import make_windows
 from transformer.decoding.long_inputs import Segment, split_segments, warn_about_segments
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.ensemble import Model, ensemble_members
 from transformer.decoding.search.interface import Hypothesis
-from transformer.decoding.translation.length_limit import LengthLimit
 from transformer.decoding.translation.result import BLANK, Candidate, Translation
 from transformer.decoding.translation.trained import trained_with
 from transformer.model.checkpoint.checkpoint import load_checkpoint
@@ -66,8 +70,7 @@ class Translator:
             coverage_head: The head that the coverage penalty reads (``aligning_attention``): the
                 guided head, if there is one.
 
-        Raises:
-            InputError: There is no such head or utility.
+        Raises InputError if there is no such head or utility.
         """
         self._model = model.to(device)
         self.members = ensemble_members(model)

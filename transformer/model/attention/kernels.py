@@ -32,8 +32,6 @@ BACKENDS = {
     "math": SDPBackend.MATH,
 }
 
-FlexAttention = Callable[..., Any]
-
 FEW = 16
 """Plain products are faster than the fused kernel with at most 16 queries and at least 16 keys."""
 
@@ -166,7 +164,7 @@ def attend_flex(
     key: KeyHeads,
     value: KeyHeads,
     attention_bias: AttentionBias,
-    attention: FlexAttention,
+    attention: Callable[..., Any],
 ) -> QueryHeads:
     """Compute ``attend`` under an attention bias by ``attention``, compiled or plain."""
     bias, first = attention_bias.bias, key.size(2) - query.size(2)
@@ -183,10 +181,9 @@ def attend_flex(
 
 
 @cache
-def compiled_flex_attention() -> FlexAttention:
+def compiled_flex_attention() -> Callable[..., Any]:
     """``flex_attention`` compiled for any length."""
-    compiled: FlexAttention = torch.compile(flex_attention, dynamic=True)
-    return compiled
+    return torch.compile(flex_attention, dynamic=True)
 
 
 def auto(

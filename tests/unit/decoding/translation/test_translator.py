@@ -15,12 +15,11 @@ from tests.helpers.steps import search_config
 from tests.helpers.tolerance import assert_close
 from tests.helpers.translators import PAIRS, tiny_tokenizer, tiny_translator
 from transformer.common.errors import InputError
-from transformer.decoding.batched_search import ModelSearcher
+from transformer.decoding.batched_search import ModelSearcher, warn_about_length_limit
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.forced import attention_maps
 from transformer.decoding.long_inputs import Segment
 from transformer.decoding.search.model_step import ModelStep
-from transformer.decoding.translation.length_limit import warn_about_length_limit
 from transformer.decoding.translation.result import BLANK
 from transformer.decoding.translation.translator import Translator
 from transformer.model.attention.multi_head import MultiHeadAttention
