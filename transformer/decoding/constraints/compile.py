@@ -45,8 +45,7 @@ class CompiledConstraints:
         """The step with prefixes and forbidden phrases enforced."""
         if not self.prefixes.numel() and self.never is None:
             return step
-        never = self.never and (self.never[0], self.never[1][:, None].expand(-1, beam))
-        return ConstrainedStep(step, self.prefixes, limits, self.after_prefix, never)
+        return ConstrainedStep(step, self, limits, beam)
 
     def limits(self, limits: Int[Tensor, " batch"], max_length: int) -> Int[Tensor, " batch"]:
         """Limits that count the subwords after the prefix, up to ``max_length`` in all."""
@@ -59,24 +58,21 @@ class ConstrainedStep:
     def __init__(
         self,
         step: StepFunction,
-        prefixes: Int[Tensor, "batch forced"],
+        constraints: CompiledConstraints,
         limits: Int[Tensor, " batch"],
-        after_prefix: Bool[Tensor, "batch vocab"] | None = None,
-        never: tuple[PhraseAutomaton, Int[Tensor, "batch beam"]] | None = None,
+        beam: int,
     ) -> None:
-        """Begin before the first token; see ``CompiledConstraints``.
-
-        ``limits`` are those of the search; ``never`` has a state for each hypothesis.
-        """
+        """Begin before the first token; ``limits`` and ``beam`` are those of the search."""
         self.step = step
-        self.prefixes = prefixes
-        self.lengths = (prefixes >= 0).sum(1)
+        self.prefixes = constraints.prefixes
+        self.lengths = (self.prefixes >= 0).sum(1)
         self.limits = limits
         self.position = 0
-        self.after_prefix = after_prefix
+        self.after_prefix = constraints.after_prefix
         self.automaton: PhraseAutomaton | None = None
-        if never is not None:
-            self.automaton, self.states = never
+        if constraints.never is not None:
+            self.automaton, starts = constraints.never
+            self.states = starts[:, None].expand(-1, beam)
             self.receive(self._limits_and_states().tolist())
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:

@@ -61,8 +61,6 @@ class Translator:
 
         Args:
             model: Or an ensemble. It may be in training; its mode is restored after each call.
-            tokenizer: The tokenizer of the model.
-            search: How to search.
             batch_tokens: Maximal padded source tokens of a batch, counted once a hypothesis; a
                 longer sentence makes a batch alone.
             aligner: How alignment is read; None for a model that was not guided. It changes no

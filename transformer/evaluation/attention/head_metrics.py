@@ -32,14 +32,10 @@ class HeadCharacter:
     A position counts only for the queries that see a key there. None: no query did.
 
     Attributes:
-        previous: Weight on the key before the query's own position.
-        same: Weight on the key at the query's position.
-        next: Weight on the key after it.
+        previous, same, next: Weight on the key before, at and after the query's own position.
         first: Weight on the first key.
         separator: Weight on the end-of-sentence symbol.
-        previous_peak: Fraction of queries whose strongest key is the previous one.
-        same_peak: Likewise, the same position.
-        next_peak: Likewise, the next one.
+        previous_peak, same_peak, next_peak: Fraction of queries whose strongest key is there.
         confidence: Largest weight, except on the end-of-sentence symbol (Voita et al. 2019).
         entropy: Of the weights, in nats.
         possible_entropy: Of equal weights: the logarithm of the number of visible keys, in nats.
