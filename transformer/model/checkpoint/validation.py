@@ -36,8 +36,9 @@ def validate_portable(portable: Mapping[str, Any]) -> ModelConfig:
     found = portable.get("format")
     if type(found) is not int or found != FORMAT:
         newer = type(found) is int and found > FORMAT
+        shown = found if isinstance(found, int | str | None) else type(found).__name__
         raise InputError(
-            f"it has format {str(found)[:20]!r}, this version reads format {FORMAT}; "
+            f"it has format {str(shown)[:20]!r}, this version reads format {FORMAT}; "
             f"{'install a newer version' if newer else 'train the model again'}"
         )
     for name in ("model", "tokenizer", "config"):
