@@ -23,10 +23,10 @@ from transformer.decoding.search.diverse_beam import diverse_search
 from transformer.decoding.search.ensemble import Model, build_step, ensemble_members
 from transformer.decoding.search.greedy import greedy_search
 from transformer.decoding.search.interface import BanningStep, Hypothesis, StepFunction
+from transformer.model.heads import HeadName
 
 if TYPE_CHECKING:
     from transformer.decoding.constraints.compile import CompiledConstraints, ConstraintCompiler
-    from transformer.model.heads import HeadName
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class ModelSearcher:
     tokenizer: Tokenizer
     search: SearchConfig
     batch_tokens: int
-    head: "HeadName | None" = None
+    head: HeadName | None = None
 
     def __post_init__(self) -> None:
         if self.search.algorithm == "mbr":
@@ -147,7 +147,7 @@ def search_batch(
     model: Model,
     segments: Sequence[list[int]],
     config: SearchConfig,
-    head: "HeadName | None",
+    head: HeadName | None,
     constraints: "CompiledConstraints | None" = None,
     banned: Sequence[int] = (),
 ) -> list[list[Hypothesis]]:

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -30,10 +29,8 @@ from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.translation.result import BLANK, Candidate, Translation
 from transformer.decoding.translation.trained import trained_with
 from transformer.model.checkpoint.checkpoint import load_checkpoint
+from transformer.model.heads import HeadName
 from transformer.model.layers.dropout import evaluating
-
-if TYPE_CHECKING:
-    from transformer.model.heads import HeadName
 
 
 class Translator:
@@ -55,7 +52,7 @@ class Translator:
         batch_tokens: int,
         device: torch.device | str = "cpu",
         aligner: Aligner | None = None,
-        coverage_head: "HeadName | None" = None,
+        coverage_head: HeadName | None = None,
     ) -> None:
         """Move the model to the device; each call uses its present weights.
 
