@@ -19,7 +19,7 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.prediction.tagger import Tagger
 from transformer.evaluation.tagging_accuracy import MostFrequentTags, compare_tags
 from transformer.model.single_stack import SingleStack, build_single_stack
-from transformer.report.tagging import confusion_table
+from transformer.report.scores import confusion_table
 from transformer.tasks.base import Evaluation, Task, build_module, single_stack_data
 from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.config import RunConfig, sized_model

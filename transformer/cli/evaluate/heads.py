@@ -18,7 +18,6 @@ from transformer.report.scores import print_json
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Rank the heads."""
-    alone = resolve_value(config, "alone", bool)
     metric = resolve_value(config, "metric", str)
     sentences = resolve_positive(config, "sentences")
     prune = list(config.prune) if isinstance(config.prune, ListConfig) else [config.prune]
@@ -32,6 +31,6 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     if config.split != "validation":
         note = f"heads chosen on split={config.split} do too well there; choose on validation"
         print(f"note: {note}", file=sys.stderr)
-    report = HeadReport.measure(translator.model, scorer, alone=alone, fractions=fractions)
+    report = HeadReport.measure(translator.model, scorer, fractions)
     report.print_tables()
     print_json(json.dumps(report.to_json(), indent=1))

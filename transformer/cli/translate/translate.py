@@ -25,8 +25,8 @@ from transformer.common.escaping import escaped
 from transformer.data.text.lines import file_digest
 from transformer.data.tokenization.tags import parse_tags
 from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.decoding.batched_search import warn_about_length_limit
 from transformer.decoding.constraints.request import Request
-from transformer.decoding.translation.length_limit import warn_about_length_limit
 from transformer.decoding.translation.result import Translation
 from transformer.decoding.translation.translator import Translator
 from transformer.model.checkpoint.locate import ENGINE_WEIGHTS, is_ctranslate2

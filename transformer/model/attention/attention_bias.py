@@ -148,11 +148,19 @@ class AttentionBias:
     def block_mask(self) -> BlockMask:
         """Which blocks of keys each block of queries sees, for ``flex_attention``."""
         assert self.queries is not None and self.keys is not None
-        batch, heads = (None, None) if self.mask is None else self.mask.shape[:2]
+        queries, keys, mask = len(self.queries), len(self.keys), self.mask
+        batch, heads = (None, None) if mask is None else mask.shape[:2]
+
+        def sees(item: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+            seen = self.sees(query + (keys - queries), key)
+            if mask is None:
+                return seen
+            return seen & mask[item % len(mask), head % mask.size(1), query % mask.size(2), key]
+
+        # torch counts the arguments of a function, which a wrapper that checks shapes would hide.
         return create_block_mask(
-            # torch counts the arguments of a function, and would miscount those of a method.
-            lambda b, h, q, k: self._sees_in_batch(b, h, q, k),
-            *(batch, heads, len(self.queries), len(self.keys)),
+            lambda b, h, q, k: sees(b, h, q, k),
+            *(batch, heads, queries, keys),
             device=self.keys.device,
         )
 
@@ -172,15 +180,6 @@ class AttentionBias:
         if self._made.get("every_query_sees"):
             selected._made["every_query_sees"] = True
         return selected
-
-    def _sees_in_batch(self, item: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        """Whether a query sees a key, all by their indices."""
-        assert self.queries is not None and self.keys is not None
-        seen = self.sees(query + (len(self.keys) - len(self.queries)), key)
-        if self.mask is None:
-            return seen
-        batch, heads, queries, _ = self.mask.shape
-        return seen & self.mask[item % batch, head % heads, query % queries, key]
 
 
 class SelfAttentionBias(nn.Module):

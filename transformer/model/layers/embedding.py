@@ -81,11 +81,7 @@ class LearnedPositions(nn.Module):
         self.table = nn.Parameter(torch.empty(max_length, d_model))
 
     def forward(self, length: int, start: int = 0) -> Float[Tensor, "length width"]:
-        """Vectors of positions ``start`` to ``start + length``.
-
-        Raises:
-            InputError: There are fewer positions.
-        """
+        """Vectors of positions from ``start`` on; raises InputError if there are fewer."""
         if start + length > len(self.table):
             raise InputError(
                 f"a sentence of {start + length} tokens does not fit model.max_length="

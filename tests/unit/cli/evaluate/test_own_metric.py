@@ -42,7 +42,7 @@ def test_code_that_a_checkpoint_names_wants_a_yes(
         "evaluate": ["checkpoint=run/checkpoints/best.ckpt", *text],
         "compare": ["run/checkpoints/best.ckpt", "text.1", *text, "training=false"],
         "tune": ["checkpoint=run/checkpoints/best.ckpt", "beam_sizes=[1]"],
-        "heads": ["checkpoint=run/checkpoints/best.ckpt", "metric=custom", "alone=false"],
+        "heads": ["checkpoint=run/checkpoints/best.ckpt", "metric=custom"],
         "export": ["checkpoint=run/checkpoints/best.ckpt", "output=exported"],
     }
     for verb, arguments in calls.items():

@@ -14,9 +14,9 @@ from tests.helpers.training_fakes import fake_module, fake_trainer, logged, one_
 from transformer.data.batching.batch import collate
 from transformer.data.batching.loader import Update
 from transformer.data.corpora.evaluation_text import Texts
+from transformer.decoding.batched_search import LengthLimit
 from transformer.decoding.long_inputs import Segment
 from transformer.decoding.search.interface import Hypothesis
-from transformer.decoding.translation.length_limit import LengthLimit
 from transformer.decoding.translation.result import BLANK, Translation
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, score
