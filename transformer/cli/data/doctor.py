@@ -14,10 +14,9 @@ from omegaconf import DictConfig
 from transformer.cli.config.compose import resolve_value
 from transformer.cli.data import corpus_options
 from transformer.common.errors import InputError
-from transformer.data.quality import report as rows
+from transformer.data.quality import examination as rows
 from transformer.data.quality.config import Thresholds
-from transformer.data.quality.report import to_json
-from transformer.data.quality.scan import examine
+from transformer.data.quality.examination import examine, to_json
 from transformer.data.quality.texts import given_texts
 from transformer.report.scores import build_table, print_json, table_console
 

@@ -10,7 +10,15 @@ from itertools import islice
 
 from transformer.common.errors import how_to_install
 from transformer.data.corpora.split import Split
-from transformer.data.quality.base import Check, FindFault, PairCheck, either_side
+from transformer.data.quality.base import (
+    SIDES,
+    Check,
+    FindFault,
+    NumberedPair,
+    PairCheck,
+    Side,
+    either_side,
+)
 from transformer.data.quality.checks import characters, lengths
 from transformer.data.quality.checks.alphabet import (
     Alphabet,
@@ -21,7 +29,6 @@ from transformer.data.quality.checks.misalignment import Misalignment
 from transformer.data.quality.checks.repeated_text import Leaks, Repeats
 from transformer.data.quality.checks.untranslated import Lexicon, find_copy
 from transformer.data.quality.config import ExaminationConfig
-from transformer.data.quality.pair import SIDES, NumberedPair, Side
 from transformer.data.quality.texts import numbered
 from transformer.data.text.parallel import Pair
 from transformer.data.tokenization.tokenizer import Tokenizer

@@ -7,7 +7,7 @@ from transformer.common.errors import InputError
 from transformer.data.config import DataConfig
 from transformer.data.corpora.resolve import as_files, find_corpus_splits
 from transformer.data.corpora.split import Split
-from transformer.data.quality.pair import NumberedPair, Side
+from transformer.data.quality.base import NumberedPair, Side
 from transformer.data.text.parallel import SEPARATOR, AnotherTarget
 
 

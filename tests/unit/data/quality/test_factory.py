@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from transformer.data.quality.base import FindFault, either_side
+from transformer.data.quality.base import FindFault, NumberedPair, Side, bare, either_side, quoted
 from transformer.data.quality.checks.alphabet import (
     Alphabet,
     char_script,
@@ -27,7 +27,6 @@ from transformer.data.quality.checks.numbers_and_urls import (
 )
 from transformer.data.quality.checks.untranslated import Lexicon, find_copy
 from transformer.data.quality.factory import count_tokens
-from transformer.data.quality.pair import NumberedPair, Side, bare, quoted
 from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 
 

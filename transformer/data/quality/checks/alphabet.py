@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-from transformer.data.quality.pair import SIDES, Side, quoted
+from transformer.data.quality.base import SIDES, Side, quoted
 from transformer.data.tokenization.tokenizer import Tokenizer, normalize
 
 _BYTE = "<0x"

@@ -8,8 +8,7 @@ import re
 import unicodedata
 from itertools import zip_longest
 
-from transformer.data.quality.base import Fault, either_side
-from transformer.data.quality.pair import SIDES, NumberedPair, Side, quoted
+from transformer.data.quality.base import SIDES, Fault, NumberedPair, Side, either_side, quoted
 
 # The last two code points of each plane are no characters.
 _LAST_TWO = "".join(

@@ -6,8 +6,7 @@ A name between angle brackets alone is no markup: <stdio.h>, <a@b.c>, <FILE>, Li
 import re
 from html.entities import html5
 
-from transformer.data.quality.base import Fault
-from transformer.data.quality.pair import SIDES, NumberedPair, quoted
+from transformer.data.quality.base import SIDES, Fault, NumberedPair, quoted
 
 _TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)((?:\s[^<>]*)?)(/?)>")
 _ATTRIBUTE = re.compile(r"\s[\w:-]+=[\"'\w#]")

@@ -10,8 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
-from transformer.data.quality.base import Fault
-from transformer.data.quality.pair import NumberedPair, quoted
+from transformer.data.quality.base import Fault, NumberedPair, quoted
 
 # Readings: blanks separate numbers; or group digits, as in 1 000; or all marks are part of one.
 _READINGS = (

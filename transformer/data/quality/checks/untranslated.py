@@ -7,8 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from transformer.data.quality.base import Fault
-from transformer.data.quality.pair import SIDES, NumberedPair, Side, quoted
+from transformer.data.quality.base import SIDES, Fault, NumberedPair, Side, quoted
 from transformer.data.text.parallel import Pair
 
 # A word stands between blanks: hyphens, slashes and the like make compounds, paths and options.

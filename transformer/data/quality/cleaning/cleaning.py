@@ -14,16 +14,14 @@ from pathlib import Path
 
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
+from transformer.data.quality.base import NumberedPair
 from transformer.data.quality.cleaning.repair import Repaired, make_repair
 from transformer.data.quality.factory import Checks
-from transformer.data.quality.pair import NumberedPair
 from transformer.data.text.parallel import Corpus, file_format, read_lines
 from transformer.data.text.word_alignment import word_count
 
 # Faults that a summary names.
 _NAMED = 3
-# Between the keys and values of a JSON object.
-_GAP = " \t\n\r:,"
 
 
 @dataclass
@@ -157,8 +155,8 @@ class _Cleaner:
             word_count(text) != word_count(before)
             for text, before in zip(mended.texts, pair.texts, strict=True)
         ):
-            return Repaired(pair, ())
-        return Repaired(mended if self._apply_repair else pair, repairs)
+            return pair, ()
+        return (mended if self._apply_repair else pair), repairs
 
 
 def _opened(path: Path, stack: ExitStack) -> BufferedWriter:
@@ -176,38 +174,13 @@ def _opened(path: Path, stack: ExitStack) -> BufferedWriter:
 
 
 def _rewrite(lines: tuple[str, ...], corpus: Corpus, pair: NumberedPair) -> tuple[str, ...]:
-    """Return the lines of a pair with its repaired texts; all else stays as it is spelt."""
+    """Return the lines of a pair with its repaired texts."""
     if len(corpus.paths) == 2:
         return (*pair.texts, *lines[2:])
     if file_format(corpus.paths[0]) == "tsv":
         return ("\t".join(pair.texts), *lines[1:])
-    values = dict(zip((corpus.source, corpus.target), pair.texts, strict=True))
-    return (_replace_values(lines[0], values), *lines[1:])
-
-
-def _replace_values(line: str, values: Mapping[str, str]) -> str:
-    """Return a JSON object with other values of some keys.
-
-    Python's own output would change numbers, and drop values of a key that occurs twice.
-    """
-    decode, parts, done = json.JSONDecoder().raw_decode, [], 0
-    position = _skip_gap(line, line.index("{") + 1)
-    while line[position] != "}":
-        key, position = decode(line, position)
-        start = _skip_gap(line, position)
-        _, end = decode(line, start)
-        if key in values:
-            parts += [line[done:start], json.dumps(values[key], ensure_ascii=line.isascii())]
-            done = end
-        position = _skip_gap(line, end)
-    return "".join([*parts, line[done:]])
-
-
-def _skip_gap(line: str, position: int) -> int:
-    """Return where the next key or value of a JSON object begins."""
-    while line[position] in _GAP:
-        position += 1
-    return position
+    values = json.loads(lines[0]) | {corpus.source: pair.source, corpus.target: pair.target}
+    return (json.dumps(values, ensure_ascii=lines[0].isascii()), *lines[1:])
 
 
 def _record(pair: NumberedPair, reason: Mapping[str, object], **more: object) -> bytes:

@@ -9,19 +9,13 @@ import re
 from collections.abc import Callable, Iterable
 from functools import partial
 from importlib.util import find_spec
-from typing import NamedTuple
 
+from transformer.data.quality.base import NumberedPair
 from transformer.data.quality.checks import characters
 from transformer.data.quality.checks.markup import ENTITY, find_markup, is_entity
-from transformer.data.quality.pair import NumberedPair
 
-
-class Repaired(NamedTuple):
-    """A pair after its repair."""
-
-    pair: NumberedPair
-    repairs: tuple[str, ...]
-    """What was repaired: "encoding", "entities", "invisible", "blanks"."""
+Repaired = tuple[NumberedPair, tuple[str, ...]]
+"""A pair, and what was repaired: "encoding", "entities", "invisible", "blanks"."""
 
 
 def make_repair() -> Callable[[NumberedPair], Repaired]:
@@ -42,7 +36,7 @@ def make_repair() -> Callable[[NumberedPair], Repaired]:
             before, texts = texts, [*step(texts)]
             if texts != before:
                 repairs.append(name)
-        return Repaired(pair._replace(source=texts[0], target=texts[1]), tuple(repairs))
+        return pair._replace(source=texts[0], target=texts[1]), tuple(repairs)
 
     return repair
 
