@@ -127,7 +127,8 @@ PUBLISHED = {
 def fetch(corpus: PublishedCorpus, language: str | None, split: str, cache: Path) -> Path:
     """Return the path of one file of one split, downloaded if it is not in the folder ``cache``.
 
-    Raises InputError for an unknown language, a failed download, another checksum or a full disk.
+    Raises InputError for an unknown language, a failed download or another checksum, OSError if the
+    folder cannot be written to.
     """
     name = corpus.file_name(language, split)
     if name not in corpus.parts:
@@ -135,13 +136,8 @@ def fetch(corpus: PublishedCorpus, language: str | None, split: str, cache: Path
     whole = cache / name
     if not whole.is_file() or file_digest(whole).hex() != corpus.sha256[name]:
         parts = [_fetch(corpus, part, cache) for part in corpus.parts[name]]
-        try:
-            with written_whole(whole) as unfinished:
-                unfinished.write_bytes(b"".join(part.read_bytes() for part in parts))
-        except OSError as error:
-            raise InputError(
-                f"{whole} cannot be written ({error.strerror or error}); set data.cache=FOLDER"
-            ) from error
+        with written_whole(whole) as unfinished:
+            unfinished.write_bytes(b"".join(part.read_bytes() for part in parts))
     return whole
 
 

@@ -44,11 +44,7 @@ class Examination:
 def examine(
     splits: Mapping[str, Split], config: ExaminationConfig, tokenizer: Tokenizer | None = None
 ) -> Examination:
-    """Run the checks over every split; the arguments are those of `Checks`.
-
-    Raises:
-        InputError: a text cannot be read.
-    """
+    """Run the `Checks` over every split; raises InputError if a text cannot be read."""
     checks = Checks(splits, config, tokenizer)
     lengths: dict[str, tuple[Counter[int], Counter[int]]] = {}
     findings: list[Finding] = []

@@ -86,11 +86,7 @@ class Checks:
                 yield pair._replace(source_tokens=source, target_tokens=target)
 
     def build(self, split: str) -> list[Check]:
-        """Return new checks for the pairs of a split.
-
-        Raises:
-            InputError: the training text, or held-out text, cannot be read.
-        """
+        """Return new checks for a split; raises InputError if a text cannot be read."""
         enabled, new = self.config.checks - self.skipped.keys(), (split, self.config.examples)
         names = (name for name in _OF_PAIRS if name in enabled)
         checks: list[Check] = [PairCheck(*new, n, self._find_fault(n, split)) for n in names]

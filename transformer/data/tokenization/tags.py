@@ -106,10 +106,7 @@ class Tags:
         return [self.spelt.index(tag) for tag in found]
 
     def target_indices(self, tags: SourceTags) -> list[int]:
-        """Return the indices in `spelt` of the tags that the target of such a source begins with.
-
-        Raises InputError as `indices`.
-        """
+        """Return the indices in `spelt` of the target's tags; raises InputError as `indices`."""
         if not self.both_sides:
             return []
         self.indices(tags)
@@ -157,7 +154,7 @@ class Tags:
         own, before = ((t.both_sides, t.sentences, t.subwords) for t in (self, known))
         if own != before:
             raise InputError(
-                f"the run has data.target_tag={'both' if known.both_sides else 'true or false'} "
-                f"data.documents={known.sentences or 'null'} data.max_length={known.subwords}; a "
+                f"the run has data.documents={known.sentences or 'null'} data.max_length="
+                f"{known.subwords} and data.target_tag={'' if known.both_sides else 'not '}both; a "
                 "resumed or fine-tuned run cannot change them"
             )

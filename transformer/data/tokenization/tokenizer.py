@@ -53,15 +53,11 @@ class Tokenizer:
         content: str | None = None,
         name: object = "the training text",
     ) -> "Tokenizer":
-        """Learn the vocabularies from the training text.
+        """Learn the vocabularies from the training text, called ``name`` in messages.
 
-        Args:
-            pairs: called for each pass over the (source, target) training text.
-            cache: folder that keeps trained vocabularies, by the content of text and config.
-            content: a fingerprint of the text; None: it is computed.
-            name: of the text, for messages.
-
-        Raises InputError if the text is empty, or the vocabulary too large or too small for it.
+        The folder ``cache`` keeps them, by the config and the ``content`` of the text: its
+        fingerprint; None: it is computed. Raises InputError if the text is empty, or the vocabulary
+        too large or too small for it.
         """
         from transformer.data.tokenization.vocabulary_training import vocabularies
 

@@ -89,23 +89,22 @@ def test_parts_become_one_file_once(served: tuple[Path, str], tmp_path: Path) ->
     assert fetch(tanaka, "ja", "train", tmp_path).read_bytes() == text
     whole.unlink()
     whole.mkdir()
-    with pytest.raises(InputError, match=r"train\.ja cannot be written \(Is a directory\); set"):
+    with pytest.raises(IsADirectoryError):
         fetch(tanaka, "ja", "train", tmp_path)
     assert not list(tmp_path.glob("train.ja*part"))
 
 
-@pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EIO])
-def test_a_disk_that_takes_no_whole_is_an_input_error(
-    reason: int, served: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_full_disk_takes_no_whole(
+    served: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tanaka = published(served, TANAKA_ENJA, **{f"train__en__00{n}": b"a .\n" * n for n in range(5)})
 
     def fail(handle: int) -> None:
-        raise OSError(reason, os.strerror(reason))
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("os.fsync", fail)
     joined = {"train.en": hashlib.sha256(b"a .\n" * 10).hexdigest()}
-    with pytest.raises(InputError, match=r"train\.en:? cannot be written \("):
+    with pytest.raises(InputError, match=r"train\.en: cannot be written \("):
         fetch(replace(tanaka, sha256={**tanaka.sha256, **joined}), "en", "train", tmp_path)
     assert not (tmp_path / "train.en").exists()
 

@@ -94,8 +94,7 @@ class Alphabet:
 
 
 def _has_subword(tokenizer: Tokenizer, side: Side, character: str) -> bool:
+    encode, spell = tokenizer.encode_target, tokenizer.subwords
     if side == "source":
-        subwords = tokenizer.source_subwords(tokenizer.encode_source([character])[0])
-    else:
-        subwords = tokenizer.subwords(tokenizer.encode_target([character])[0])
-    return not any(subword.startswith(_BYTE) for subword in subwords)
+        encode, spell = tokenizer.encode_source, tokenizer.source_subwords
+    return not any(subword.startswith(_BYTE) for subword in spell(encode([character])[0]))

@@ -16,7 +16,7 @@ from tests.unit.data.quality.texts import (
 )
 from transformer.common.errors import InputError
 from transformer.data.corpora.split import Split
-from transformer.data.quality.cleaning.cleaning import CleanedSplit, clean
+from transformer.data.quality.cleaning import CleanedSplit, clean
 from transformer.data.quality.config import CHECKS
 from transformer.data.quality.examination import examine
 from transformer.data.quality.factory import Checks

@@ -1,24 +1,34 @@
-"""Writes the good pairs of a text to files like its own, and the others with what is wrong.
+"""Repairs pairs, writes the good ones to files like their own, and the others with what is wrong.
 
-Every pair goes to one of both.
+Every pair goes to one of both. A repair is of characters, not of content: double encodings are
+decoded, entities of one side decoded, invisible characters removed, and odd blanks become one
+space.
 """
 
 import gzip
+import html
 import json
+import re
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
+from importlib.util import find_spec
 from io import BufferedWriter
 from pathlib import Path
 
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
 from transformer.data.quality.base import NumberedPair
-from transformer.data.quality.cleaning.repair import Repaired, make_repair
+from transformer.data.quality.checks import characters
+from transformer.data.quality.checks.markup import ENTITY, find_markup, is_entity
 from transformer.data.quality.factory import Checks
 from transformer.data.text.parallel import Corpus, file_format, read_lines
 from transformer.data.text.word_alignment import word_count
+
+Repaired = tuple[NumberedPair, tuple[str, ...]]
+"""A pair, and what was repaired: "encoding", "entities", "invisible", "blanks"."""
 
 # Faults that a summary names.
 _NAMED = 3
@@ -54,29 +64,20 @@ def clean(
 ) -> dict[str, CleanedSplit]:
     """Write the kept and the rejected lines of some splits to a new folder, all or nothing.
 
-    Args:
-        checks: of the texts; a kept pair passes all of them.
-        repair: whether pairs are repaired before they are checked.
-
-    Raises:
-        InputError: the folder exists or cannot be made, a text cannot be read, or no pair is kept.
+    A kept pair passes all checks, after its repair if ``repair``. Raises InputError if the folder
+    exists, a text cannot be read, or no pair is kept; OSError if the folder cannot be made.
     """
     if folder.exists():
         raise InputError(f"output={folder} is there already; name a new folder")
-    cleaned = {}
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(folder) as part:
-            part.mkdir()
-            for name in dict.fromkeys(names):
-                cleaned[name] = _Cleaner(checks, name, repair).clean(part)
-            lost = [f"{name}: {split.summary()}" for name, split in cleaned.items() if split.faults]
-            if lost and not any(split.kept for split in cleaned.values()):
-                raise InputError(f"nothing is written: {'; '.join(lost)}")
-    except OSError as error:
-        raise InputError(
-            f"output={folder} cannot be written to ({error.strerror}); choose another"
-        ) from error
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with written_whole(folder) as part:
+        part.mkdir()
+        cleaned = {
+            name: _Cleaner(checks, name, repair).clean(part) for name in dict.fromkeys(names)
+        }
+        lost = [f"{name}: {split.summary()}" for name, split in cleaned.items() if split.faults]
+        if lost and not any(split.kept for split in cleaned.values()):
+            raise InputError(f"nothing is written: {'; '.join(lost)}")
     return cleaned
 
 
@@ -187,3 +188,42 @@ def _record(pair: NumberedPair, reason: Mapping[str, object], **more: object) ->
     """Return a line of JSON: a pair as it was read, and why it was rejected or changed."""
     values = {"line": pair.line, **reason, "source": pair.source, "target": pair.target, **more}
     return (json.dumps(values, ensure_ascii=False) + "\n").encode()
+
+
+def make_repair() -> Callable[[NumberedPair], Repaired]:
+    """Return a function that repairs pairs; without ftfy, it leaves encodings as they are."""
+    # In this order: a decoded entity may be invisible or a tab.
+    steps: dict[str, Callable[[list[str]], Iterable[str]]] = {
+        "encoding": partial(map, characters.undo_wrong_encoding),
+        "entities": _decode_entities,
+        "invisible": partial(map, characters.remove_invisible),
+        "blanks": partial(map, characters.normalize_blanks),
+    }
+    if find_spec("ftfy") is None:
+        del steps["encoding"]
+
+    def repair(pair: NumberedPair) -> Repaired:
+        texts, repairs = [*pair.texts], []
+        for name, step in steps.items():
+            before, texts = texts, [*step(texts)]
+            if texts != before:
+                repairs.append(name)
+        return pair._replace(source=texts[0], target=texts[1]), tuple(repairs)
+
+    return repair
+
+
+def _decode_entities(texts: list[str]) -> list[str]:
+    """Decode entities of one side alone: on both sides the text may be about them."""
+    found = [find_markup(text) for text in texts]
+    if found.count(None) != 1:
+        return texts
+    return [
+        ENTITY.sub(_decoded, text) if match is not None and ENTITY.fullmatch(match[0]) else text
+        for text, match in zip(texts, found, strict=True)
+    ]
+
+
+def _decoded(found: re.Match[str]) -> str:
+    """Return what an entity stands for; html.unescape alone also decodes prefixes of names."""
+    return html.unescape(found[0]) if is_entity(found) else found[0]
