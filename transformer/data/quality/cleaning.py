@@ -22,7 +22,7 @@ from transformer.common.errors import InputError
 from transformer.common.files import written_whole
 from transformer.data.quality.base import NumberedPair
 from transformer.data.quality.checks import characters
-from transformer.data.quality.checks.markup import ENTITY, find_markup, is_entity
+from transformer.data.quality.checks.characters import ENTITY, find_markup, is_entity
 from transformer.data.quality.factory import Checks
 from transformer.data.text.parallel import Corpus, file_format, read_lines
 from transformer.data.text.word_alignment import word_count

@@ -154,7 +154,8 @@ class Tags:
         own, before = ((t.both_sides, t.sentences, t.subwords) for t in (self, known))
         if own != before:
             raise InputError(
-                f"the run has data.documents={known.sentences or 'null'} data.max_length="
-                f"{known.subwords} and data.target_tag={'' if known.both_sides else 'not '}both; a "
-                "resumed or fine-tuned run cannot change them"
+                f"the run has data.documents={known.sentences or 'null'} "
+                f"data.max_length={known.subwords} and data.target_tag="
+                f"{'both' if known.both_sides else 'true or false'}; "
+                "a resumed or fine-tuned run cannot change them"
             )

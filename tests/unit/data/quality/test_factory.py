@@ -15,12 +15,12 @@ from transformer.data.quality.checks.alphabet import (
 )
 from transformer.data.quality.checks.characters import (
     find_control,
+    find_markup_fault,
     find_mojibake,
     find_not_nfc,
     find_replacement,
 )
 from transformer.data.quality.checks.lengths import UsualLengths, find_disproportion
-from transformer.data.quality.checks.markup import find_markup_fault
 from transformer.data.quality.checks.numbers_and_urls import (
     find_different_numbers,
     find_different_urls,
