@@ -33,7 +33,7 @@ class PublishedCorpus:
     name: str
     """Value of ``data.corpus``."""
     languages: tuple[str, ...]
-    """Language codes; the last part if it is a path."""
+    """Language codes, or paths that end in one, as they stand in the names of the files."""
     splits: Mapping[str, str]
     """The files of each split, with "{}" for the language."""
     format: str | None = None
