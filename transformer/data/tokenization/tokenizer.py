@@ -224,14 +224,7 @@ class Tokenizer:
                 None if state["target"] is None else bytes(state["target"].numpy()),
                 typed(Tags, state["tags"], "tags"),
             )
-        except (
-            LookupError,
-            ValueError,
-            TypeError,
-            AttributeError,
-            RuntimeError,
-            InputError,
-        ) as error:
+        except (KeyError, ValueError, TypeError, AttributeError, RuntimeError, InputError) as error:
             raise InputError(
                 f"the tokenizer of the checkpoint is damaged ({error}); use another checkpoint"
             ) from error
