@@ -61,7 +61,7 @@ class Finding:
     """How often a fault occurs in a split."""
 
     check: str
-    """Name of the fault, a field of `Thresholds`."""
+    """Name of the fault, of `CHECKS`."""
     split: str
     count: int
     """Pairs with the fault."""

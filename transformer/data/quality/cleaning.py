@@ -27,9 +27,6 @@ from transformer.data.quality.factory import Checks
 from transformer.data.text.parallel import Corpus, file_format, read_lines
 from transformer.data.text.word_alignment import word_count
 
-Repaired = tuple[NumberedPair, tuple[str, ...]]
-"""A pair, and what was repaired: "encoding", "entities", "invisible", "blanks"."""
-
 # Faults that a summary names.
 _NAMED = 3
 
@@ -87,7 +84,7 @@ class _Cleaner:
     def __init__(self, checks: Checks, name: str, repair: bool) -> None:
         self._enabled, self._checks = checks.config.checks, checks.build(name)
         self._split, self._name, self._pairs = checks.splits[name], name, checks.pairs
-        self._repair, self._apply_repair = make_repair(), repair
+        self._steps, self._apply_repair = _repairs(), repair
         self._paths = [*self._split.corpus.paths, *filter(None, [self._split.links])]
         if self._split.links is not None:
             # Reads them once, so that wrong links are an error.
@@ -143,20 +140,24 @@ class _Cleaner:
             else:
                 yield None, lines
 
-    def _repaired(self, pair: NumberedPair) -> Repaired:
+    def _repaired(self, pair: NumberedPair) -> tuple[NumberedPair, list[str]]:
         """Return the pair to check and to write, and its repairs, made or possible.
 
         A repair that would make word links point at other words is none. The features of a source,
         and the tab before them, stay.
         """
         source, *features = pair.source.split("\t", int(self._split.corpus.features))
-        mended, repairs = self._repair(pair._replace(source=source))
-        mended = mended._replace(source="\t".join([mended.source, *features]))
+        texts, repairs = [source, pair.target], []
+        for name, step in self._steps.items():
+            before, texts = texts, [*step(texts)]
+            if texts != before:
+                repairs.append(name)
+        mended = pair._replace(source="\t".join([texts[0], *features]), target=texts[1])
         if self._split.links is not None and any(
             word_count(text) != word_count(before)
             for text, before in zip(mended.texts, pair.texts, strict=True)
         ):
-            return pair, ()
+            return pair, []
         return (mended if self._apply_repair else pair), repairs
 
 
@@ -190,8 +191,8 @@ def _record(pair: NumberedPair, reason: Mapping[str, object], **more: object) ->
     return (json.dumps(values, ensure_ascii=False) + "\n").encode()
 
 
-def make_repair() -> Callable[[NumberedPair], Repaired]:
-    """Return a function that repairs pairs; without ftfy, it leaves encodings as they are."""
+def _repairs() -> dict[str, Callable[[list[str]], Iterable[str]]]:
+    """Return the repairs of both sides; without ftfy, encodings stay as they are."""
     # In this order: a decoded entity may be invisible or a tab.
     steps: dict[str, Callable[[list[str]], Iterable[str]]] = {
         "encoding": partial(map, characters.undo_wrong_encoding),
@@ -201,16 +202,7 @@ def make_repair() -> Callable[[NumberedPair], Repaired]:
     }
     if find_spec("ftfy") is None:
         del steps["encoding"]
-
-    def repair(pair: NumberedPair) -> Repaired:
-        texts, repairs = [*pair.texts], []
-        for name, step in steps.items():
-            before, texts = texts, [*step(texts)]
-            if texts != before:
-                repairs.append(name)
-        return pair._replace(source=texts[0], target=texts[1]), tuple(repairs)
-
-    return repair
+    return steps
 
 
 def _decode_entities(texts: list[str]) -> list[str]:

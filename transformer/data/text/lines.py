@@ -86,10 +86,10 @@ def unreadable(error: OSError) -> str:
 
 def too_long(where: str, max_line: int | None) -> InputError:
     """Return the error for a line of more than ``max_line`` bytes (None: MAX_LINE)."""
-    longer = "" if max_line is None else ", or raise data.max_line"
+    limit, advice = (MAX_LINE, "") if max_line is None else (max_line, ", or raise data.max_line")
     return InputError(
-        f"{where}: the line is longer than {MAX_LINE if max_line is None else max_line:,} bytes, "
-        f"too long for one sentence; cut it{longer}"
+        f"{where}: the line is longer than {limit:,} bytes, too long for one sentence; cut it"
+        f"{advice}"
     )
 
 
