@@ -124,8 +124,7 @@ class TaggingData(BatchModule):
         if not self._reported:
             _ = self._training
             filters = Filters(min(data.max_length, data.batch_tokens - 1), None, data.deduplicate)
-            if not filters.report("train", *self._left, data.max_left_out, "sentences"):
-                logger.info(filters.describe("train", *self._left, "sentences"))
+            filters.report("train", *self._left, data.max_left_out, "sentences")
             self._reported = True
         for split, sentences in evaluated.items() if self._positions is not None else ():
             lengths = TaggedDataset(sentences, tokenizer).lengths()[0].tolist()

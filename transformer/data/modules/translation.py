@@ -103,8 +103,7 @@ class DataModule(BatchModule):
         for name in () if self._reported else training:
             pairs, dropped = count_subwords(self._encoded_path(name).glob("*.arrow"))
             log_held_out(name, pairs, self._splits)
-            if not self._filters.report(name, dropped, pairs, self._data.max_left_out):
-                logger.info(self._filters.describe(name, dropped, pairs))
+            self._filters.report(name, dropped, pairs, self._data.max_left_out)
         if not self._reported and {*SYMBOLS} & {*self.tokenizer.config.algorithms}:
             self._log_unknown()
         self._reported = True

@@ -23,6 +23,7 @@ from transformer.data.batching.sampler import BatchKey, BatchPlan, EpochBatches
 from transformer.data.config import DataConfig
 from transformer.data.streaming.shards import Shard, ShardPosition
 from transformer.data.streaming.shuffle_buffer import Buffer, BufferReader, Position
+from transformer.data.text.training_filters import log_level
 from transformer.data.tokenization.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -161,9 +162,9 @@ class StreamedBatches(BatchSequence):
         self._buffer = buffer = self._filled(position)
         self._index, self._batches = index, _NONE
         self._read, self._dropped = self._read + buffer.read, self._dropped + buffer.dropped
-        self._warned = self._warned or self._reader.filters.report(
-            "train, so far", self._dropped, self._read
-        )
+        if not self._warned and log_level(self._dropped.total(), self._read) == logging.WARNING:
+            self._reader.filters.report("train, so far", self._dropped, self._read)
+            self._warned = True
         if self._ahead:
             self._coming = buffer.next, self._submitted(buffer.next)
         if not len(buffer.numbers):

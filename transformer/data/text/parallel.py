@@ -104,10 +104,7 @@ class Corpus:
         return parsed_pairs(lines, kind, self.paths, sides, document_key=self.document_key)
 
     def fingerprint(self, cache: Path | None = None) -> str:
-        """Return a hash of all that decides what the corpus yields: content, format, keys.
-
-        The cache remembers the digests of large files; raises InputError as `file_digest`.
-        """
+        """Return a hash of content, formats and keys; ``cache`` and errors as in `file_digest`."""
         keys = (self.source, self.target, *filter(None, [self.document_key]))
         digest = hashlib.sha256(repr(keys).encode())
         for path in self.paths:
@@ -195,8 +192,7 @@ def jsonl_pairs(
     """Read the lines of a JSONL file, an object each; ``start`` is the number of the first.
 
     A SEPARATOR comes where the value of ``document_key`` changes. A list of targets is a pair for
-    each. Raises InputError if a line is
-    not an object, or lacks one of the texts or the key.
+    each. Raises InputError if a line is not an object, or lacks one of the texts or the key.
     """
     document: object = None
     for number, line in enumerate(lines, start):
@@ -224,10 +220,7 @@ def jsonl_pairs(
 
 
 def record_pair(row: dict[str, object], sides: tuple[str, str], where: str) -> Pair:
-    """Return the texts of a record (of JSONL or Parquet) under the keys of source and target.
-
-    Raises InputError if a text is missing, or cannot be one line of UTF-8.
-    """
+    """Return both texts of a record; raises InputError if one is missing, or no line of UTF-8."""
     texts: list[str] = []
     for key, side in zip(sides, ("source", "target"), strict=True):
         if key not in row:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-from transformer.data.quality.pair import SIDES, Side, quoted
+from transformer.data.quality.base import SIDES, Side, quoted
 from transformer.data.tokenization.tokenizer import Tokenizer, normalize
 
 _BYTE = "<0x"
@@ -72,7 +72,6 @@ class Alphabet:
     def __init__(self, tokenizer: Tokenizer | None) -> None:
         self._tokenizer = tokenizer
         self._known: dict[Side, set[str]] = {side: {" "} for side in SIDES}
-        self._unknown: dict[Side, set[str]] = {side: set() for side in SIDES}
 
     def describe(self, is_training: bool, side: Side, text: str) -> str | None:
         """Name the first unknown characters; training text has none without a tokenizer."""
@@ -81,9 +80,8 @@ class Alphabet:
             return None
         characters = dict.fromkeys(normalize(text))
         if self._tokenizer is not None:
-            new = characters.keys() - known - self._unknown[side]
+            new = characters.keys() - known
             known |= {c for c in new if _has_subword(self._tokenizer, side, c)}
-            self._unknown[side] |= new - known
         elif is_training:
             known.update(text, characters)
         unknown = [character for character in characters if character not in known]
@@ -93,9 +91,9 @@ class Alphabet:
         return f"{named} in {quoted(text, max(0, text.find(unknown[0])))}"
 
 
+@cache
 def _has_subword(tokenizer: Tokenizer, side: Side, character: str) -> bool:
+    encode, spell = tokenizer.encode_target, tokenizer.subwords
     if side == "source":
-        subwords = tokenizer.source_subwords(tokenizer.encode_source([character])[0])
-    else:
-        subwords = tokenizer.subwords(tokenizer.encode_target([character])[0])
-    return not any(subword.startswith(_BYTE) for subword in subwords)
+        encode, spell = tokenizer.encode_source, tokenizer.source_subwords
+    return not any(subword.startswith(_BYTE) for subword in spell(encode([character])[0]))
