@@ -39,7 +39,7 @@ def test_runs_are_compared_and_what_they_said_is_kept(home: Path, tmp_path: Path
     shutil.copy(late / "checkpoints/best.ckpt", early / "checkpoints/best.ckpt")
     code, stdout, stderr = verb(*call, home=home)
     assert code == 0, stderr
-    assert (stderr.count("translated before"), stderr.count("translating 40")) == (1, 1)
+    assert (stderr.count("decoded before"), stderr.count("decoding 40")) == (1, 1)
     _, same = json.loads(stdout)["metrics"][0]["systems"]
     assert (same["difference"], same["p_bootstrap"], same["p_randomisation"]) == (0, 1, 1)
 
@@ -82,7 +82,7 @@ def test_a_run_of_other_text_or_scores_is_refused(
     assert said.out == ""
     [error] = [line for line in said.err.split("\n") if line.startswith("error:")]
     assert says in error
-    assert ("translat" in said.err) == (first == "run")
+    assert ("decod" in said.err) == (first == "run")
 
 
 def test_a_tagger_is_refused_before_others_translate(
@@ -94,7 +94,7 @@ def test_a_tagger_is_refused_before_others_translate(
     monkeypatch.chdir(home)
     assert main(["compare", "run", "tagger.ckpt", "training=false"]) == 2
     [error] = capsys.readouterr().err.splitlines()
-    assert "does not translate" in error
+    assert "not text to text" in error
 
 
 def test_a_run_is_compared_with_its_export(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,7 @@ _OWN_METRIC = {
 
 
 def with_own_metric(verb: str, arguments: Sequence[str]) -> list[str]:
-    """The arguments with the keys that ``metrics=MODULE:FUNCTION`` stands for, before all others."""
+    """The arguments with the keys that ``metrics=MODULE:FUNCTION`` stands for, before the rest."""
     own = [one for one in arguments if re.fullmatch(r"metrics=[\w.]+:\w+", one)]
     if not own or verb not in _OWN_METRIC:
         return list(arguments)

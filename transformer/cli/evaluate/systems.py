@@ -49,7 +49,7 @@ def find_compared(config: DictConfig, arguments: Sequence[str]) -> Compared:
     paths, runs = _paths(config)
     if config.source is None and not runs:
         raise InputError(
-            "files of hypotheses alone do not say what they translate; give source=FILE and "
+            "files of hypotheses alone do not say what their sources are; give source=FILE and "
             "reference=FILE"
         )
     text = own = None if (files := own_text(config)) is None else pairs_to_score(files)

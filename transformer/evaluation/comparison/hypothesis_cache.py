@@ -42,15 +42,15 @@ def load_hypotheses(
         name: Of the text; the files begin with it.
     """
     if ":" in translator.search.utility:
-        print(f"translating {len(sources)} sentences of {name}", file=sys.stderr, flush=True)
+        print(f"decoding {len(sources)} sentences of {name}", file=sys.stderr, flush=True)
         return _translated(translator, sources)
     made_from = _made_from(translator, sources)
     digest = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()
     file = kept / f"{name}.{digest[:16]}.hyp"
     if (lines := _read(file)) is not None:
-        print(f"{file}: translated before with this very model and search", file=sys.stderr)
+        print(f"{file}: decoded before with this very model and search", file=sys.stderr)
         return lines
-    print(f"translating {len(sources)} sentences of {name} for {file}", file=sys.stderr, flush=True)
+    print(f"decoding {len(sources)} sentences of {name} for {file}", file=sys.stderr, flush=True)
     lines = _translated(translator, sources)
     try:
         _write(file, lines, made_from)

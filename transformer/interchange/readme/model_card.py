@@ -31,9 +31,12 @@ def model_card(
     languages = [data["source"], *(tokenizer.tags.targets or [data["target"]])]
     pair, corpus = "-".join(languages), data["corpus"]
     name = about.get("repo") or pair
+    codes = [one for one in dict.fromkeys(languages) if len(one.split("-")[0]) in (2, 3)]
+    # Others than languages are text to text, for which the Hub has no pipeline.
+    task = "translation" if len(codes) == len({*languages}) > 1 else "text2text-generation"
     results = [
         {
-            "task": {"type": "translation", "name": f"Translation {pair}"},
+            "task": {"type": task, "name": f"{task.capitalize()} {pair}"},
             "dataset": {"type": corpus, "name": corpus, "config": pair, "split": split},
             "metrics": [
                 {"type": _metric(one), "name": one["name"], "value": one["score"]}
@@ -44,11 +47,11 @@ def model_card(
         for split, scores in tests.items()
     ]
     front = {
-        "language": [one for one in dict.fromkeys(languages) if len(one.split("-")[0]) in (2, 3)],
+        "language": codes,
         "license": about["license"],
         "library_name": library,
-        "pipeline_tag": "translation",
-        "tags": ["translation"],
+        "pipeline_tag": task if task == "translation" else None,
+        "tags": [task],
         # A name of the user's own files is no dataset of the Hub.
         "datasets": [] if corpus in ("files", "folder") else [corpus],
         "metrics": sorted({_metric(one) for scores in tests.values() for one in scores}),

@@ -58,7 +58,9 @@ def test_code_that_a_checkpoint_names_wants_a_yes(
         assert main([verb, *calls[verb], f"metrics={own}"]) == 0, verb
         assert "custom" in capsys.readouterr().out
     assert main(["tune", *calls["tune"], "metrics=nowhere.at_all:x", "trust=true"]) == 2
-    assert "nowhere.at_all:x cannot be imported (No module named 'nowhere')" in capsys.readouterr().err
+    assert (
+        "nowhere.at_all:x cannot be imported (No module named 'nowhere')" in capsys.readouterr().err
+    )
     del calls["export"]
     for verb, arguments in calls.items():
         assert main([verb, *arguments, "trust=true"]) == 0, verb

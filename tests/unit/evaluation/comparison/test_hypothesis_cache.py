@@ -29,11 +29,11 @@ def translated(folder: Path, sources: list[str], **changes: Any) -> list[str]:
 
 def test_what_was_translated_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first = translated(tmp_path, SOURCES)
-    assert "translating 4 sentences of validation" in capsys.readouterr().err
+    assert "decoding 4 sentences of validation" in capsys.readouterr().err
     [file] = tmp_path.glob("*.hyp")
     assert file.read_text().split("\n") == [*first, ""]
     assert translated(tmp_path, SOURCES) == first
-    assert f"{file}: translated before" in capsys.readouterr().err
+    assert f"{file}: decoded before" in capsys.readouterr().err
     about = json.loads(file.with_suffix(".json").read_text())
     assert about["search"]["beam_size"] == tiny_translator().search.beam_size
 
@@ -104,7 +104,7 @@ def test_what_is_not_as_it_was_written_is_not_believed(
         file.write_text("other\n" * 4 if damage == "edited" else file.read_text()[:-5])
     capsys.readouterr()
     assert translated(tmp_path, SOURCES) == first
-    assert "translating" in capsys.readouterr().err
+    assert "decoding" in capsys.readouterr().err
     assert file.read_text().split("\n") == [*first, ""]
 
 

@@ -20,7 +20,7 @@ Indices = Int[np.ndarray, " repeat"]
 
 
 class Repeats(Check):
-    """Exact duplicates and, for information, several translations of one text.
+    """Exact duplicates and, for information, several targets of a source or sources of a target.
 
     Takes 32 bytes of memory a pair.
     """
@@ -47,10 +47,10 @@ class Repeats(Check):
         first = _first_indices(pairs)
         repeated, distinct = every[first != every], every[first == every]
         yield self._finding("duplicate", repeated, first[repeated], "as line {}")
-        for name, side, texts in zip(self.names[1:], SIDES, sides, strict=True):
+        for name, side, other, texts in zip(self.names[1:], SIDES, SIDES[::-1], sides, strict=True):
             first = distinct[_first_indices(texts[distinct])]
             again = first != distinct
-            message = f"the {side} of line {{}}, translated otherwise"
+            message = f"the {side} of line {{}}, with another {other}"
             yield self._finding(name, distinct[again], first[again], message)
 
     def faults(self, pair: NumberedPair) -> Iterable[str]:
