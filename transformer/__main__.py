@@ -86,9 +86,6 @@ def _run(call: list[str]) -> None:
 
 
 def _run_verb(verb: str, arguments: list[str]) -> None:
-    from transformer.cli.config.arguments import with_own_metric
-
-    arguments = with_own_metric(verb, arguments)
     given: list[Any] = [arguments]
     if verb not in COMPOSE_THEMSELVES:
         # Before the module of the verb: torch takes seconds to import.

@@ -17,6 +17,7 @@ from transformer.cli.config.arguments import (
     known_keys,
     nearest_key,
     override_key,
+    with_own_metric,
 )
 from transformer.common.errors import ALSO, InputError
 from transformer.common.files import HUB, given_path, hub_run
@@ -40,6 +41,7 @@ def compose_run(overrides: Sequence[str]) -> tuple[DictConfig, Path]:
 
 
 def _composed(verb: str, overrides: Sequence[str]) -> tuple[DictConfig, str]:
+    overrides = with_own_metric(verb, overrides)
     check_overrides(verb, overrides)
     if verb == "train":
         overrides = with_recipe(overrides)

@@ -159,9 +159,7 @@ def plain_pairs(
             read = [number - (text is None) for text in texts]
             counts = [lines + sum(1 for _ in file) for lines, file in zip(read, files, strict=True)]
             listed = " and ".join(map("{} has {:,} lines".format, names, counts))
-            raise InputError(
-                f"{listed}; aligned files have as many, and belong together line by line"
-            )
+            raise InputError(f"{listed}; aligned files have as many, and match line by line")
         source, target, *more = texts
         yield source, target
         yield from ((source, AnotherTarget(text)) for text in more if text)
@@ -172,10 +170,11 @@ def tsv_pairs(
 ) -> Iterator[Pair]:
     """Split lines at the last tab; raises InputError if there are fewer or more tabs than these."""
     layout = "SOURCE<TAB>FEATURES<TAB>TARGET has two" if features else "SOURCE<TAB>TARGET has one"
-    more = "" if features else "; for a column of features between them set data.features"
     for number, line in enumerate(lines, start):
         if (tabs := line.count("\t")) != 1 + features:
-            raise InputError(f"{name}:{number}: {tabs} tabs where {layout}; correct the line{more}")
+            raise InputError(
+                f"{name}:{number}: {tabs} tabs where {layout}; fix it, or data.features"
+            )
         source, _, target = line.rpartition("\t")
         yield source, target
 

@@ -29,11 +29,8 @@ def model_card(
     """
     data = run["data"]
     languages = [data["source"], *(tokenizer.tags.targets or [data["target"]])]
-    pair, corpus = "-".join(languages), data["corpus"]
+    (codes, task), pair, corpus = _task(languages), "-".join(languages), data["corpus"]
     name = about.get("repo") or pair
-    codes = [one for one in dict.fromkeys(languages) if len(one.split("-")[0]) in (2, 3)]
-    # Others than languages are text to text, for which the Hub has no pipeline.
-    task = "translation" if len(codes) == len({*languages}) > 1 else "text2text-generation"
     results = [
         {
             "task": {"type": task, "name": f"{task.capitalize()} {pair}"},
@@ -67,6 +64,14 @@ def model_card(
         scores=_table(tests) if tests else "The run has no scores of this checkpoint.",
         versions=", ".join(f"{one} {version(one)}" for one in ("transformer", "torch")),
     )
+
+
+def _task(languages: list[str]) -> tuple[list[str], str]:
+    """The codes of languages, and the task; the Hub has no pipeline for other text to text."""
+    codes = [one for one in dict.fromkeys(languages) if len(one.split("-")[0]) in (2, 3)]
+    bases = {one: one.replace("_", "-").split("-")[0] for one in languages}  # eng_Latn is eng
+    translates = len(bases) > 1 and all(len(base) in (2, 3) for base in bases.values())
+    return codes, "translation" if translates else "text2text-generation"
 
 
 def read_tests(checkpoint: Path) -> Tests:

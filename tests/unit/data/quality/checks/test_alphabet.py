@@ -17,7 +17,7 @@ PAIRS = [("walk\tV;PST", "w A k"), ("we go\tV;NFIN", "w i g")]
         ("source", "wü\tV;PST;S", '"ü" U+00FC "S" in "wü⟨U+0009⟩V;PST;S"'),
         ("source", "go\tN;FUT", '"N" "FUT" in "go⟨U+0009⟩N;FUT"'),
         ("target", "A g", None),
-        ("target", "w wA", '"wA" in "wA"'),
+        ("target", "w wA", '"wA" in "w wA"'),
     ],
 )
 def test_given_tokens_are_known_or_named(side: Side, text: str, unknown: str | None) -> None:
