@@ -37,7 +37,7 @@ def test_runs_are_compared(home: Path, tmp_path: Path) -> None:
     shutil.copy(late / "checkpoints/best.ckpt", early / "checkpoints/best.ckpt")
     code, stdout, stderr = verb(*call, home=home)
     assert code == 0, stderr
-    assert stderr.count("translating 40") == 2
+    assert stderr.count("decoding 40") == 2
     _, same = json.loads(stdout)["metrics"][0]["systems"]
     assert (same["difference"], same["p_bootstrap"], same["p_randomisation"]) == (0, 1, 1)
 
@@ -80,7 +80,7 @@ def test_a_run_of_other_text_or_scores_is_refused(
     assert said.out == ""
     [error] = [line for line in said.err.split("\n") if line.startswith("error:")]
     assert says in error
-    assert ("translat" in said.err) == (first == "run")
+    assert ("decod" in said.err) == (first == "run")
 
 
 def test_a_tagger_is_refused_before_others_translate(
@@ -92,7 +92,7 @@ def test_a_tagger_is_refused_before_others_translate(
     monkeypatch.chdir(home)
     assert main(["compare", "run", "tagger.ckpt", "training=false"]) == 2
     [error] = capsys.readouterr().err.splitlines()
-    assert "does not translate" in error
+    assert "not text to text" in error
 
 
 def test_a_run_is_compared_with_its_export(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,6 +93,8 @@ class Plan:
         """Add a training run on the files in keys of ``data.``; returns its checkpoint."""
         keys = {f"data.{key}": value for key, value in data.items()} | dict(own or {})
         keys["checkpoint"] = "auto"
+        if self.data.lang is not None:
+            keys["data.lang"] = None  # part of a corpus, which files are not
         base = [one for one in self._base if override_key(one) not in (*keys, *_ONLY_TEXT)]
         outputs = ["checkpoints/best.ckpt"]
         return self.add(kind, "train", keys, outputs, merged(base, settings), suffix=suffix)[0]

@@ -48,6 +48,7 @@ class SweepConfig:
         sentences: Number of sentences from the start of the validation set; None takes all.
         batch_tokens: See ``Translator``.
         device: See ``Translator``.
+        scoring: How text is compared; None is as the run does.
     """
 
     beam_sizes: Sequence[int]
@@ -56,6 +57,7 @@ class SweepConfig:
     sentences: int | None
     batch_tokens: int
     device: torch.device
+    scoring: MetricsConfig | None = None
 
     def __post_init__(self) -> None:
         if not self.length_penalties and any(size > 1 for size in self.beam_sizes):
@@ -155,7 +157,7 @@ def sweep(
     run, whose = portable["config"], Path("the checkpoint")
     model = build_transformer(typed(ModelConfig, portable["model"], "model"))
     trained = trained_with(Checkpoint(model, portable["tokenizer"], run, whose))
-    metrics = typed(MetricsConfig, run["metrics"], "metrics")
+    metrics = config.scoring or typed(MetricsConfig, run["metrics"], "metrics")
     metric = config.metric or metrics.choose
     build_metric(metric, metrics)
     searches = grid(trained.search, config.beam_sizes, config.length_penalties)

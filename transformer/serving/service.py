@@ -155,14 +155,17 @@ class TranslationService:
         direction, count = options.direction, 0
         # These need memory by the square of the length.
         squared = options.links or options.confidence or options.attention
+        # A source with features is a line, with a tab in it.
+        featured = direction.translator.tokenizer.config.features is not None
         for text in texts:
-            parts = split_sentences(text, direction.source, splitting)
+            parts = split_sentences(text, direction.source, "lines" if featured else splitting)
             count += sum(bool(part.sentence) for part in parts)
             if count > self.limits.waiting:
                 raise InputError(
                     f"one request may have {self.limits.waiting} sentences; send fewer at a time"
                 )
-            plain = [plain_blanks(part.sentence) for part in parts]
+            whole = [part.sentence for part in parts]
+            plain = whole if featured else list(map(plain_blanks, whole))
             sentences = [Sentence(text, constrain and constrain(text)) for text in plain]
             split.append(list(zip(parts, sentences, strict=True)))
             for _, sentence in split[-1]:

@@ -17,6 +17,7 @@ from transformer.cli.config.arguments import (
     known_keys,
     nearest_key,
     override_key,
+    with_own_metric,
 )
 from transformer.common.errors import ALSO, InputError
 from transformer.common.files import HUB, given_path, hub_run
@@ -29,6 +30,7 @@ def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
     Hydra's own config, with the new run directory of ``train``, is that of ``HydraConfig``. Raises
     InputError for an unknown key (the nearest known one is named) or choice, or without a value.
     """
+    overrides = with_own_metric(verb, overrides)
     check_overrides(verb, overrides)
     if verb == "train":
         overrides = with_recipe(overrides)

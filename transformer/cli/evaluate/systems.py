@@ -50,7 +50,7 @@ def find_compared(config: DictConfig, arguments: Sequence[str]) -> Compared:
     paths, runs = _paths(config)
     if config.source is None and not runs:
         raise InputError(
-            "files of hypotheses alone do not say what they translate; give source=FILE and "
+            "files of hypotheses alone do not say what their sources are; give source=FILE and "
             "reference=FILE"
         )
     text = own = None if (files := own_text(config)) is None else pairs_to_score(files)
@@ -143,7 +143,7 @@ def _about(path: Path) -> dict[str, Any]:
 def _run_system(
     path: Path, about: Run, translator: Translator, pairs: Sequence[Referenced], name: str
 ) -> System:
-    print(f"{path}: translating {len(pairs)} sentences of {name}", file=sys.stderr, flush=True)
+    print(f"{path}: decoding {len(pairs)} sentences of {name}", file=sys.stderr, flush=True)
     found = in_documents(translator).translate([source for source, _ in pairs])
     warn_about_length_limit([translator.length_limit.pop_counts()])
     hypotheses = [translation.text for translation in found]

@@ -16,6 +16,7 @@ from transformer.cli.config.arguments import (
     config_folder,
     flags_and_overrides,
     override_key,
+    with_own_metric,
 )
 from transformer.cli.config.compose import (
     compose_config,
@@ -71,6 +72,7 @@ def _hydra(flags: Sequence[str], overrides: Sequence[str]) -> None:
     """Let Hydra run the sweep of --multirun, or show what its other flags ask for."""
     from transformer.cli.train.sweep import summarised
 
+    overrides = with_own_metric("train", overrides)
     check_overrides("train", overrides, sweep=True)
     sys.argv[1:] = [*flags, *with_recipe(overrides)]
     # Otherwise Hydra would print exceptions itself.

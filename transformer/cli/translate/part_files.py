@@ -96,7 +96,7 @@ class PartFiles:
         except InputError as error:
             path = self.path(self.assignment.rank)
             if path.stat().st_size:
-                raise InputError(f"{error}; the lines before are translated in {path}") from error
+                raise InputError(f"{error}; the output of the lines before is in {path}") from error
             path.unlink()
             raise
 

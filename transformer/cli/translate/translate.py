@@ -48,7 +48,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     if not regular and assignment.world > 1:
         raise InputError("several processes need a file to divide: set input= and output= too")
     if config.format == "text" and any(one.startswith("decoding.nbest=") for one in arguments):
-        raise InputError("decoding.nbest= needs format=json; a line of text is one translation")
+        raise InputError("decoding.nbest= needs format=json; a line of text is one hypothesis")
     translator = _translator(config, translator_by_engine(config, arguments)[0], assignment)
     if regular and source is not None and target is not None:
         _check_lines(source, config.input_format, translator.tokenizer)
@@ -74,7 +74,7 @@ def _translator(
         return translator
     if config.alignment or config.attention or assignment.world > 1:
         raise InputError(
-            "a document has no alignment or attention, and one process translates all of it; set "
+            "a document has no alignment or attention, and one process reads all of it; set "
             "documents=false"
         )
     from transformer.decoding.translation.document_translator import DocumentTranslator

@@ -156,7 +156,7 @@ def plain_pairs(
             read = [number - (text is None) for text in texts]
             counts = [lines + sum(1 for _ in file) for lines, file in zip(read, files, strict=True)]
             listed = " and ".join(map("{} has {:,} lines".format, names, counts))
-            raise InputError(f"{listed}; aligned files have as many, translations of each other")
+            raise InputError(f"{listed}; aligned files have as many, and match line by line")
         source, target, *more = texts
         yield source, target
         yield from ((source, AnotherTarget(text)) for text in more if text)
@@ -169,7 +169,9 @@ def tsv_pairs(
     layout = "SOURCE<TAB>FEATURES<TAB>TARGET has two" if features else "SOURCE<TAB>TARGET has one"
     for number, line in enumerate(lines, start):
         if (tabs := line.count("\t")) != 1 + features:
-            raise InputError(f"{name}:{number}: {tabs} tabs where {layout}; correct the line")
+            raise InputError(
+                f"{name}:{number}: {tabs} tabs where {layout}; fix it, or data.features"
+            )
         source, _, target = line.rpartition("\t")
         yield source, target
 

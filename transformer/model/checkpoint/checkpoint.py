@@ -129,7 +129,7 @@ def require_translation(payload: dict[str, Any], file: Path) -> None:
     """Raise InputError if the model was trained for another task."""
     if (task := checkpoint_task(payload)) != "translation":
         raise InputError(
-            f"{file} was trained for task={task} and does not translate; predict checkpoint=… "
+            f"{file} was trained for task={task}, not text to text; predict checkpoint=… "
             "takes new text, evaluate checkpoint=… split=test scores it"
         )
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Literal, NamedTuple
 
-Splitting = Literal["sentences", "punctuation", "none"]
-"""Where a text is cut: at the ends of sentences and lines, of sentences, or nowhere."""
+Splitting = Literal["sentences", "punctuation", "lines", "none"]
+"""Where a text is cut: at the ends of sentences and lines, of sentences, of lines, or nowhere."""
 
 LONGEST = 1000
 """Characters of a sentence."""
@@ -48,6 +48,9 @@ def _chunks(text: str, language: str, splitting: Splitting) -> Iterator[str]:
     import sentencex
 
     lines = [text] if splitting == "punctuation" else text.splitlines(keepends=True)
+    if splitting == "lines":
+        yield from lines
+        return
     for line in lines:
         yield from sentencex.segment(language.partition("-")[0], line) if line.strip() else [line]
 

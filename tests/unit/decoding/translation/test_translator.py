@@ -51,7 +51,7 @@ def test_translations_that_reach_the_longest_length_are_counted(
     counts = translator.length_limit.pop_counts()
     assert counts == (sum(longest), 6) and counts[0] > 0  # the blank ones are not there
     warn_about_length_limit([counts, (0, 4)])
-    assert caplog.messages[0].startswith(f"{counts[0]} of 10 translations reached the longest")
+    assert caplog.messages[0].startswith(f"{counts[0]} of 10 outputs reached the longest")
     caplog.clear()
     free = tiny_translator(max_length_offset=12, max_length=14, **wide)
     free.translate(TEXTS[:1])
@@ -117,7 +117,7 @@ def test_a_long_text_is_cut_with_a_warning(
     text = " ".join(source for source, _ in PAIRS)
     with caplog.at_level(logging.WARNING):
         whole, short = translator.translate([text, "a dog ."], attention=True)
-    said = "a text: longer than model.max_length=24 allows; translated in 3 segments"
+    said = "a text: longer than model.max_length=24 allows; decoded in 3 segments"
     assert [record.message for record in caplog.records] == [said]
     parts = translator.translate([PAIRS[0][0] + " " + PAIRS[1][0], PAIRS[2][0], PAIRS[3][0]])
     assert whole.text == " ".join(part.text for part in parts)
@@ -136,7 +136,7 @@ def test_a_long_text_is_cut_with_a_warning(
         [*["a dog"] * 9, long, long], name=lambda index: f"stdin:{index + 1}"
     )
     assert len(list(found)) == 11
-    said = "stdin:10 and 1 more: longer than model.max_length=24 allows; translated in 6 segments"
+    said = "stdin:10 and 1 more: longer than model.max_length=24 allows; decoded in 6 segments"
     assert [record.message for record in caplog.records] == [said]
 
 

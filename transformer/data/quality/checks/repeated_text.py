@@ -19,7 +19,7 @@ Indices = Int[np.ndarray, " repeat"]
 
 
 class Repeats(Check):
-    """Exact duplicates, and several translations of one text; takes 32 bytes a pair."""
+    """Exact duplicates, and several targets or sources of one text; takes 32 bytes a pair."""
 
     names = ("duplicate", "several_targets", "several_sources")
     needs_all_pairs = True
@@ -43,10 +43,10 @@ class Repeats(Check):
         first = _first_indices(pairs)
         repeated, distinct = every[first != every], every[first == every]
         yield self._finding("duplicate", repeated, first[repeated], "as line {}")
-        for name, side, texts in zip(self.names[1:], SIDES, sides, strict=True):
+        for name, side, other, texts in zip(self.names[1:], SIDES, SIDES[::-1], sides, strict=True):
             first = distinct[_first_indices(texts[distinct])]
             again = first != distinct
-            message = f"the {side} of line {{}}, translated otherwise"
+            message = f"the {side} of line {{}}, with another {other}"
             yield self._finding(name, distinct[again], first[again], message)
 
     def faults(self, pair: NumberedPair) -> Iterable[str]:
