@@ -101,6 +101,7 @@ class Alphabet:
             return None
         return split_text(text, algorithm == "words", None if index else config.features)
 
+
 @cache
 def _is_known(tokenizer: Tokenizer, side: Side, text: str) -> bool:
     encode, spell = tokenizer.encode_target, tokenizer.subwords

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.helpers.corpora import tokenizer_config
+from transformer.data.quality.base import Side
 from transformer.data.quality.checks.alphabet import Alphabet
-from transformer.data.quality.pair import Side
 from transformer.data.tokenization.tokenizer import Tokenizer
 
 PAIRS = [("walk\tV;PST", "w A k"), ("we go\tV;NFIN", "w i g")]
