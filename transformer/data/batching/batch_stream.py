@@ -79,8 +79,9 @@ class PlannedBatches(BatchSequence):
     def largest(self) -> tuple[int, BatchKey]:
         """Return the number of positions of the largest batch of the first epoch, and the batch."""
         batches = self._epoch(0)
-        index = int(self.plan.memory(batches).argmax())
-        return int(self.plan.positions(batches)[index]), BatchKey(0, batches[index], self._corpus)
+        positions = self.plan.positions(batches)
+        index = int(positions.argmax())
+        return int(positions[index]), BatchKey(0, batches[index], self._corpus)
 
     @property
     def epoch_length(self) -> int:
@@ -146,15 +147,6 @@ def _apportioned(weights: np.ndarray, total: int) -> Int[np.ndarray, " sequence"
     missing = total - counts.sum()
     counts[np.argsort(counts - exact, kind="stable")[:missing]] += 1
     return counts
-
-
-def plan_class(packing: bool) -> type[BatchPlan]:
-    """Return the kind of plan for padded or for packed batches."""
-    if not packing:
-        return BatchPlan
-    from transformer.data.batching.packed_plan import PackedPlan
-
-    return PackedPlan
 
 
 class PlannedDataset(Dataset[B], ABC):

@@ -125,10 +125,6 @@ class BatchPlan:
         target = np.maximum.reduceat(self._target[pairs], starts)
         return np.diff(batches.bounds) * (source + target)
 
-    def memory(self, batches: EpochBatches) -> Int[np.ndarray, " batch"]:
-        """Return numbers in the order of the memory that training with each batch takes."""
-        return self.positions(batches)
-
     def _batch_count(self, multiple_of: int) -> tuple[int, bool]:
         """Return the number of batches, and whether a shuffled epoch starts at a random pair.
 

@@ -173,21 +173,8 @@ def draw(
 
 def fitting(drawn: Sequence[Row], best: Sequence[Row], data: DataConfig) -> list[Row]:
     """Return the sampled segmentations of a batch, or the best where these are too long."""
-    if data.packing:
-        return _fitting_together(drawn, best, data)
     room = min(data.batch_tokens // len(best) - 1, data.max_length)
     return [d if len(d) <= room else b for d, b in zip(drawn, best, strict=True)]
-
-
-def _fitting_together(drawn: Sequence[Row], best: Sequence[Row], data: DataConfig) -> list[Row]:
-    """Return the same for a packed batch, whose sentences share the budget."""
-    room, rows = data.batch_tokens - sum(len(row) + 1 for row in best), []
-    for sampled, row in zip(drawn, best, strict=True):
-        longer = len(sampled) - len(row)
-        fits = longer <= room and len(sampled) <= data.max_length
-        rows.append(sampled if fits else row)
-        room -= longer if fits else 0
-    return rows
 
 
 def planned_lengths(

@@ -22,7 +22,6 @@ from transformer.data.batching.batch_stream import (
     PlannedDataset,
     RankAssignment,
     next_batch,
-    plan_class,
 )
 from transformer.data.batching.loader import EpochLoader, UpdateLoader
 from transformer.data.batching.sampler import BatchKey, BatchPlan
@@ -99,10 +98,9 @@ class BatchModule(LightningDataModule, ABC):
         data, training = self._data, self._training
         assert isinstance(training, MixedDataset | PlannedDataset)
         parts = training.parts if isinstance(training, MixedDataset) else [training]
-        plan = plan_class(data.packing)
         sequences = [
             PlannedBatches(
-                plan(*part.lengths(), batch_tokens=data.batch_tokens, seed=data.seed), index
+                BatchPlan(*part.lengths(), batch_tokens=data.batch_tokens, seed=data.seed), index
             )
             for index, part in enumerate(parts)
         ]
@@ -124,7 +122,7 @@ class BatchModule(LightningDataModule, ABC):
         """Return the updates of this rank, from the current one on."""
         rank, ranks = self._rank()
         self._loader = UpdateLoader(
-            self._training_batches,
+            self._training,
             self.row,
             assignment=RankAssignment(ranks, self.accumulation),
             rank=rank,
@@ -175,16 +173,7 @@ class BatchModule(LightningDataModule, ABC):
     def largest_batch(self) -> Any:
         """Return the training batch that needs the most memory, as planned."""
         _, key = self.row.largest()
-        return self._training_batches[key]
-
-    @property
-    def _training_batches(self) -> Dataset[Any]:
-        """Training batches as the model gets them: padded, or packed."""
-        if not self._data.packing:
-            return self._training
-        from transformer.data.batching.packed_batch import PackedDataset
-
-        return PackedDataset(self._training, self._data.batch_tokens)
+        return self._training[key]
 
     def teardown(self, stage: str) -> None:
         """End the worker processes; Lightning calls this after a run."""

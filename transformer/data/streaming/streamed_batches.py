@@ -18,7 +18,7 @@ import numpy as np
 
 from transformer.common.errors import InputError
 from transformer.common.processes import end_with_parent
-from transformer.data.batching.batch_stream import BatchSequence, plan_class
+from transformer.data.batching.batch_stream import BatchSequence
 from transformer.data.batching.sampler import BatchKey, BatchPlan, EpochBatches
 from transformer.data.config import DataConfig
 from transformer.data.streaming.shards import Shard, ShardPosition
@@ -103,7 +103,6 @@ class StreamedBatches(BatchSequence):
             "seed": self._data.seed,
             "tokenizer": self._tokenizer.fingerprint,
             "sampling": self._tokenizer.config.sampling,
-            **({"packing": True} if self._data.packing else {}),
         }
 
     def state_dict(self, number: int) -> dict[str, Any]:
@@ -170,8 +169,7 @@ class StreamedBatches(BatchSequence):
             return
         data = self._data
         sides = buffer.lengths["source"], buffer.lengths["target"]
-        plan = plan_class(data.packing)
-        self._plan = plan(*sides, batch_tokens=data.batch_tokens, seed=data.seed)
+        self._plan = BatchPlan(*sides, batch_tokens=data.batch_tokens, seed=data.seed)
         self._batches = self._plan.epoch(position.epoch << 32 | position.buffer)
 
     def _filled(self, position: Position) -> Buffer:
