@@ -76,8 +76,8 @@ class DataConfig:
     test_size: Annotated[int, Range(0)]
     """Pairs held out if there is no test file; 0: no test split."""
     batch_tokens: Annotated[int, Range(1)]
-    """Budget of a batch on one device: rows times the longest side, padding and eos
-    included; "auto" in conf/ stands for the largest that the memory of a GPU allows."""
+    """Budget of a batch on one device: rows times the longest side, padding and eos included;
+    "auto" in conf/ stands for the largest that the memory of a GPU allows."""
     max_length: Annotated[int, Range(1)]
     """Training pairs with a side of more tokens (without bos and eos) are left out. They are also
     left out of the validation loss, but never of the validation or test text."""

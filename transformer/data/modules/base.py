@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+from jaxtyping import Int
 from pytorch_lightning import LightningDataModule
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
 
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
@@ -23,21 +25,21 @@ from transformer.data.batching.batch_stream import (
     RankAssignment,
     next_batch,
 )
-from transformer.data.batching.loader import EpochLoader, UpdateLoader
+from transformer.data.batching.loader import UpdateLoader
 from transformer.data.batching.sampler import BatchKey, BatchPlan
 from transformer.data.config import DataConfig
 from transformer.data.corpora.mixture import sampling_weights
+from transformer.data.text.training_filters import log_level
 from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 
 logger = logging.getLogger(__name__)
 
 
 class BatchModule(LightningDataModule, ABC):
-    """Training batches, shuffled, from the current update on; and validation batches.
+    """Training batches, shuffled, from the current update on; and validation batches."""
 
-    Attributes:
-        accumulation: Micro-batches of an update on one rank; the trainer sets it.
-    """
+    accumulation = 1
+    """Micro-batches of an update on one rank; the trainer sets it."""
 
     def __init__(
         self,
@@ -64,7 +66,6 @@ class BatchModule(LightningDataModule, ABC):
         self._initial_tokenizer = initial_tokenizer
         self._links, self._positions = links, positions
         self._cache = given_path(data.cache)
-        self.accumulation = 1
         self._loader: UpdateLoader[Any] | None = None
         self._before: dict[str, Any] | None = None
         # Whether left out pairs are logged: Lightning calls `prepare_data` twice.
@@ -156,8 +157,12 @@ class BatchModule(LightningDataModule, ABC):
             epochs = self.row.epochs(next_batch(self._before, done, self.row, assignment))
         return epochs if epochs or self.row.epoch_length else None
 
-    def val_dataloader(self) -> EpochLoader[Any]:
-        """Return the validation batches of this rank, with the best segmentations, not shuffled."""
+    def val_dataloader(self) -> Iterable[Any]:
+        """Return the validation batches of this rank, with the best segmentations, not shuffled.
+
+        A rank without batches gets None once: otherwise Lightning would skip its validation, and
+        the other ranks would wait for it.
+        """
         rank, ranks = self._rank()
         lengths = self._validation.lengths()
         plan = BatchPlan(
@@ -168,7 +173,11 @@ class BatchModule(LightningDataModule, ABC):
         )
         batches = plan.epoch(0)
         keys = [BatchKey(0, batches[index]) for index in range(rank, len(batches), ranks)]
-        return EpochLoader(self._validation, keys, pin_memory=self._on_gpu())
+        if not keys:
+            return [None]
+        return DataLoader(
+            self._validation, sampler=keys, batch_size=None, pin_memory=self._on_gpu()
+        )
 
     def largest_batch(self) -> Any:
         """Return the training batch that needs the most memory, as planned."""
@@ -183,6 +192,33 @@ class BatchModule(LightningDataModule, ABC):
     def on_exception(self, exception: BaseException) -> None:
         """End the worker processes; Lightning calls this when a run fails or is stopped."""
         self.teardown("fit")
+
+    def _usable(
+        self,
+        split: str,
+        where: object,
+        unit: str,
+        lengths: tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]],
+    ) -> Int[np.ndarray, " usable"]:
+        """Return the indices of the pairs that are neither empty nor too long.
+
+        Logs how many are left out of validation; raises InputError if all are.
+        """
+        limit = min(self._data.max_length, self._data.batch_tokens - 1)
+        usable = np.flatnonzero((np.minimum(*lengths) > 0) & (np.maximum(*lengths) <= limit))
+        count = len(lengths[0])
+        if not len(usable):
+            raise InputError(
+                f"{where}: every one of {count:,} {unit} is empty or longer than {limit} tokens; "
+                "give other text, or raise data.max_length and data.batch_tokens"
+            )
+        if split == "validation" and (left := count - len(usable)):
+            logger.log(
+                log_level(left, count),
+                f"validation: {left:,} of {count:,} {unit} are empty or longer than {limit} "
+                "tokens, and left out of val/loss (data.max_length, data.batch_tokens)",
+            )
+        return usable
 
     def _check_positions(self, lengths: Iterable[int], where: Callable[[int], str]) -> None:
         """Check that the sentences of a text fit the positions of the model.

@@ -13,7 +13,7 @@ from transformer.common.errors import InputError
 from transformer.data.batching.batch_stream import PlannedBatches
 from transformer.data.batching.sampler import BatchKey, BatchPlan
 from transformer.data.encoded import arrow_writer, preprocess
-from transformer.data.encoded.dataset import BatchDataset, EncodedCorpus, SamplingDataset
+from transformer.data.encoded.dataset import BatchDataset, EncodedCorpus, SegmentationSampler
 from transformer.data.encoded.preprocess import encode_corpus
 from transformer.data.text.parallel import Corpus
 from transformer.data.text.training_filters import Filters
@@ -79,9 +79,9 @@ def test_batches_have_their_pairs_in_a_worker_too(
 
 def sampled(
     corpus: EncodedCorpus, tokenizer: Tokenizer, seed: int = 5, **changes: Any
-) -> SamplingDataset:
+) -> BatchDataset:
     config = data_config(Path(), seed=seed, batch_tokens=128, max_length=30, **changes)
-    return SamplingDataset(corpus, tokenizer, config)
+    return BatchDataset(corpus, np.arange(len(corpus)), SegmentationSampler(tokenizer, config))
 
 
 def test_a_drawn_batch_depends_on_seed_epoch_and_pair_alone(
@@ -168,11 +168,9 @@ def test_batches_carry_the_links_of_their_pieces(
 ) -> None:
     """However the words are cut: a linked source piece spells a word that the target one spells."""
     corpus = linked_corpus(pairs, tokenizer, tmp_path / "train")
-    made = (
-        SamplingDataset(corpus, tokenizer, data_config(tmp_path, batch_tokens=999), linked=True)
-        if drawn
-        else BatchDataset(corpus, np.arange(len(corpus)), tokenizer)
-    )
+    config = data_config(tmp_path, batch_tokens=999)
+    sampler = SegmentationSampler(tokenizer, config) if drawn else None
+    made = BatchDataset(corpus, np.arange(len(corpus)), sampler, linked_by=tokenizer)
     key = BatchKey(2, np.array([40, 3, 77]))
     batch = pickle.loads(pickle.dumps(made))[key]
     assert batch.alignment is not None
