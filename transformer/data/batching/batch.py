@@ -151,12 +151,7 @@ def collate(
     targets: Sequence[Row],
     links: Sequence[Bool[np.ndarray, "_ _"]] | None = None,
 ) -> Batch:
-    """Pad pairs of subword ids (without bos or eos), and their links if given, into a Batch.
-
-    Raises ValueError if the numbers of sources and targets differ, or are zero.
-    """
-    if len(sources) != len(targets) or not sources:
-        raise ValueError(f"{len(sources)} sources and {len(targets)} targets do not make a batch")
+    """Pad pairs of subword ids (without bos or eos), and their links if given, into a Batch."""
     shifted = _pad(targets, before=(BOS,), after=(EOS,))
     # batch (bos subwords eos) -> batch (bos subwords), batch (subwords eos). EOS at the end of a
     # shorter row of the input becomes padding.

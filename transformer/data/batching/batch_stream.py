@@ -19,6 +19,8 @@ from transformer.data.batching.sampler import BatchKey, BatchPlan, EpochBatches
 _BLOCK = 1_000
 
 B = TypeVar("B")
+Lengths = tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]
+"""Tokens of each source and target, without bos and eos."""
 
 
 class BatchSequence(ABC):
@@ -156,7 +158,7 @@ class PlannedDataset(Dataset[B], ABC):
     def __getitem__(self, key: BatchKey) -> B: ...
 
     @abstractmethod
-    def lengths(self) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
+    def lengths(self) -> Lengths:
         """Return the lengths of source and target to plan batches with."""
 
 

@@ -15,12 +15,14 @@ from jaxtyping import Int
 
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch, Row, collate
-from transformer.data.batching.batch_stream import PlannedDataset
+from transformer.data.batching.batch_stream import Lengths, PlannedDataset
 from transformer.data.batching.sampler import BatchKey
 from transformer.data.config import DataConfig
 from transformer.data.encoded.arrow_writer import SIDES
 from transformer.data.text.word_alignment import linked_subwords, subword_words
 from transformer.data.tokenization.tokenizer import Tokenizer
+
+Indices = Int[np.ndarray, " batch"]
 
 # Pairs whose segmentations are sampled to estimate the lengths of all.
 _PROBE = 1_000
@@ -64,11 +66,15 @@ class EncodedCorpus:
         parts = [np.diff(offsets) for _, offsets in self._columns[side]]
         return np.concatenate(parts or [np.zeros(0, dtype=np.int32)])
 
+    def sides_lengths(self) -> Lengths:
+        """Return the number of subwords of each pair on both sides."""
+        return self.lengths("source"), self.lengths("target")
+
     def frequency(self, side: str, token: int) -> int:
         """Return how often a token occurs on a side."""
         return sum(int((values == token).sum()) for values, _ in self._columns[side])
 
-    def ids(self, side: str, pairs: Int[np.ndarray, " batch"]) -> list[np.ndarray]:
+    def ids(self, side: str, pairs: Indices) -> list[np.ndarray]:
         """Return the subword ids of some pairs on a side, without bos or eos."""
         column, found = self._columns[side], []
         for chunk, row in self._indices(pairs):
@@ -76,23 +82,23 @@ class EncodedCorpus:
             found.append(values[offsets[row] : offsets[row + 1]])
         return found
 
-    def links(self, pairs: Int[np.ndarray, " batch"]) -> list[np.ndarray]:
+    def links(self, pairs: Indices) -> list[np.ndarray]:
         """Return the (source word, target word) links of pairs; KeyError: written without."""
         return [row.reshape(-1, 2) for row in self.ids("links", pairs)]
 
-    def texts(self, side: str, pairs: Int[np.ndarray, " batch"]) -> list[str]:
+    def texts(self, side: str, pairs: Indices) -> list[str]:
         """Return the raw texts of pairs on a side; KeyError: written without."""
         name = f"{side}_text"
         return [
             self._batches[batch].column(name)[row].as_py() for batch, row in self._indices(pairs)
         ]
 
-    def select(self, pairs: Int[np.ndarray, " batch"]) -> "EncodedCorpus":
+    def select(self, pairs: Indices) -> "EncodedCorpus":
         """Return a copy of some pairs of a corpus that is one batch in memory."""
         (batch,) = self._batches
         return EncodedCorpus(batch.take(pa.array(pairs)))
 
-    def _indices(self, pairs: Int[np.ndarray, " batch"]) -> Iterator[tuple[int, int]]:
+    def _indices(self, pairs: Indices) -> Iterator[tuple[int, int]]:
         chunk = np.searchsorted(self._starts, pairs, side="right") - 1
         return zip(chunk.tolist(), (pairs - self._starts[chunk]).tolist(), strict=True)
 
@@ -108,11 +114,7 @@ class SegmentationSampler:
     data: DataConfig
 
     def ids(
-        self,
-        corpus: EncodedCorpus,
-        pairs: Int[np.ndarray, " batch"],
-        epoch: int,
-        numbers: Int[np.ndarray, " batch"],
+        self, corpus: EncodedCorpus, pairs: Indices, epoch: int, numbers: Indices
     ) -> list[list[Row]]:
         """Return the subword ids of both sides of a batch, whose pairs have these numbers.
 
@@ -129,14 +131,12 @@ class SegmentationSampler:
             for rows in zip(drawn, best, strict=True)
         ]
 
-    def lengths(
-        self, corpus: EncodedCorpus, numbers: Int[np.ndarray, " pair"]
-    ) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
+    def lengths(self, corpus: EncodedCorpus, numbers: Int[np.ndarray, " pair"]) -> Lengths:
         """Return lengths of both sides that 95% of the sampled segmentations do not exceed.
 
         None exceeds the budget.
         """
-        source, target = map(corpus.lengths, SIDES)
+        source, target = corpus.sides_lengths()
         if not self.tokenizer.config.sampling or not len(corpus):
             return source, target
         drawn = self._drawn(corpus, np.arange(len(numbers[:_PROBE])), 0, numbers[:_PROBE])
@@ -150,11 +150,7 @@ class SegmentationSampler:
         return np.maximum(best, np.minimum(planned, self.data.batch_tokens - 1)).astype(np.int32)
 
     def _drawn(
-        self,
-        corpus: EncodedCorpus,
-        pairs: Int[np.ndarray, " batch"],
-        epoch: int,
-        numbers: Int[np.ndarray, " batch"],
+        self, corpus: EncodedCorpus, pairs: Indices, epoch: int, numbers: Indices
     ) -> list[list[list[int]]]:
         samplers = (self.tokenizer.sample_source, self.tokenizer.sample_target)
         return [
@@ -201,15 +197,15 @@ class BatchDataset(PlannedDataset[Batch]):
         links = map(linked_subwords, self._corpus.links(pairs), *words)
         return collate(sides[0], sides[1], list(links))
 
-    def lengths(self) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
+    def lengths(self) -> Lengths:
         """Return the lengths of source and target to plan batches with."""
         if self._sampler is not None:
             return self._sampler.lengths(self._corpus, self._pairs)
-        source, target = map(self._corpus.lengths, SIDES)
+        source, target = self._corpus.sides_lengths()
         return source[self._pairs], target[self._pairs]
 
 
-def _seeds(seed: int, epoch: int, pairs: Int[np.ndarray, " batch"], side: int) -> list[int]:
+def _seeds(seed: int, epoch: int, pairs: Indices, side: int) -> list[int]:
     """Mix the four numbers into 32 bits a pair, with the finaliser of SplitMix64."""
     mixed = np.full(len(pairs), seed, dtype=np.uint64)
     for number in (np.uint64(epoch), pairs.astype(np.uint64), np.uint64(side)):

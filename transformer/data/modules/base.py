@@ -18,6 +18,7 @@ from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.data.batching.batch_stream import (
     BatchSequence,
+    Lengths,
     MixedBatches,
     MixedDataset,
     PlannedBatches,
@@ -194,11 +195,7 @@ class BatchModule(LightningDataModule, ABC):
         self.teardown("fit")
 
     def _usable(
-        self,
-        split: str,
-        where: object,
-        unit: str,
-        lengths: tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]],
+        self, split: str, where: object, unit: str, lengths: Lengths
     ) -> Int[np.ndarray, " usable"]:
         """Return the indices of the pairs that are neither empty nor too long.
 

@@ -13,13 +13,12 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Int
 
 from transformer.common.cache import locked
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.data.batching.batch import UNTAGGED, TaggedBatch, collate_tagged
-from transformer.data.batching.batch_stream import PlannedDataset
+from transformer.data.batching.batch_stream import Lengths, PlannedDataset
 from transformer.data.batching.sampler import BatchKey
 from transformer.data.config import check_unused_keys
 from transformer.data.corpora.pocket import LANGUAGES, pocket_text, read_pocket_tags
@@ -53,7 +52,7 @@ class TaggedDataset(PlannedDataset[TaggedBatch]):
     def __getitem__(self, key: BatchKey) -> TaggedBatch:
         return collate_tagged(*zip(*(self._rows[index] for index in key.pairs), strict=True))
 
-    def lengths(self) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
+    def lengths(self) -> Lengths:
         """Return the number of subwords of each sentence, for both sides."""
         lengths = np.array([len(ids) for ids, _ in self._rows], dtype=np.int64)
         return lengths, lengths

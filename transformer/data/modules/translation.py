@@ -200,8 +200,5 @@ class DataModule(BatchModule):
     def _validation(self) -> BatchDataset:
         """Return the validation pairs for the loss."""
         corpus = EncodedCorpus(*map(self._encoded_path, self._parts("validation")))
-        lengths, where = (
-            (corpus.lengths("source"), corpus.lengths("target")),
-            self._split("validation"),
-        )
-        return BatchDataset(corpus, self._usable("validation", where.location, "pairs", lengths))
+        lengths, where = corpus.sides_lengths(), self._split("validation").location
+        return BatchDataset(corpus, self._usable("validation", where, "pairs", lengths))

@@ -4,7 +4,6 @@ An epoch reads every shard once, in a random order; its last buffer ends with it
 batches.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -12,6 +11,7 @@ from itertools import islice
 import numpy as np
 from jaxtyping import Int
 
+from transformer.data.batching.batch_stream import Lengths
 from transformer.data.config import DataConfig
 from transformer.data.encoded.arrow_writer import encode
 from transformer.data.encoded.dataset import EncodedCorpus, SegmentationSampler
@@ -45,12 +45,10 @@ class Buffer:
     """Number of each pair, the same in every epoch."""
     corpus: EncodedCorpus
     """In memory, with texts for subword sampling."""
-    lengths: tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]
+    lengths: Lengths
     """Lengths to plan batches with."""
-    read: int
-    """Number of pairs read."""
-    dropped: Counter[str]
-    """Numbers of pairs left out, by reason."""
+    selection: Selection
+    """Numbers of pairs read and left out."""
     next: Position
     """Position of the next buffer."""
 
@@ -102,4 +100,4 @@ class BufferReader:
         corpus = EncodedCorpus(batch)
         numbers = np.array([numbered[index][0] for index in kept], dtype=np.int64)
         lengths = SegmentationSampler(self._tokenizer, self._data).lengths(corpus, numbers)
-        return Buffer(numbers, corpus, lengths, selection.read, selection.dropped, after)
+        return Buffer(numbers, corpus, lengths, selection, after)

@@ -149,9 +149,10 @@ class StreamedBatches(BatchSequence):
                 return
             # All buffers of this epoch begin at the same batch: none has kept a pair.
             if after.epoch > position.epoch and (end, Position(position.epoch)) in self._starts:
+                dropped = dict(self._buffer.selection.dropped)
                 raise InputError(
-                    f"no pair of the {len(self._shards)} shards is kept "
-                    f"({dict(self._buffer.dropped)}); give other text, or raise data.max_length"
+                    f"no pair of the {len(self._shards)} shards is kept ({dropped}); give other "
+                    "text, or raise data.max_length"
                 )
             self._starts.insert(index + 1, (end, after))
 
@@ -160,7 +161,8 @@ class StreamedBatches(BatchSequence):
         _, position = self._starts[index]
         self._buffer = buffer = self._filled(position)
         self._index, self._batches = index, _NONE
-        self._read, self._dropped = self._read + buffer.read, self._dropped + buffer.dropped
+        self._read += buffer.selection.read
+        self._dropped += buffer.selection.dropped
         self._warned = self._warned or self._reader.filters.report(
             "train, so far", self._dropped, self._read
         )
