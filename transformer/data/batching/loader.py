@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from transformer.data.batching.batch import PaddedBatch
 from transformer.data.batching.batch_stream import BatchSequence, RankAssignment, next_batch
+from transformer.data.batching.sampler import BatchKey
 
 logger = logging.getLogger(__name__)
 
@@ -169,6 +170,25 @@ class UpdateLoader(Generic[B]):
     def _start(self) -> None:
         self._since, self._started = self._done(), True
         self._first = next_batch(self._before, self._since, self.row, self.assignment)
+
+
+class EpochLoader(Generic[B]):
+    """The batches of one rank in one epoch of a plan, for validation.
+
+    A rank without batches gets None once: otherwise Lightning would skip its validation, and the
+    other ranks would wait for it.
+    """
+
+    def __init__(self, dataset: Dataset[B], keys: list[BatchKey], *, pin_memory: bool) -> None:
+        """Load the batches of the keys, in their order."""
+        self._keys = keys
+        self._loader = DataLoader(dataset, sampler=keys, batch_size=None, pin_memory=pin_memory)
+
+    def __len__(self) -> int:
+        return max(1, len(self._keys))
+
+    def __iter__(self) -> Iterator[B | None]:
+        return iter(self._loader) if self._keys else iter([None])
 
 
 def _kill(workers: list[BaseProcess]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 from pytorch_lightning import LightningDataModule
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
@@ -26,7 +26,7 @@ from transformer.data.batching.batch_stream import (
     RankAssignment,
     next_batch,
 )
-from transformer.data.batching.loader import UpdateLoader
+from transformer.data.batching.loader import EpochLoader, UpdateLoader
 from transformer.data.batching.sampler import BatchKey, BatchPlan
 from transformer.data.config import DataConfig
 from transformer.data.corpora.mixture import sampling_weights
@@ -158,12 +158,8 @@ class BatchModule(LightningDataModule, ABC):
             epochs = self.row.epochs(next_batch(self._before, done, self.row, assignment))
         return epochs if epochs or self.row.epoch_length else None
 
-    def val_dataloader(self) -> Iterable[Any]:
-        """Return the validation batches of this rank, with the best segmentations, not shuffled.
-
-        A rank without batches gets None once: otherwise Lightning would skip its validation, and
-        the other ranks would wait for it.
-        """
+    def val_dataloader(self) -> EpochLoader[Any]:
+        """Return the validation batches of this rank, with the best segmentations, not shuffled."""
         rank, ranks = self._rank()
         lengths = self._validation.lengths()
         plan = BatchPlan(
@@ -174,11 +170,7 @@ class BatchModule(LightningDataModule, ABC):
         )
         batches = plan.epoch(0)
         keys = [BatchKey(0, batches[index]) for index in range(rank, len(batches), ranks)]
-        if not keys:
-            return [None]
-        return DataLoader(
-            self._validation, sampler=keys, batch_size=None, pin_memory=self._on_gpu()
-        )
+        return EpochLoader(self._validation, keys, pin_memory=self._on_gpu())
 
     def largest_batch(self) -> Any:
         """Return the training batch that needs the most memory, as planned."""
