@@ -34,6 +34,12 @@ def end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+def begin_pool_process() -> None:
+    """Begin a process of a pool: it ends with its parent, which handles Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
+
+
 def listen(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:
     """Install a handler of all signals; returns the previous handlers.
 

@@ -5,8 +5,6 @@ cross-attention of Radford et al. 2018, "Improving Language Understanding by Gen
 Pre-Training".
 """
 
-from typing import TYPE_CHECKING
-
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -19,9 +17,6 @@ from transformer.model.initialisation import initialise
 from transformer.model.layers.dropout import HiddenStates
 from transformer.model.layers.embedding import Embedding, TokenEmbedding
 from transformer.model.layers.linear import Linear
-
-if TYPE_CHECKING:
-    from transformer.common.segments import Segments
 
 
 class SingleStack(nn.Module):
@@ -36,12 +31,8 @@ class SingleStack(nn.Module):
         self.stack = stack
         self.projection = projection
 
-    def forward(
-        self, tokens: Int[Tensor, "batch length"], segments: "Segments | None" = None
-    ) -> HiddenStates:
-        """Hidden states of tokens, padded at the right end or, with ``segments``, packed."""
-        if segments is not None:
-            return self.stack(self.embedding(tokens, segments=segments), None, segments)
+    def forward(self, tokens: Int[Tensor, "batch length"]) -> HiddenStates:
+        """Hidden states of tokens that are padded at the right end."""
         # The causal mask hides padding at the right end.
         causal = self.stack.attention_bias.causal
         mask = None if causal else padding_mask(tokens, self.config.pad)

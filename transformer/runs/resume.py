@@ -21,6 +21,9 @@ _WITHOUT_WEIGHTS = frozenset(
 )
 """Keys of a model that do not change its weights."""
 
+_NOT_COMPARED = ("checkpoint", "packing")
+"""Keys that do not make another run; `data.packing` was removed, and is false."""
+
 
 @dataclass(frozen=True)
 class RunFolder:
@@ -97,7 +100,7 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "")
         old, new = before.get(key), now.get(key)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             lines += changes(old, new, f"{prefix}{key}.")
-        elif old != new and key != "checkpoint":
+        elif old != new and key not in _NOT_COMPARED:
             lines.append(f"{prefix}{key}: {old} before, {new} now")
     return lines
 

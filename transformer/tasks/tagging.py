@@ -53,7 +53,6 @@ class Tagging(Task):
         tied = config.model["tie_embeddings"]
         unused: dict[str, Any] = {"model.tie_embeddings": tied if tied != "none" else None}
         unused["tokenizer.sampling"] = config.tokenizer.sampling
-        unused["data.packing"] = config.data.packing
         if tokenizer is None:
             sizes = ("validation_size", "test_size")
             unused |= {f"data.{key}": getattr(config.data, key) for key in sizes}

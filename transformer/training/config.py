@@ -177,38 +177,12 @@ def _check_values(values: Mapping[str, Any]) -> None:
             f"trainer.compile=layers cannot compile model.attention={model.attention} here, which "
             "skips blocks of keys; set model.attention=sdpa or trainer.compile=none"
         )
-    if values["data"].packing:
-        check_packing(model, values["loss"])
 
 
 def _skips_blocks(model: ModelConfig) -> bool:
     """Whether attention may skip blocks of keys."""
     full = model.pattern == "full" and model.decoder_pattern in (None, "full")
     return model.attention == "flex" or (model.attention == "auto" and not full)
-
-
-def check_packing(model: ModelConfig, loss: LossConfig) -> None:
-    """Check that a model can learn from packed batches with a loss.
-
-    Raises:
-        InputError: It has a kernel, bias or pattern for padded sentences, or needs the weights of
-            its attention.
-    """
-    needed: dict[str, Any] = {
-        "model.attention": "auto" if model.attention in ("eager", "flex") else None,
-        "model.sdpa_backend": "any" if model.sdpa_backend != "any" else None,
-        "model.attention_dropout": 0 if model.attention_dropout else None,
-        "model.positions": "rotary" if model.positions in ("alibi", "relative") else None,
-        "model.pattern": "full" if model.pattern != "full" else None,
-        "model.decoder_pattern": "null" if model.decoder_pattern not in (None, "full") else None,
-        "loss.alignment_weight": 0 if loss.alignment_weight else None,
-    }
-    changes = " ".join(f"{key}={value}" for key, value in needed.items() if value is not None)
-    if changes:
-        raise InputError(
-            f"data.packing=true cannot train this model or loss; set {changes}, or "
-            "data.packing=false"
-        )
 
 
 def min_budget(max_length: int) -> int:

@@ -113,9 +113,6 @@ def test_a_wrong_value_is_named(key: str, value: Any, message: str) -> None:
     assert str(caught.value) == message
 
 
-PACKED = ["data.packing=true"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -149,16 +146,6 @@ PACKED = ["data.packing=true"]
             ["model.positions=absolute"],
             r"model\.positions='absolute' must be sinusoidal or",
         ),
-        (
-            [*PACKED, "model.positions=alibi", "model.attention=eager", "model.pattern=sliding"],
-            r"cannot train this model or loss; set model\.attention=auto model\.positions=rotary "
-            r"model\.pattern=full, or data\.packing=false",
-        ),
-        (
-            [*PACKED, "model.attention_dropout=0.1", "model.decoder_pattern=strided"],
-            r"set model\.attention_dropout=0 model\.decoder_pattern=null, or",
-        ),
-        ([*PACKED, "loss.alignment_weight=0.1"], r"set loss\.alignment_weight=0, or data\.pack"),
     ],
 )
 def test_the_keys_of_a_run_are_checked(arguments: list[str], message: str) -> None:

@@ -19,8 +19,6 @@ from transformer.model.attention.masks import HiddenKeys, Mask, causal_mask, hid
 from transformer.model.attention.relative_positions import RelativeBias, RotaryPositions, Rotation
 
 if TYPE_CHECKING:
-    from transformer.common.segments import Segments
-    from transformer.model.attention.packed import PackedSentences
     from transformer.model.attention.sparse_patterns import Pattern
 
 Positions = Int[Tensor, "*#shape"]
@@ -55,7 +53,6 @@ class AttentionBias:
         bias: Summand of the scores by distance.
         rotation: Rotation of queries and new keys by the positions of the queries.
         unfilled: Number of last keys that are free room of a cache, and hidden (causal only).
-        packed: Where packed sentences lie (packed.py); of the others only ``rotation`` is set then.
     """
 
     mask: Mask | None = None
@@ -66,7 +63,6 @@ class AttentionBias:
     bias: RelativeBias | None = None
     rotation: Rotation | None = None
     unfilled: int = 0
-    packed: "PackedSentences | None" = None
     _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -121,17 +117,6 @@ class AttentionBias:
         hidden = torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, -math.inf)
         return hidden if bias is None else bias + hidden
 
-    @_once
-    def padded(self) -> "AttentionBias":
-        """The same for packed sentences that have got a padded row each."""
-        assert self.packed is not None
-        mask = self.packed.keys.mask
-        if not self.packed.causal:
-            # sentence width -> sentence 1 1 width
-            return AttentionBias(mask[:, None, None])
-        positions = torch.arange(mask.size(1), device=mask.device)
-        return AttentionBias(None, positions, positions, causal=True)
-
     def hidden_keys(self, dtype: torch.dtype) -> HiddenKeys | None:
         """The mask for a fused kernel in this dtype, computed once for all layers."""
         mask, name = self.dense_mask, f"hidden_keys {dtype}"
@@ -166,9 +151,6 @@ class AttentionBias:
 
     def prepare(self, dtype: torch.dtype) -> None:
         """Make what kernels read in this dtype; a compiled layer could not make it for the next."""
-        if self.packed is not None:
-            self.padded.prepare(dtype)
-            return
         _ = self.dense_mask, self.dense_bias
         if not self.only_causal:
             self.hidden_keys(dtype)
@@ -220,12 +202,3 @@ class SelfAttentionBias(nn.Module):
             *(mask, queries, keys, self.causal, self.pattern, self.bias, rotation),
             unfilled=len(keys) - end,
         )
-
-    def of_packed(self, segments: "Segments") -> AttentionBias:
-        """The bias of packed sentences, each of which attends to itself only."""
-        from transformer.model.attention.packed import PackedSentences
-
-        # batch length -> batch 1 length
-        rotation = None if self.rotary is None else self.rotary(segments.positions[:, None])
-        packed = PackedSentences.of(segments, segments, causal=self.causal)
-        return AttentionBias(rotation=rotation, packed=packed)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import torch
@@ -64,11 +64,6 @@ class Sdpa:
         dropout: float,
     ) -> QueryHeads:
         """Attend; raises InputError if the forced backend cannot compute this here."""
-        if attention_bias.packed is not None:
-            from transformer.model.attention.packed import attend_packed
-
-            padded = partial(self, attention_bias=attention_bias.padded, dropout=dropout)
-            return attend_packed(query, key, value, attention_bias.packed, padded)
         if self.backend == "any" and plain_is_faster(query, key, attention_bias, dropout):
             plain = attend_short if attention_bias.every_query_sees else eager
             return plain(query, key, value, attention_bias, dropout)

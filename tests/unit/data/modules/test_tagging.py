@@ -87,7 +87,7 @@ def test_training_leaves_out_what_is_repeated_or_too_long(
         "train: 3 of 7 sentences kept; left out (57.1%): 1 longer than 20 tokens (data.max_length)"
         ", 3 exact duplicates (data.deduplicate); set these keys so that more stays, if it is good"
     ]
-    assert "validation: 1 of 7 sentences, longer than 20 tokens, are left out of" in caplog.text
+    assert "validation: 1 of 7 sentences are empty or longer than 20 tokens" in caplog.text
     assert words(first_epoch(data)) == 3 + 2 + 2
     assert data.training_sentences() == SENTENCES
     # The validation keeps what is repeated; and the test keeps all.
