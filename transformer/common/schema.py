@@ -14,7 +14,10 @@ T = TypeVar("T")
 
 
 def typed(kind: type[T], values: Any, where: str) -> T:
-    """Build a dataclass from plain values; the keys and types must be its own."""
+    """Build a dataclass from plain values.
+
+    Raises InputError if a key or type is not its own, or a number is out of its `Range`.
+    """
     if not isinstance(values, Mapping):
         raise InputError(f"{where}={str(values)[:80]!r} must be a mapping, {{KEY: VALUE}}")
     hints = get_type_hints(kind)
@@ -35,17 +38,16 @@ def typed(kind: type[T], values: Any, where: str) -> T:
         except InputError as error:
             wrong.append(str(error))
     raise_objections(wrong)
-    return kind(**right)
+    built = kind(**right)
+    raise_objections(out_of_range(built, where))
+    return built
 
 
 def typed_value(value: Any, hint: Any, where: str) -> Any:
-    """Return the value in the type of its annotation.
+    """Return the value in the type of its annotation; raises InputError if it has another type.
 
     An annotation is int, float, bool, str, Any, None, a literal, a tuple, a sequence, a mapping
     from str, a dataclass, or a union.
-
-    Raises:
-        InputError: The value has another type.
     """
     origin = get_origin(hint)
     if origin in (types.UnionType, typing.Union):

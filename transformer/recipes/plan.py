@@ -106,8 +106,7 @@ class Plan:
     def existing(self, key: str, name: str, text: CorpusFiles) -> Path:
         """The checkpoint of a run that the user names with a key of the recipe.
 
-        Raises:
-            InputError: It does not exist, or has one direction, which is not that of the text.
+        Raises InputError if it has one direction, which is not that of the text.
         """
         checkpoint = find_checkpoint(Path(name))
         config = read_payload(checkpoint)[PORTABLE]["config"]
@@ -162,11 +161,7 @@ class Plan:
         return files
 
     def complete(self) -> None:
-        """Check that there is a stage of each kind that the user gives arguments to.
-
-        Raises:
-            InputError: There is none.
-        """
+        """Raise InputError if there is no stage of a kind that the user gives arguments to."""
         for kind, arguments in self.extras.items():
             if arguments and kind not in self._kinds:
                 raise InputError(

@@ -47,10 +47,7 @@ def train(
 ) -> dict[str, float]:
     """Train, then test the best checkpoint once, unless ``config.test`` is false.
 
-    Args:
-        config: The run.
-        folder: The run directory; checkpoints, logs and test results go there.
-        objective: Objective of a trial of a sweep, which tests nothing.
+    A trial of a sweep has an ``objective``, and tests nothing.
 
     Returns:
         The last value of every logged metric, and the scores of the test.
@@ -88,8 +85,7 @@ def fit(
 ) -> tuple[Trainer, Task, int]:
     """Train with more callbacks, ``watching``, and test nothing.
 
-    Returns:
-        The trainer, the task, and the number of new updates.
+    Returns the trainer, the task, and the number of new updates.
     """
     keep_products()
     if config.keep_memory:
@@ -161,9 +157,7 @@ def _fit(
 ) -> Trainer:
     """Train; at a divergence return to the last good checkpoint with a lower learning rate.
 
-    Raises:
-        InputError: It has returned ``recovery.returns`` times.
-        Interrupted: A signal has stopped it; a checkpoint has been written.
+    Raises InputError after ``recovery.returns`` returns, and Interrupted if a signal stops it.
     """
     resume, epochs = resume_state.file, config.trainer["max_epochs"]
     while True:

@@ -9,7 +9,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, cast
@@ -19,7 +19,7 @@ from lightning_fabric.plugins.environments import SLURMEnvironment
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from transformer.common.errors import Interrupted
-from transformer.common.processes import SIGNALS, listen, restore_handlers
+from transformer.common.processes import SIGNALS, handling
 from transformer.training.checkpointing.run_directory import has_checkpoint
 from transformer.training.step.update_module import UpdateModule
 
@@ -40,7 +40,7 @@ class GracefulStop(Callback):
         self._agreed: int | None = None
         self._module: Any = None
         self._alone, self._at_once = True, False
-        self._previous: dict[int, Any] = {}
+        self._handlers = ExitStack()
 
     def raise_if_stopped(self) -> None:
         """Raise Interrupted if a signal has ended training, on all ranks or on none."""
@@ -52,7 +52,7 @@ class GracefulStop(Callback):
         """Install the handler."""
         self._alone = trainer.world_size == 1
         self._module = pl_module
-        self._previous = listen(self._handle)
+        self._handlers.enter_context(handling(self._handle))
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, *_: object
@@ -87,11 +87,11 @@ class GracefulStop(Callback):
         """
         if not self._alone and self._agreed is None:
             self._any_rank(trainer)
-        restore_handlers(self._previous)
+        self._handlers.close()
 
     def on_exception(self, trainer: Trainer, *_: object) -> None:
         """Restore the handlers."""
-        restore_handlers(self._previous)
+        self._handlers.close()
 
     def _abort_if_stopped(self, trainer: Trainer) -> None:
         if self._at_once and self._any_rank(trainer):
@@ -142,15 +142,13 @@ def stoppable(folder: Path) -> Iterator[None]:
     def stop(signum: int, frame: FrameType | None) -> None:
         raise interrupted(signum, folder)
 
-    previous = listen(stop)
-    try:
-        yield
-    except Interrupted as stopped:
-        if stopped.code == 128 + signal.SIGUSR1:
-            _requeue()
-        raise
-    finally:
-        restore_handlers(previous)
+    with handling(stop):
+        try:
+            yield
+        except Interrupted as stopped:
+            if stopped.code == 128 + signal.SIGUSR1:
+                _requeue()
+            raise
 
 
 def interrupted(signum: int, folder: Path) -> Interrupted:

@@ -16,15 +16,9 @@ PassWeights = tuple[float, float]
 
 
 def fused_cross_entropy(
-    logits: Float[Tensor, "token vocab"], right: Int[Tensor, "token 1"], smoothing: float
+    logits: Float[Tensor, "1 token vocab"], right: Int[Tensor, "token 1"], smoothing: float
 ) -> Float[Tensor, ""]:
-    """The smoothed cross-entropy, summed; its gradient overwrites the logits.
-
-    Args:
-        logits: A chunk, in any dtype.
-        right: The right tokens.
-        smoothing: Probability mass spread evenly over the vocabulary.
-    """
+    """The smoothed cross-entropy, summed; its gradient overwrites the logits, of any dtype."""
     exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
     hit = torch.arange(logits.size(-1), device=logits.device) == right
     log_z = exact.logsumexp(-1, keepdim=True)

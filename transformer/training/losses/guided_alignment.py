@@ -45,11 +45,7 @@ def alignment_loss(
     """Cross-entropy between the links of each target token and the attention of a head.
 
     The links of a token are a uniform distribution over its linked source tokens; a token without
-    links does not count.
-
-    Args:
-        weights: Attention of the head; row ``t`` belongs to the step that predicts token ``t``.
-        links: Which source tokens token ``t`` is linked to.
+    links does not count. Row ``t`` belongs to the step that predicts token ``t``.
 
     Returns:
         The sum over the linked tokens, in nats, and their number. As the other part of the loss,

@@ -24,8 +24,7 @@ _NAMES: dict[Frozen, str] = {
 def freeze(model: nn.Module, config: ModelConfig) -> None:
     """Exclude weights from learning: the groups of ``model.freeze``, or all that are no adapters.
 
-    Raises:
-        InputError: Nothing is left to learn.
+    Raises InputError if nothing is left to learn.
     """
     frozen = [re.compile(_NAMES[group]) for group in config.freeze]
     for name, weight in model.named_parameters(remove_duplicate=False):

@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 from torch import nn
 from torch.optim import Adam, AdamW, Optimizer
 
-from transformer.common.errors import raise_objections
-from transformer.common.schema import Range, out_of_range
+from transformer.common.errors import InputError
+from transformer.common.schema import Range
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,8 @@ class OptimizerConfig:
     weight_decay: Annotated[float, Range(0, below=math.inf)]
 
     def __post_init__(self) -> None:
-        objections = list(out_of_range(self, "optimizer"))
         if not all(0 <= beta < 1 for beta in self.betas):
-            objections.append(f"optimizer.betas={list(self.betas)} must be from 0 and below 1")
-        raise_objections(objections)
+            raise InputError(f"optimizer.betas={list(self.betas)} must be from 0 and below 1")
 
 
 def build_optimizer(config: OptimizerConfig, parameters: Iterable[nn.Parameter]) -> Optimizer:
