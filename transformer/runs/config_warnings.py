@@ -15,7 +15,7 @@ def warn_about_config(config: RunConfig) -> None:
     """Log a warning for each setting that probably does not do what the user wants."""
     name, warmup, end = config.schedule.name, config.schedule.warmup, config.schedule.total
     updates, rate = config.trainer["max_steps"], config.optimizer.lr
-    if name == "cosine" and end is not None and end <= warmup < updates:
+    if name == "cosine" and 0 < (end or 0) <= warmup < updates:
         logger.warning(
             "schedule.warmup=%d: the cosine ends at schedule.total=%d, so that the learning rate "
             "falls from its peak to schedule.floor at once",

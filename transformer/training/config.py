@@ -160,6 +160,13 @@ def _check_values(values: Mapping[str, Any]) -> None:
         raise InputError(
             f"model.lora_rank={model.lora_rank} adapts trained weights; set finetune_from=RUN"
         )
+    total, epochs = values["schedule"].total or 0, values["trainer"].max_epochs or -1
+    ends = total > 0 or (total == -1 and epochs > 0)
+    if values["schedule"].name == "cosine" and not ends:
+        raise InputError(
+            f"schedule.total={values['schedule'].total}: a cosine needs its last update; set "
+            "trainer.max_steps, trainer.max_epochs or schedule.total, or take schedule=inverse_sqrt"
+        )
     if values["trainer"].compile != "none" and _skips_blocks(model):
         raise InputError(
             f"trainer.compile=layers cannot compile model.attention={model.attention} here, which "

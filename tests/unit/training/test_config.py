@@ -129,6 +129,8 @@ PACKED = ["data.packing=true"]
         (["trainer.num_nodes=0"], r"trainer\.num_nodes=0 must be at least 1"),
         (["trainer.max_time=3600"], r"trainer\.max_time=3600 must be DAYS:HOURS:MINUTES:SECONDS"),
         (["trainer.max_time=4min"], r"trainer\.max_time=4min must be .*, such as 00:12:00:00"),
+        (["trainer.max_steps=-1"], r"schedule\.total=-1: a cosine needs its last update; set"),
+        (["schedule.total=null"], r"schedule\.total=None: a cosine needs its last update; set"),
         (["trainer.compile=all"], r"trainer\.compile='all' must be none or layers"),
         (
             ["trainer.compile=layers", "model.decoder_pattern=sliding"],
@@ -181,8 +183,6 @@ SIMCUT = {"consistency": "simcut", "consistency_weight": 3.0, "cut": 0.05}
         (adam, {"eps": -1.0}, r"optimizer\.eps=-1\.0 must be at least 0"),
         (adam, {"weight_decay": -1.0}, r"optimizer\.weight_decay=-1\.0 must be at least 0"),
         (cosine, {"name": "constant", "warmup": -1}, r"schedule\.warmup=-1 must be at least 0"),
-        (cosine, {"total": None}, r"schedule\.total=None: a cosine needs"),
-        (cosine, {"total": -1}, r"schedule\.total=-1: a cosine needs"),
         (cosine, {"floor": -0.1}, r"schedule\.floor=-0\.1 must be from 0 to 1"),
         (cosine, {"floor": 1.5}, r"schedule\.floor=1\.5 must be from 0 to 1"),
         (recovery_config, {"explosion": 0.0}, r"recovery\.explosion="),

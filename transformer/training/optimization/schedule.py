@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from transformer.common.errors import InputError
 from transformer.common.schema import Range
 
 
@@ -20,7 +19,8 @@ class ScheduleConfig:
 
     Attributes:
         warmup: Updates until the peak, rising linearly.
-        total: Updates until the cosine reaches ``floor``; no other schedule has an end.
+        total: Updates until the cosine reaches ``floor``; -1: those of ``trainer.max_epochs``.
+            No other schedule has an end.
         floor: Lowest factor of the cosine.
     """
 
@@ -28,13 +28,6 @@ class ScheduleConfig:
     warmup: Annotated[int, Range(0)]
     total: int | None = None
     floor: Annotated[float, Range(0, 1)] = 0.0
-
-    def __post_init__(self) -> None:
-        if self.name == "cosine" and (self.total is None or self.total < 1):
-            raise InputError(
-                f"schedule.total={self.total}: a cosine needs its last update; set "
-                "trainer.max_steps or schedule.total, or take schedule=inverse_sqrt"
-            )
 
 
 def noam(update: int, warmup: int, d_model: int) -> float:

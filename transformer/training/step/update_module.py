@@ -5,6 +5,7 @@ It does not know what a batch holds: the module of a task names the hidden state
 
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -181,7 +182,10 @@ class UpdateModule(LightningModule, ABC):
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """The optimiser, and the schedule, which steps once per update."""
         optimizer = build_optimizer(self.optimizer, self.model.parameters())
-        schedule = build_schedule(self.schedule, optimizer, self.model.config.d_model)
+        config = self.schedule
+        if config.total == -1:
+            config = replace(config, total=self.trainer.max_steps)
+        schedule = build_schedule(config, optimizer, self.model.config.d_model)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def on_fit_start(self) -> None:
