@@ -1,7 +1,4 @@
-"""Models of the Hugging Face Hub: their names and their download.
-
-The client reads HF_HOME, HF_HUB_OFFLINE, HF_ENDPOINT and HF_TOKEN.
-"""
+"""Models of the Hugging Face Hub, whose client reads HF_HOME, HF_HUB_OFFLINE and HF_TOKEN."""
 
 import re
 from importlib.util import find_spec

@@ -16,10 +16,7 @@ If ranks receive different signals, the last of this list counts, as the job is 
 
 
 def end_with_parent() -> None:
-    """End this process when its parent ends.
-
-    Otherwise the children of a killed process would wait forever, and hold its locks.
-    """
+    """End this process when its parent ends: the child of a killed process holds no locks."""
     parent, number = parent_process(), os.getppid()
 
     def watch() -> None:

@@ -14,10 +14,7 @@ T = TypeVar("T")
 
 
 def typed(kind: type[T], values: Any, where: str) -> T:
-    """Build a dataclass from plain values.
-
-    Raises InputError if a key or type is not its own, or a number is out of its `Range`.
-    """
+    """Build a dataclass from plain values; InputError for a wrong key, type or `Range`."""
     if not isinstance(values, Mapping):
         raise InputError(f"{where}={str(values)[:80]!r} must be a mapping, {{KEY: VALUE}}")
     hints = get_type_hints(kind)
@@ -107,10 +104,7 @@ def _words(hint: Any) -> str:
 
 
 class Range(NamedTuple):
-    """Allowed values of a number, in its annotation.
-
-    ``Annotated[float, Range(0, below=1)]`` is from 0 to less than 1.
-    """
+    """Allowed values of a number: ``Annotated[float, Range(0, below=1)]`` is 0 <= x < 1."""
 
     least: float = -math.inf
     most: float = math.inf

@@ -104,10 +104,7 @@ class Plan:
         self.add(kind, "evaluate", own, [f"{source.name}.json", f"{source.name}.hyp"])
 
     def existing(self, key: str, name: str, text: CorpusFiles) -> Path:
-        """The checkpoint of a run that the user names with a key of the recipe.
-
-        Raises InputError if it has one direction, which is not that of the text.
-        """
+        """The checkpoint of a run that the user names; InputError if it has another direction."""
         checkpoint = find_checkpoint(Path(name))
         config = read_payload(checkpoint)[PORTABLE]["config"]
         self._configs[checkpoint], data = config, config["data"]

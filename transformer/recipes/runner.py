@@ -63,10 +63,7 @@ def _stop(number: int, frame: FrameType | None = None, when: str = "") -> NoRetu
 
 
 def states(stages: Sequence[Stage], cache: Path) -> Iterator[str]:
-    """The state of each stage, as far as it is known before any runs.
-
-    Raises InputError if a file is missing that no earlier stage writes.
-    """
+    """The state of each stage before any runs; InputError if a file is missing that none writes."""
     pending: set[Path] = set()
     for stage in stages:
         state = _state(stage, _digests(stage, cache, pending))

@@ -83,10 +83,7 @@ def train(
 def fit(
     config: RunConfig, folder: Path, watching: Sequence[Callback] = ()
 ) -> tuple[Trainer, Task, int]:
-    """Train with more callbacks, ``watching``, and test nothing.
-
-    Returns the trainer, the task, and the number of new updates.
-    """
+    """Train with more callbacks; returns the trainer, the task, and the number of new updates."""
     keep_products()
     if config.keep_memory:
         keep_freed_memory()

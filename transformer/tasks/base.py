@@ -47,10 +47,7 @@ class Task(ABC):
 
     @abstractmethod
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
-        """Raise InputError if the task does not support the config; no text is read yet.
-
-        The tokenizer is that of an initial checkpoint.
-        """
+        """Check the config; no text is read yet. The tokenizer is that of an initial checkpoint."""
 
     @staticmethod
     @abstractmethod

@@ -34,10 +34,7 @@ def task_class(name: str) -> type[Task]:
 
 
 def make_task(config: RunConfig, payload: dict[str, Any] | None = None) -> Task:
-    """The task of a run, with the tokenizer of the checkpoint that it begins with.
-
-    Raises InputError if the checkpoint is of another task.
-    """
+    """The task of a run, with the tokenizer of an initial checkpoint; InputError for another task."""
     task = task_class(config.task)
     if payload is None:
         return task(config, None)

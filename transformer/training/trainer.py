@@ -1,7 +1,4 @@
-"""Lightning's trainer for a run, with the user's arguments and our callbacks.
-
-It does not know what is trained.
-"""
+"""Lightning's trainer for a run of any task, with the user's arguments and our callbacks."""
 
 import logging
 import math

@@ -57,10 +57,7 @@ class GracefulStop(Callback):
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, *_: object
     ) -> None:
-        """Stop before this update if any rank has received a signal (update_module.py skips it).
-
-        The ranks have told each other in an earlier update.
-        """
+        """Stop before this update (update_module.py skips it) if any rank has received a signal."""
         if not self._alone:
             self._agreed = self._agreed or cast(UpdateModule, pl_module).agreed_signal
         if self._agreed is not None or (self._alone and self.received is not None):
@@ -81,10 +78,7 @@ class GracefulStop(Callback):
         self._at_once = False
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Restore the handlers, after the last checkpoint.
-
-        Before, ranks agree on signals that have come in the last update or after it.
-        """
+        """Restore the handlers after the last checkpoint, once the ranks agree on late signals."""
         if not self._alone and self._agreed is None:
             self._any_rank(trainer)
         self._handlers.close()

@@ -1,7 +1,4 @@
-"""Starts the ranks of this machine under torch's elastic agent, as ``torchrun --standalone`` does.
-
-It does not know what a rank does.
-"""
+"""Starts the ranks of this machine under torch's elastic agent, as ``torchrun --standalone``."""
 
 import logging
 import os

@@ -37,10 +37,7 @@ def fused_consistency(
     divergence: PassWeights,
     weight: float,
 ) -> Float[Tensor, " 2"]:
-    """The sums of cross-entropy and divergence; the gradient of the loss overwrites the logits.
-
-    The last three arguments are those of ``consistency.Terms``.
-    """
+    """Sums of cross-entropy and divergence by ``Terms``; the gradient overwrites the logits."""
     exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
     log_p, log_q = exact.log_softmax(-1)
     p, q, difference = log_p.exp(), log_q.exp(), log_p - log_q

@@ -24,10 +24,7 @@ from transformer.model.transformer import Transformer
 def watching(
     model: Transformer, head: HeadName
 ) -> Iterator[list[Float[Tensor, "batch target source"]]]:
-    """List the attention weights of a cross-attention head at each run of the decoder.
-
-    The list stays empty if layer drop skips the layer.
-    """
+    """List the weights of a cross-attention head at each run, unless layer drop skips its layer."""
     layers = cast(Iterable[DecoderLayer], model.decoder.layers)
     attentions = [decoder_layer.cross_attention for decoder_layer in layers]
     guided = attentions[head.layer]

@@ -62,10 +62,7 @@ def _teach(forward: Forward) -> Forward:
 
 
 def _compiled(forward: Forward, compiled: Forward) -> Forward:
-    """The compiled layer, or in a search the plain one.
-
-    Torch would compile a length of one separately.
-    """
+    """The compiled layer; in a search, and for a length of one, the plain one."""
 
     def compute(hidden: Tensor, *context: LayerCache | AttentionBias) -> Tensor:
         caches = [each for each in context if isinstance(each, LayerCache)]

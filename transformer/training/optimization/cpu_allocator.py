@@ -16,10 +16,7 @@ _NEVER = 2**31 - 1
 
 
 def keep_freed_memory() -> bool:
-    """Serve large blocks from the heap and never shrink it; returns whether it took effect.
-
-    See ``man 3 mallopt``. Without glibc on Linux it has no effect.
-    """
+    """Never shrink the heap (``man 3 mallopt``); returns whether it took effect, as with glibc."""
     return _mallopt(_M_MMAP_MAX, 0) and _mallopt(_M_TRIM_THRESHOLD, _NEVER)
 
 

@@ -1,7 +1,4 @@
-"""The optimiser: Adam as in the paper, or AdamW.
-
-It does not know the schedule, which scales the learning rate given here.
-"""
+"""The optimiser: Adam as in the paper, or AdamW; the schedule scales its learning rate."""
 
 import math
 from collections.abc import Iterable

@@ -1,7 +1,4 @@
-"""The learning rate as a function of the update.
-
-Each schedule is a factor on ``optimizer.lr``; none knows the optimiser.
-"""
+"""The learning rate as a function of the update: each schedule is a factor on ``optimizer.lr``."""
 
 import math
 from dataclasses import dataclass
