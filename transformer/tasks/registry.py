@@ -34,7 +34,7 @@ def task_class(name: str) -> type[Task]:
 
 
 def make_task(config: RunConfig, payload: dict[str, Any] | None = None) -> Task:
-    """The task of a run, with the tokenizer of an initial checkpoint; InputError for another task."""
+    """The task of a run, with the tokenizer of an initial checkpoint; InputError if they differ."""
     task = task_class(config.task)
     if payload is None:
         return task(config, None)
