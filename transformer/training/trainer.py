@@ -52,10 +52,8 @@ def build_trainer(
     given = resolve_devices(resolve_precision(config.trainer))
     arguments = {key: value for key, value in given.items() if key not in _OURS}
     arguments["strategy"] = _strategy(config, arguments)
-    callbacks = build_callbacks(
-        *(config.callbacks, validation, criterion, folder / "checkpoints"),
-        finetunes=config.finetune_from is not None,
-    )
+    files, finetunes = folder / "checkpoints", config.finetune_from is not None
+    callbacks = build_callbacks(config.callbacks, validation, criterion, files, finetunes=finetunes)
     loggers = build_loggers(config.logger, folder)
     if config.logger.wandb or config.logger.mlflow:
         from transformer.training.callbacks import remote_loggers as remote

@@ -6,7 +6,7 @@ module knows. The plain formula stands beside its fused twin.
 Source: Szegedy et al. 2016, "Rethinking the Inception Architecture", section 7.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -100,8 +100,6 @@ class FusedLoss(torch.autograd.Function):
         grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight)
         sums = torch.zeros(len(weights), dtype=exact, device=hidden.device)
         size = min(BLOCK if device == "cpu" else chunk, len(target))
-        # One buffer for all blocks stays in the cache.
-        scratch = sums.new_empty(passes, 0 if dtype == exact or kernel else size, len(weight))
         with without_autocast(device):
             for start in range(0, len(target), chunk):
                 some = slice(start, start + chunk)
@@ -114,18 +112,16 @@ class FusedLoss(torch.autograd.Function):
                 else:
                     # The mean row of the weight gives the mean of the logits over the vocabulary.
                     means = (rows.to(exact) @ mean).view(passes, -1, 1)
-                    for block in (slice(n, min(n + size, tokens)) for n in range(0, tokens, size)):
-                        here, rightly = logits[:, block], right[block]
-                        exactly = here if dtype == exact else scratch[:, : len(rightly)].copy_(here)
-                        sums += formula(exactly, rightly, means[:, block])
-                        here.copy_(exactly)
+                    for each in _by_blocks(formula, logits[:, :tokens], right, means, size):
+                        sums += each
                 logits[:, tokens:] = 0
                 grad_hidden[:, some] = (logits @ matrix)[:, :tokens]
                 if ctx.needs_input_grad[1]:  # not where it is frozen
                     grad_weight += logits.flatten(0, 1).T @ rows
         ctx.save_for_backward(grad_hidden, grad_weight)
         ctx.mark_non_differentiable(sums)
-        return (sums * sums.new_tensor(weights)).sum(), sums
+        parts = zip(weights, sums, strict=True)
+        return sum((part * each for part, each in parts), sums.new_zeros(())), sums
 
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
@@ -144,6 +140,25 @@ def _in_blocks(
     """
     missing = -rows.size(-2) % min(BLOCK, chunk)
     return F.pad(rows, (0, 0, 0, missing)) if missing else rows
+
+
+def _by_blocks(
+    formula: LogitsFormula,
+    logits: Float[Tensor, "passes token vocab"],
+    right: Int[Tensor, "token 1"],
+    means: Float[Tensor, "passes padded 1"],
+    size: int,
+) -> Iterator[Tensor]:
+    """The sums of each block of so many tokens, computed in the dtype of the means."""
+    narrow = logits.dtype != means.dtype
+    # One buffer for all blocks stays in the cache.
+    buffer = means.new_empty(len(logits), size if narrow else 0, logits.size(-1))
+    for start in range(0, len(right), size):
+        block = slice(start, min(start + size, len(right)))
+        here = logits[:, block]
+        exact = buffer[:, : here.size(1)].copy_(here) if narrow else here
+        yield formula(exact, right[block], means[:, block])
+        here.copy_(exact)
 
 
 def _formula(
