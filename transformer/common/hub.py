@@ -24,9 +24,7 @@ def repository(name: str) -> tuple[str, str | None]:
 def download(name: str) -> Path:
     """The files of a model in the cache of huggingface_hub, in a folder named by their commit.
 
-    Raises:
-        MissingFile: The Hub has no such model or revision, or the name is none.
-        InputError: It cannot be reached.
+    Raises MissingFile if the Hub has no such model, and InputError if it cannot be reached.
     """
     repo, revision = repository(name)
     from huggingface_hub import snapshot_download

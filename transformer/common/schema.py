@@ -23,11 +23,8 @@ def typed(kind: type[T], values: Any, where: str) -> T:
         f"{where}.{escaped(unknown)} is not a setting of {where}{did_you_mean(unknown, names)}"
         for unknown in sorted(map(str, values.keys() - names))
     )
-    raise_objections(
-        f"{where}.{field.name} is missing"
-        for field in fields(kind)  # type: ignore[arg-type]
-        if field.default is MISSING and field.name not in values
-    )
+    required = (field.name for field in fields(kind) if field.default is MISSING)  # type: ignore[arg-type]
+    raise_objections(f"{where}.{name} is missing" for name in required if name not in values)
     right, wrong = {}, []
     for name, value in values.items():
         try:

@@ -44,14 +44,11 @@ _ONE_CORPUS: dict[str, Any] = {
 
 
 class Plan:
-    """Stages, as they are added.
+    """Stages, as they are added; InputError if the arguments are wrong, or no recipe can do them.
 
     Args:
         base: The user's arguments for all training runs; ``config`` is their config.
         extras: The user's arguments for each kind of stage.
-
-    Raises:
-        InputError: The arguments are wrong, or nothing that a recipe can do.
     """
 
     def __init__(
@@ -127,7 +124,7 @@ class Plan:
         suffix: str = "",
         reads: Iterable[Path] = (),
     ) -> tuple[Path, ...]:
-        """Add a stage, and return its output files.
+        """Add a stage, and return its output files; InputError if the user sets what it decides.
 
         Args:
             kind: Of the stage; the user's arguments for it come on top.
@@ -137,9 +134,6 @@ class Plan:
             settings: Arguments that the user may replace.
             suffix: Of the name, where there are several of this kind.
             reads: Files of the user that it reads.
-
-        Raises:
-            InputError: The verb would refuse the call, or the recipe decides a key of the user's.
         """
         folder = self.folder / f"{len(self.stages) + 1:02}_{kind}{suffix}"
         files = tuple(folder / name for name in outputs)

@@ -47,10 +47,8 @@ def train(
 ) -> dict[str, float]:
     """Train, then test the best checkpoint once, unless ``config.test`` is false.
 
-    A trial of a sweep has an ``objective``, and tests nothing.
-
-    Returns:
-        The last value of every logged metric, and the scores of the test.
+    A trial of a sweep has an ``objective``, and tests nothing. Returns the last value of every
+    logged metric, and the scores of the test.
 
     Raises:
         InputError: The config or the data is wrong, or the last checkpoint cannot be written.

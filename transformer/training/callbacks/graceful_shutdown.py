@@ -124,13 +124,10 @@ def raise_if_stopped(trainer: Trainer) -> None:
 
 @contextmanager
 def stoppable(folder: Path) -> Iterator[None]:
-    """Turn signals into an exception at once, outside of training.
+    """Raise Interrupted, which names the folder of the run, at a signal outside of training.
 
     On a SLURM cluster SIGUSR1 puts the job back into the queue
     (``#SBATCH --signal=SIGUSR1@90``), as Lightning does.
-
-    Raises:
-        Interrupted: There was a signal; the message names the folder of the run.
     """
 
     def stop(signum: int, frame: FrameType | None) -> None:

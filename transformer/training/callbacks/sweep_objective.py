@@ -28,13 +28,14 @@ class Objective(SavedCallback):
         check_objective(metric)
         name, self.metric = metric.removeprefix("val/"), metric
         known = {**_WITHOUT_TEXT, **{key: kind.better for key, kind in METRICS.items()}}
-        self.better = custom_better if name == "custom" else known[name]
+        better = custom_better if name == "custom" else known[name]
+        self.criterion = Criterion(metric, "min" if better == "lower" else "max")
         self.best: float | None = None
 
     @property
     def direction(self) -> str:
         """Direction of optimisation, as Optuna names it."""
-        return "minimize" if self.better == "lower" else "maximize"
+        return "minimize" if self.criterion.mode == "min" else "maximize"
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Update the best value; raises InputError if this task has no such metric."""
@@ -44,8 +45,7 @@ class Objective(SavedCallback):
             raise InputError(
                 f"objective={self.metric} is not there: a validation of this task has {known}"
             )
-        criterion = Criterion(self.metric, "min" if self.better == "lower" else "max")
-        if criterion.better(logged[self.metric], self.best):
+        if self.criterion.better(logged[self.metric], self.best):
             self.best = logged[self.metric]
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -61,11 +61,7 @@ class LastCheckpoint(SavedCallback, Checkpoint):
             trainer.should_stop = False
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Save a new run, or one that has returned; run the validation that a stop has prevented.
-
-        Raises:
-            InputError: The first checkpoint cannot be written; on other ranks AnotherRankFailed.
-        """
+        """Save a new run, or one that has returned; run a validation that a stop has prevented."""
         # Otherwise Lightning would repeat or skip a part of the loop.
         trainer.fit_loop.epoch_loop.restarting = False
         unused = None
