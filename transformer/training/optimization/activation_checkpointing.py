@@ -26,7 +26,7 @@ def recompute_layers(model: nn.Module, guided: nn.Module | None = None) -> None:
     for layer in model.modules():
         keeps = isinstance(layer, DecoderLayer) and layer.cross_attention is guided
         if isinstance(layer, EncoderLayer | DecoderLayer) and not keeps:
-            layer.forward = _recomputed(layer.forward)  # type: ignore[assignment]
+            layer.forward = _recomputed(layer.forward)  # type: ignore[method-assign]
 
 
 def _recomputed(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -43,7 +43,7 @@ def compile_layers(model: nn.Module, guided: nn.Module | None = None, **options:
             compiled = torch.compile(_teach(layer.forward), dynamic=True, **options)
         else:
             continue
-        layer.forward = _compiled(layer.forward, compiled)  # type: ignore[assignment]
+        layer.forward = _compiled(layer.forward, compiled)  # type: ignore[method-assign]
 
 
 def check_compiler(device: torch.device) -> None:
