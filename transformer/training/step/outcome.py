@@ -5,7 +5,7 @@ It knows neither the model nor which outcome is bad (divergence.py).
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -13,9 +13,7 @@ from torch import Tensor
 
 from transformer.common.processes import SIGNALS
 from transformer.training.optimization.gradient_accumulation import Totals
-
-if TYPE_CHECKING:
-    from transformer.training.optimization.gradient_buckets import GradientBuckets
+from transformer.training.optimization.gradient_buckets import GradientBuckets
 
 
 class FlatTensors:
@@ -41,7 +39,7 @@ class FlatTensors:
 
 
 def sum_over_ranks(
-    totals: Totals, buckets: "GradientBuckets | None", signal: int | None, device: torch.device
+    totals: Totals, buckets: GradientBuckets | None, signal: int | None, device: torch.device
 ) -> Totals:
     """Sum gradients and totals over the ranks, and collect the signals to stop.
 

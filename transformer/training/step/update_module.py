@@ -32,6 +32,7 @@ from transformer.training.losses.cross_entropy import (
 )
 from transformer.training.optimization.divergence import DivergenceDetector, RecoveryConfig
 from transformer.training.optimization.gradient_accumulation import Accumulator, seed_for
+from transformer.training.optimization.gradient_buckets import GradientBuckets
 from transformer.training.optimization.optimizer import OptimizerConfig, build_optimizer
 from transformer.training.optimization.schedule import ScheduleConfig, build_schedule
 from transformer.training.step.distributed_mean import Means
@@ -39,7 +40,6 @@ from transformer.training.step.outcome import Outcome, sum_over_ranks
 
 if TYPE_CHECKING:
     from transformer.model.single_stack import SingleStack
-    from transformer.training.optimization.gradient_buckets import GradientBuckets
 
 
 class UpdateModule(LightningModule, ABC):
@@ -195,8 +195,6 @@ class UpdateModule(LightningModule, ABC):
     def on_train_start(self) -> None:
         """Prepare the sum of gradients over the ranks, which sharded weights do themselves."""
         if self.trainer.world_size > 1 and not self.sharded and self._buckets is None:
-            from transformer.training.optimization.gradient_buckets import GradientBuckets
-
             strategy: Any = self.trainer.strategy
             parameters = self.model.parameters()
             self._buckets = GradientBuckets(parameters, bfloat16=strategy.reduce_bfloat16)
