@@ -16,7 +16,7 @@ PassWeights = tuple[float, float]
 
 
 def fused_cross_entropy(
-    logits: Float[Tensor, "1 token vocab"], right: Int[Tensor, "token 1"], smoothing: float
+    logits: Float[Tensor, "token vocab"], right: Int[Tensor, "token 1"], smoothing: float
 ) -> Float[Tensor, ""]:
     """The smoothed cross-entropy, summed; its gradient overwrites the logits, of any dtype."""
     exact = logits.to(torch.promote_types(logits.dtype, torch.float32))

@@ -199,7 +199,12 @@ def loss_function(
     if compiled:
         from transformer.training.losses.compiled_loss import compiled_loss, fused_cross_entropy
 
-        kernel = partial(compiled_loss(fused_cross_entropy), smoothing=config.label_smoothing)
+        fused = compiled_loss(fused_cross_entropy)
+
+        def kernel_of_one_pass(logits: Tensor, right: Tensor) -> Tensor:
+            return fused(logits[0], right, config.label_smoothing)
+
+        kernel = kernel_of_one_pass
     formula = partial(_formula, smoothing=config.label_smoothing)
     loss: Tensor
     loss, _ = FusedLoss.apply(hidden[None], weight, target, config, (1.0,), formula, kernel)
