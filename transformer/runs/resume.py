@@ -42,11 +42,7 @@ class RunFolder:
 
 
 def check_no_other_run(folder: Path) -> None:
-    """Check that a new run does not replace the checkpoints of another.
-
-    Raises:
-        InputError: There is a checkpoint.
-    """
+    """Raise InputError if a new run would replace the checkpoints of another."""
     if any((folder / "checkpoints").glob("*.ckpt")):
         raise InputError(
             f"{folder} holds a run: go on with checkpoint={folder} or checkpoint=auto, or begin "
@@ -61,14 +57,11 @@ def find_run_to_resume(
 
     Args:
         config: The plain values of the command.
-        given: The run directory that the command names, if any.
+        given: The run directory that the command names, if any; InputError if it has another run.
         candidates: Run directories of the same experiment, if it names none.
 
     Returns:
         The run directory to resume, None to begin a new run; and the reason, for the log.
-
-    Raises:
-        InputError: The directory that is named holds another run.
     """
     if given is not None:
         if not given.has_checkpoint:

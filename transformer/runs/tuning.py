@@ -97,15 +97,8 @@ def offered_weights(
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """The payloads of checkpoints by name, and the reasons why some are missing.
 
-    The first is the one that the run translates with, whether it is named or not.
-
-    Args:
-        folder: The run directory.
-        names: The weights to look for.
-        last: Maximum number of checkpoints to average.
-
-    Raises:
-        InputError: The run has no checkpoint, or does not translate.
+    The first is the one that the run translates with, whether it is named or not. ``average`` is of
+    at most ``last`` checkpoints. Raises InputError if the run has none, or does not translate.
     """
     file = find_checkpoint(folder, "best")
     best = read_merged(file)
@@ -147,11 +140,8 @@ def sweep(
     Args:
         offers: Checkpoints of one run by the name of their weights; the run translates with the
             first.
-        config: The searches to try, and the text.
+        config: The searches to try, and the text; InputError if one of them is not valid.
         show: Called with each trial as it ends.
-
-    Raises:
-        InputError: The validation set is missing, or a search is not valid.
     """
     portable = next(iter(offers.values()))[PORTABLE]
     run, whose = portable["config"], Path("the checkpoint")
@@ -208,10 +198,7 @@ def grid(
     """Every beam size with every length penalty; ``greedy``, without penalty, once.
 
     Other settings of the run's own search stay, except those of another algorithm; the n-best list
-    has one entry.
-
-    Raises:
-        InputError: A value is out of its range.
+    has one entry. Raises InputError if a value is out of its range.
     """
     neutral = {**NEUTRAL, "nbest": 1}
     greedy = {"algorithm": "greedy", "beam_size": 1, "coverage_penalty": 0.0}

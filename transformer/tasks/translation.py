@@ -182,11 +182,7 @@ class TranslateValidation(Callback):
 
 
 def model_config(config: RunConfig, tokenizer: Tokenizer) -> ModelConfig:
-    """The model's own config: the user's, and what the tokenizer decides.
-
-    Raises:
-        InputError: A value is wrong, or does not fit the tokenizer.
-    """
+    """The user's model, sized by the tokenizer; raises InputError if they do not fit."""
     if not tokenizer.same_ids and config.model["tie_embeddings"] == "all":
         raise InputError(
             "model.tie_embeddings=all needs one vocabulary for both sides; "

@@ -23,8 +23,7 @@ from transformer.training.step.update_module import UpdateModule
 class TranslationModule(UpdateModule):
     """Trains a ``Transformer`` by teacher forcing; the arguments are those of ``UpdateModule``.
 
-    Raises:
-        InputError: The head of guided alignment does not exist, or is not always the same.
+    InputError if the head of guided alignment does not exist, or is not always the same.
     """
 
     model: Transformer

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
 from transformer.common.errors import InputError, raise_objections
-from transformer.common.schema import Range, out_of_range, typed, typed_value
+from transformer.common.schema import Range, typed, typed_value
 from transformer.data.config import DataConfig
 from transformer.data.tokenization.tokenizer import PAD, TokenizerConfig
 from transformer.decoding.search.config import SearchConfig
@@ -53,7 +53,7 @@ class TrainerConfig:
     compile: Literal["none", "layers"] = "none"
 
     def __post_init__(self) -> None:
-        raise_objections((*out_of_range(self, "trainer"), *self._objections()))
+        raise_objections(self._objections())
 
     def _objections(self) -> Iterator[str]:
         for key in ("max_steps", "max_epochs"):
@@ -121,12 +121,7 @@ class RunConfig:
 
 
 def run_config(resolved: Mapping[str, Any]) -> RunConfig:
-    """Turn the plain values of a composed config into typed ones.
-
-    Raises:
-        InputError: A key is missing or unknown, or a value has the wrong type or is out of its
-            range, or would not be read from a checkpoint.
-    """
+    """Turn the plain values of a composed config into typed ones; InputError if one is wrong."""
     hints: dict[str, Any] = get_type_hints(RunConfig)
     for derived in ("automatic_budget", "resolved"):
         del hints[derived]
@@ -191,10 +186,6 @@ def min_budget(max_length: int) -> int:
 
 
 def sized_model(model: Mapping[str, Any], inputs: int, outputs: int) -> ModelConfig:
-    """The group ``model`` of a config with the sizes of the source and the output vocabulary.
-
-    Raises:
-        InputError: A key is unknown, or a value has the wrong type or is out of its range.
-    """
+    """The group ``model`` with the sizes of both vocabularies; raises InputError if it is wrong."""
     sizes = {"source_vocab_size": inputs, "target_vocab_size": outputs, "pad": PAD}
     return typed(ModelConfig, {**model, **sizes}, "model")

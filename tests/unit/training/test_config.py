@@ -25,11 +25,11 @@ COSINE: dict[str, Any] = {"name": "cosine", "warmup": 5, "total": 9}
 
 
 def adam(**changes: Any) -> OptimizerConfig:
-    return OptimizerConfig(**(ADAM | changes))
+    return typed(OptimizerConfig, ADAM | changes, "optimizer")
 
 
 def cosine(**changes: Any) -> ScheduleConfig:
-    return ScheduleConfig(**(COSINE | changes))
+    return typed(ScheduleConfig, COSINE | changes, "schedule")
 
 
 @dataclass(frozen=True)
