@@ -2,6 +2,8 @@
 
 import logging
 
+import torch
+
 from transformer.training.config import RunConfig
 from transformer.training.optimization.schedule import noam
 
@@ -9,6 +11,9 @@ logger = logging.getLogger(__name__)
 
 _MIN_FACTOR = 0.05
 """A smaller factor of ``noam`` is probably a learning rate, meant for another schedule."""
+
+_BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16")
+"""Instruction sets that multiply in bfloat16, two of x86-64 and that of ARM."""
 
 
 def warn_about_config(config: RunConfig) -> None:
@@ -34,3 +39,18 @@ def warn_about_config(config: RunConfig) -> None:
             "the learning rate never exceeds %.2g",
             *(rate, peak),
         )
+    on_cpu, narrow = (
+        config.trainer["accelerator"] == "cpu",
+        config.trainer["precision"] != "32-true",
+    )
+    if on_cpu and (narrow or config.loss.bfloat16) and _lacks_bfloat16():
+        logger.warning(
+            "this processor has no instructions for products in bfloat16; float32 is probably "
+            "faster here: try precision=32-true loss.bfloat16=false"
+        )
+
+
+def _lacks_bfloat16() -> bool:
+    """False if torch cannot tell, as before its version 2.13."""
+    known = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
+    return bool(known) and not any(known.get(name) for name in _BFLOAT16_INSTRUCTIONS)

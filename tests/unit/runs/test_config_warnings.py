@@ -4,6 +4,7 @@ import logging
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.helpers.runs import composed
 from transformer.runs.config_warnings import warn_about_config
@@ -34,3 +35,26 @@ def test_schedules_that_cannot_be_meant_are_warned_about(
     with caplog.at_level(logging.WARNING):
         warn_about_config(config)
     assert message in caplog.text and bool(message) is bool(caplog.text)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "there", "advised"),
+    [
+        (["precision=bf16-mixed"], {"avx2": True}, True),
+        (["precision=32-true", "loss.bfloat16=true"], {"avx512_bf16": False}, True),
+        (["precision=bf16-mixed"], {"avx512_bf16": True}, False),
+        (["precision=32-true", "loss.bfloat16=false"], {"avx2": True}, False),
+        (["precision=bf16-mixed"], {}, False),  # torch cannot tell
+    ],
+)
+def test_bfloat16_wants_its_instructions(
+    overrides: list[str],
+    there: dict[str, bool],
+    advised: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: there)
+    warn_about_config(composed(["data=multi30k", *overrides], tmp_path))
+    assert ("try precision=32-true" in caplog.text) is advised
