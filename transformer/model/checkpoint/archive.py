@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer.common.errors import InputError, is_out_of_memory
+from transformer.common.errors import InputError, Interrupted, is_out_of_memory
 from transformer.common.files import written_whole
 
 SHARDS = "shards"
@@ -93,6 +93,8 @@ def read_archive(path: Path) -> Any:
         values = torch.load(path, map_location="cpu", weights_only=True)
     except (FileNotFoundError, IsADirectoryError) as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    except Interrupted:
+        raise
     except Exception as error:
         if is_out_of_memory(error):
             raise UnreadableFile(f"{path} cannot be read: there is not enough memory") from error

@@ -132,7 +132,7 @@ def test_an_error_names_the_part_with_the_lines_before_it(tmp_path: Path) -> Non
         parts.open(stack)
         raise InputError("line 1 is bad")
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(InputError, match="line 2 is bad; the lines before") as caught:
+    with pytest.raises(InputError, match="line 2 is bad; the output of the lines before") as caught:
         translate(parts, ["line"])
         with parts.naming_part():
             raise InputError("line 2 is bad")

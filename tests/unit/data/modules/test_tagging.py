@@ -100,7 +100,7 @@ def test_sentences_left_out_are_judged(tmp_path: Path, caplog: pytest.LogCapture
     text = [*SENTENCES, long, *SENTENCES]
     files(tmp_path, text, max_length=20, max_left_out=0.25).prepare_data()
     assert "train: 3 of 7 sentences kept; left out (57.1%): 1 longer than 20 tokens" in caplog.text
-    with pytest.raises(InputError, match=r"train: 4 of 7 sentences .*max_left_out=1 \(now 0\.2\)"):
+    with pytest.raises(InputError, match=r"train: 3 of 7 sentences .*max_left_out=1 \(now 0\.2\)"):
         files(tmp_path, text, max_length=20, max_left_out=0.2).prepare_data()
 
 

@@ -164,7 +164,7 @@ def test_a_stream_warns_once_of_what_it_leaves_out(
 ) -> None:
     module = stream(folder, max_length=8)
     epoch_of(module, 1)
-    lines = [line for line in caplog.messages if "are left out" in line]
+    lines = [line for line in caplog.messages if "left out (" in line]
     assert len(lines) == 1
     assert lines[0].startswith("train, so far: ") and "(data.max_length)" in lines[0]
 
