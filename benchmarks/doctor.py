@@ -23,7 +23,7 @@ from benchmarks.doctor_faults import Kind, Pair, Planted, kinds, plant
 from benchmarks.page import write_between
 from transformer.cli.config.compose import compose_config
 from transformer.data.corpora.split import Split
-from transformer.data.quality.cleaning.cleaning import clean
+from transformer.data.quality.cleaning import clean
 from transformer.data.quality.config import ExaminationConfig
 from transformer.data.quality.factory import Checks
 from transformer.data.text.parallel import Corpus, read_lines

@@ -50,7 +50,7 @@ KINDS = {
     PRODUCTS: ("mm", "addmm", "bmm", "baddbmm", "mkldnn", "linear"),
     "softmax, masks, cross-entropy": (
         *("softmax", "log_softmax", "nll_loss", "masked_fill", "amax", "exp", "sub_"),
-        *("LogSoftmax", "NllLoss", "FusedCrossEntropy"),
+        *("LogSoftmax", "NllLoss", "FusedLoss"),
     ),
     "random numbers, dropout": ("bernoulli", "random_", "dropout", "ge"),
     "layer norm": ("native_layer_norm", "layer_norm"),

@@ -21,7 +21,6 @@ from transformer.common.errors import InputError
 from transformer.common.schema import typed
 from transformer.data.config import DataConfig
 from transformer.data.corpora.resolve import find_splits
-from transformer.data.text.phrases import occurs
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, score
@@ -55,7 +54,7 @@ def measure(
     found = [one.text for one in translator.translate([source for source, _ in pairs], asked)]
     seconds = time.perf_counter() - began
     (bleu,) = score(found, [reference for _, reference in pairs], ("bleu",), config=metrics)
-    there = term_accuracy(found, terms, occurs, f"constrain:{'yes' if must else 'no'}")
+    there = term_accuracy(found, terms, f"constrain:{'yes' if must else 'no'}")
     return {
         "BLEU": round(bleu.value, 2),
         "terms": round(there.value, 2),

@@ -1,3 +1,3 @@
-"""A Transformer sequence-to-sequence framework: raw parallel text in, translations and BLEU out."""
+"""A Transformer sequence-to-sequence framework: pairs of raw text in, text and scores out."""
 
 __version__ = "0.1.0"

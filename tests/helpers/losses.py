@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from transformer.common.schema import typed
 from transformer.training.losses.config import LossConfig
 
 
@@ -18,4 +19,4 @@ def loss_config(**changes: Any) -> LossConfig:
         "consistency_weight": 0.0,
         "cut": 0.0,
     }
-    return LossConfig(**(fields | changes))
+    return typed(LossConfig, fields | changes, "loss")

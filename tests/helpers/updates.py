@@ -7,6 +7,7 @@ from pytorch_lightning import Trainer
 
 from tests.helpers.losses import loss_config
 from tests.helpers.models import tiny_transformer
+from transformer.common.schema import typed
 from transformer.model.transformer import Transformer
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.optimization.divergence import RecoveryConfig
@@ -17,7 +18,7 @@ from transformer.training.optimization.schedule import ScheduleConfig
 def recovery_config(**changes: Any) -> RecoveryConfig:
     """As conf/ has it; ``changes`` replace fields."""
     fields = {"explosion": 5.0, "skips": 10, "returns": 3, "lr_factor": 0.5}
-    return RecoveryConfig(**(fields | changes))
+    return typed(RecoveryConfig, fields | changes, "recovery")
 
 
 def module_settings(**changes: Any) -> dict[str, Any]:

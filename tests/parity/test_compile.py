@@ -15,7 +15,6 @@ from tests.helpers.processes import FORKS, exit_code
 from tests.helpers.tolerance import assert_close
 from tests.helpers.updates import translation_module
 from transformer.data.batching.batch import Batch, collate
-from transformer.data.batching.packed_batch import pack
 from transformer.model.transformer import Transformer
 from transformer.training.losses import compiled_loss as losses
 from transformer.training.losses.config import LossConfig
@@ -47,8 +46,7 @@ def compile_losses(backend: Any) -> None:
 def learn(model: Transformer, batch: Batch, narrow: bool) -> dict[str, Any]:
     """Hidden states and all gradients, in autocast if ``narrow``."""
     with torch.autocast("cpu", torch.bfloat16, enabled=narrow):
-        packing = () if batch.packing is None else (batch.packing,)
-        hidden = model(batch.source, batch.target_input, *packing)
+        hidden = model(batch.source, batch.target_input)
     (hidden * torch.linspace(-1, 1, hidden.size(-1))).sum().backward()
     return {"hidden": hidden.detach(), **{n: w.grad for n, w in model.named_parameters()}}
 
@@ -65,7 +63,6 @@ def layers_equal_the_plain_ones() -> None:
             recompute_layers(other)
         compile_layers(other, fullgraph=True, backend="eager")
         batch, narrow = pairs(3, 9, 7), number == 1
-        batch = pack(batch) if narrow else batch
         mine, expected = (learn(each, batch, narrow) for each in (other, plain))
         for name, value in expected.items():
             if not narrow:

@@ -19,8 +19,8 @@ from transformer.model.attention.kernels import (
     attend_short,
     auto,
     compiled_flex_attention,
-    few_queries,
     flex,
+    plain_is_faster,
 )
 from transformer.model.attention.masks import causal_mask
 from transformer.model.attention.multi_head import Kernel, attend, eager
@@ -308,7 +308,7 @@ def test_a_few_queries_by_plain_products_are_the_formula(
     attention_bias = AttentionBias(
         mask if masked else None, positions, there, True, bias=bias, unfilled=4
     )
-    assert few_queries(query, key, attention_bias)
+    assert plain_is_faster(query, key, attention_bias, 0.0)
     found = Sdpa()(query, key, value, attention_bias, 0.0)
     without = AttentionBias(
         mask[..., :16] if masked else None, positions, there[:16], True, bias=bias
@@ -326,8 +326,6 @@ def test_plain_products_drop_weights_and_leave_out_the_blind() -> None:
     blind = AttentionBias(torch.zeros(1, 1, 1, 16, dtype=torch.bool))
     keys = torch.randn(1, 2, 16, 4)
     with torch.inference_mode():
-        assert not few_queries(keys[:, :, :1], keys, blind)
+        assert not plain_is_faster(keys[:, :, :1], keys, blind, 0.0)
         assert not Sdpa()(keys[:, :, :1], keys, keys, blind, 0.0).any()
-        assert few_queries(keys[:, :, :1], keys, AttentionBias())
-    # They would keep the weights for the gradient.
-    assert not few_queries(keys[:, :, :1], keys, AttentionBias())
+        assert plain_is_faster(keys[:, :, :1], keys, AttentionBias(), 0.0)

@@ -12,8 +12,8 @@ from tests.helpers.tolerance import assert_close
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 from transformer.decoding.forced import score_targets
 from transformer.decoding.search.beam import beam_search
+from transformer.decoding.search.config import length_penalty
 from transformer.decoding.search.greedy import greedy_search
-from transformer.decoding.search.length_penalty import length_penalty
 from transformer.decoding.search.model_step import ModelStep
 from transformer.model.transformer import Transformer
 

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from tests.unit.data.quality.texts import examination_config, written
 from transformer.common.errors import InputError
-from transformer.data.quality.cleaning.cleaning import clean
+from transformer.data.quality.cleaning import clean
 from transformer.data.quality.config import CHECKS
+from transformer.data.quality.examination import examine, example_lines, to_json
 from transformer.data.quality.factory import Checks
-from transformer.data.quality.report import example_lines, to_json
-from transformer.data.quality.scan import examine
 from transformer.data.text.parallel import Corpus, read_lines
 
 # U+0345, a mark whose case and composition change its place; and what the checks look for.

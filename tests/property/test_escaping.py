@@ -16,7 +16,7 @@ from rich.console import Console
 from tests.helpers.views import attention_view
 from tests.unit.evaluation.comparison.test_compare import CONFIG, SYSTEMS, TEXT
 from transformer.common.escaping import escaped, escaped_json, escaped_markdown
-from transformer.data.quality.pair import quoted
+from transformer.data.quality.base import quoted
 from transformer.evaluation.comparison.compare import Comparison, compare
 from transformer.report import comparison
 from transformer.report.attention_page import attention_page

@@ -18,10 +18,8 @@ from transformer.data.batching.batch_stream import (
     MixedBatches,
     PlannedBatches,
     RankAssignment,
-    plan_class,
 )
 from transformer.data.batching.loader import UpdateLoader
-from transformer.data.batching.packed_plan import PackedPlan
 from transformer.data.batching.sampler import BatchKey, BatchPlan
 
 LONGEST = 24
@@ -29,13 +27,12 @@ LONGEST = 24
 
 @st.composite
 def plans(draw: st.DrawFn) -> BatchPlan:
-    """A plan of padded or packed batches over a corpus drawn at random."""
+    """A plan of batches over a corpus drawn at random."""
     seed, count = draw(st.integers(0, 1000)), draw(st.integers(1, 400))
     random = np.random.default_rng(seed)
     lengths = random.integers(1, draw(st.integers(2, LONGEST)), (2, count))
     budget = draw(st.integers(LONGEST, 40 * LONGEST))
-    kind = plan_class(draw(st.booleans()))
-    return kind(*lengths, batch_tokens=budget, seed=seed, shuffle=draw(st.booleans()))
+    return BatchPlan(*lengths, batch_tokens=budget, seed=seed, shuffle=draw(st.booleans()))
 
 
 def pairs_of(row: BatchSequence, numbers: Iterable[int]) -> list[int]:
@@ -79,23 +76,15 @@ def test_any_number_of_ranks_deals_every_epoch_out_once(
 
 
 @settings(deadline=None)
-@given(
-    st.integers(0, 1000),
-    st.integers(1, 300),
-    st.integers(LONGEST, 500),
-    st.integers(0, 3),
-    st.booleans(),
-)
-def test_no_batch_exceeds_the_budget(
-    seed: int, count: int, budget: int, epoch: int, packing: bool
-) -> None:
+@given(st.integers(0, 1000), st.integers(1, 300), st.integers(LONGEST, 500), st.integers(0, 3))
+def test_no_batch_exceeds_the_budget(seed: int, count: int, budget: int, epoch: int) -> None:
     lengths = np.random.default_rng(seed).integers(1, LONGEST, (2, count))
-    plan = plan_class(packing)(*lengths, batch_tokens=budget, seed=seed)
+    plan = BatchPlan(*lengths, batch_tokens=budget, seed=seed)
     batches = plan.epoch(epoch)
     for index in range(len(batches)):
         tokens = lengths[:, batches[index]] + 1
         assert tokens.size
-        assert (tokens.sum(1).max() if packing else tokens.shape[1] * tokens.max()) <= budget
+        assert tokens.shape[1] * tokens.max() <= budget
 
 
 @settings(deadline=None)
@@ -156,9 +145,6 @@ def test_an_epoch_fills_budgets_and_mixes_pairs_and_lengths() -> None:
         assert 1 - real / int(plan.positions(plan.epoch(epoch)).sum()) < 0.05
     source, target = lengths_like_captions(29_000)
     assert len(plan) * 4096 < 1.05 * (np.maximum(source, target) + 1).sum()
-    packed = PackedPlan(source, target, batch_tokens=4096, seed=1)
-    assert len(packed) < len(plan)
-    assert 1 - real / int(packed.positions(packed.epoch(0)).sum()) < 0.05
     plan = BatchPlan(*lengths_like_captions(5000), batch_tokens=1024, seed=1)
     first, second = (
         {frozenset(batches[index].tolist()) for index in range(len(batches))}

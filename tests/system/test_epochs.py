@@ -17,7 +17,8 @@ RUN = [
     *("model.d_model=16", "model.num_heads=2", "model.encoder_layers=1", "model.decoder_layers=1"),
     "trainer.max_steps=-1",
     "trainer.val_check_interval=1000",
-    "schedule=constant",
+    # It ends where the epochs do.
+    "schedule=cosine",
     "schedule.warmup=0",
     "callbacks.samples=0",
     "decoding=greedy",
@@ -41,6 +42,7 @@ def test_a_bound_in_epochs_holds_over_a_resume(tmp_path: Path) -> None:
     [state] = first["loops"]["fit_loop"]["state_dict"]["combined_loader"]
     length = state["epoch_length"]
     assert first["global_step"] == length > 3
+    assert set(first["lr_schedulers"][0]["_last_lr"]) == {0.0}
     # A run shorter than the interval of its validations has one, at its end.
     assert (tmp_path / "run" / "checkpoints" / "best.ckpt").exists()
     resumed = f"checkpoint={tmp_path / 'run'}"

@@ -65,7 +65,7 @@ def test_it_begins_with_the_averaged_weights_and_nothing_else(home: Path, tmp_pa
     )
     tokenizers = [payload[PORTABLE]["tokenizer"] for payload in (begun, before)]
     assert torch.equal(tokenizers[0]["source"], tokenizers[1]["source"])
-    assert tokenizers[0]["tags"]["corpora"] == ["like_this"]
+    assert tokenizers[0]["tags"]["corpora"] == ("like_this",)
 
 
 def test_it_goes_on_without_what_it_began_with(home: Path, tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_the_tags_of_the_vocabulary_may_be_used_and_others_are_added(
     finish(more, tmp_path / "more", SignalAt("on_train_batch_end", 4, signal.SIGKILL), -9)
     finish(more, tmp_path / "more")
     state = read_payload(tmp_path / "more" / "checkpoints" / "best.ckpt")[PORTABLE]["tokenizer"]
-    assert state["tags"]["corpora"] == ["like_this", "unlike"]
+    assert state["tags"]["corpora"] == ("like_this", "unlike")
     assert Tokenizer.from_state(state).config.add == ("zebra",)
 
 

@@ -28,7 +28,7 @@ READERS: dict[str, list[str]] = {
     "tune": ["checkpoint=x.ckpt", "beam_sizes=[1]", "length_penalties=[1.0]", "sentences=2"],
     "average": ["checkpoint=other", "last=2", "output=average.ckpt"],
     "attention": ["checkpoint=x.ckpt", "text=alpha beta", "sentences=2", "output=attention"],
-    "heads": ["checkpoint=x.ckpt", "sentences=2", "alone=false"],
+    "heads": ["checkpoint=x.ckpt", "sentences=2"],
     "export": ["checkpoint=x.ckpt", "format=safetensors", "output=exported"],
     "consolidate": ["checkpoint=x.ckpt", "output=one.ckpt"],
     "doctor": [

@@ -10,7 +10,7 @@ def test_heads_ranks_every_head_and_evaluate_agrees(home: Path) -> None:
     code, stdout, stderr = verb("heads", "checkpoint=run", "prune=[0.5]", home=home)
     assert code == 0, stderr
     told = json.loads(stdout)
-    assert (told["metric"], len(told["heads"]), len(told["best_alone"])) == ("loss", 24, 6)
+    assert (told["metric"], len(told["heads"])) == ("loss", 24)
     costs = [head["difference"] for head in told["heads"]]
     assert costs == sorted(costs, reverse=True)
     assert costs[0] > 1e-4
@@ -19,7 +19,7 @@ def test_heads_ranks_every_head_and_evaluate_agrees(home: Path) -> None:
     assert f"with 24 heads: {told['score']:.4f}" in stderr
     assert "note:" not in stderr
     code, stdout, stderr = verb(
-        *("heads", "checkpoint=run", "metric=bleu", "split=test", "alone=false", "prune=[0.75]"),
+        *("heads", "checkpoint=run", "metric=bleu", "split=test", "prune=[0.75]"),
         home=home,
     )
     assert code == 0, stderr

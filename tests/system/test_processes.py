@@ -116,7 +116,7 @@ def test_a_part_of_another_text_is_not_gone_on_with(work: Path) -> None:
     assert code == 2
     assert stderr.count("\n") == 1
     (part,) = names(work) - {"requests"}
-    assert f"; the lines before are translated in {work.resolve()}/{part}\n" in stderr
+    assert f"; the output of the lines before is in {work.resolve()}/{part}\n" in stderr
     assert batch_text(work / part).count("\n") == 8
     (work / "requests").write_text(free + '{"text": "alpha", "never": ["beta"]}\n')
     code, _, stderr = verb(*call, home=work)

@@ -15,7 +15,7 @@ from transformer.runs.train import fit
     [
         ("aten::addmm", PRODUCTS),
         ("aten::_softmax_backward_data", "softmax, masks, cross-entropy"),
-        ("_FusedCrossEntropy", "softmax, masks, cross-entropy"),
+        ("FusedLoss", "softmax, masks, cross-entropy"),
         ("autograd::engine::evaluate_function: NllLossBackward0", "softmax, masks, cross-entropy"),
         ("aten::bernoulli_", "random numbers, dropout"),
         ("aten::native_layer_norm_backward", "layer norm"),

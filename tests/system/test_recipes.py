@@ -88,7 +88,7 @@ def test_distill_is_killed_and_resumes(base: list[str], tmp_path: Path) -> None:
     for line, row in zip(distilled, map(json.loads, nbest), strict=False):
         assert line in [candidate["text"] for candidate in row["nbest"]]
     payload = torch.load(folder / "07_student" / "checkpoints" / "best.ckpt", weights_only=True)
-    assert payload[PORTABLE]["tokenizer"]["tags"]["corpora"] == ["distilled"]
+    assert payload[PORTABLE]["tokenizer"]["tags"]["corpora"] == ("distilled",)
     assert "Traceback" not in said(tmp_path)
 
 

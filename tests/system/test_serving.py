@@ -26,9 +26,13 @@ from deep_translator import LibreTranslator
 from libretranslatepy import LibreTranslateAPI
 from starlette.routing import Route
 
+from tests.helpers.corpora import tokenizer_config
+from tests.helpers.models import tiny_transformer
 from tests.helpers.processes import PROJECT
 from tests.helpers.served import ask, limits, serving
+from tests.helpers.steps import search_config
 from tests.helpers.translators import PAIRS, tiny_translator
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translation.translator import Translator
 from transformer.serving.access import Access, Client
 from transformer.serving.app import build_app
@@ -229,7 +233,7 @@ def test_the_description_has_every_route(model: Translator) -> None:
     pool = ThreadPoolExecutor(1)
     service = TranslationService(directions, limits(), batch_tokens=100, cache=0, thread=pool)
     app = build_app(service, Access(None, None))
-    service.close()
+    service.batcher.close()
     there = {
         (route.path.replace(":path", ""), method)
         for route in app.routes
@@ -240,6 +244,25 @@ def test_the_description_has_every_route(model: Translator) -> None:
     paths = yaml.safe_load(spec.read_text("utf-8"))["paths"]
     described = {(path, one.upper()) for path in paths for one in paths[path]}
     assert described - {(path, "PARAMETERS") for path in paths} == there
+
+
+def test_features_of_a_source_stay_features() -> None:
+    config = tokenizer_config(algorithm="char", target="words", vocab_size=None, features=";")
+    tokenizer = Tokenizer.train(config, lambda: [("walk. V", "w A"), ("we go\tV;PST", "w i g")])
+    model = tiny_transformer(
+        source_vocab_size=tokenizer.source_vocab_size,
+        target_vocab_size=tokenizer.target_vocab_size,
+        tie_embeddings="decoder",
+    )
+    translator = Translator(
+        model, tokenizer, search_config(max_length_ratio=2.0, max_length_offset=0), 200
+    )
+    lines = ["walk\tV;PST", "we. Go\tV", "go"]
+    expected = [one.text for one in translator.translate(lines)]
+    assert [one.text for one in translator.translate(["walk V;PST"])] != expected[:1]
+    with serving(translator=translator, pairs=[("lemma", "form")]) as address:
+        asked = {"q": "\n".join(lines), "source": "lemma", "target": "form"}
+        assert ask(f"{address}/translate", asked)[1]["translatedText"] == "\n".join(expected)
 
 
 def test_a_crowd_gets_what_one_gets_offline(url: str, model: Translator) -> None:

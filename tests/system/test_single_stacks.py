@@ -128,8 +128,8 @@ def test_evaluate_says_what_training_said(
 @pytest.mark.parametrize(
     ("verb", "arguments", "says"),
     [
-        ("translate", [], "task=tagging and does not translate; predict checkpoint=… takes new"),
-        ("average", ["last=2"], "trained for task=tagging and does not translate"),
+        ("translate", [], "task=tagging, not text to text; predict checkpoint=… takes new"),
+        ("average", ["last=2"], "trained for task=tagging, not text to text"),
         ("predict", ["output=out", "format=xml"], "format='xml' must be text or json"),
         ("predict", ["output=out", "input=none"], "none: no such file"),
         ("evaluate", ["split=train"], "choose one of validation, test"),

@@ -58,7 +58,7 @@ def test_the_search_ends_early() -> None:
 
 def test_the_corpus_has_its_files() -> None:
     run("corpus")
-    assert PUBLISHED.pop("tiny").file_names == ["train.en", "train.de", "dev.en", "dev.de"]
+    assert PUBLISHED.pop("tiny").file_name("de", "validation") == "dev.de"
 
 
 def test_the_metric_scores() -> None:

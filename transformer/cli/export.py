@@ -12,17 +12,15 @@ from transformer.cli.config.compose import resolve_path
 from transformer.cli.load import load_translator
 from transformer.common.errors import InputError, how_to_install
 from transformer.common.files import written_whole
-from transformer.interchange.formats import FORMATS
+from transformer.interchange.formats import FORMATS, folder_name
 from transformer.model.checkpoint.locate import run_folder
 from transformer.report.scores import require_writable
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Export a model."""
-    if config.format not in FORMATS:
-        raise InputError(f"format={config.format} is unknown; choose {' or '.join(FORMATS)}")
     exports = run_folder(resolve_path(config, "checkpoint")) / "export"
-    folder = resolve_path(config, "output", exports / FORMATS[config.format].folder_name(config))
+    folder = resolve_path(config, "output", exports / folder_name(config))
     if folder.exists():
         raise InputError(f"{folder} exists; remove it, or choose another with output=")
     export(config, arguments, folder)

@@ -8,12 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.config.compose import (
-    compose_config,
-    compose_run,
-    resolve_path,
-    resolve_value,
-)
+from transformer.cli.config.compose import compose_config, resolve_path, resolve_value
 from transformer.common.cache import locked
 from transformer.common.errors import InputError, errors_name, how_to_install
 from transformer.common.files import HUB, written_whole
@@ -61,7 +56,12 @@ def _write_run(folder: Path, output: Path, config: DictConfig) -> None:
     if not all(map(find_spec, ("google.protobuf", "safetensors"))):
         raise InputError(f"import needs more packages: {how_to_install('huggingface')}")
     with errors_name(folder):
-        payload = export_payload(folder) if is_own(folder) else _payload(config, folder)
+        if is_own(folder):
+            payload = export_payload(folder)
+        else:
+            found = read_folder(folder)
+            values: Any = OmegaConf.to_container(_config(config, found))
+            payload = imported_payload(found, values)
     with written_whole(output) as part:
         (part / "checkpoints").mkdir(parents=True)
         write_payload(payload, part / "checkpoints" / "best.ckpt")
@@ -69,16 +69,9 @@ def _write_run(folder: Path, output: Path, config: DictConfig) -> None:
         (part / "config.yaml").write_text(text, encoding="utf-8")
 
 
-def _payload(config: DictConfig, folder: Path) -> dict[str, Any]:
-    found = read_folder(folder)
-    values = OmegaConf.to_container(_config(config, found))
-    assert isinstance(values, dict)
-    return imported_payload(found, {str(key): value for key, value in values.items()})
-
-
 def _config(config: DictConfig, found: Imported) -> DictConfig:
     """The config of a training run with this model and this text."""
-    composed, _ = compose_run(["data=files"])
+    composed = compose_config("train", ["data=files"])
     composed.model.update(found.model)
     composed.decoding.update(found.decoding)
     pair = resolve_value(config, "languages", str | None)

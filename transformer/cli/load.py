@@ -29,7 +29,7 @@ from transformer.model.checkpoint.locate import (
     is_exported,
 )
 from transformer.model.config import Precision
-from transformer.model.heads import HeadName, head_name, parse_heads, switch_off
+from transformer.model.heads import head_name, parse_heads, switch_off
 
 CPU_TOKENS, GPU_TOKENS = 4096, 65_536
 """Padded source tokens of a batch, counted once a hypothesis."""
@@ -40,9 +40,7 @@ def load_translator(
 ) -> tuple[Translator, dict[str, Any]]:
     """The translator, and the config of the run that trained it.
 
-    Raises:
-        InputError: The checkpoint cannot be read, the device or a head does not exist, or the
-            search is wrong.
+    Raises InputError if the checkpoint, the device, a head or the search is wrong.
     """
     checkpoints = load_checkpoints(config.checkpoint)
     trained = trained_with(checkpoints[0])
@@ -184,22 +182,13 @@ def resolve_search(
 
 def _aligner(config: DictConfig, arguments: Sequence[str], aligner: Aligner) -> Aligner:
     """With the head that the user names, else as it was trained."""
-    named = _named_head(arguments)
-    if named not in (None, aligner.head):
-        aligner = Aligner(named)
+    # As it was typed: the config would take 2.10 for 2.1.
+    pairs = (argument.partition("=")[::2] for argument in arguments)
+    value = {"alignment_head": "null", **dict(pairs)}["alignment_head"]
+    if value != "null":
+        named = head_name("cross." + value.strip("\"'"))
+        if named is None:
+            raise InputError(f"alignment_head={value} is not a head; write LAYER.HEAD, such as 2.0")
+        aligner = aligner if named == aligner.head else Aligner(named)
     threshold = resolve_value(config, "alignment_threshold", float | None)
     return aligner if threshold is None else replace(aligner, near_best=threshold)
-
-
-def _named_head(arguments: Sequence[str]) -> HeadName | None:
-    """``alignment_head=LAYER.HEAD`` as it was typed: the config would take 2.10 for 2.1."""
-    for argument in reversed(arguments):
-        key, _, value = argument.partition("=")
-        if key == "alignment_head" and value != "null":
-            named = head_name("cross." + value.strip("\"'"))
-            if named is None:
-                raise InputError(
-                    f"alignment_head={value} is not a head; write LAYER.HEAD, such as 2.0"
-                )
-            return named
-    return None

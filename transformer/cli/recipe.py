@@ -7,6 +7,7 @@ import json
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from omegaconf import OmegaConf
@@ -71,7 +72,8 @@ def _run(plan: "Plan") -> None:
     from transformer.recipes.runner import run_stages
 
     plan.folder.mkdir(parents=True, exist_ok=True)
-    run_stages(plan.stages, given_path(plan.data.cache), _log)
+    log = partial(print, "recipe:", file=sys.stderr, flush=True)
+    run_stages(plan.stages, given_path(plan.data.cache), log)
     training, evaluation = plan.stages[-2:]
     scores = {
         file.name.partition(".")[0]: json.loads(file.read_text(encoding="utf-8"))
@@ -93,7 +95,3 @@ def _show(plan: "Plan") -> None:
             # It makes a file, and no folder.
             print(f"mkdir -p {shlex.quote(str(stage.folder))}")
         print(stage.command)
-
-
-def _log(line: str) -> None:
-    print(f"recipe: {line}", file=sys.stderr, flush=True)

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 
-from omegaconf import DictConfig, ListConfig
+from omegaconf import DictConfig
 
 from transformer.cli.config.compose import resolve_fields, resolve_value
+from transformer.cli.load import checkpoint_paths
 from transformer.cli.translate.engine import translator_by_engine
 from transformer.common.errors import InputError, how_to_install
 from transformer.common.files import given_path
@@ -60,21 +61,17 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
 
 def _directions(config: DictConfig, arguments: Sequence[str]) -> Iterator[Direction]:
     """The directions of each checkpoint."""
-    given = config.checkpoint
-    checkpoints = list(given) if isinstance(given, ListConfig) else [given]
-    languages = resolve_value(config, "languages", Sequence[str] | None) or [None] * len(
-        checkpoints
-    )
+    checkpoints = checkpoint_paths(config.checkpoint)
+    named_pairs = resolve_value(config, "languages", Sequence[str] | None)
+    languages = named_pairs or [None] * len(checkpoints)
     if len(languages) != len(checkpoints):
         raise InputError(
             f"languages= names {len(languages)} directions, and checkpoint= {len(checkpoints)} "
             "models; give one for each model, such as languages=[en-de,de-en]"
         )
-    if not checkpoints:
-        raise InputError("checkpoint=[] names none; give at least one")
     for checkpoint, named in zip(checkpoints, languages, strict=True):
         one = config.copy()
-        one.checkpoint = checkpoint
+        one.checkpoint = str(checkpoint)
         translator, trained = translator_by_engine(one, arguments)
         if translator.tokenizer.tags.sentences:
             raise InputError(f"{checkpoint} translates documents; serve takes models of sentences")

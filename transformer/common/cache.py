@@ -22,10 +22,7 @@ logger = logging.getLogger(__name__)
 def locked(folder: Path) -> Iterator[None]:
     """Make the folder, and let one process at a time fill it; a waiting process logs that.
 
-    The lock of a killed process is free.
-
-    Raises:
-        InputError: The folder cannot be made or written to.
+    The lock of a killed process is free. Raises InputError if the folder cannot be written to.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -46,10 +43,7 @@ def locked(folder: Path) -> Iterator[None]:
 def remembered(folder: Path, question: str, answer: Callable[[], str]) -> str:
     """Return the cached answer to a question, or compute and cache it; empty files are ignored.
 
-    The question names all that the answer depends on.
-
-    Raises:
-        InputError: The folder cannot be written to.
+    The question names all that the answer depends on. Raises as ``locked`` does.
     """
     file = folder / "answers" / hashlib.sha256(question.encode()).hexdigest()[:24]
     if file.is_file() and (known := file.read_text(encoding="utf-8")):

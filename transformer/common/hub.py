@@ -1,7 +1,4 @@
-"""Models of the Hugging Face Hub: their names and their download.
-
-The client reads HF_HOME, HF_HUB_OFFLINE, HF_ENDPOINT and HF_TOKEN.
-"""
+"""Models of the Hugging Face Hub, whose client reads HF_HOME, HF_HUB_OFFLINE and HF_TOKEN."""
 
 import re
 from importlib.util import find_spec
@@ -27,9 +24,7 @@ def repository(name: str) -> tuple[str, str | None]:
 def download(name: str) -> Path:
     """The files of a model in the cache of huggingface_hub, in a folder named by their commit.
 
-    Raises:
-        MissingFile: The Hub has no such model or revision, or the name is none.
-        InputError: It cannot be reached.
+    Raises MissingFile if the Hub has no such model, and InputError if it cannot be reached.
     """
     repo, revision = repository(name)
     from huggingface_hub import snapshot_download

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import connection, parent_process
 from types import FrameType
-from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 """Ctrl-C; the warning of a scheduler before it takes the machine away; that of SLURM.
@@ -17,10 +16,7 @@ If ranks receive different signals, the last of this list counts, as the job is 
 
 
 def end_with_parent() -> None:
-    """End this process when its parent ends.
-
-    Otherwise the children of a killed process would wait forever, and hold its locks.
-    """
+    """End this process when its parent ends: the child of a killed process holds no locks."""
     parent, number = parent_process(), os.getppid()
 
     def watch() -> None:
@@ -34,11 +30,18 @@ def end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def listen(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:
-    """Install a handler of all signals; returns the previous handlers.
+def begin_pool_process() -> None:
+    """Begin a process of a pool: it ends with its parent, which handles Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
 
-    It runs in this process alone: a forked process, which loads data, ends at SIGTERM and ignores
-    the other signals, as its parent decides about them.
+
+@contextmanager
+def handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Handle all signals within a block.
+
+    The handler runs in this process alone: a forked process, which loads data, ends at SIGTERM and
+    ignores the other signals, as its parent decides about them.
     """
     process = os.getpid()
 
@@ -48,23 +51,10 @@ def listen(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:
         elif signum == signal.SIGTERM:
             os._exit(128 + signum)
 
-    if threading.current_thread() is not threading.main_thread():
-        return {}
-    return {number: signal.signal(number, handle) for number in SIGNALS}
-
-
-@contextmanager
-def handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """``listen`` within a block."""
-    previous = listen(handler)
+    on_main = threading.current_thread() is threading.main_thread()
+    previous = {number: signal.signal(number, handle) for number in SIGNALS if on_main}
     try:
         yield
     finally:
-        restore_handlers(previous)
-
-
-def restore_handlers(previous: dict[int, Any]) -> None:
-    """Install the previous handlers again."""
-    for number, handler in previous.items():
-        signal.signal(number, handler)
-    previous.clear()
+        for number, former in previous.items():
+            signal.signal(number, former)

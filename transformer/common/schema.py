@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def typed(kind: type[T], values: Any, where: str) -> T:
-    """Build a dataclass from plain values; the keys and types must be its own."""
+    """Build a dataclass from plain values; InputError for a wrong key, type or `Range`."""
     if not isinstance(values, Mapping):
         raise InputError(f"{where}={str(values)[:80]!r} must be a mapping, {{KEY: VALUE}}")
     hints = get_type_hints(kind)
@@ -23,11 +23,8 @@ def typed(kind: type[T], values: Any, where: str) -> T:
         f"{where}.{escaped(unknown)} is not a setting of {where}{did_you_mean(unknown, names)}"
         for unknown in sorted(map(str, values.keys() - names))
     )
-    raise_objections(
-        f"{where}.{field.name} is missing"
-        for field in fields(kind)  # type: ignore[arg-type]
-        if field.default is MISSING and field.name not in values
-    )
+    required = (field.name for field in fields(kind) if field.default is MISSING)  # type: ignore[arg-type]
+    raise_objections(f"{where}.{name} is missing" for name in required if name not in values)
     right, wrong = {}, []
     for name, value in values.items():
         try:
@@ -35,17 +32,16 @@ def typed(kind: type[T], values: Any, where: str) -> T:
         except InputError as error:
             wrong.append(str(error))
     raise_objections(wrong)
-    return kind(**right)
+    built = kind(**right)
+    raise_objections(out_of_range(built, where))
+    return built
 
 
 def typed_value(value: Any, hint: Any, where: str) -> Any:
-    """Return the value in the type of its annotation.
+    """Return the value in the type of its annotation; raises InputError if it has another type.
 
     An annotation is int, float, bool, str, Any, None, a literal, a tuple, a sequence, a mapping
     from str, a dataclass, or a union.
-
-    Raises:
-        InputError: The value has another type.
     """
     origin = get_origin(hint)
     if origin in (types.UnionType, typing.Union):
@@ -105,10 +101,7 @@ def _words(hint: Any) -> str:
 
 
 class Range(NamedTuple):
-    """Allowed values of a number, in its annotation.
-
-    ``Annotated[float, Range(0, below=1)]`` is from 0 to less than 1.
-    """
+    """Allowed values of a number: ``Annotated[float, Range(0, below=1)]`` is 0 <= x < 1."""
 
     least: float = -math.inf
     most: float = math.inf

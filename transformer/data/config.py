@@ -76,9 +76,8 @@ class DataConfig:
     test_size: Annotated[int, Range(0)]
     """Pairs held out if there is no test file; 0: no test split."""
     batch_tokens: Annotated[int, Range(1)]
-    """Budget of a batch on one device: rows times the longest side, padding and eos included, or
-    with ``packing`` the tokens of each side; "auto" in conf/ stands for the largest that the memory
-    of a GPU allows."""
+    """Budget of a batch on one device: rows times the longest side, padding and eos included;
+    "auto" in conf/ stands for the largest that the memory of a GPU allows."""
     max_length: Annotated[int, Range(1)]
     """Training pairs with a side of more tokens (without bos and eos) are left out. They are also
     left out of the validation loss, but never of the validation or test text."""
@@ -123,9 +122,7 @@ class DataConfig:
     document_key: str | None
     """JSONL: a key whose value changes where another document begins."""
     packing: bool = False
-    """Lay the sentences of a training batch end to end, each side in one row of the same length,
-    in place of padding each sentence: ``batch_tokens`` bounds the tokens of either side. Not every
-    model allows it (``check_packing`` in training/config.py)."""
+    """A key of former versions, whose runs have it; True is refused."""
     lang: str | None = None
     """Part of a published corpus: a language (g2p, inflection), or a split of scan."""
     features: str | None = None
@@ -144,6 +141,8 @@ def _objections(config: DataConfig) -> Iterator[str]:
     for name, corpus in corpora.items():
         yield from out_of_range(corpus, f"data.corpora.{name}")
     yield from _bad_names(config, corpora)
+    if config.packing:
+        yield "data.packing=true: packed batches were removed; train another run without them"
     if config.corpora is not None and not corpora:
         yield "data.corpora={} names none; give NAME:{train:…} for each"
     if config.streaming and config.corpus != "files":

@@ -7,7 +7,7 @@ section 3.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -18,14 +18,13 @@ from transformer.common.schema import typed_value
 from transformer.data.batching.batch import Row, collate
 from transformer.data.text.word_alignment import NO_WORD, Links, subword_words
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.inference_mode import evaluating
 from transformer.decoding.length_bucketing import bucket_batches, check_lengths, pair_lengths
+from transformer.model.attention.record_weights import recording
 from transformer.model.config import ModelConfig
 from transformer.model.decoder import DecoderLayer
+from transformer.model.heads import HeadName
+from transformer.model.layers.dropout import evaluating
 from transformer.model.transformer import Transformer
-
-if TYPE_CHECKING:
-    from transformer.model.heads import HeadName
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Aligner:
     The defaults were chosen on the validation text of pocket; docs/alignment.md has the results.
     """
 
-    head: "HeadName | None" = None
+    head: HeadName | None = None
     """The head of the cross-attention; None averages all heads of the layers after the first, which
     is better there than any single layer or head without guidance."""
     near_best: float = 0.6
@@ -44,22 +43,15 @@ class Aligner:
 
     @classmethod
     def trained(cls, loss: Mapping[str, Any], config: ModelConfig) -> "Aligner":
-        """The aligner of a run: the head that it guided, else the average.
+        """The aligner of a run: the head that it guided (``guided_head``), else the average.
 
         A guided head divides its weight evenly among several links.
-
-        Raises:
-            InputError: See ``guided_head``.
         """
         head = guided_head(loss, config)
         return cls() if head is None else cls(head, near_best=0.3)
 
     def check(self, config: ModelConfig) -> None:
-        """Check that the model has the head.
-
-        Raises:
-            InputError: It has not, it is of another kind, or the threshold is out of range.
-        """
+        """Raise InputError unless the model has the head, and the threshold is in range."""
         if self.head is not None:
             name = str(self.head).removeprefix("cross.")
             _check_head(self.head, config, f"alignment_head={name}")
@@ -73,7 +65,7 @@ class Aligner:
         return f"head:{index}|threshold:{self.near_best}"
 
 
-def _check_head(head: "HeadName", config: ModelConfig, setting: str) -> None:
+def _check_head(head: HeadName, config: ModelConfig, setting: str) -> None:
     layers, heads = config.decoder_layers, config.num_heads
     if head.kind != "cross" or head.layer not in range(layers) or head.head not in range(heads):
         raise InputError(
@@ -82,16 +74,13 @@ def _check_head(head: "HeadName", config: ModelConfig, setting: str) -> None:
         )
 
 
-def guided_head(loss: Mapping[str, Any], config: ModelConfig) -> "HeadName | None":
+def guided_head(loss: Mapping[str, Any], config: ModelConfig) -> HeadName | None:
     """The head that learns the links in training, by a run's ``loss``; None if there is none.
 
-    Raises:
-        InputError: There is no such layer or head.
+    Raises InputError if the model has no such layer or head.
     """
     if not typed_value(loss.get("alignment_weight"), float, "loss.alignment_weight"):
         return None
-    from transformer.model.heads import HeadName
-
     layer = typed_value(loss.get("alignment_layer"), int | None, "loss.alignment_layer")
     index = typed_value(loss.get("alignment_head"), int, "loss.alignment_head")
     head = HeadName("cross", max(0, config.decoder_layers - 2) if layer is None else layer, index)
@@ -105,7 +94,7 @@ def align(
     tokenizer: Tokenizer,
     pairs: Sequence[tuple[str, str]],
     *,
-    head: "HeadName | None",
+    head: HeadName | None,
     near_best: float,
     batch_tokens: int = 4096,
 ) -> list[Links]:
@@ -128,7 +117,7 @@ def aligning_attention(
     model: Transformer,
     source: Int[Tensor, "batch source"],
     target_input: Int[Tensor, "batch target"],
-    head: "HeadName | None",
+    head: HeadName | None,
 ) -> Float[Tensor, "batch target source"]:
     """Attention of one head, or the average of all heads of the layers after the first.
 
@@ -136,8 +125,6 @@ def aligning_attention(
     aligns far better than the step that has read that token (Chen et al. 2020, "Accurate Word
     Alignment Induction from Neural Machine Translation", propose that one).
     """
-    from transformer.model.attention.record_weights import recording
-
     layers = cast(Iterable[DecoderLayer], model.decoder.layers)
     with recording([layer.cross_attention for layer in layers]) as weights:
         model(source, target_input)
@@ -147,7 +134,7 @@ def aligning_attention(
 
 
 def pair_attention(
-    model: Transformer, pairs: Sequence[tuple[Row, Row]], head: "HeadName | None"
+    model: Transformer, pairs: Sequence[tuple[Row, Row]], head: HeadName | None
 ) -> list[Float[Tensor, "target source"]]:
     """`aligning_attention` of one batch of (source, target) subwords, without ends or padding."""
     batch = collate(*zip(*pairs, strict=True)).to(next(model.parameters()).device)
@@ -159,7 +146,7 @@ def pair_attention(
 
 
 def batched_attention(
-    model: Transformer, pairs: Sequence[tuple[Row, Row]], head: "HeadName | None", batch_tokens: int
+    model: Transformer, pairs: Sequence[tuple[Row, Row]], head: HeadName | None, batch_tokens: int
 ) -> list[Float[Tensor, "target source"]]:
     """`pair_attention` of any number of pairs, in batches of so many padded tokens."""
     found = [torch.empty(0, 0)] * len(pairs)

@@ -3,8 +3,9 @@
 It knows subwords, and text only to compare candidates (minimum Bayes risk).
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -22,10 +23,12 @@ from transformer.decoding.search.diverse_beam import diverse_search
 from transformer.decoding.search.ensemble import Model, build_step, ensemble_members
 from transformer.decoding.search.greedy import greedy_search
 from transformer.decoding.search.interface import BanningStep, Hypothesis, StepFunction
+from transformer.model.heads import HeadName
 
 if TYPE_CHECKING:
     from transformer.decoding.constraints.compile import CompiledConstraints, ConstraintCompiler
-    from transformer.model.heads import HeadName
+
+logger = logging.getLogger(__name__)
 
 MIN_PARTS = 8
 """Minimal number of parts of long texts in a batch: each alone would take as long as all."""
@@ -35,42 +38,27 @@ NO_TRANSLATION = Hypothesis((), LOWEST, LOWEST)
 """The result if the constraints leave no translation."""
 
 
+@dataclass
 class ModelSearcher:
-    """The search of a model or an ensemble, which is in evaluation mode when it is called."""
+    """The search of a model or an ensemble, which is in evaluation mode when it is called.
 
-    def __init__(
-        self,
-        model: Model,
-        tokenizer: Tokenizer,
-        search: SearchConfig,
-        batch_tokens: int,
-        head: "HeadName | None" = None,
-    ) -> None:
-        """Use the weights of the model at each call; the arguments are those of ``Translator``.
+    Each call uses the present weights of the model; the fields are those of ``Translator``.
+    """
 
-        Raises:
-            InputError: ``batch_tokens`` is below 1, or there is no such utility.
-        """
-        if batch_tokens < 1:
-            raise InputError(f"batch_tokens={batch_tokens} must be at least 1")
-        if search.algorithm == "mbr":
+    model: Model
+    tokenizer: Tokenizer
+    search: SearchConfig
+    batch_tokens: int
+    head: HeadName | None = None
+
+    def __post_init__(self) -> None:
+        if self.search.algorithm == "mbr":
             from transformer.decoding.mbr import utility_named
 
-            utility_named(search.utility)
-        self.model = model
-        self.tokenizer = tokenizer
-        self.search = search
-        self.batch_tokens = batch_tokens
-        self.head = head
+            utility_named(self.search.utility)
 
     def __call__(self, segments: Sequence[Segment]) -> list[list[Hypothesis]]:
-        """Return up to ``nbest`` hypotheses a segment, the best first, in their order.
-
-        Raises:
-            NotANumber: The model gave NaN.
-            InputError: Phrases must occur, and the search is not beam search; or memory does not
-                suffice for one segment.
-        """
+        """Return up to ``nbest`` hypotheses a segment, the best first; see `search_batch`."""
         found: list[list[Hypothesis]] = [[] for _ in segments]
         beam = self.search.width
         widths = [self._width(segment) for segment in segments]
@@ -108,7 +96,8 @@ class ModelSearcher:
             if len(segments) == 1:
                 raise InputError(
                     f"the device runs out of memory with one sentence of "
-                    f"{len(segments[0].subwords)} tokens; {self._memory_advice()}"
+                    f"{len(segments[0].subwords)} tokens; cut it in two, lower decoding.beam_size, "
+                    "nbest or candidates, or take device=cpu"
                 ) from error
         # The traceback, and the memory that it held, is gone here.
         if torch.cuda.is_available():
@@ -116,16 +105,6 @@ class ModelSearcher:
         middle = (len(segments) + 1) // 2
         halves = segments[:middle], segments[middle:]
         return [found for half in halves for found in self._search_in_memory(half)]
-
-    def _memory_advice(self) -> str:
-        ways = []
-        if self.search.width > 1:
-            widths = {"sampling": "nbest", "mbr": "candidates"}
-            key = widths.get(self.search.algorithm, "beam_size")
-            ways.append(f"set decoding.{key} lower")
-        if next(self.model.parameters()).device.type != "cpu":
-            ways.append("take device=cpu")
-        return ", or ".join(ways) or "cut it in two"
 
     def _search_batch(self, segments: list[Segment]) -> list[list[Hypothesis]]:
         subwords = [segment.subwords for segment in segments]
@@ -168,24 +147,16 @@ def search_batch(
     model: Model,
     segments: Sequence[list[int]],
     config: SearchConfig,
-    head: "HeadName | None",
+    head: HeadName | None,
     constraints: "CompiledConstraints | None" = None,
     banned: Sequence[int] = (),
 ) -> list[list[Hypothesis]]:
     """Return up to ``nbest`` hypotheses a segment, the best first, in the order of the segments.
 
-    With ``mbr`` it returns all candidates, as the search ranks them.
-
-    Args:
-        model: Or an ensemble; in evaluation mode.
-        segments: Source subwords.
-        head: The head that the coverage penalty reads, of an ensemble in the first model.
-        constraints: Of the translations.
-        banned: Tokens that no translation has.
-
-    Raises:
-        NotANumber: The model gave NaN.
-        InputError: Phrases must occur, and the search is not beam search.
+    With ``mbr`` it returns all candidates, as the search ranks them. The model is in evaluation
+    mode; the coverage penalty reads ``head``, of an ensemble in the first model; no translation has
+    a ``banned`` token. Raises NotANumber if the model gave NaN, InputError if phrases must occur
+    and the search is not beam search.
     """
     if constraints is not None and constraints.must is not None and config.algorithm != "beam":
         raise InputError(
@@ -240,3 +211,39 @@ def _search(
 def max_subwords(model: Model) -> int:
     """Maximal subwords of a translation; the beginning takes one position."""
     return max(1, model.config.max_length - 1)
+
+
+class LengthLimit:
+    """The limit of each translation: that of the search, or the positions of the model."""
+
+    def __init__(self, search: SearchConfig, max_subwords: int) -> None:
+        self.search, self.max_subwords = search, max_subwords
+        self._reached = self._searched = 0
+
+    def count(
+        self, segments: Sequence[Segment], found: list[list[Hypothesis]]
+    ) -> list[list[Hypothesis]]:
+        """Count the best hypotheses that reached the limit; return all hypotheses."""
+        for segment, hypotheses in zip(segments, found, strict=True):
+            limit = self.search.limit(len(segment.subwords)) + len(segment.given)
+            limit = min(self.max_subwords, limit)
+            self._reached += bool(hypotheses) and len(hypotheses[0].tokens) >= limit
+        self._searched += len(segments)
+        return found
+
+    def pop_counts(self) -> tuple[int, int]:
+        """Return and reset how many reached their limit, and how many there were."""
+        counts = self._reached, self._searched
+        self._reached = self._searched = 0
+        return counts
+
+
+def warn_about_length_limit(counts: Iterable[tuple[int, int]]) -> None:
+    """Log one warning if any translation reached its limit (`LengthLimit.pop_counts`)."""
+    reached, searched = map(sum, zip(*counts, strict=True))
+    if reached:
+        logger.warning(
+            "%s of %s outputs reached the longest length and are cut there; see "
+            "decoding.max_length_ratio and decoding.max_length_offset (at most model.max_length)",
+            *(f"{reached:,}", f"{searched:,}"),
+        )

@@ -6,9 +6,9 @@ computed by the plain formula.
 """
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, cast
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -16,14 +16,14 @@ from torch import Tensor
 
 from transformer.data.batching.batch import Batch, Row, collate
 from transformer.data.tokenization.tokenizer import EOS, PAD, Tokenizer
-from transformer.decoding.inference_mode import evaluating
 from transformer.decoding.length_bucketing import bucket_batches, check_lengths, pair_lengths
 from transformer.decoding.search.ensemble import Ensemble, Model, ensemble_members
 from transformer.decoding.search.interface import NotANumber
 from transformer.model.attention.masks import Mask, padding_mask
 from transformer.model.attention.record_weights import recording
-from transformer.model.decoder import DecoderLayer
-from transformer.model.encoder import EncoderLayer, Memory
+from transformer.model.encoder import Memory
+from transformer.model.heads import Kind, attentions
+from transformer.model.layers.dropout import evaluating
 from transformer.model.transformer import Transformer
 
 
@@ -38,10 +38,6 @@ class TargetScore:
     token_log_probabilities: tuple[float, ...]
     """Of each token, given the tokens before it."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
-
 
 def score_pairs(
     model: Model,
@@ -51,16 +47,11 @@ def score_pairs(
     batch_tokens: int = 4096,
     first: int = 1,
 ) -> list[TargetScore]:
-    """Score the targets of sentence pairs, in their order.
+    """Score the targets of sentence pairs, raw (source, target) text, in their order.
 
-    Args:
-        model: Or an ensemble. It stays on its device; its mode is restored.
-        pairs: Raw (source, target) text.
-        batch_tokens: Maximal padded tokens of a batch, on the longer side.
-        first: The number of the first pair, for errors.
-
-    Raises:
-        InputError: A text is longer than the learned positions of the model.
+    The model stays on its device, its mode is restored. A batch has ``batch_tokens`` padded tokens
+    on the longer side; ``first`` is the number of the first pair, for errors. Raises InputError if
+    a text is longer than the learned positions of the model.
     """
     encoded = tokenizer.encode_pairs(pairs)
     check_lengths(encoded, model.max_length, "score", first=first)
@@ -79,8 +70,7 @@ def score_subwords(
 ) -> list[list[float]]:
     """Log-probabilities of the target subwords of each pair, and of its end; see ``score_pairs``.
 
-    Raises:
-        NotANumber: The model gave NaN.
+    Raises NotANumber if the model gave NaN.
     """
     scores: list[list[float]] = [[]] * len(pairs)
     device = next(model.parameters()).device
@@ -139,35 +129,25 @@ def _select(
     return scores
 
 
-@dataclass(frozen=True)
-class AttentionMaps:
-    """The weights of every head, one tensor a layer, the first layer first.
-
-    Each row sums to one over what its query may see. Row ``i`` of ``decoder`` and ``cross`` is the
-    step that has read ``target_input[:i + 1]`` and predicts the token after it.
-    """
-
-    encoder: list[Float[Tensor, "batch head source source"]]
-    decoder: list[Float[Tensor, "batch head target target"]]
-    cross: list[Float[Tensor, "batch head target source"]]
-
-
 @torch.inference_mode()
 def attention_maps(
     model: Transformer,
     source: Int[Tensor, "batch source"],
     target_input: Int[Tensor, "batch target"],
-) -> AttentionMaps:
-    """Compute every attention of the model, in the mode in which it is."""
-    encoder = cast(Iterable[EncoderLayer], model.encoder.layers)
-    decoder = list(cast(Iterable[DecoderLayer], model.decoder.layers))
-    with (
-        recording([layer.attention for layer in encoder]) as own_source,
-        recording([layer.self_attention for layer in decoder]) as own_target,
-        recording([layer.cross_attention for layer in decoder]) as cross,
-    ):
+) -> dict[Kind, list[Float[Tensor, "batch head query key"]]]:
+    """The weights of every head, one tensor a layer, by the kind of attention.
+
+    Each row sums to one over what its query may see. Row ``i`` of ``decoder`` and ``cross`` is the
+    step that has read ``target_input[:i + 1]`` and predicts the token after it. The mode of the
+    model decides about dropout.
+    """
+    with ExitStack() as recorded:
+        maps = {
+            kind: recorded.enter_context(recording(layers))
+            for kind, layers in attentions(model).items()
+        }
         model(source, target_input)
-    return AttentionMaps(own_source, own_target, cross)
+    return maps
 
 
 @dataclass(frozen=True)
@@ -182,33 +162,27 @@ class Attended:
     """Where the end-of-sentence symbol stands among the keys."""
 
 
-@dataclass(frozen=True)
-class ForcedAttention:
-    """All attention of a model over a batch; queries and keys as in ``AttentionMaps``."""
-
-    batch: Batch
-    encoder: Attended
-    decoder: Attended
-    cross: Attended
-
-
 def forced_attention(
     model: Transformer, sources: Sequence[Row], targets: Sequence[Row]
-) -> ForcedAttention:
-    """Read pairs of piece ids (without bos or eos), in the mode in which the model is."""
+) -> tuple[Batch, dict[Kind, Attended]]:
+    """Read pairs of subword ids (without bos or eos) in evaluation mode; see ``attention_maps``."""
     device = next(model.parameters()).device
     batch = collate(sources, targets).to(device)
     source, target = batch.source, batch.target_input
-    maps = attention_maps(model, source, target)
+    with evaluating(model):
+        maps = attention_maps(model, source, target)
     source_mask = padding_mask(source, PAD)
     encoder = model.encoder.attention_bias(source.size(1), 0, source_mask, device).dense_mask
     decoder = model.decoder.attention_bias(target.size(1), 0, None, device).dense_mask
-    return ForcedAttention(
-        batch,
-        Attended(maps.encoder, _visible(source, source, encoder), source == EOS),
-        Attended(maps.decoder, _visible(target, target, decoder), target == EOS),
-        Attended(maps.cross, _visible(target, source, None), source == EOS),
-    )
+    seen: dict[Kind, tuple[Tensor, Tensor, Mask | None]] = {
+        "encoder": (source, source, encoder),
+        "decoder": (target, target, decoder),
+        "cross": (target, source, None),
+    }
+    return batch, {
+        kind: Attended(maps[kind], _visible(query, key, mask), key == EOS)
+        for kind, (query, key, mask) in seen.items()
+    }
 
 
 def _visible(query: Tensor, key: Tensor, mask: Mask | None) -> Bool[Tensor, "batch query key"]:

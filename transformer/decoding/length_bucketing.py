@@ -16,11 +16,7 @@ def pair_lengths(pairs: Iterable[tuple[Sized, Sized]]) -> list[int]:
 def check_lengths(
     pairs: Iterable[tuple[Sized, Sized]], limit: int | None, purpose: str, *, first: int = 1
 ) -> None:
-    """Check that the model has positions for every pair, the first of which has number ``first``.
-
-    Raises:
-        InputError: A pair is too long to ``purpose`` it.
-    """
+    """Raise InputError if a pair is too long to ``purpose`` it; ``first`` numbers the pairs."""
     for number, length in enumerate(pair_lengths(pairs), start=first):
         if limit is not None and length > limit:
             raise InputError(

@@ -82,7 +82,7 @@ def warn_about_segments(counts: Sequence[int], names: Sequence[str], max_length:
     cut = [index for index, count in enumerate(counts) if count > 1]
     if cut:
         log.warning(
-            "%s%s: longer than model.max_length=%s allows; translated in %d segments",
+            "%s%s: longer than model.max_length=%s allows; decoded in %d segments",
             names[cut[0]] if names else "a text",
             f" and {len(cut) - 1} more" if cut[1:] else "",
             *(max_length, sum(counts[index] for index in cut)),

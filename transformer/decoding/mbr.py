@@ -132,8 +132,7 @@ UTILITIES: dict[str, Utility] = {"chrf": chrf, "bleu": bleu}
 def utility_named(name: str) -> Utility:
     """``chrf``, ``bleu``, or ``MODULE:CALLABLE``, called with a hypothesis and a reference.
 
-    Raises:
-        InputError: There is no such utility.
+    Raises InputError if there is no such utility.
     """
     if name in UTILITIES:
         return UTILITIES[name]

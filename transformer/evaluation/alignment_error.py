@@ -6,13 +6,10 @@ section 5.
 """
 
 from collections.abc import Iterable
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from transformer.data.text.word_alignment import Links
 from transformer.evaluation.metrics import Score
-
-Links = AbstractSet[tuple[int, int]]
-"""(source word, target word) of one sentence pair."""
 
 
 @dataclass(frozen=True)

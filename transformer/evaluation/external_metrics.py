@@ -29,7 +29,8 @@ class Custom(SentenceMetric):
             self.function = getattr(import_module(module), function)
         except (ImportError, AttributeError, TypeError, ValueError) as error:
             raise InputError(
-                f"metrics.custom={config.custom} cannot be imported ({error}); give MODULE:FUNCTION"
+                f"the metric {config.custom} cannot be imported ({error}); give MODULE:FUNCTION of "
+                "a module on PYTHONPATH"
             ) from error
 
     def _extract_corpus_statistics(

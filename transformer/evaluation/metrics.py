@@ -37,8 +37,7 @@ class MetricsConfig:
         custom_better: Direction of that.
         comet: File of a COMET model, which then belongs to the test.
 
-    Raises:
-        InputError: A metric or the tokenizer is unknown, or a package for it is missing.
+    Raises InputError if a metric or the tokenizer is unknown, or a package for it is missing.
     """
 
     tokenize: str
@@ -75,8 +74,7 @@ class MetricsConfig:
     def bleu(self, *, effective_order: bool = False) -> BLEU:
         """The metric; of effective order, without the orders that a sentence is too short for.
 
-        Raises:
-            InputError: See the class.
+        Raises InputError if the tokenizer cannot be used.
         """
         try:
             if self.tokenize not in BLEU.TOKENIZERS:
@@ -180,8 +178,7 @@ def score(
         config: How text is compared.
         sources: One for each hypothesis; only GLEU and COMET read them.
 
-    Raises:
-        InputError: The numbers of lines differ or are zero, or a name is unknown.
+    Raises InputError if the numbers of lines differ or are zero, or a name is unknown.
     """
     if not hypotheses or len(hypotheses) != len(references):
         raise InputError(
@@ -204,10 +201,8 @@ def reference_streams(
 ) -> list[list[Any]]:
     """References as sacreBLEU takes them: the first of all sentences, then the second, and so on.
 
-    The sources come before them if the metric reads them. A missing reference is None.
-
-    Raises:
-        InputError: The metric reads sources, and there are none.
+    The sources come before them if the metric reads them; without any, it raises InputError. A
+    missing reference is None.
     """
     several = [(one,) if isinstance(one, str) else tuple(one) for one in references]
     streams: list[list[Any]] = list(map(list, zip_longest(*several)))
@@ -219,11 +214,7 @@ def reference_streams(
 
 
 def build_metric(name: str, config: MetricsConfig, *, of_sentence: bool = False) -> Metric:
-    """The metric with this name and config; if asked, as single sentences need it.
-
-    Raises:
-        InputError: The name is unknown.
-    """
+    """The metric of this name, if asked as single sentences need it; InputError if unknown."""
     raise_objections(map(_unknown, {name} - METRICS.keys()))
     if of_sentence and name == "bleu":
         return config.bleu(effective_order=True)
@@ -241,10 +232,5 @@ def nearest(candidates: Sequence[str], reference: str, bleu: BLEU) -> str:
 
     ``bleu`` is of effective order. Source: Kim and Rush 2016, "Sequence-Level Knowledge
     Distillation", section 3.3.
-
-    Raises:
-        InputError: There is no candidate.
     """
-    if not candidates:
-        raise InputError("there is no candidate to choose from; give at least one")
     return max(candidates, key=lambda one: bleu.sentence_score(one, [reference]).score)

@@ -32,17 +32,11 @@ class KneserNey:
         eos: int,
         discounts: Sequence[float] | None = None,
     ) -> None:
-        """Count.
+        """Count the n-grams of a text without bos or eos; it is read once.
 
-        Args:
-            sentences: training text, without bos or eos; read once.
-            order: n.
-            vocab_size: outcomes of a prediction: tokens and the end of a sentence.
-            bos: the token before the first, n - 1 times.
-            eos: the token after the last.
-            discounts: of each order from unigrams up; None estimates them as Ney et al. 1994 do,
-                ``n1 / (n1 + 2 n2)`` with ``n1`` and ``n2`` n-grams that were counted once, twice
-                (0.5 where there are none).
+        ``order`` is n, ``vocab_size`` the number of outcomes of a prediction. ``discounts`` are
+        those of each order from unigrams up; None estimates them as Ney et al. 1994 do, ``n1 / (n1
+        + 2 n2)`` with ``n1`` and ``n2`` n-grams counted once, twice (0.5 if there are none).
         """
         self.order, self.vocab_size, self.bos, self.eos = order, vocab_size, bos, eos
         seen = (ngram for sentence in sentences for ngram in self._ngrams(sentence))

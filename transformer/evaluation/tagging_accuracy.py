@@ -89,12 +89,7 @@ def compare_tags(
     given: Sequence[Sequence[str]],
     training: MostFrequentTags,
 ) -> Tagging:
-    """Count right and given (predicted) tags of the words of each sentence.
-
-    Raises:
-        InputError: There is no word.
-        ValueError: The lengths differ.
-    """
+    """Count right and predicted tags of the words; raises InputError if there is no word."""
     confusion: Counter[tuple[str, str]] = Counter()
     unknown = unknown_right = baseline_right = 0
     for sentence in zip(words, right, given, strict=True):

@@ -21,16 +21,19 @@ from transformer.data.tokenization.tags import Tags
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.interchange import ctranslate2
-from transformer.interchange.expressible import check_expressible
 from transformer.interchange.verification import PLAIN, compare_texts
 
 BEAM, LENGTH_PENALTY = 4, 0.2
 """Of the search there; the log-probability is divided by the length to this power."""
 
 
-def check_argos(translator: Translator) -> None:
-    """Check that a package can hold a model; raises InputError if it cannot."""
-    check_expressible(translator.model.config, "CTranslate2")
+def write_argos(
+    translator: Translator, data: Mapping[str, Any], folder: Path, quantization: str
+) -> Path:
+    """Write ``translate-SOURCE_TARGET-1_0.argosmodel`` into a folder; returns the file.
+
+    The group ``data`` of the run names the languages. Raises InputError if no package can hold it.
+    """
     if not translator.tokenizer.joint:
         raise InputError(
             "a package of Argos has one vocabulary for both sides; train with "
@@ -38,19 +41,6 @@ def check_argos(translator: Translator) -> None:
         )
     if translator.tokenizer.tags != Tags():
         raise InputError("a package of Argos has no tags before a source")
-
-
-def write_argos(
-    translator: Translator, data: Mapping[str, Any], folder: Path, quantization: str
-) -> Path:
-    """Write ``translate-SOURCE_TARGET-1_0.argosmodel`` into an existing folder; returns the file.
-
-    Args:
-        translator: The model and its tokenizer.
-        data: The group ``data`` of its run, which names the languages.
-        folder: Where to write.
-        quantization: One of those of CTranslate2.
-    """
     source, target = data["source"], data["target"]
     name = f"translate-{source}_{target}-1_0"
     file = folder / f"{name}.argosmodel"
@@ -78,10 +68,7 @@ def write_argos(
 
 
 def verify_argos(
-    translator: Translator,
-    file: Path,
-    pairs: Sequence[Referenced],
-    metrics: MetricsConfig,
+    translator: Translator, file: Path, pairs: Sequence[Referenced], metrics: MetricsConfig
 ) -> dict[str, Any]:
     """Compare a model with its package, both searching as Argos does (``compare_texts``)."""
     like_argos = {

@@ -41,11 +41,7 @@ def write_ctranslate2(
 ) -> None:
     """Write ``model.bin``, ``config.json`` and the vocabularies into an existing folder.
 
-    The engine reads and writes the subwords of the tokenizer as texts. The model may be of any
-    float type; ``quantization`` is one of QUANTIZATIONS.
-
-    Raises:
-        InputError: The engine cannot express the model.
+    The engine reads and writes subwords as texts. Raises InputError if it cannot express the model.
     """
     check_expressible(model.config, "CTranslate2")
     if tokenizer.tags.both_sides:
@@ -77,14 +73,10 @@ def write_ctranslate2(
 def read_ctranslate2(folder: Path) -> Checkpoint:
     """Read an export without its run; the model has no weights (torch's device ``meta``).
 
-    Raises:
-        InputError: A file is missing, damaged, from a newer version, or names a program.
+    Raises InputError as ``read_safetensors`` does.
     """
-
-    def check(model: ModelConfig) -> None:
-        validate_size(model, (folder / WEIGHTS).stat().st_size)
-
-    return read_settings(folder / SETTINGS, check, "meta")
+    size = (folder / WEIGHTS).stat().st_size
+    return read_settings(folder / SETTINGS, lambda model: validate_size(model, size), "meta")
 
 
 def _spec(config: ModelConfig) -> "TransformerSpec":

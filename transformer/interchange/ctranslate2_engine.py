@@ -15,7 +15,6 @@ import torch
 from transformer.common.errors import InputError
 from transformer.decoding.batched_search import max_subwords
 from transformer.decoding.long_inputs import Segment
-from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.translation.fingerprint import check_fingerprint
 from transformer.decoding.translation.translator import Translator
@@ -34,16 +33,6 @@ SEARCHABLE: dict[str, tuple[Any, ...]] = {
 """The values of these settings with the same effect in CTranslate2; the rest has no limits."""
 
 
-def check_searchable(search: SearchConfig) -> None:
-    """Check that the engine can run a search; raises InputError if it cannot."""
-    for name, values in SEARCHABLE.items():
-        if (value := getattr(search, name)) not in values:
-            raise InputError(
-                f"decoding.{name}={value} cannot be done alike by engine=ctranslate2; set "
-                f"decoding.{name}={values[0]}, or use engine=torch"
-            )
-
-
 class EngineBeams:
     """The hypotheses of the engine for source subwords, ranked by our length penalty.
 
@@ -52,11 +41,7 @@ class EngineBeams:
     """
 
     def __init__(self, translator: Translator, folder: Path, device: torch.device) -> None:
-        """Load what ``write_ctranslate2`` wrote.
-
-        Raises:
-            InputError: The engine does not load it.
-        """
+        """Load what ``write_ctranslate2`` wrote; raises InputError if the engine refuses it."""
         import ctranslate2
 
         self.tokenizer, self.search = translator.tokenizer, translator.search
@@ -119,18 +104,16 @@ class CTranslate2Searcher:
     def __init__(
         self, translator: Translator, folder: Path, device: torch.device | None = None
     ) -> None:
-        """Load what ``write_ctranslate2`` wrote for the model of a translator.
+        """Load what ``write_ctranslate2`` wrote for the model of a translator, onto its device.
 
-        Args:
-            translator: Has our search too.
-            folder: The folder of the export.
-            device: Device of the engine; None is that of the translator.
-
-        Raises:
-            InputError: The engine cannot run the search or load the export, or the export is
-                another model's.
+        Raises InputError if the engine cannot do the search, or the export is of another model.
         """
-        check_searchable(translator.search)
+        for name, values in SEARCHABLE.items():
+            if (value := getattr(translator.search, name)) not in values:
+                raise InputError(
+                    f"decoding.{name}={value} cannot be done alike by engine=ctranslate2; set "
+                    f"decoding.{name}={values[0]}, or use engine=torch"
+                )
         if translator.search.stopping == "exact" and translator.search.beam_size > 1:
             log.warning("engine=ctranslate2 stops with a full beam, as decoding.stopping=full does")
         if len(translator.members) > 1:
@@ -142,11 +125,7 @@ class CTranslate2Searcher:
         self.beams = EngineBeams(translator, folder, device or translator.device)
 
     def __call__(self, segments: Sequence[Segment]) -> list[list[Hypothesis]]:
-        """Search them all.
-
-        Raises:
-            InputError: A segment has constraints, and there is only the export.
-        """
+        """Search them all; raises InputError for constraints where there is only the export."""
         subwords = [segment.subwords for segment in segments]
         limits = [self.beams.limit(one) for one in subwords]
         found = self.beams(subwords)

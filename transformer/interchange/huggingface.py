@@ -25,6 +25,8 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.interchange.expressible import check_expressible
+from transformer.interchange.m2m import export_ids as export_m2m_ids
+from transformer.interchange.m2m import write_tokenizer
 from transformer.interchange.marian.vocabulary import ExportedIds, export_ids
 from transformer.interchange.marian.weights import export_weights
 from transformer.interchange.verification import PLAIN, compare_texts
@@ -32,7 +34,7 @@ from transformer.model.config import ModelConfig
 from transformer.model.heads import heads_off
 
 
-def check_huggingface(config: ModelConfig) -> None:
+def _check(config: ModelConfig) -> None:
     """Check that transformers has such a model; raises InputError that names what it lacks."""
     m2m = config.positions == "fairseq"
     check_expressible(config, "M2M-100" if m2m else "Marian or Pegasus")
@@ -48,22 +50,19 @@ def check_huggingface(config: ModelConfig) -> None:
 def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path) -> None:
     """Write config, weights, tokenizer and defaults of the search into an existing folder.
 
-    Raises:
-        InputError: transformers has no such model, or heads are switched off.
+    Raises InputError if transformers has no such model, or heads are switched off.
     """
     from safetensors.torch import save_file
 
     model, tokenizer = translator.model, translator.tokenizer
     config = model.config
-    check_huggingface(config)
+    _check(config)
     if off := heads_off(model):
         raise InputError(f"format=huggingface keeps all heads, {off[0]} too; leave out heads_off")
     if m2m := config.positions == "fairseq":
-        from transformer.interchange.m2m import export
-
-        source = target = export.export_ids(model, tokenizer)
+        source = target = export_m2m_ids(model, tokenizer)
         own = {"src_lang": run["data"]["source"], "tgt_lang": run["data"]["target"]}
-        export.write_tokenizer(tokenizer, target, own, folder)
+        write_tokenizer(tokenizer, target, own, folder)
     elif tokenizer.tags.both_sides:
         raise InputError("data.target_tag=both needs model.positions=fairseq in transformers")
     else:
@@ -76,8 +75,11 @@ def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path)
     values = _config(config, source, target)
     _write_json(values, folder / "config.json")
     search = translator.search
+    # No translation has them: symbols, and codes of languages.
+    never = {0, target.rows[target.start], *tokenizer.never_written}
+    banned = [[number] for number, row in enumerate(target.rows) if row in never]
     generation = {
-        "bad_words_ids": None if m2m else [[one] for one in _never(tokenizer, target)],
+        "bad_words_ids": None if m2m else banned,
         "num_beams": search.beam_size,
         # The mean of the log-probabilities; there is no other form.
         "length_penalty": search.length_penalty,
@@ -88,12 +90,6 @@ def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path)
     }
     _write_json(generation, folder / "generation_config.json")
     (folder / "model.safetensors").chmod((folder / "config.json").stat().st_mode)
-
-
-def _never(tokenizer: Tokenizer, target: ExportedIds) -> list[int]:
-    """The ids that no translation has: symbols, and codes of languages."""
-    banned = {0, target.rows[target.start], *tokenizer.never_written}
-    return [number for number, row in enumerate(target.rows) if row in banned]
 
 
 def _config(config: ModelConfig, source: ExportedIds, target: ExportedIds) -> dict[str, Any]:
@@ -172,10 +168,7 @@ def _write_json(values: Any, file: Path) -> None:
 
 
 def verify_huggingface(
-    translator: Translator,
-    folder: Path,
-    pairs: Sequence[Referenced],
-    metrics: MetricsConfig,
+    translator: Translator, folder: Path, pairs: Sequence[Referenced], metrics: MetricsConfig
 ) -> dict[str, Any]:
     """Compare a model with its export in transformers, both greedy (``compare_texts``)."""
     # Both end at the last position of the model only.
@@ -184,7 +177,7 @@ def verify_huggingface(
     return compare_texts(translator, search, partial(generate_greedily, folder), pairs, metrics)
 
 
-def generate_greedily(folder: Path, texts: Sequence[str], batch: int = 32) -> list[str]:
+def generate_greedily(folder: Path, texts: Sequence[str]) -> list[str]:
     """Translate with transformers alone; an M2M-100 model by the tags of the texts."""
     import transformers
 
@@ -201,8 +194,8 @@ def generate_greedily(folder: Path, texts: Sequence[str], batch: int = 32) -> li
         if kind == "AutoTokenizer":
             tokenizer.src_lang, tokenizer.tgt_lang = tags.source, tags.target
             forced["forced_bos_token_id"] = tokenizer(text_target="").input_ids[0]
-        for start in range(0, len(lines), batch):
-            encoded = tokenizer(lines[start : start + batch], return_tensors="pt", padding=True)
+        for start in range(0, len(lines), 32):
+            encoded = tokenizer(lines[start : start + 32], return_tensors="pt", padding=True)
             with torch.no_grad():
                 ids: Tensor = model.generate(**encoded, **forced, num_beams=1)
             found += tokenizer.batch_decode(ids, skip_special_tokens=True)

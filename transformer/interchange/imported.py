@@ -3,7 +3,6 @@
 import pickle
 import re
 import zipfile
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,17 +12,17 @@ from torch import Tensor
 from transformer.common.errors import InputError
 from transformer.common.schema import typed, typed_value
 from transformer.data.tokenization.tokenizer import PAD, Tokenizer
-from transformer.interchange.m2m import vocabulary as m2m
+from transformer.interchange import m2m
+from transformer.interchange.marian.files import read_mapping
 from transformer.interchange.marian.npz import DECODER, read_npz
-from transformer.interchange.marian.vocabulary import (
-    ImportedTokenizer,
-    import_tokenizer,
-    read_json,
-)
-from transformer.interchange.marian.weights import MarianConfig, import_weights, read_config
+from transformer.interchange.marian.vocabulary import import_tokenizer
+from transformer.interchange.marian.weights import import_weights, read_config
 from transformer.interchange.safetensors import read_safetensors
 from transformer.model.checkpoint.checkpoint import PORTABLE, WEIGHTS_PREFIX, portable_part
 from transformer.model.config import ModelConfig
+
+KINDS = ("marian", "pegasus", "m2m_100")
+"""Values of ``model_type`` in a ``config.json``; Pegasus with the tokenizer of Marian."""
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
@@ -33,8 +32,6 @@ class Imported(NamedTuple):
 
     Attributes:
         model: Keys under ``model.``.
-        tokenizer: That of the model.
-        weights: Those of our model.
         languages: Source and target, if the folder names them.
         decoding: Keys under ``decoding.`` of its own search.
     """
@@ -42,66 +39,45 @@ class Imported(NamedTuple):
     model: dict[str, Any]
     tokenizer: Tokenizer
     weights: dict[str, Tensor]
-    languages: tuple[str | None, str | None]
+    languages: tuple[str | None, ...]
     decoding: dict[str, Any]
 
 
-def read_marian(folder: Path) -> Imported:
-    """A Marian folder of Hugging Face, or a Pegasus one with the tokenizer of Marian.
+def read_folder(folder: Path) -> Imported:
+    """The model of a folder: of Marian itself, or by the ``model_type`` of its ``config.json``.
 
-    Raises:
-        InputError: A part is missing, damaged, or cannot be expressed here.
+    Raises InputError if a part is missing, damaged, or cannot be expressed here.
     """
-    config, languages = _config(folder), _languages(folder, "source_lang", "target_lang")
-    return _marian(config, read_weights(folder), import_tokenizer(folder), languages)
-
-
-def _config(folder: Path) -> MarianConfig:
-    generation = folder / "generation_config.json"
-    values = _mapping(generation) if generation.is_file() else {}
-    return read_config({**_mapping(folder / "config.json"), **values})
-
-
-def read_m2m(folder: Path) -> Imported:
-    """An M2M-100 or NLLB folder of Hugging Face; errors are those of ``read_marian``."""
-    values = _mapping(folder / "config.json")
-    size = typed_value(values.get("vocab_size"), int, "config.json.vocab_size")
-    tokenizer = m2m.import_tokenizer(folder, size)
-    languages = _languages(folder, "src_lang", "tgt_lang")
-    return _marian(_config(folder), read_weights(folder), tokenizer, languages)
-
-
-def read_marian_npz(folder: Path) -> Imported:
-    """A folder of Marian itself; errors are those of ``read_marian``."""
-    return _marian(*read_npz(folder), (None, None))
-
-
-def _marian(
-    config: MarianConfig,
-    weights: Mapping[str, Tensor],
-    vocabulary: ImportedTokenizer,
-    languages: tuple[str | None, str | None],
-) -> Imported:
+    languages: tuple[str | None, ...] = (None, None)
+    if (folder / DECODER).is_file() and not (folder / "config.json").is_file():
+        config, weights, vocabulary = read_npz(folder)
+    else:
+        values = read_mapping(folder / "config.json")
+        if (kind := values.get("model_type")) not in KINDS:
+            raise InputError(
+                f"{folder} has model_type {str(kind)[:40]!r}; import takes {' or '.join(KINDS)}"
+            )
+        config = read_config(
+            {**values, **read_mapping(folder / "generation_config.json", optional=True)}
+        )
+        weights = read_weights(folder)
+        keys = ("source_lang", "target_lang")
+        if kind == "m2m_100":
+            size = typed_value(values.get("vocab_size"), int, "config.json.vocab_size")
+            vocabulary, keys = m2m.import_tokenizer(folder, size), ("src_lang", "tgt_lang")
+        else:
+            vocabulary = import_tokenizer(folder)
+        names = read_mapping(folder / "tokenizer_config.json", optional=True)
+        languages = tuple(_code(names.get(key)) for key in keys)
     ours = import_weights(weights, config, vocabulary.source, vocabulary.target)
     settings = config.settings() | {"output_bias": "projection.bias" in ours}
-    return Imported(settings, vocabulary.tokenizer, ours, languages, _decoding(config))
-
-
-def _decoding(config: MarianConfig) -> dict[str, Any]:
-    """There a score is the mean of the log-probabilities of the tokens."""
-    return {
+    decoding = {
         "beam_size": config.num_beams,
         "length_penalty": config.length_penalty,
+        # There a score is the mean of the log-probabilities of the tokens.
         "length_penalty_form": "average",
     }
-
-
-def _languages(folder: Path, *keys: str) -> tuple[str | None, str | None]:
-    """Source and target that ``tokenizer_config.json`` names."""
-    own = folder / "tokenizer_config.json"
-    names = _mapping(own) if own.is_file() else {}
-    source, target = (_code(names.get(key)) for key in keys)
-    return source, target
+    return Imported(settings, vocabulary.tokenizer, ours, languages, decoding)
 
 
 def _code(name: Any) -> str | None:
@@ -112,8 +88,7 @@ def _code(name: Any) -> str | None:
 def read_weights(folder: Path) -> dict[str, Tensor]:
     """The tensors of a folder, from safetensors or from a file of torch that runs no code.
 
-    Raises:
-        InputError: There is none, or it cannot be read.
+    Raises InputError if there is none, or it cannot be read.
     """
     files = [folder / name for name in _WEIGHTS if (folder / name).is_file()]
     if not files:
@@ -136,67 +111,30 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     return found
 
 
-def _mapping(file: Path) -> Mapping[str, Any]:
-    values = read_json(file)
-    if not isinstance(values, dict):
-        raise InputError(f"{file} is no JSON object")
-    return values
-
-
 def imported_payload(found: Imported, config: dict[str, Any]) -> dict[str, Any]:
-    """The content of a checkpoint.
-
-    Args:
-        found: The model.
-        config: The resolved config of a training run.
-    """
-    tokenizer = found.tokenizer
+    """The content of a checkpoint, with the resolved config of a training run."""
     sizes = {
-        "source_vocab_size": tokenizer.source_vocab_size,
-        "target_vocab_size": tokenizer.target_vocab_size,
+        "source_vocab_size": found.tokenizer.source_vocab_size,
+        "target_vocab_size": found.tokenizer.target_vocab_size,
         "pad": PAD,
     }
     model = typed(ModelConfig, {**config["model"], **sizes}, "model")
-    weights = {f"{WEIGHTS_PREFIX}{name}": weight for name, weight in found.weights.items()}
-    return {
-        PORTABLE: portable_part(model, tokenizer.to_state(), config),
-        "state_dict": weights,
-    }
+    return _payload(model, found.tokenizer.to_state(), config, found.weights)
 
 
 def is_own(folder: Path) -> bool:
     """Whether a folder is of our own ``export format=safetensors``."""
-    file = folder / "config.json"
-    return file.is_file() and "tokenizer" in _mapping(file)
+    return "tokenizer" in read_mapping(folder / "config.json", optional=True)
 
 
 def export_payload(folder: Path) -> dict[str, Any]:
     """The content of the checkpoint that ``export format=safetensors`` wrote as a folder."""
     found = read_safetensors(folder)
-    weights = {f"{WEIGHTS_PREFIX}{name}": one for name, one in found.model.state_dict().items()}
-    portable = portable_part(found.model.config, found.tokenizer, found.config)
-    return {PORTABLE: portable, "state_dict": weights}
+    return _payload(found.model.config, found.tokenizer, found.config, found.model.state_dict())
 
 
-FORMATS: dict[str, Callable[[Path], Imported]] = {
-    "marian": read_marian,
-    "pegasus": read_marian,
-    "m2m_100": read_m2m,
-}
-"""How each ``model_type`` of a ``config.json`` is read."""
-
-
-def read_folder(folder: Path) -> Imported:
-    """The model of a folder: of Marian, or by the ``model_type`` of its ``config.json``.
-
-    Raises:
-        InputError: It is none that can be imported.
-    """
-    if (folder / DECODER).is_file() and not (folder / "config.json").is_file():
-        return read_marian_npz(folder)
-    kind = _mapping(folder / "config.json").get("model_type")
-    if kind not in FORMATS:
-        raise InputError(
-            f"{folder} has model_type {str(kind)[:40]!r}; import takes {' or '.join(FORMATS)}"
-        )
-    return FORMATS[str(kind)](folder)
+def _payload(
+    model: ModelConfig, tokenizer: dict[str, Any], config: dict[str, Any], weights: dict[str, Any]
+) -> dict[str, Any]:
+    named = {f"{WEIGHTS_PREFIX}{name}": weight for name, weight in weights.items()}
+    return {PORTABLE: portable_part(model, tokenizer, config), "state_dict": named}

@@ -86,15 +86,10 @@ def read_safetensors(folder: Path) -> Checkpoint:
 def read_settings(
     file: Path, check: Callable[[ModelConfig], None], device: str = "cpu"
 ) -> Checkpoint:
-    """Read what ``write_settings`` wrote; the model keeps its initial weights.
+    """Read what ``write_settings`` wrote; errors are those of ``read_safetensors``.
 
-    Args:
-        file: The JSON file.
-        check: Raises InputError if the weights beside the file are too few for the model.
-        device: Device of the model; on ``meta`` it has no weights.
-
-    Raises:
-        InputError: As ``read_safetensors``.
+    ``check`` raises InputError if the weights beside the file are too few for the model. The model
+    has its initial weights; on the device ``meta`` it has none.
     """
     folder = file.parent
     try:
@@ -121,8 +116,7 @@ def _unreadable(folder: Path, error: Exception) -> InputError:
 def verify_safetensors(model: Transformer, tokenizer: Tokenizer, folder: Path) -> dict[str, Any]:
     """Read the folder again, and compare it bit by bit; returns the numbers of weights and bytes.
 
-    Raises:
-        RuntimeError: It is not the same.
+    Raises RuntimeError if it is not the same.
     """
     found = read_safetensors(folder)
     weights = found.model.state_dict()

@@ -24,10 +24,7 @@ PLAIN: dict[str, Any] = {
 
 
 def verify_ctranslate2(
-    translator: Translator,
-    folder: Path,
-    pairs: Sequence[Referenced],
-    metrics: MetricsConfig,
+    translator: Translator, folder: Path, pairs: Sequence[Referenced], metrics: MetricsConfig
 ) -> dict[str, Any]:
     """Translate raw sources with a model and with its export in a folder, and compare.
 
@@ -36,9 +33,6 @@ def verify_ctranslate2(
     Returns:
         The number of sentences, the fraction of equal tokens up to the first difference of each
         sentence, the scores of both, and how often the time of the export goes into ours.
-
-    Raises:
-        InputError: The engine does not load the export, or no source is short enough.
     """
     tokenizer = translator.tokenizer
     pairs = _uncut(pairs, translator)
@@ -60,7 +54,7 @@ def verify_ctranslate2(
         "sentences": len(sources),
         "search": "greedy (beam size 1)",
         "agreement": round(agreement(*tokens), 4),
-        **_scores(*texts, pairs, metrics),
+        **_scores(texts, pairs, metrics),
         "speed_up": round((middle - start) / (end - middle), 2),
         # The type of the quantization, or another that this machine supports.
         "computed_in": engine.engine.compute_type,
@@ -76,18 +70,8 @@ def compare_texts(
 ) -> dict[str, Any]:
     """Translate the sources of pairs with a model, and with its export by another program.
 
-    Args:
-        translator: Of the model.
-        search: Ours that is nearest to the one of the other program.
-        translate: Translates with the export.
-        pairs: Raw sources and their references of validation.
-        metrics: How both are scored.
-
-    Returns:
-        The number of sentences, the fraction of equal translations, and the scores of both.
-
-    Raises:
-        InputError: No source is short enough.
+    ``search`` is our search that is nearest to the one of the other program. Returns the number of
+    sentences, the fraction of equal translations, and the scores of both.
     """
     pairs = _uncut(pairs, translator)
     sources = [source for source, _ in pairs]
@@ -98,21 +82,18 @@ def compare_texts(
         "sentences": len(pairs),
         "search": f"{search.algorithm} (beam size {search.beam_size})",
         "equal": round(sum(a == b for a, b in zip(ours, theirs, strict=True)) / len(pairs), 4),
-        **_scores(ours, theirs, pairs, metrics),
+        **_scores((ours, theirs), pairs, metrics),
     }
 
 
 def _scores(
-    texts: Sequence[str],
-    exported: Sequence[str],
-    pairs: Sequence[Referenced],
-    metrics: MetricsConfig,
+    texts: tuple[list[str], list[str]], pairs: Sequence[Referenced], metrics: MetricsConfig
 ) -> dict[str, Any]:
     """The scores of a model and of its export, by the metric that chooses checkpoints."""
     sources, references = zip(*pairs, strict=True)
     ours, theirs = (
         score(one, references, (metrics.choose,), config=metrics, sources=sources)[0]
-        for one in (texts, exported)
+        for one in texts
     )
     name = ours.name.lower()
     values = {name: round(ours.value, 2), f"{name}_exported": round(theirs.value, 2)}

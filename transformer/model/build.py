@@ -12,7 +12,7 @@ from transformer.model.attention.relative_positions import AlibiBias, BucketBias
 from transformer.model.config import ActivationName, ModelConfig, PatternName
 from transformer.model.decoder import Decoder, DecoderLayer
 from transformer.model.encoder import Encoder, EncoderLayer
-from transformer.model.initialisation import Stack, deepnorm_scale, draw_projection, initialise
+from transformer.model.initialisation import Stack, deepnorm_scale, initialise
 from transformer.model.layers.embedding import (
     Embedding,
     LearnedPositions,
@@ -26,13 +26,9 @@ from transformer.model.transformer import Transformer
 
 
 def build_transformer(config: ModelConfig) -> Transformer:
-    """Build and initialise the model of a config.
-
-    Raises:
-        InputError: It has no decoder, or one that starts with an unknown symbol.
-    """
+    """Build and initialise a model; raises InputError if it has no decoder or an unknown start."""
     if config.decoder_layers == 0:
-        raise InputError("model.decoder_layers=0 leaves nothing to translate with; set at least 1")
+        raise InputError("model.decoder_layers=0 leaves no decoder; set at least 1")
     if (config.decoder_start or 0) >= config.target_vocab_size:
         raise InputError(f"model.decoder_start={config.decoder_start} is not in the vocabulary")
     source = TokenEmbedding(config.source_vocab_size, config.d_model, config.pad)
@@ -47,12 +43,7 @@ def build_transformer(config: ModelConfig) -> Transformer:
         encoder=build_encoder(config),
         decoder=build_decoder(config),
     )
-    initialise(model, config)
-    draw_projection(model.projection, target, config)
-    if config.lora_rank:
-        from transformer.model.layers.lora import add_adapters
-
-        add_adapters(model, config.lora_rank, config.lora_alpha)
+    initialise(model, model.projection, target, config)
     return model
 
 

@@ -11,16 +11,9 @@ from transformer.common.schema import Range, out_of_range
 Size = Annotated[int, Range(1, below=2**31)]
 Probability = Annotated[float, Range(0, below=1)]
 
-AttentionKernel = Literal["auto", "eager", "sdpa", "flex"]
-SdpaBackend = Literal["any", "flash", "efficient", "cudnn", "math"]
 PatternName = Literal["full", "sliding", "longformer", "bigbird", "strided"]
-Positions = Literal["sinusoidal", "fairseq", "learned", "rotary", "alibi", "relative"]
-Norm = Literal["layer", "rms"]
-NormOrder = Literal["pre", "post", "deepnorm", "sandwich"]
 ActivationName = Literal["relu", "gelu", "swish", "swiglu", "geglu"]
-ShareLayers = Literal["none", "all", "attention", "feed_forward"]
 Precision = Literal["float32", "bfloat16", "int8"]
-TieEmbeddings = Literal["none", "decoder", "all"]
 Frozen = Literal["embeddings", "encoder", "decoder", "norms", "output"]
 
 LEARNING_KEYS = ("freeze", "lora_rank", "lora_alpha")
@@ -88,8 +81,7 @@ class ModelConfig:
             (``layers/lora.py``).
         lora_alpha: The product of an adapter counts ``lora_alpha / lora_rank`` times.
 
-    Raises:
-        InputError: A value is out of its range, or two values contradict each other.
+    Raises InputError if a value is out of its range, or two values contradict each other.
     """
 
     source_vocab_size: Size
@@ -109,17 +101,17 @@ class ModelConfig:
     source_token_dropout: Probability
     target_token_dropout: Probability
     layer_drop: Probability
-    norm: Norm
-    norm_order: NormOrder
-    positions: Positions
+    norm: Literal["layer", "rms"]
+    norm_order: Literal["pre", "post", "deepnorm", "sandwich"]
+    positions: Literal["sinusoidal", "fairseq", "learned", "rotary", "alibi", "relative"]
     max_length: Annotated[int, Range(1, 2**20)]
     relative_buckets: Annotated[int, Range(4, below=2**31)]
     relative_max_distance: Size
     activation: ActivationName
-    share_layers: ShareLayers
-    tie_embeddings: TieEmbeddings
-    attention: AttentionKernel
-    sdpa_backend: SdpaBackend
+    share_layers: Literal["none", "all", "attention", "feed_forward"]
+    tie_embeddings: Literal["none", "decoder", "all"]
+    attention: Literal["auto", "eager", "sdpa", "flex"]
+    sdpa_backend: Literal["any", "flash", "efficient", "cudnn", "math"]
     pattern: PatternName
     decoder_pattern: PatternName | None
     window: Size

@@ -79,33 +79,23 @@ class Decoder(LayerStack):
 
     def start(self, memory: Memory) -> DecoderCache:
         """An empty cache over this source."""
-        return self.start_under(AttentionBias(memory.mask), memory.hidden)
-
-    def start_under(
-        self, source_bias: AttentionBias, source: Float[Tensor, "batch source width"]
-    ) -> DecoderCache:
-        """An empty cache over the hidden states of a source, which the bias lets queries see."""
         layers = cast(Iterable[DecoderLayer], self.layers)
         attentions = [layer.cross_attention for layer in layers]
         projections = [linear for one in attentions for linear in (one.key, one.value)]
         # One product would give the weights of a dropped layer a gradient of zeros instead of none.
-        if self.layer_drop or not one_product_pays(source, projections):
-            caches = [layer.start(source) for layer in layers]
+        if self.layer_drop or not one_product_pays(memory.hidden, projections):
+            caches = [layer.start(memory.hidden) for layer in layers]
         else:
-            mapped = one_product(for_products(source), projections)
+            mapped = one_product(for_products(memory.hidden), projections)
             pairs = zip(attentions, mapped[::2], mapped[1::2], strict=True)
             caches = [LayerCache(*one.split_keys(*pair)) for one, *pair in pairs]
-        return DecoderCache(caches, source_bias)
+        return DecoderCache(caches, AttentionBias(memory.mask))
 
     def forward(self, hidden: Hidden, cache: DecoderCache) -> Hidden:
         """Decode the positions that follow those in the cache."""
         length = hidden.size(1)
-        packed = cache.source_bias.packed
-        if packed is None:
-            room = room_for(cache.length, length, hidden.device)
-            self_bias = self.attention_bias(length, cache.length, None, hidden.device, room=room)
-        else:
-            self_bias = self.attention_bias.of_packed(packed.queries)
+        room = room_for(cache.length, length, hidden.device)
+        self_bias = self.attention_bias(length, cache.length, None, hidden.device, room=room)
         for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
             if not layer_is_dropped(self.layer_drop, self.training):
                 hidden = layer(hidden, layer_cache, self_bias, cache.source_bias)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -13,9 +12,6 @@ from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.layers.dropout import HiddenStates, layer_is_dropped
 from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
 from transformer.model.layers.norm import Residual
-
-if TYPE_CHECKING:
-    from transformer.common.segments import Segments
 
 
 @dataclass(frozen=True)
@@ -74,14 +70,9 @@ class LayerStack(nn.Module):
 class Encoder(LayerStack):
     """A stack of encoder layers; with a causal ``attention_bias``, that of a language model."""
 
-    def forward(
-        self, hidden: HiddenStates, mask: Mask | None, segments: "Segments | None" = None
-    ) -> HiddenStates:
-        """Encode all positions; packed sentences have segments in place of a mask."""
-        if segments is None:
-            attention_bias = self.attention_bias(hidden.size(1), 0, mask, hidden.device)
-        else:
-            attention_bias = self.attention_bias.of_packed(segments)
+    def forward(self, hidden: HiddenStates, mask: Mask | None) -> HiddenStates:
+        """Encode all positions."""
+        attention_bias = self.attention_bias(hidden.size(1), 0, mask, hidden.device)
         for layer in self.layers:
             if not layer_is_dropped(self.layer_drop, self.training):
                 hidden = layer(hidden, attention_bias)

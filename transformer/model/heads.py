@@ -66,8 +66,7 @@ def attention_heads(model: Transformer) -> list[HeadName]:
 def parse_heads(model: Transformer, names: Iterable[str]) -> list[HeadName]:
     """Parse names of heads of this model; returns each once, in order.
 
-    Raises:
-        InputError: A name does not have the form, or the model has no such head.
+    Raises InputError if a name does not have the form, or the model has no such head.
     """
     wanted = {_parse(model, name) for name in names}
     return [name for name in attention_heads(model) if name in wanted]
@@ -119,10 +118,9 @@ def heads_off(model: Transformer) -> list[HeadName]:
 @contextmanager
 def switched_off(model: Transformer, names: Iterable[HeadName]) -> Iterator[None]:
     """Switch these heads off within the context, besides those already off."""
-    masks = {module: module.head_mask for stack in attentions(model).values() for module in stack}
-    switch_off(model, [*heads_off(model), *names])
+    before = heads_off(model)
+    switch_off(model, [*before, *names])
     try:
         yield
     finally:
-        for module, mask in masks.items():
-            module.head_mask = mask
+        switch_off(model, before)

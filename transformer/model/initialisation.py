@@ -1,7 +1,6 @@
 """Initial weights, as the paper's implementations draw them (tensor2tensor, fairseq)."""
 
 import math
-from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from torch import nn
@@ -17,12 +16,15 @@ from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
 Stack = Literal["encoder", "decoder"]
 
 
-def initialise(model: nn.Module, config: ModelConfig) -> None:
-    """Draw the weights of every block in the model.
+def initialise(
+    model: nn.Module, projection: nn.Linear, tokens: TokenEmbedding, config: ModelConfig
+) -> None:
+    """Draw the weights of a model, and add its adapters (LoRA).
 
     Linear layers by Glorot and Bengio 2010, those of queries, keys and values with a gain of
     ``1 / sqrt(2)`` (as one matrix of all three), biases zero, embeddings and trained positions
     normal with variance ``1 / d_model``. DeepNorm draws attention and feed-forward differently.
+    The output projection is drawn like an embedding, or shares the table of ``tokens``.
     """
     std = config.d_model**-0.5
     for module in model.modules():
@@ -35,31 +37,32 @@ def initialise(model: nn.Module, config: ModelConfig) -> None:
             nn.init.zeros_(module.weight[module.padding_idx])
         elif isinstance(module, LearnedPositions | BucketBias):
             nn.init.normal_(module.table, std=std)
-    for module in model.modules():
-        if isinstance(module, MultiHeadAttention):
-            for projection in (module.query, module.key, module.value):
-                nn.init.xavier_uniform_(projection.weight, gain=1 / math.sqrt(2))
+    _draw_attention(model)
     if config.norm_order == "deepnorm":
         _draw_deepnorm(model, config)
-
-
-def draw_projection(projection: nn.Linear, tokens: TokenEmbedding, config: ModelConfig) -> None:
-    """Draw the output projection like an embedding, or let it share the table of ``tokens``."""
-    nn.init.normal_(projection.weight, std=config.d_model**-0.5)
+    nn.init.normal_(projection.weight, std=std)
     if config.tie_embeddings != "none":
         projection.weight = tokens.lookup.weight
+    if config.lora_rank:
+        from transformer.model.layers.lora import add_adapters
+
+        add_adapters(model, config.lora_rank, config.lora_alpha)
+
+
+def _draw_attention(model: nn.Module) -> None:
+    for module in model.modules():
+        if isinstance(module, MultiHeadAttention):
+            for linear in (module.query, module.key, module.value):
+                nn.init.xavier_uniform_(linear.weight, gain=1 / math.sqrt(2))
 
 
 class DeepNormScale(NamedTuple):
-    """Two numbers of a stack: alpha and beta in the paper.
-
-    Attributes:
-        residual: Factor of the residual stream in each sum.
-        weights: Gain of the initial feed-forward, value and output weights.
-    """
+    """Alpha and beta of a stack in the paper."""
 
     residual: float
+    """Factor of the residual stream in each sum."""
     weights: float
+    """Gain of the initial feed-forward, value and output weights."""
 
 
 def deepnorm_scale(config: ModelConfig, stack: Stack) -> DeepNormScale:
@@ -80,14 +83,16 @@ def _draw_deepnorm(model: nn.Module, config: ModelConfig) -> None:
         name: Stack = "encoder" if isinstance(stack, Encoder) else "decoder"
         gain = deepnorm_scale(config, name).weights
         for module in stack.modules():
+            gains: dict[nn.Module, float] = {}
             if isinstance(module, MultiHeadAttention):
-                _draw_normal((module.query, module.key), 1.0)
-                _draw_normal((module.value, module.output), gain)
+                gains = {
+                    module.query: 1.0,
+                    module.key: 1.0,
+                    module.value: gain,
+                    module.output: gain,
+                }
             elif isinstance(module, FeedForward | GatedFeedForward):
-                _draw_normal(module.children(), gain)
-
-
-def _draw_normal(modules: Iterable[nn.Module], gain: float) -> None:
-    for module in modules:
-        if isinstance(module, nn.Linear):
-            nn.init.xavier_normal_(module.weight, gain)
+                gains = dict.fromkeys(module.children(), gain)
+            for linear, own in gains.items():
+                if isinstance(linear, nn.Linear):
+                    nn.init.xavier_normal_(linear.weight, own)

@@ -5,8 +5,6 @@ cross-attention of Radford et al. 2018, "Improving Language Understanding by Gen
 Pre-Training".
 """
 
-from typing import TYPE_CHECKING
-
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -15,13 +13,10 @@ from transformer.model.attention.masks import padding_mask
 from transformer.model.build import build_embedding, build_encoder
 from transformer.model.config import ModelConfig
 from transformer.model.encoder import Encoder
-from transformer.model.initialisation import draw_projection, initialise
+from transformer.model.initialisation import initialise
 from transformer.model.layers.dropout import HiddenStates
 from transformer.model.layers.embedding import Embedding, TokenEmbedding
 from transformer.model.layers.linear import Linear
-
-if TYPE_CHECKING:
-    from transformer.common.segments import Segments
 
 
 class SingleStack(nn.Module):
@@ -36,12 +31,8 @@ class SingleStack(nn.Module):
         self.stack = stack
         self.projection = projection
 
-    def forward(
-        self, tokens: Int[Tensor, "batch length"], segments: "Segments | None" = None
-    ) -> HiddenStates:
-        """Hidden states of tokens, padded at the right end or, with ``segments``, packed."""
-        if segments is not None:
-            return self.stack(self.embedding(tokens, segments=segments), None, segments)
+    def forward(self, tokens: Int[Tensor, "batch length"]) -> HiddenStates:
+        """Hidden states of tokens that are padded at the right end."""
         # The causal mask hides padding at the right end.
         causal = self.stack.attention_bias.causal
         mask = None if causal else padding_mask(tokens, self.config.pad)
@@ -53,15 +44,11 @@ class SingleStack(nn.Module):
 
 
 def build_single_stack(config: ModelConfig, *, causal: bool) -> SingleStack:
-    """Build and initialise the stack of a config.
+    """Build and initialise the stack of a config; ``causal`` hides later positions.
 
-    Args:
-        config: ``source_vocab_size`` is the size of the input vocabulary, ``target_vocab_size``
-            that of the outputs. ``encoder_layers`` and ``pattern`` are those of the stack.
-        causal: A position sees itself and earlier positions only.
-
-    Raises:
-        InputError: Embedding and projection are tied, and their vocabularies differ.
+    ``source_vocab_size`` is the size of the input vocabulary, ``target_vocab_size`` that of the
+    outputs; ``encoder_layers`` and ``pattern`` are those of the stack. Raises InputError if the two
+    vocabularies differ where embedding and projection are tied.
     """
     if config.tie_embeddings != "none" and config.source_vocab_size != config.target_vocab_size:
         raise InputError(
@@ -75,10 +62,5 @@ def build_single_stack(config: ModelConfig, *, causal: bool) -> SingleStack:
         embedding=build_embedding(config, tokens, config.source_token_dropout),
         stack=build_encoder(config, causal=causal),
     )
-    initialise(model, config)
-    draw_projection(model.projection, tokens, config)
-    if config.lora_rank:
-        from transformer.model.layers.lora import add_adapters
-
-        add_adapters(model, config.lora_rank, config.lora_alpha)
+    initialise(model, model.projection, tokens, config)
     return model

@@ -1,21 +1,15 @@
 """The whole encoder-decoder: tokens to hidden states to logits (Vaswani et al. 2017, figure 1)."""
 
-from typing import TYPE_CHECKING
-
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from transformer.model.attention.attention_bias import AttentionBias
 from transformer.model.attention.kv_cache import DecoderCache
 from transformer.model.attention.masks import padding_mask
 from transformer.model.config import ModelConfig
 from transformer.model.decoder import Decoder
 from transformer.model.encoder import Encoder, Memory
 from transformer.model.layers.embedding import Embedding
-
-if TYPE_CHECKING:
-    from transformer.common.segments import Packing
 
 
 class Transformer(nn.Module):
@@ -61,37 +55,15 @@ class Transformer(nn.Module):
         Padding must be at the right end, where the causal mask hides it. There are one or more
         rows for each sentence (``rows = batch * beam``).
         """
-        if not cache.length:
-            target = self._started(target, torch.arange(target.size(1), device=target.device))
+        if self.config.decoder_start is not None and not cache.length:
+            target = F.pad(target[:, 1:], (1, 0), value=self.config.decoder_start)
         return self.decoder(self.target_embedding(target, cache.length), cache)
 
-    def _started(
-        self, target: Int[Tensor, "rows target"], positions: Int[Tensor, "*rows target"]
-    ) -> Int[Tensor, "rows target"]:
-        """The tokens, with ``model.decoder_start`` at the positions 0."""
-        start = self.config.decoder_start
-        return target if start is None else target.masked_fill(positions == 0, start)
-
     def forward(
-        self,
-        source: Int[Tensor, "batch source"],
-        target_input: Int[Tensor, "batch target"],
-        packing: "Packing | None" = None,
+        self, source: Int[Tensor, "batch source"], target_input: Int[Tensor, "batch target"]
     ) -> Float[Tensor, "batch target width"]:
-        """Teacher forcing: hidden states of all target positions at once.
-
-        Rows are padded sentences or, with ``packing``, sentences that are laid end to end.
-        """
-        if packing is None:
-            return self.decode(target_input, self.start(self.encode(source)))
-        from transformer.model.attention.packed import PackedSentences
-
-        embedded = self.source_embedding(source, segments=packing.source)
-        memory = self.encoder(embedded, None, packing.source)
-        packed = PackedSentences.of(packing.target, packing.source, causal=False)
-        cache = self.decoder.start_under(AttentionBias(packed=packed), memory)
-        target_input = self._started(target_input, packing.target.positions)
-        return self.decoder(self.target_embedding(target_input, segments=packing.target), cache)
+        """Teacher forcing: hidden states of all target positions at once."""
+        return self.decode(target_input, self.start(self.encode(source)))
 
     def logits(self, hidden: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocab"]:
         """Project hidden states to the target vocabulary."""

@@ -40,11 +40,7 @@ class Backtranslate(Recipe):
             )
 
     def add(self, plan: Plan) -> None:
-        """Add the stages to a plan.
-
-        Raises:
-            InputError: The reverse model does not exist, or is not of that direction.
-        """
+        """Add the stages; raises InputError if the reverse model is not of that direction."""
         text = plan.text()
         if self.reverse is None:
             reverse = plan.train("reverse", text.swapped.alone)

@@ -24,11 +24,7 @@ class Bidirectional(Recipe):
     """The fraction of ``trainer.max_steps`` that learns both directions."""
 
     def add(self, plan: Plan) -> None:
-        """Add the stages to a plan.
-
-        Raises:
-            InputError: There are two vocabularies, or too few updates for two stages.
-        """
+        """Add the stages; raises InputError for two vocabularies, or too few updates."""
         if not plan.config["tokenizer"]["joint"]:
             raise InputError(
                 "tokenizer.joint=false: both directions need one vocabulary; set "

@@ -11,7 +11,7 @@ from transformer.data.corpora.catalog import PUBLISHED, find
 
 TEXT_KEYS = (
     *("corpus", "source", "target", "root", "train", "validation", "test", "validation_size"),
-    *("test_size", "cache"),
+    *("test_size", "cache", "lang", "features"),
 )
 """Keys of ``data.`` that the verb ``text`` needs."""
 
@@ -68,11 +68,7 @@ def corpus_splits(data: DataConfig) -> tuple[str, ...]:
 
 
 def corpus_paths(data: DataConfig) -> tuple[Path, ...]:
-    """The user's files that a corpus is read from; none if it is pocket or downloaded.
-
-    Raises:
-        InputError: The folder of a published corpus lacks a file.
-    """
+    """The user's files that a corpus is read from; none if it is pocket or downloaded."""
     if data.corpus == "files":
         named = [split or [] for split in (data.train, data.validation, data.test)]
         pairs = [[split] if isinstance(split, str) else split for split in named]

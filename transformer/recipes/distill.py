@@ -39,11 +39,7 @@ class Distill(Recipe):
             raise InputError("teachers=[] names no run; name one or more")
 
     def add(self, plan: Plan) -> None:
-        """Add the stages to a plan.
-
-        Raises:
-            InputError: A teacher does not exist, or is of another direction.
-        """
+        """Add the stages; raises InputError if a teacher is of another direction."""
         text = plan.text()
         if isinstance(self.teachers, int):
             teachers = [

@@ -59,12 +59,8 @@ def sort_arguments(
 ) -> tuple[list[str], list[str], dict[str, list[str]]]:
     """Sort arguments into those of the recipe itself, of all trainings, and of each kind of stage.
 
-    Args:
-        arguments: ``KEY=VALUE``, or ``KIND.KEY=VALUE``.
-        training: The groups of a training run, and its keys up to the first dot.
-
-    Raises:
-        InputError: One is none of these, or for Hydra itself.
+    An argument is ``KEY=VALUE``, or ``KIND.KEY=VALUE``; ``training`` are the groups of a training
+    run, and its keys up to the first dot. Raises InputError if one is none of these, or for Hydra.
     """
     for_recipe, base = list[str](), list[str]()
     extras: dict[str, list[str]] = {kind: [] for kind in kinds}

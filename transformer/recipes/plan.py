@@ -44,14 +44,11 @@ _ONE_CORPUS: dict[str, Any] = {
 
 
 class Plan:
-    """Stages, as they are added.
+    """Stages, as they are added; InputError if the arguments are wrong, or no recipe can do them.
 
     Args:
         base: The user's arguments for all training runs; ``config`` is their config.
         extras: The user's arguments for each kind of stage.
-
-    Raises:
-        InputError: The arguments are wrong, or nothing that a recipe can do.
     """
 
     def __init__(
@@ -93,6 +90,8 @@ class Plan:
         """Add a training run on the files in keys of ``data.``; returns its checkpoint."""
         keys = {f"data.{key}": value for key, value in data.items()} | dict(own or {})
         keys["checkpoint"] = "auto"
+        if self.data.lang is not None:
+            keys["data.lang"] = None  # part of a corpus, which files are not
         base = [one for one in self._base if override_key(one) not in (*keys, *_ONLY_TEXT)]
         outputs = ["checkpoints/best.ckpt"]
         return self.add(kind, "train", keys, outputs, merged(base, settings), suffix=suffix)[0]
@@ -104,11 +103,7 @@ class Plan:
         self.add(kind, "evaluate", own, [f"{source.name}.json", f"{source.name}.hyp"])
 
     def existing(self, key: str, name: str, text: CorpusFiles) -> Path:
-        """The checkpoint of a run that the user names with a key of the recipe.
-
-        Raises:
-            InputError: It does not exist, or has one direction, which is not that of the text.
-        """
+        """The checkpoint of a run that the user names; InputError if it has another direction."""
         checkpoint = find_checkpoint(Path(name))
         config = read_payload(checkpoint)[PORTABLE]["config"]
         self._configs[checkpoint], data = config, config["data"]
@@ -131,7 +126,7 @@ class Plan:
         suffix: str = "",
         reads: Iterable[Path] = (),
     ) -> tuple[Path, ...]:
-        """Add a stage, and return its output files.
+        """Add a stage, and return its output files; InputError if the user sets what it decides.
 
         Args:
             kind: Of the stage; the user's arguments for it come on top.
@@ -141,9 +136,6 @@ class Plan:
             settings: Arguments that the user may replace.
             suffix: Of the name, where there are several of this kind.
             reads: Files of the user that it reads.
-
-        Raises:
-            InputError: The verb would refuse the call, or the recipe decides a key of the user's.
         """
         folder = self.folder / f"{len(self.stages) + 1:02}_{kind}{suffix}"
         files = tuple(folder / name for name in outputs)
@@ -162,11 +154,7 @@ class Plan:
         return files
 
     def complete(self) -> None:
-        """Check that there is a stage of each kind that the user gives arguments to.
-
-        Raises:
-            InputError: There is none.
-        """
+        """Raise InputError if there is no stage of a kind that the user gives arguments to."""
         for kind, arguments in self.extras.items():
             if arguments and kind not in self._kinds:
                 raise InputError(

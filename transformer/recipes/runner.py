@@ -34,8 +34,7 @@ _PR_SET_PDEATHSIG = 1
 def run_stages(stages: Sequence[Stage], cache: Path, log: Callable[[str], None]) -> None:
     """Run the stages that are not done; the folder of the recipe exists.
 
-    Args:
-        cache: A folder that remembers the sha256 of large files.
+    The ``cache`` remembers the sha256 of large files.
 
     Raises:
         InputError: An input is missing, a folder has no marker, or another process works there.
@@ -64,11 +63,7 @@ def _stop(number: int, frame: FrameType | None = None, when: str = "") -> NoRetu
 
 
 def states(stages: Sequence[Stage], cache: Path) -> Iterator[str]:
-    """The state of each stage, as far as it is known before any runs.
-
-    Raises:
-        InputError: A file is missing that no earlier stage writes.
-    """
+    """The state of each stage before any runs; InputError if a file is missing that none writes."""
     pending: set[Path] = set()
     for stage in stages:
         state = _state(stage, _digests(stage, cache, pending))
@@ -149,10 +144,8 @@ def _run(stage: Stage, digests: dict[str, str]) -> None:
 def call(stage: Stage) -> tuple[int, int | None]:
     """Run a stage as a process; it gets the signals that this process gets, and ends with it.
 
-    What it prints goes to stderr.
-
-    Returns:
-        Its exit code, negative if a signal has killed it; and the last signal that has come.
+    What it prints goes to stderr. Returns its exit code, negative if a signal has killed it; and
+    the last signal that has come.
     """
     received: list[int] = []
     processes: list[subprocess.Popen[bytes]] = []

@@ -4,9 +4,7 @@ The same grid as the page: a block a kind, a row a layer, a column a head.
 """
 
 import io
-import logging
 import textwrap
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from transformer.evaluation.attention.head_metrics import describe
@@ -14,13 +12,11 @@ from transformer.evaluation.attention.view import AttentionKind, AttentionView
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, FigureBase
-
-log = logging.getLogger(__name__)
+    from matplotlib.figure import FigureBase
 
 # Inches; the longest sentences have no labels.
 _TOKEN, _MAP, _LABELS, _HEADER = 0.15, 1.25, 0.8, 0.95
-_WIDEST_LABELLED, _WIDEST_PAGE = 24.0, 36.0
+_WIDEST_LABELLED = 24.0
 _SMALL = 6.5  # points
 _DPI = 150
 _INVISIBLE = "#ebebe8"
@@ -32,21 +28,19 @@ def attention_figure(view: AttentionView) -> bytes:
     from matplotlib.figure import Figure
 
     widths, heights = zip(*map(_size, view.kinds), strict=True)
-    beside = sum(widths) <= _WIDEST_PAGE
-    width, height = (sum(widths), max(heights)) if beside else (max(widths), sum(heights))
-    figure = Figure((max(width, 6.0), _HEADER + height), dpi=_DPI, layout="constrained")
+    width = max(widths)
+    figure = Figure((max(width, 6.0), _HEADER + sum(heights)), dpi=_DPI, layout="constrained")
     FigureCanvasAgg(figure)
     target = view.target + (" (given)" if view.forced else "")
     about = f"{view.checkpoint}: {view.size}; heads measured over {view.measured}; white 0, blue 1"
     lines = (_cut(text, int(width * 10)) for text in (view.source, target, about))
     figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=9, parse_math=False)
-    if beside:
-        blocks = figure.subfigures(1, len(view.kinds), squeeze=False, width_ratios=widths)
-    else:
-        blocks = figure.subfigures(len(view.kinds), 1, squeeze=False, height_ratios=heights)
+    blocks = figure.subfigures(len(view.kinds), 1, squeeze=False, height_ratios=heights)
     for block, kind in zip(blocks.flat, view.kinds, strict=True):
         _draw_block(block, kind)
-    return _png(figure)
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=_DPI)
+    return file.getvalue()
 
 
 def _size(kind: AttentionKind) -> tuple[float, float]:
@@ -88,13 +82,3 @@ def _draw_head(axes: "Axes", kind: AttentionKind, layer: int, head: int) -> None
 def _cut(text: str, letters: int) -> str:
     line = " ".join(text.split())
     return line if len(line) <= letters else line[: letters - 1] + "…"
-
-
-def _png(figure: "Figure") -> bytes:
-    file = io.BytesIO()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        figure.savefig(file, format="png", dpi=_DPI)
-    if any("Glyph" in str(warning.message) for warning in caught):
-        log.warning("attention.png shows boxes for letters that no font of matplotlib has")
-    return file.getvalue()

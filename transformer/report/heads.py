@@ -11,7 +11,7 @@ from transformer.evaluation.attention.head_ablation import Ablation, Ablations
 from transformer.evaluation.attention.head_metrics import best_heads
 from transformer.evaluation.attention.head_scores import Scorer
 from transformer.evaluation.attention.view import AttentionView
-from transformer.model.heads import HeadName, attentions, heads_off
+from transformer.model.heads import HeadName, heads_off
 from transformer.model.transformer import Transformer
 from transformer.report.scores import build_table, shown, table_console
 
@@ -32,22 +32,19 @@ def print_best(view: AttentionView) -> None:
 
 @dataclass(frozen=True)
 class HeadReport:
-    """The heads of a model, measured; ``single``, ``alone`` and ``pruned`` as `Ablations` does."""
+    """The heads of a model, measured; ``single`` and ``pruned`` as `Ablations` does."""
 
     scorer: Scorer
     score: float
     """Of the model with all its heads."""
     off: tuple[HeadName, ...]
     """Heads that were off all the time."""
-    shared: bool
-    """Whether a head serves several layers."""
     single: dict[HeadName, Ablation]
-    alone: dict[HeadName, Ablation]
     pruned: dict[float, Ablation]
 
     @classmethod
     def measure(
-        cls, model: Transformer, scorer: Scorer, *, alone: bool, fractions: Sequence[float]
+        cls, model: Transformer, scorer: Scorer, fractions: Sequence[float]
     ) -> "HeadReport":
         """Measure, with a progress bar if stderr is a terminal."""
         console = Console(stderr=True)
@@ -60,17 +57,10 @@ class HeadReport:
                 return score
 
             ablations = Ablations(model, measure, scorer.better)
-            passes = 1 + len(ablations.heads) * (2 if alone else 1) + len(fractions)
-            bar.update(task, total=passes)
+            bar.update(task, total=1 + len(ablations.heads) + len(fractions))
             single = ablations.single()
-            stacks = attentions(model).values()
-            return cls(
-                *(scorer, ablations.score, tuple(heads_off(model))),
-                shared=any(len(set(stack)) < len(stack) for stack in stacks),
-                single=single,
-                alone=ablations.alone() if alone else {},
-                pruned=ablations.pruned(list(single), fractions),
-            )
+            pruned = ablations.pruned(list(single), fractions)
+            return cls(scorer, ablations.score, tuple(heads_off(model)), single, pruned)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -81,10 +71,6 @@ class HeadReport:
             "score": self.score,
             "heads_off": list(map(str, self.off)),
             "heads": [{"head": str(name)} | _values(a) for name, a in self.single.items()],
-            "best_alone": [
-                {"layer": f"{name.kind}.{name.layer}", "head": str(name)} | _values(ablation)
-                for name, ablation in self.alone.items()
-            ],
             "pruned": [
                 {"share": fraction, "heads_off": list(map(str, a.off))} | _values(a)
                 for fraction, a in self.pruned.items()
@@ -100,13 +86,10 @@ class HeadReport:
             f"{scorer.measured}, {scorer.name} ({scorer.signature})",
             f"with {len(self.single)} heads{without}: {self._shown(self.score)}",
         ]
-        if self.shared:
-            lines.append("layers share heads: a head goes by its first layer, and all lose it")
         for line in lines:
             console.print(shown(line))
         tables: dict[str, dict[Any, Ablation]] = {
             "without": self.single,
-            "alone in its layer": self.alone,
             "without the cheapest": {
                 f"{fraction:.0%} ({len(a.off)})": a for fraction, a in self.pruned.items()
             },

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
@@ -14,6 +15,9 @@ from transformer.common.errors import InputError
 from transformer.common.escaping import escaped
 from transformer.common.files import written_whole
 from transformer.evaluation.metrics import Score
+
+if TYPE_CHECKING:
+    from transformer.evaluation.tagging_accuracy import Tagging
 
 
 def format_json(scores: Sequence[Score]) -> str:
@@ -58,6 +62,16 @@ def print_table(title: str, scores: Sequence[Score]) -> None:
     """Show scores and signatures to people, on stderr."""
     rows = [(one.name, f"{one.value:.{one.decimals}f}", one.signature) for one in scores]
     table_console().print(build_table(title, ("metric", "score", "signature"), rows, right=(1,)))
+
+
+def confusion_table(tagging: "Tagging") -> Text:
+    """A row for each right tag of a tagger and a column for each tag that was given."""
+    header, title = ["", *tagging.tags], "right tag, then the tags given"
+    rows = (
+        [gold, *(str(tagging.confusion[gold, given] or ".") for given in tagging.tags)]
+        for gold in tagging.tags
+    )
+    return build_table(title, header, rows, right=range(len(header)))
 
 
 def save_report(

@@ -22,6 +22,7 @@ from transformer.tasks.registry import make_task
 from transformer.training.callbacks.memory_preflight import adam_moments
 from transformer.training.config import BUDGET_STEP, RunConfig
 from transformer.training.distributed.rendezvous import external_rank
+from transformer.training.precision import trains_on_gpu
 from transformer.training.step.update_module import UpdateModule
 
 logger = logging.getLogger(__name__)
@@ -34,11 +35,7 @@ _HEADROOM = 0.9
 def with_resolved_budget(
     config: RunConfig, resumed: dict[str, Any] | None, initial: dict[str, Any] | None
 ) -> RunConfig:
-    """The config with the budget of the resumed run, or a measured one, instead of ``auto``.
-
-    Raises:
-        InputError: It cannot be measured, or the device has too little memory.
-    """
+    """The config with the budget of the resumed run, or a measured one, instead of ``auto``."""
     if resumed is not None:
         budget = resumed[PORTABLE]["config"]["data"]["batch_tokens"]
         logger.info(
@@ -71,12 +68,7 @@ def _measured_budget(config: RunConfig, payload: dict[str, Any] | None) -> int:
 def largest_fitting(fits: Callable[[int], bool], minimum: int) -> int:
     """The largest budget that fits, less a reserve, found by doubling and bisection.
 
-    Args:
-        fits: Whether training with a budget (a multiple of ``BUDGET_STEP``) has enough memory.
-        minimum: The smallest budget, a multiple of ``BUDGET_STEP``.
-
-    Raises:
-        InputError: Even the smallest does not fit.
+    Budgets are multiples of ``BUDGET_STEP``, from ``minimum`` on. Raises InputError if none fits.
     """
     low, high = 0, minimum // BUDGET_STEP
     while high * BUDGET_STEP <= _MAX_TOKENS and fits(high * BUDGET_STEP):
@@ -96,13 +88,12 @@ def largest_fitting(fits: Callable[[int], bool], minimum: int) -> int:
 def resolve_device(config: RunConfig) -> torch.device:
     """The one GPU of a run, whose memory determines the budget.
 
-    Raises:
-        InputError: The run does not use exactly one GPU, or one batch does not show its memory.
+    Raises InputError if it does not use exactly one, or one batch does not show its memory.
     """
     trainer = config.trainer
     given = trainer["devices"]
     numbers: list[int] = []
-    if trainer["accelerator"] in ("gpu", "cuda", "auto") and torch.cuda.is_available():
+    if trains_on_gpu(trainer):
         try:
             count = CUDAAccelerator.auto_device_count() if given == "auto" else given
             numbers = CUDAAccelerator.parse_devices(count) or []
@@ -151,8 +142,7 @@ def _free_memory(module: UpdateModule) -> None:
     """Free all memory of the device but that of the weights."""
     module.zero_grad()
     gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    torch.cuda.empty_cache()
 
 
 def with_budget(config: RunConfig, budget: int) -> RunConfig:

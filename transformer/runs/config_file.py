@@ -18,9 +18,7 @@ def saved_config(config: DictConfig, folder: Path) -> Iterator[None]:
     """Write the resolved config of the run; restore the former file if nothing is trained.
 
     So a command that fails, or finds all done, changes nothing for the next ``checkpoint=auto``.
-
-    Raises:
-        InputError: It cannot be written; the former file is still there.
+    Raises InputError if it cannot be written; the former file is still there.
     """
     file = folder / CONFIG
     try:
@@ -61,11 +59,7 @@ def _newest(folder: Path) -> tuple[int, int] | None:
 
 
 def write(content: bytes, file: Path) -> None:
-    """Write the file whole or not at all.
-
-    Raises:
-        InputError: It cannot be written.
-    """
+    """Write the file whole or not at all; raises InputError if it cannot be written."""
     try:
         remove_parts(file)
         with written_whole(file) as part:

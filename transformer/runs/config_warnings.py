@@ -1,7 +1,6 @@
 """Warnings about settings of a run; it changes none."""
 
 import logging
-from collections.abc import Iterator
 
 import torch
 
@@ -19,48 +18,39 @@ _BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16")
 
 def warn_about_config(config: RunConfig) -> None:
     """Log a warning for each setting that probably does not do what the user wants."""
-    for message in (*_schedule(config), *_bfloat16(config)):
-        logger.warning(message)
-
-
-def _schedule(config: RunConfig) -> Iterator[str]:
     name, warmup, end = config.schedule.name, config.schedule.warmup, config.schedule.total
     updates, rate = config.trainer["max_steps"], config.optimizer.lr
-    if name == "cosine" and end is not None and end <= warmup < updates:
-        yield (
-            f"schedule.warmup={warmup}: the cosine ends at schedule.total={end}, so that the "
-            "learning rate falls from its peak to schedule.floor at once"
+    if name == "cosine" and 0 < (end or 0) <= warmup < updates:
+        logger.warning(
+            "schedule.warmup=%d: the cosine ends at schedule.total=%d, so that the learning rate "
+            "falls from its peak to schedule.floor at once",
+            *(warmup, end),
         )
     if 0 < updates <= warmup:
-        yield (
-            f"schedule.warmup={warmup}: the learning rate still rises when training ends, after "
-            f"{updates} updates; in a run that is to learn, set it lower or trainer.max_steps "
-            "higher"
+        logger.warning(
+            "schedule.warmup=%d: the learning rate still rises when training ends, after %d "
+            "updates; in a run that is to learn, set it lower or trainer.max_steps higher",
+            *(warmup, updates),
         )
     if name == "noam" and rate < _MIN_FACTOR:
         peak = rate * noam(max(warmup, 1), warmup, config.model["d_model"])
-        yield (
-            f"schedule=noam: optimizer.lr={rate:g} is a factor on its formula, 1.0 in the paper; "
-            f"with it the learning rate never exceeds {peak:.2g}"
+        logger.warning(
+            "schedule=noam: optimizer.lr=%g is a factor on its formula, 1.0 in the paper; with it "
+            "the learning rate never exceeds %.2g",
+            *(rate, peak),
         )
-
-
-def _bfloat16(config: RunConfig) -> Iterator[str]:
-    settings = {
-        "precision=32-true": config.trainer["precision"] == "bf16-mixed",
-        "loss.bfloat16=false": config.loss.bfloat16,
-    }
-    remedies = [remedy for remedy, needed in settings.items() if needed]
-    if remedies and config.trainer["accelerator"] == "cpu" and _lacks_bfloat16():
-        yield (
+    on_cpu, narrow = (
+        config.trainer["accelerator"] == "cpu",
+        config.trainer["precision"] != "32-true",
+    )
+    if on_cpu and (narrow or config.loss.bfloat16) and _lacks_bfloat16():
+        logger.warning(
             "this processor has no instructions for products in bfloat16; float32 is probably "
-            f"faster here: try {' '.join(remedies)}"
+            "faster here: try precision=32-true loss.bfloat16=false"
         )
 
 
 def _lacks_bfloat16() -> bool:
     """False if torch cannot tell, as before its version 2.13."""
-    if not hasattr(torch.cpu, "get_capabilities"):
-        return False
-    capabilities = torch.cpu.get_capabilities()
-    return bool(capabilities) and not any(capabilities.get(name) for name in _BFLOAT16_INSTRUCTIONS)
+    known = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
+    return bool(known) and not any(known.get(name) for name in _BFLOAT16_INSTRUCTIONS)

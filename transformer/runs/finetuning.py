@@ -5,24 +5,26 @@ Luong and Manning 2015, "Stanford Neural Machine Translation Systems for Spoken 
 """
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
 from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
 
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
 from transformer.common.schema import typed
 from transformer.data.corpora.mixture import config_tags
+from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.model.checkpoint.checkpoint import PORTABLE, checkpoint_task, read_merged
 from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.model.config import LEARNING_KEYS
 from transformer.runs.resume import other_weights
-from transformer.runs.vocabulary_growth import grown
 from transformer.training.config import RunConfig
 
 logger = logging.getLogger(__name__)
@@ -31,8 +33,7 @@ logger = logging.getLogger(__name__)
 def initial_payload(config: RunConfig, path: Path) -> dict[str, Any]:
     """The checkpoint that a new run begins with, a file or a run directory.
 
-    Raises:
-        InputError: It cannot be read, or is of another vocabulary or model than the run.
+    Raises InputError if it cannot be read, or is of another vocabulary or model than the run.
     """
     try:
         payload = read_merged(find_checkpoint(path))
@@ -46,14 +47,44 @@ def initial_payload(config: RunConfig, path: Path) -> dict[str, Any]:
     return payload
 
 
+def grown(payload: dict[str, Any], tags: Tags, words: Sequence[str]) -> dict[str, Any]:
+    """The checkpoint of a translator with these tags and words added to its vocabulary.
+
+    A new vector is the mean of those that stood for it before, so that its logit is never the
+    largest alone: old text is translated as before.
+    """
+    portable = payload[PORTABLE]
+    before = Tokenizer.from_state(portable["tokenizer"])
+    now = before.with_words(words).with_tags(before.tags.extended(tags))
+    if now.fingerprint == before.fingerprint:
+        return payload
+    source, target = now.grown_from(before)
+    weights = dict(payload["state_dict"])
+    for name, rows in (
+        ("source_embedding.tokens.lookup.weight", source),
+        ("target_embedding.tokens.lookup.weight", target),
+        ("projection.weight", target),
+        ("projection.bias", target),
+    ):
+        if (weight := weights.get(f"model.{name}")) is not None:
+            weights[f"model.{name}"] = _means(weight, rows)
+    new = len(target) - before.target_vocab_size
+    logger.info("tokens added to the vocabulary of the checkpoint: %d", new)
+    sizes = {"source_vocab_size": len(source), "target_vocab_size": len(target)}
+    more = {"tokenizer": now.to_state(), "model": portable["model"] | sizes}
+    return payload | {"state_dict": weights, PORTABLE: portable | more}
+
+
+def _means(weight: Tensor, rows: Sequence[Sequence[int]]) -> Tensor:
+    """For each list of rows their mean; a single row stays as it is, bit for bit."""
+    return torch.stack([weight[r[0]] if len(r) == 1 else weight[list(r)].mean(0) for r in rows])
+
+
 def take_model(config: DictConfig, given: Collection[str]) -> None:
     """Set ``model``, ``tokenizer`` and ``data.target_tag=both`` as the checkpoint has them.
 
-    Nothing happens without a checkpoint that can be read, which a run that goes on does not need.
-
-    Args:
-        config: Of the new run.
-        given: Keys and groups of the command, which stay as they are.
+    Keys and groups that are ``given`` in the command stay. Nothing happens without a checkpoint
+    that can be read, which a run that goes on does not need.
     """
     try:
         payload = read_merged(find_checkpoint(given_path(str(config.finetune_from))))
@@ -100,12 +131,7 @@ def _log_other_metrics(config: RunConfig, path: Path, payload: dict[str, Any]) -
 
 
 def other_model(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """Keys of ``tokenizer`` and ``model`` that need other weights, with their former values.
-
-    Args:
-        before: The two groups of the trained weights.
-        now: The two groups of the run that begins with them.
-    """
+    """Keys of ``tokenizer`` and ``model`` that need other weights, with their former values."""
     free = {key: now["model"][key] for key in LEARNING_KEYS if key in now["model"]}
     keys = other_weights(before["model"] | free, now["model"])
     models = {f"model.{key}": before["model"][key] for key in keys}

@@ -21,6 +21,9 @@ _WITHOUT_WEIGHTS = frozenset(
 )
 """Keys of a model that do not change its weights."""
 
+_NOT_COMPARED = ("checkpoint", "packing")
+"""Keys that do not make another run; `data.packing` was removed, and is false."""
+
 
 @dataclass(frozen=True)
 class RunFolder:
@@ -39,11 +42,7 @@ class RunFolder:
 
 
 def check_no_other_run(folder: Path) -> None:
-    """Check that a new run does not replace the checkpoints of another.
-
-    Raises:
-        InputError: There is a checkpoint.
-    """
+    """Raise InputError if a new run would replace the checkpoints of another."""
     if any((folder / "checkpoints").glob("*.ckpt")):
         raise InputError(
             f"{folder} holds a run: go on with checkpoint={folder} or checkpoint=auto, or begin "
@@ -58,14 +57,11 @@ def find_run_to_resume(
 
     Args:
         config: The plain values of the command.
-        given: The run directory that the command names, if any.
+        given: The run directory that the command names, if any; InputError if it has another run.
         candidates: Run directories of the same experiment, if it names none.
 
     Returns:
         The run directory to resume, None to begin a new run; and the reason, for the log.
-
-    Raises:
-        InputError: The directory that is named holds another run.
     """
     if given is not None:
         if not given.has_checkpoint:
@@ -97,7 +93,7 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "")
         old, new = before.get(key), now.get(key)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             lines += changes(old, new, f"{prefix}{key}.")
-        elif old != new and key != "checkpoint":
+        elif old != new and key not in _NOT_COMPARED:
             lines.append(f"{prefix}{key}: {old} before, {new} now")
     return lines
 

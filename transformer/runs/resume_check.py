@@ -10,9 +10,9 @@ import hashlib
 import math
 import multiprocessing
 import os
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,7 @@ _TOLERANCE = 1e-3
 def check_resume(values: Mapping[str, Any], folder: Path, updates: int) -> str:
     """Train twice in a folder, 2 ``updates`` each, and return a message that says what is equal.
 
-    Raises:
-        InputError: Something differs, or the config cannot be trained or checked.
+    Raises InputError if something differs, or the config cannot be trained or checked.
     """
     devices = values["trainer"]["devices"]
     if updates < 1 or values["checkpoint"] is not None or devices not in (1, "1"):
@@ -97,39 +96,23 @@ def _part(values: Mapping[str, Any], updates: int, checkpoint: Path | None) -> d
 
 def _run(part: dict[str, Any], folder: Path, until: int | None = None) -> None:
     """Train in a new process, ``until`` an update or the end; raises InputError if it fails."""
-    arguments = part, folder, until, multiprocessing.get_start_method()
-    process = multiprocessing.get_context("spawn").Process(target=_train, args=arguments)
-    process.start()
-    process.join()
-    error = folder / "error"
-    if error.exists():
-        raise InputError(error.read_text())
-    if process.exitcode:
-        raise InputError(
-            f"resume_check: one of its runs has ended with exit code {process.exitcode}"
-        )
-
-
-def _train(part: dict[str, Any], folder: Path, until: int | None, start_method: str) -> None:
     # Data is loaded as in a run of the user.
-    multiprocessing.set_start_method(start_method, force=True)
+    method = multiprocessing.get_start_method(), True
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, spawn, multiprocessing.set_start_method, method) as process:
+        try:
+            process.submit(_train, part, folder, until).result()
+        except BrokenProcessPool as error:
+            raise InputError("resume_check: one of its runs was killed") from error
+
+
+def _train(part: dict[str, Any], folder: Path, until: int | None) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
     on_cpu = part["trainer"]["accelerator"] == "cpu"
     torch.use_deterministic_algorithms(True, warn_only=on_cpu)
     try:
-        with _deterministic():
-            fit(run_config(part), folder, [_Recorder(folder / "batches", until)])
-    except InputError as error:
-        (folder / "error").write_text(str(error))
-        sys.exit(2)
-
-
-@contextmanager
-def _deterministic() -> Iterator[None]:
-    """Turn the error of an operation that has no deterministic algorithm into an InputError."""
-    try:
-        yield
+        fit(run_config(part), folder, [_Recorder(folder / "batches", until)])
     except RuntimeError as error:
         operation, found, _ = str(error).partition(" does not have a deterministic implementation")
         if not found:

@@ -47,13 +47,8 @@ def train(
 ) -> dict[str, float]:
     """Train, then test the best checkpoint once, unless ``config.test`` is false.
 
-    Args:
-        config: The run.
-        folder: The run directory; checkpoints, logs and test results go there.
-        objective: Objective of a trial of a sweep, which tests nothing.
-
-    Returns:
-        The last value of every logged metric, and the scores of the test.
+    A trial of a sweep has an ``objective``, and tests nothing. Returns the last value of every
+    logged metric, and the scores of the test.
 
     Raises:
         InputError: The config or the data is wrong, or the last checkpoint cannot be written.
@@ -86,11 +81,7 @@ def train(
 def fit(
     config: RunConfig, folder: Path, watching: Sequence[Callback] = ()
 ) -> tuple[Trainer, Task, int]:
-    """Train with more callbacks, ``watching``, and test nothing.
-
-    Returns:
-        The trainer, the task, and the number of new updates.
-    """
+    """Train with more callbacks; returns the trainer, the task, and the number of new updates."""
     keep_products()
     if config.keep_memory:
         keep_freed_memory()
@@ -161,9 +152,7 @@ def _fit(
 ) -> Trainer:
     """Train; at a divergence return to the last good checkpoint with a lower learning rate.
 
-    Raises:
-        InputError: It has returned ``recovery.returns`` times.
-        Interrupted: A signal has stopped it; a checkpoint has been written.
+    Raises InputError after ``recovery.returns`` returns, and Interrupted if a signal stops it.
     """
     resume, epochs = resume_state.file, config.trainer["max_epochs"]
     while True:

@@ -48,6 +48,7 @@ class SweepConfig:
         sentences: Number of sentences from the start of the validation set; None takes all.
         batch_tokens: See ``Translator``.
         device: See ``Translator``.
+        scoring: How text is compared; None is as the run does.
     """
 
     beam_sizes: Sequence[int]
@@ -56,6 +57,7 @@ class SweepConfig:
     sentences: int | None
     batch_tokens: int
     device: torch.device
+    scoring: MetricsConfig | None = None
 
     def __post_init__(self) -> None:
         if not self.length_penalties and any(size > 1 for size in self.beam_sizes):
@@ -95,15 +97,8 @@ def offered_weights(
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """The payloads of checkpoints by name, and the reasons why some are missing.
 
-    The first is the one that the run translates with, whether it is named or not.
-
-    Args:
-        folder: The run directory.
-        names: The weights to look for.
-        last: Maximum number of checkpoints to average.
-
-    Raises:
-        InputError: The run has no checkpoint, or does not translate.
+    The first is the one that the run translates with, whether it is named or not. ``average`` is of
+    at most ``last`` checkpoints. Raises InputError if the run has none, or does not translate.
     """
     file = find_checkpoint(folder, "best")
     best = read_merged(file)
@@ -145,17 +140,14 @@ def sweep(
     Args:
         offers: Checkpoints of one run by the name of their weights; the run translates with the
             first.
-        config: The searches to try, and the text.
+        config: The searches to try, and the text; InputError if one of them is not valid.
         show: Called with each trial as it ends.
-
-    Raises:
-        InputError: The validation set is missing, or a search is not valid.
     """
     portable = next(iter(offers.values()))[PORTABLE]
     run, whose = portable["config"], Path("the checkpoint")
     model = build_transformer(typed(ModelConfig, portable["model"], "model"))
     trained = trained_with(Checkpoint(model, portable["tokenizer"], run, whose))
-    metrics = typed(MetricsConfig, run["metrics"], "metrics")
+    metrics = config.scoring or typed(MetricsConfig, run["metrics"], "metrics")
     metric = config.metric or metrics.choose
     build_metric(metric, metrics)
     searches = grid(trained.search, config.beam_sizes, config.length_penalties)
@@ -206,10 +198,7 @@ def grid(
     """Every beam size with every length penalty; ``greedy``, without penalty, once.
 
     Other settings of the run's own search stay, except those of another algorithm; the n-best list
-    has one entry.
-
-    Raises:
-        InputError: A value is out of its range.
+    has one entry. Raises InputError if a value is out of its range.
     """
     neutral = {**NEUTRAL, "nbest": 1}
     greedy = {"algorithm": "greedy", "beam_size": 1, "coverage_penalty": 0.0}

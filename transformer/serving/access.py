@@ -8,12 +8,12 @@ import hashlib
 import hmac
 import re
 from collections import OrderedDict
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
 from transformer.common.errors import InputError
+from transformer.data.text.lines import read_lines
 
 # sha256sum writes a dash, or the name of a file, after the digest.
 _LINE = re.compile(r"(\S+)\s+([0-9a-fA-F]{64})(?:\s+-)?(?:\s+requests=(\d+))?")
@@ -34,16 +34,10 @@ class Client:
 def read_keys(path: Path) -> list[Client]:
     """Read ``NAME SHA256 [requests=N]`` lines; blank ones and those with ``#`` are skipped.
 
-    Raises:
-        InputError: A line is something else, or there is no key.
+    Raises InputError if a line is something else, or there is no key.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8"
-        raise InputError(f"api_keys={path} cannot be read: {reason}") from error
     clients: list[Client] = []
-    for number, line in enumerate(map(str.strip, lines), start=1):
+    for number, line in enumerate(map(str.strip, read_lines(path)), start=1):
         if not line or line.startswith("#"):
             continue
         match = _LINE.fullmatch(line)
@@ -101,9 +95,3 @@ class Access:
         if len(self._left) > _MOST_CLIENTS:
             self._left.popitem(last=False)
         return admitted
-
-
-def header_key(headers: Mapping[str, str], scheme: str) -> str | None:
-    """The key of ``Authorization: SCHEME KEY``."""
-    given, _, key = headers.get("authorization", "").partition(" ")
-    return key.strip() if given.lower() == scheme.lower() else None

@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Any
 
 import yaml
-from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -42,11 +42,11 @@ def build_app(service: TranslationService, access: Access) -> Starlette:
     """
 
     async def health(request: Request) -> Response:
-        status = "ok" if service.works else "the thread of the models has ended"
-        return JSONResponse({"status": status}, 200 if service.works else 503)
+        status = "ok" if service.batcher.works else "the thread of the models has ended"
+        return JSONResponse({"status": status}, 200 if status == "ok" else 503)
 
     async def metrics(request: Request) -> Response:
-        return Response(service.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
+        return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     async def spec(request: Request) -> Response:
         return JSONResponse(description)
@@ -62,7 +62,7 @@ def build_app(service: TranslationService, access: Access) -> Starlette:
             yield
             await deepl.documents.close()
         # Whoever still waits has been given up: a batch that is being translated may take long.
-        service.close(_CLOSE_SECONDS)
+        service.batcher.close(_CLOSE_SECONDS)
 
     routes = [
         *LibreTranslate(service, access, stored).routes(),

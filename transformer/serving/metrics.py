@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _SIZES = tuple(2.0**power for power in range(15))
@@ -44,7 +44,3 @@ class Metrics:
         self.cache_hits = counter(
             "translate_cache_hits_total", "Sentences whose translation was remembered"
         )
-
-    def exposition(self) -> bytes:
-        """The page that Prometheus reads."""
-        return generate_latest(self.registry)

@@ -17,9 +17,6 @@ from transformer.serving.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-Translate = Callable[[Any, Sequence[Any]], Sequence[Any]]
-"""From options and the sentences of a batch to their translations."""
-
 
 class QueueFull(Exception):
     """So many sentences wait that no more are accepted for now."""
@@ -47,6 +44,7 @@ class MicroBatcher:
     """A queue of jobs, and a thread that takes batches from it.
 
     Args:
+        translate: From options and the sentences of a batch to their translations.
         batch_tokens: Maximal padded source tokens of a batch; a longer sentence makes one alone.
         max_waiting: Most jobs in the queue; a request that does not fit is refused.
         thread: Of the models: where they were loaded. Had another thread computed as well, OpenMP
@@ -55,7 +53,7 @@ class MicroBatcher:
 
     def __init__(
         self,
-        translate: Translate,
+        translate: Callable[[Any, Sequence[Any]], Sequence[Any]],
         *,
         batch_tokens: int,
         max_waiting: int,
@@ -71,11 +69,7 @@ class MicroBatcher:
         self._working = thread.submit(self._work)
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Queue the sentences of a request; all of them or none.
-
-        Raises:
-            QueueFull: Too many jobs wait.
-        """
+        """Queue the sentences of a request, all of them; raises QueueFull if too many wait."""
         with self._changed:
             if len(self._waiting) + len(jobs) > self._max_waiting:
                 self._waiting = [job for job in self._waiting if not job.result.cancelled()]
@@ -135,11 +129,10 @@ class MicroBatcher:
 
     def _translate_batch(self, batch: Sequence[Job]) -> None:
         found = self._translate(batch[0].options, [job.sentence for job in batch])
-        if len(found) != len(batch):
-            raise ValueError(f"{len(found)} translations of {len(batch)} sentences")
+        translated = list(zip(batch, found, strict=True))
         self._metrics.batch_sentences.observe(len(batch))
         self._metrics.batch_tokens.observe(sum(job.length for job in batch))
-        for job, translation in zip(batch, found, strict=True):
+        for job, translation in translated:
             job.result.set_result(translation)
 
 

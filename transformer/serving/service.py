@@ -5,12 +5,11 @@ It knows neither HTTP nor the form of an answer.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import Executor
 from functools import partial
 
 from transformer.common.errors import InputError
-from transformer.decoding.constraints.request import Constraints
 from transformer.serving.config import Limits
 from transformer.serving.formats.placeholders import translate_with_placeholders
 from transformer.serving.languages.detection import Detected, Detector
@@ -19,11 +18,11 @@ from transformer.serving.languages.sentences import Part, Splitting, plain_blank
 from transformer.serving.metrics import Metrics
 from transformer.serving.micro_batching import Job, MicroBatcher
 from transformer.serving.translations import (
+    Constrain,
     Options,
     Sentence,
     SentenceTranslation,
     TextTranslation,
-    check_length,
 )
 
 _LONGEST_REMEMBERED = 1000
@@ -56,7 +55,7 @@ class TranslationService:
         self.detector = Detector(directions.sources)
         self._cached: OrderedDict[tuple[Options, Sentence], SentenceTranslation] = OrderedDict()
         self._cache = cache
-        self._batcher = MicroBatcher(
+        self.batcher = MicroBatcher(
             translate_with_placeholders,
             batch_tokens=batch_tokens,
             max_waiting=limits.waiting,
@@ -66,11 +65,11 @@ class TranslationService:
         warm_up = [Job(Options(direction), Sentence(_SAMPLE), 1) for direction in directions.all]
         try:
             for job in warm_up:
-                self._batcher.submit([job])
+                self.batcher.submit([job])
                 job.result.result()
         except BaseException:
             # The thread would wait for jobs, and the process for the thread.
-            self.close(0)
+            self.batcher.close(0)
             raise
 
     async def translate(
@@ -79,7 +78,7 @@ class TranslationService:
         options: Options,
         *,
         splitting: Splitting = "sentences",
-        constrain: Callable[[str], Constraints | None] | None = None,
+        constrain: Constrain | None = None,
     ) -> list[TextTranslation]:
         """Translate texts, each sentence by itself.
 
@@ -125,7 +124,7 @@ class TranslationService:
         texts: Sequence[str],
         options: Options,
         splitting: Splitting,
-        constrain: Callable[[str], Constraints | None] | None,
+        constrain: Constrain | None,
     ) -> tuple[list[list[tuple[Part, Sentence]]], "_Futures"]:
         """The sentences of each text, and their translations, which may be to come."""
         # In a thread, so that a long text keeps no other client waiting.
@@ -133,7 +132,7 @@ class TranslationService:
         known = {one: found for one in jobs if (found := self._remembered(one, options))}
         missing = [job for sentence, job in jobs.items() if sentence not in known]
         if missing:
-            self._batcher.submit(missing)
+            self.batcher.submit(missing)
         futures: _Futures = {}
         for sentence, job in jobs.items():
             if sentence in known:
@@ -149,25 +148,34 @@ class TranslationService:
         texts: Sequence[str],
         options: Options,
         splitting: Splitting,
-        constrain: Callable[[str], Constraints | None] | None,
+        constrain: Constrain | None,
     ) -> tuple[list[list[tuple[Part, Sentence]]], dict[Sentence, Job]]:
         """The sentences of each text, and a job for each of them that is another."""
         split, jobs = [], dict[Sentence, Job]()
         direction, count = options.direction, 0
+        # These need memory by the square of the length.
+        squared = options.links or options.confidence or options.attention
+        # A source with features is a line, with a tab in it.
+        featured = direction.translator.tokenizer.config.features is not None
         for text in texts:
-            parts = split_sentences(text, direction.source, splitting)
+            parts = split_sentences(text, direction.source, "lines" if featured else splitting)
             count += sum(bool(part.sentence) for part in parts)
             if count > self.limits.waiting:
                 raise InputError(
                     f"one request may have {self.limits.waiting} sentences; send fewer at a time"
                 )
-            plain = [plain_blanks(part.sentence) for part in parts]
+            whole = [part.sentence for part in parts]
+            plain = whole if featured else list(map(plain_blanks, whole))
             sentences = [Sentence(text, constrain and constrain(text)) for text in plain]
             split.append(list(zip(parts, sentences, strict=True)))
             for _, sentence in split[-1]:
                 if sentence not in jobs:
                     length = direction.length(sentence.text)
-                    check_length(options, length)
+                    if squared and length > direction.translator.max_subwords:
+                        raise InputError(
+                            "alignment, confidence and attention take sentences of up to "
+                            f"{direction.translator.max_subwords} tokens, not {length}"
+                        )
                     jobs[sentence] = Job(options, sentence, length)
         return split, jobs
 
@@ -206,15 +214,6 @@ class TranslationService:
             self._cached[options, sentence] = translation
             if len(self._cached) > self._cache:
                 self._cached.popitem(last=False)
-
-    @property
-    def works(self) -> bool:
-        """Whether the thread of the models is there."""
-        return self._batcher.works
-
-    def close(self, seconds: float | None = None) -> None:
-        """Translate what waits, and end the thread of the models, in so many seconds at most."""
-        self._batcher.close(seconds)
 
 
 def _drop(futures: _Futures) -> None:

@@ -4,7 +4,7 @@ It runs in the thread that owns the models, and knows neither HTTP nor the queue
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -29,13 +29,9 @@ class Options:
     """What is asked of a sentence besides its translation.
 
     Attributes:
-        direction: Its languages and their model.
         alternatives: Number of other translations.
-        links: Whether word links are.
         near_best: Fraction of the best source word's weight that links another one, too; None is
             that of the model.
-        confidence: Whether the confidence of sentence and words is.
-        attention: Whether the attention to the source is.
     """
 
     direction: Direction
@@ -52,6 +48,10 @@ class Sentence:
 
     text: str
     constraints: Constraints | None = None
+
+
+Constrain = Callable[[str], Constraints | None]
+"""From a sentence to the constraints of its translation."""
 
 
 class Attention(NamedTuple):
@@ -114,35 +114,18 @@ class TextTranslation:
         return [replace(found, source=part.sentence) for part, found in self.parts if found.source]
 
 
-def check_length(options: Options, tokens: int) -> None:
-    """Check that a sentence is not too long for what is asked.
-
-    Raises:
-        InputError: Links, confidence or attention of a sentence that is longer than the model was
-            trained for: all need memory by the square of its length.
-    """
-    longest = options.direction.translator.max_subwords
-    if (options.links or options.confidence or options.attention) and tokens > longest:
-        raise InputError(
-            "alignment, confidence and attention take sentences of up to "
-            f"{longest} tokens, not {tokens}"
-        )
-
-
-def can_link(direction: Direction, sentences: Sequence[str]) -> bool:
-    """Whether the model gives links, and no sentence is too long for them."""
+def can_link(direction: Direction, sentence: str) -> bool:
+    """Whether the model gives links, and the sentence is not too long for them."""
     translator = direction.translator
-    return translator.device.type != "meta" and all(
-        direction.length(sentence) <= translator.max_subwords for sentence in sentences
-    )
+    has_model = translator.device.type != "meta"
+    return has_model and direction.length(sentence) <= translator.max_subwords
 
 
 def translate_batch(options: Options, sentences: Sequence[Sentence]) -> list[SentenceTranslation]:
     """Translate sentences together.
 
-    Raises:
-        InputError: A constraint cannot be kept by this search, or the model is an export for
-            CTranslate2 alone and has neither alternatives nor links, confidence, attention.
+    Raises InputError if this search cannot keep a constraint, or an export for CTranslate2 alone is
+    asked for more than translations.
     """
     translator = options.direction.translator
     more = options.alternatives, options.links, options.confidence, options.attention

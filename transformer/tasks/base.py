@@ -47,11 +47,7 @@ class Task(ABC):
 
     @abstractmethod
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
-        """Check the config; no text is read yet. The tokenizer is that of an initial checkpoint.
-
-        Raises:
-            InputError: The task does not support the config.
-        """
+        """Check the config; no text is read yet. The tokenizer is that of an initial checkpoint."""
 
     @staticmethod
     @abstractmethod
@@ -71,11 +67,7 @@ class Task(ABC):
     def evaluator(
         self, checkpoint: Path, device: torch.device | str
     ) -> Callable[[str], Evaluation]:
-        """Load a model onto a device; return a function that scores a split by name.
-
-        Raises:
-            InputError: There is no checkpoint, or it cannot be read.
-        """
+        """Load a checkpoint onto a device; return a function that scores a split by name."""
 
 
 M = TypeVar("M", bound=UpdateModule)
@@ -129,14 +121,11 @@ def single_stack_data(
     experiment: str,
     unused: Mapping[str, Any],
 ) -> D:
-    """The data of a task with one stack and one text, which is given nothing of a translator.
+    """The data of a task with one stack and one text; InputError if a setting is for translation.
 
     With the tokenizer of an initial checkpoint, settings that the data ignores are accepted.
     ``unused`` are more keys that the task does not use, with their values; false ones are unset.
     The message names an experiment that trains such a stack.
-
-    Raises:
-        InputError: Settings are given that the task does not use.
     """
     model, loss, data = config.model, config.loss, config.data
     keys = {

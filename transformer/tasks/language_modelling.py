@@ -39,7 +39,7 @@ class LanguageModule(UpdateModule):
 
     def predictions(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Hidden states before each real target token, and these tokens."""
-        hidden = self.model(batch.target_input, batch.packing and batch.packing.target)
+        hidden = self.model(batch.target_input)
         return hidden.flatten(0, 1).index_select(0, batch.labelled), batch.labels
 
     def validated(self, means: dict[str, float]) -> dict[str, float]:

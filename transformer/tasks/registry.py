@@ -34,11 +34,7 @@ def task_class(name: str) -> type[Task]:
 
 
 def make_task(config: RunConfig, payload: dict[str, Any] | None = None) -> Task:
-    """The task of a run, with the tokenizer of the checkpoint that it begins with.
-
-    Raises:
-        InputError: The checkpoint is of another task.
-    """
+    """The task of a run, with the tokenizer of an initial checkpoint; InputError if they differ."""
     task = task_class(config.task)
     if payload is None:
         return task(config, None)
@@ -94,10 +90,7 @@ def evaluate_again(
 
     The checkpoint is a file or a run directory. Results are saved in ``output``, if given; the
     budget of a batch is that of the run unless given. If trusted, text is read that the checkpoint
-    names outside of the working folder.
-
-    Raises:
-        InputError: There is no such checkpoint or split.
+    names outside of the working folder. Raises InputError without such a checkpoint or split.
     """
     file = find_checkpoint(checkpoint)
     payload = read_payload(file)

@@ -19,7 +19,7 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.prediction.tagger import Tagger
 from transformer.evaluation.tagging_accuracy import MostFrequentTags, compare_tags
 from transformer.model.single_stack import SingleStack, build_single_stack
-from transformer.report.tagging import confusion_table
+from transformer.report.scores import confusion_table
 from transformer.tasks.base import Evaluation, Task, build_module, single_stack_data
 from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.config import RunConfig, sized_model
@@ -53,7 +53,6 @@ class Tagging(Task):
         tied = config.model["tie_embeddings"]
         unused: dict[str, Any] = {"model.tie_embeddings": tied if tied != "none" else None}
         unused["tokenizer.sampling"] = config.tokenizer.sampling
-        unused["data.packing"] = config.data.packing
         if tokenizer is None:
             sizes = ("validation_size", "test_size")
             unused |= {f"data.{key}": getattr(config.data, key) for key in sizes}

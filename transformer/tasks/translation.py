@@ -16,8 +16,8 @@ from transformer.data.corpora.evaluation_text import Texts
 from transformer.data.modules.translation import DataModule
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import guided_head
+from transformer.decoding.batched_search import warn_about_length_limit
 from transformer.decoding.translation.document_translator import DocumentTranslator, in_documents
-from transformer.decoding.translation.length_limit import warn_about_length_limit
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import METRICS, MetricsConfig, build_metric, score
 from transformer.model.build import build_transformer
@@ -182,11 +182,7 @@ class TranslateValidation(Callback):
 
 
 def model_config(config: RunConfig, tokenizer: Tokenizer) -> ModelConfig:
-    """The model's own config: the user's, and what the tokenizer decides.
-
-    Raises:
-        InputError: A value is wrong, or does not fit the tokenizer.
-    """
+    """The user's model, sized by the tokenizer; raises InputError if they do not fit."""
     if not tokenizer.same_ids and config.model["tie_embeddings"] == "all":
         raise InputError(
             "model.tie_embeddings=all needs one vocabulary for both sides; "

@@ -23,8 +23,7 @@ from transformer.training.step.update_module import UpdateModule
 class TranslationModule(UpdateModule):
     """Trains a ``Transformer`` by teacher forcing; the arguments are those of ``UpdateModule``.
 
-    Raises:
-        InputError: The head of guided alignment does not exist, or is not always the same.
+    InputError if the head of guided alignment does not exist, or is not always the same.
     """
 
     model: Transformer
@@ -42,7 +41,7 @@ class TranslationModule(UpdateModule):
 
     def predictions(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Hidden states and right tokens of the real target positions, side by side."""
-        hidden = self.model(batch.source, batch.target_input, batch.packing)
+        hidden = self.model(batch.source, batch.target_input)
         return hidden.flatten(0, 1).index_select(0, batch.labelled), batch.labels
 
     @property
@@ -88,7 +87,7 @@ class TranslationModule(UpdateModule):
         source, target_input = batch.source.repeat(2, 1), batch.target_input.repeat(2, 1)
         cut = (drawn_cut(side, self.loss.cut) for side in (source, target_input))
         with cutting(self.model, *cut):
-            hidden = self.model(source, target_input, batch.packing and batch.packing.twice())
+            hidden = self.model(source, target_input)
         # (2 batch) target width -> 2 (batch target) width -> 2 token width
         hidden = hidden.view(2, -1, hidden.size(-1)).index_select(1, batch.labelled)
         hidden, weight = joined_bias(hidden, self.model.projection)

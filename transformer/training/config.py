@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
 from transformer.common.errors import InputError, raise_objections
-from transformer.common.schema import Range, out_of_range, typed, typed_value
+from transformer.common.schema import Range, typed, typed_value
 from transformer.data.config import DataConfig
 from transformer.data.tokenization.tokenizer import PAD, TokenizerConfig
 from transformer.decoding.search.config import SearchConfig
@@ -53,7 +53,7 @@ class TrainerConfig:
     compile: Literal["none", "layers"] = "none"
 
     def __post_init__(self) -> None:
-        raise_objections((*out_of_range(self, "trainer"), *self._objections()))
+        raise_objections(self._objections())
 
     def _objections(self) -> Iterator[str]:
         for key in ("max_steps", "max_epochs"):
@@ -121,12 +121,7 @@ class RunConfig:
 
 
 def run_config(resolved: Mapping[str, Any]) -> RunConfig:
-    """Turn the plain values of a composed config into typed ones.
-
-    Raises:
-        InputError: A key is missing or unknown, or a value has the wrong type or is out of its
-            range, or would not be read from a checkpoint.
-    """
+    """Turn the plain values of a composed config into typed ones; InputError if one is wrong."""
     hints: dict[str, Any] = get_type_hints(RunConfig)
     for derived in ("automatic_budget", "resolved"):
         del hints[derived]
@@ -165,13 +160,18 @@ def _check_values(values: Mapping[str, Any]) -> None:
         raise InputError(
             f"model.lora_rank={model.lora_rank} adapts trained weights; set finetune_from=RUN"
         )
+    total, epochs = values["schedule"].total or 0, values["trainer"].max_epochs or -1
+    ends = total > 0 or (total == -1 and epochs > 0)
+    if values["schedule"].name == "cosine" and not ends:
+        raise InputError(
+            f"schedule.total={values['schedule'].total}: a cosine needs its last update; set "
+            "trainer.max_steps, trainer.max_epochs or schedule.total, or take schedule=inverse_sqrt"
+        )
     if values["trainer"].compile != "none" and _skips_blocks(model):
         raise InputError(
             f"trainer.compile=layers cannot compile model.attention={model.attention} here, which "
             "skips blocks of keys; set model.attention=sdpa or trainer.compile=none"
         )
-    if values["data"].packing:
-        check_packing(model, values["loss"])
 
 
 def _skips_blocks(model: ModelConfig) -> bool:
@@ -180,40 +180,12 @@ def _skips_blocks(model: ModelConfig) -> bool:
     return model.attention == "flex" or (model.attention == "auto" and not full)
 
 
-def check_packing(model: ModelConfig, loss: LossConfig) -> None:
-    """Check that a model can learn from packed batches with a loss.
-
-    Raises:
-        InputError: It has a kernel, bias or pattern for padded sentences, or needs the weights of
-            its attention.
-    """
-    needed: dict[str, Any] = {
-        "model.attention": "auto" if model.attention in ("eager", "flex") else None,
-        "model.sdpa_backend": "any" if model.sdpa_backend != "any" else None,
-        "model.attention_dropout": 0 if model.attention_dropout else None,
-        "model.positions": "rotary" if model.positions in ("alibi", "relative") else None,
-        "model.pattern": "full" if model.pattern != "full" else None,
-        "model.decoder_pattern": "null" if model.decoder_pattern not in (None, "full") else None,
-        "loss.alignment_weight": 0 if loss.alignment_weight else None,
-    }
-    changes = " ".join(f"{key}={value}" for key, value in needed.items() if value is not None)
-    if changes:
-        raise InputError(
-            f"data.packing=true cannot train this model or loss; set {changes}, or "
-            "data.packing=false"
-        )
-
-
 def min_budget(max_length: int) -> int:
     """The smallest automatic budget that holds a pair of that many tokens."""
     return -(-(max_length + 1) // BUDGET_STEP) * BUDGET_STEP
 
 
 def sized_model(model: Mapping[str, Any], inputs: int, outputs: int) -> ModelConfig:
-    """The group ``model`` of a config with the sizes of the source and the output vocabulary.
-
-    Raises:
-        InputError: A key is unknown, or a value has the wrong type or is out of its range.
-    """
+    """The group ``model`` with the sizes of both vocabularies; raises InputError if it is wrong."""
     sizes = {"source_vocab_size": inputs, "target_vocab_size": outputs, "pad": PAD}
     return typed(ModelConfig, {**model, **sizes}, "model")

@@ -1,7 +1,4 @@
-"""Lightning's trainer for a run, with the user's arguments and our callbacks.
-
-It does not know what is trained.
-"""
+"""Lightning's trainer for a run of any task, with the user's arguments and our callbacks."""
 
 import logging
 import math
@@ -12,7 +9,6 @@ from typing import Any
 
 from pytorch_lightning import Callback, Trainer
 from pytorch_lightning.callbacks import Timer
-from pytorch_lightning.loggers import Logger
 from pytorch_lightning.strategies import Strategy
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
@@ -51,20 +47,19 @@ _OURS = (
 def build_trainer(
     config: RunConfig, folder: Path, validation: Sequence[Callback], criterion: Criterion
 ) -> Trainer:
-    """Lightning's trainer with the user's arguments and our callbacks.
-
-    Raises:
-        InputError: Lightning refuses an argument.
-    """
+    """Lightning's trainer with the arguments of the user; raises InputError if it refuses one."""
     _quieten_lightning()
     given = resolve_devices(resolve_precision(config.trainer))
     arguments = {key: value for key, value in given.items() if key not in _OURS}
     arguments["strategy"] = _strategy(config, arguments)
-    callbacks = build_callbacks(
-        *(config.callbacks, validation, criterion, folder / "checkpoints"),
-        finetunes=config.finetune_from is not None,
-    )
-    loggers, records = _build_loggers(config, folder)
+    files, finetunes = folder / "checkpoints", config.finetune_from is not None
+    callbacks = build_callbacks(config.callbacks, validation, criterion, files, finetunes=finetunes)
+    loggers = build_loggers(config.logger, folder)
+    if config.logger.wandb or config.logger.mlflow:
+        from transformer.training.callbacks import remote_loggers as remote
+
+        loggers += remote.build_remote_loggers(config.logger, folder, config.resolved)
+        callbacks.append(remote.ContinuedRecords())
     try:
         trainer = Trainer(
             **arguments,
@@ -72,7 +67,7 @@ def build_trainer(
             default_root_dir=folder,
             plugins=[AtomicCheckpointIO()],
             logger=loggers,
-            callbacks=[*callbacks, *records],
+            callbacks=callbacks,
             check_val_every_n_epoch=None,
             num_sanity_val_steps=0,
             use_distributed_sampler=False,
@@ -91,17 +86,6 @@ def build_trainer(
     return trainer
 
 
-def _build_loggers(config: RunConfig, folder: Path) -> tuple[list[Logger], list[Callback]]:
-    """All loggers, and the callback that those of services need."""
-    loggers = build_loggers(config.logger, folder)
-    if not (config.logger.wandb or config.logger.mlflow):
-        return loggers, []
-    from transformer.training.callbacks import remote_loggers
-
-    remote = remote_loggers.build_remote_loggers(config.logger, folder, config.resolved)
-    return [*loggers, *remote], [remote_loggers.ContinuedRecords()]
-
-
 def build_callbacks(
     config: CallbacksConfig,
     validation: Sequence[Callback],
@@ -109,7 +93,7 @@ def build_callbacks(
     folder: Path,
     *,
     finetunes: bool = False,
-) -> Sequence[Callback]:
+) -> list[Callback]:
     """All callbacks, with those of the task at validation, in the order in which they run.
 
     Those that write checkpoints into the folder run last. A run that fine-tunes validates before
@@ -160,10 +144,8 @@ def bound_by_epochs(
 ) -> None:
     """Convert the limit in epochs into one in updates, as the sequence of batches has no end.
 
-    A resumed run has done some updates, and the saved state of its data loader.
-
-    Raises:
-        InputError: The length of an epoch is not known.
+    A resumed run has done some updates, and the saved state of its data loader. Raises InputError
+    if the length of an epoch is not known.
     """
     if epochs is None or epochs < 0:
         return

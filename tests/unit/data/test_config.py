@@ -52,6 +52,7 @@ def test_paths_are_given_as_a_pair_or_as_one_file() -> None:
         ("max_ratio", 0.5, r"data\.max_ratio=0\.5 must be at least 1"),
         ("max_left_out", 1.5, r"data\.max_left_out=1\.5 must be from 0 to 1"),
         ("buffer", 0, r"data\.buffer=0 must be at least 1"),
+        ("packing", True, r"data\.packing=true: packed batches were removed"),
         ("corpora", {}, r"data\.corpora={} names none"),
         ("prepare_workers", -1, r"data\.prepare_workers=-1 must be at least 0"),
         (

@@ -37,13 +37,13 @@ def test_word_links() -> None:
 def test_one_head_or_the_mean_of_all_above_the_first_layer() -> None:
     model = tiny_translator(decoder_layers=3).model
     batch = collate([[9, 8, 7], [6]], [[5], [4, 9]])
-    maps = attention_maps(model, batch.source, batch.target_input).cross
+    maps = attention_maps(model, batch.source, batch.target_input)["cross"]
     one = aligning_attention(model, batch.source, batch.target_input, HeadName("cross", 1, 2))
     assert_close(one, maps[1][:, 2])
     every = aligning_attention(model, batch.source, batch.target_input, None)
     assert_close(every, torch.cat(maps[1:], dim=1).mean(1))
     single = tiny_translator(decoder_layers=1).model
-    [only] = attention_maps(single, batch.source, batch.target_input).cross
+    [only] = attention_maps(single, batch.source, batch.target_input)["cross"]
     assert_close(aligning_attention(single, batch.source, batch.target_input, None), only.mean(1))
 
 

@@ -11,11 +11,12 @@ from tests.helpers.tolerance import assert_close
 from tests.helpers.translators import PAIRS, tiny_tokenizer, tiny_translator
 from transformer.common.errors import InputError
 from transformer.decoding.forced import (
-    ForcedAttention,
+    Attended,
     forced_attention,
     score_pairs,
     score_subwords,
 )
+from transformer.model.heads import Kind
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 30, 10_000])
@@ -45,11 +46,9 @@ def test_a_pair_scores_as_it_does_alone_in_its_pieces() -> None:
         assert score.tokens == (*tokenizer.subwords(target), "</s>")
         assert score.log_probability == pytest.approx(math.fsum(score.token_log_probabilities))
     both = forced()
-    alone = forced_attention(tiny_transformer(), SOURCES[1:], TARGETS[1:])
-    for kind in ("encoder", "decoder", "cross"):
-        for batch, single in zip(
-            getattr(both, kind).weights, getattr(alone, kind).weights, strict=True
-        ):
+    _, alone = forced_attention(tiny_transformer(), SOURCES[1:], TARGETS[1:])
+    for kind, attended in both.items():
+        for batch, single in zip(attended.weights, alone[kind].weights, strict=True):
             assert_close(batch[1:, :, : single.size(2), : single.size(3)], single)
 
 
@@ -70,14 +69,13 @@ def test_what_cannot_be_scored_is_named() -> None:
 SOURCES, TARGETS = [[5, 6, 7, 8, 9], [10, 11]], [[12, 13], [14, 15, 16, 17]]
 
 
-def forced(**changes: Any) -> ForcedAttention:
-    return forced_attention(tiny_transformer(**changes), SOURCES, TARGETS)
+def forced(**changes: Any) -> dict[Kind, Attended]:
+    return forced_attention(tiny_transformer(**changes), SOURCES, TARGETS)[1]
 
 
 @pytest.mark.parametrize("changes", [{}, {"pattern": "sliding", "window": 1}])
 def test_a_row_has_all_its_weight_on_what_it_may_see(changes: dict[str, Any]) -> None:
-    attention = forced(**changes)
-    for attended in (attention.encoder, attention.decoder, attention.cross):
+    for attended in forced(**changes).values():
         real = attended.visible.any(-1)
         for weights in attended.weights:
             on_visible = weights.masked_fill(~attended.visible[:, None], 0.0).sum(-1)
@@ -88,13 +86,13 @@ def test_a_row_has_all_its_weight_on_what_it_may_see(changes: dict[str, Any]) ->
 def test_padding_sees_nothing_and_is_not_seen() -> None:
     attention = forced()
     # One more for the end of the source, the beginning or the end of the target.
-    assert attention.encoder.visible.sum((1, 2)).tolist() == [6 * 6, 3 * 3]
-    assert attention.decoder.visible.sum((1, 2)).tolist() == [1 + 2 + 3, 1 + 2 + 3 + 4 + 5]
-    assert attention.cross.visible.sum((1, 2)).tolist() == [3 * 6, 5 * 3]
-    assert attention.encoder.separator.nonzero().tolist() == [[0, 5], [1, 2]]
-    assert torch.equal(attention.cross.separator, attention.encoder.separator)
-    assert not attention.decoder.separator.any()
+    assert attention["encoder"].visible.sum((1, 2)).tolist() == [6 * 6, 3 * 3]
+    assert attention["decoder"].visible.sum((1, 2)).tolist() == [1 + 2 + 3, 1 + 2 + 3 + 4 + 5]
+    assert attention["cross"].visible.sum((1, 2)).tolist() == [3 * 6, 5 * 3]
+    assert attention["encoder"].separator.nonzero().tolist() == [[0, 5], [1, 2]]
+    assert torch.equal(attention["cross"].separator, attention["encoder"].separator)
+    assert not attention["decoder"].separator.any()
     # A pattern hides what is far.
     attention = forced(pattern="sliding", window=1)
-    assert attention.encoder.visible.sum((1, 2)).tolist() == [6 + 2 * 5, 3 + 2 * 2]
-    assert attention.decoder.visible.sum((1, 2)).tolist() == [3 + 2, 5 + 4]
+    assert attention["encoder"].visible.sum((1, 2)).tolist() == [6 + 2 * 5, 3 + 2 * 2]
+    assert attention["decoder"].visible.sum((1, 2)).tolist() == [3 + 2, 5 + 4]

@@ -193,7 +193,7 @@ def test_own_functions_and_comet_are_metrics_as_others(
     with pytest.raises(InputError, match="one for each sentence"):
         metric = build_metric("custom", own(total_length))
         paired_tests([texts[0]] * 2, texts[1], [metric], resampling)
-    with pytest.raises(InputError, match=r"metrics\.custom=json:no cannot be imported"):
+    with pytest.raises(InputError, match=r"the metric json:no cannot be imported"):
         build_metric("custom", MetricsConfig("13a", False, custom="json:no"))
 
     class Model:

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from transformer.common.errors import InputError
 from transformer.evaluation.tagging_accuracy import MostFrequentTags, compare_tags
-from transformer.report.tagging import confusion_table
+from transformer.report.scores import confusion_table
 
 WORDS = [["the", "dog", "runs"], ["a", "run"], ["the", "cat", "runs", "."]]
 RIGHT = [["DET", "NOUN", "VERB"], ["DET", "NOUN"], ["DET", "NOUN", "NOUN", "PUNCT"]]

@@ -22,16 +22,12 @@ def scorer(calls: list[int]) -> Scorer:
 def test_a_report_tells_every_head(capsys: pytest.CaptureFixture[str]) -> None:
     calls: list[int] = []
     model = tiny_transformer(encoder_layers=1, decoder_layers=1)
-    report = HeadReport.measure(model, scorer(calls), alone=True, fractions=[0.25, 0.5])
+    report = HeadReport.measure(model, scorer(calls), [0.25, 0.5])
     told = json.loads(json.dumps(report.to_json()))
-    assert calls == [0, *[1] * 12, *[3] * 12, 3, 6]
+    assert calls == [0, *[1] * 12, 3, 6]
     assert (told["metric"], told["signature"], told["score"]) == ("BLEU", "tok:13a", 30.0)
     assert told["heads"][0] == {"head": "encoder.0.3", "score": 26.0, "difference": -4.0}
     assert {head["head"] for head in told["heads"]} == set(map(str, attention_heads(model)))
-    assert told["best_alone"][2] == {
-        **{"layer": "cross.0", "head": "cross.0.3"},
-        **{"score": 24.0, "difference": -6.0},
-    }
     assert told["pruned"][0]["share"] == 0.25
     assert told["pruned"][0]["heads_off"] == ["cross.0.0", "decoder.0.0", "encoder.0.0"]
     report.print_tables()
@@ -40,21 +36,16 @@ def test_a_report_tells_every_head(capsys: pytest.CaptureFixture[str]) -> None:
     assert "with 12 heads: 30.00" in table
     assert "encoder.0.3  26.00       -4.00\n" in table
     assert "50% (6)" in table
-    assert "share" not in table
 
 
-def test_a_report_says_what_was_off_and_what_is_shared(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_report_says_what_was_off(capsys: pytest.CaptureFixture[str]) -> None:
     model = tiny_transformer(share_layers="all")
     switch_off(model, parse_heads(model, ["cross.0.2"]))
-    report = HeadReport.measure(model, scorer([]), alone=False, fractions=[])
+    report = HeadReport.measure(model, scorer([]), [])
     told = report.to_json()
     assert told["heads_off"] == ["cross.0.2"]
     assert len(told["heads"]) == 11
-    assert told["best_alone"] == told["pruned"] == []
+    assert told["pruned"] == []
     report.print_tables()
     table = capsys.readouterr().err
     assert "with 11 heads (without cross.0.2): 30.00" in table
-    assert "layers share heads" in table
-    assert "alone" not in table

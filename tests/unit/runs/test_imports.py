@@ -17,7 +17,6 @@ sys.exit(code)
 OPTIONAL = (
     *(f"runs.{name}" for name in ("auto_batch_size", "finetuning", "resume_check", "tuning")),
     *("data.modules.streaming", "data.streaming", "cli.train.sweep"),
-    *("common.segments", "data.batching.packed_batch", "model.attention.packed"),
     *("recipes", "interchange"),
 )
 MOST = 143

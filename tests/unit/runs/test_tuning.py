@@ -128,7 +128,7 @@ def test_what_cannot_be_tuned_is_refused(tmp_path: Path) -> None:
     payload = read_payload(run / "checkpoints" / "best.ckpt")
     payload[PORTABLE]["config"]["task"] = "tagging"
     write_payload(payload, run / "checkpoints" / "best.ckpt")
-    with pytest.raises(InputError, match="was trained for task=tagging and does not translate"):
+    with pytest.raises(InputError, match="was trained for task=tagging, not text to text"):
         offered_weights(run, ["single"], 5)
 
 

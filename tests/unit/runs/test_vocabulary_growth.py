@@ -14,7 +14,7 @@ from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translation.translator import Translator
 from transformer.model.checkpoint.checkpoint import PORTABLE
-from transformer.runs.vocabulary_growth import grown
+from transformer.runs.finetuning import grown
 
 TEXTS = [*(source for source, _ in PAIRS), "a long cat sees two books"]
 

@@ -10,7 +10,7 @@ from tests.helpers.translators import tiny_translator
 from transformer.common.errors import InputError
 from transformer.common.language_names import language_name
 from transformer.serving.access import Access, Client, read_keys
-from transformer.serving.interfaces.deepl.glossary import Glossary, parse_entries
+from transformer.serving.interfaces.deepl.glossaries import Glossary, parse_entries
 from transformer.serving.languages.detection import Detector
 from transformer.serving.languages.directions import (
     Direction,
@@ -26,7 +26,6 @@ TEXT = "Hello there.  How are you?\n\n\tMr. Smith left."
     ("splitting", "sentences"),
     [
         ("sentences", ["Hello there.", "How are you?", "Mr. Smith left."]),
-        ("lines", ["Hello there.  How are you?", "Mr. Smith left."]),
         ("none", [TEXT]),
     ],
 )
@@ -53,8 +52,6 @@ def test_languages_by_code_alias_variant_and_run() -> None:
     asked = ("ZH", "de-AT", "EN-us", "zh_Hans", "fr", "")
     found = [directions.code(code, targets) for code in asked]
     assert found == ["zh-hans", "de", "en", "zh-hans", None, None]
-    assert directions.targets_of("en") == ["de", "zh-hans"]
-    assert directions.find("en", "pt-br") is None
     assert [language_name(code) for code in ("de", "zh-hans", "de-at", "tlh")] == [
         *("German", "Chinese (simplified)", "German (AT)", "tlh"),
     ]
@@ -129,5 +126,5 @@ def test_keys_are_read_and_their_requests_counted(
         (tmp_path / "keys").write_text(text)
         with pytest.raises(InputError, match=message):
             read_keys(tmp_path / "keys")
-    with pytest.raises(InputError, match="cannot be read: No such file"):
+    with pytest.raises(InputError, match="missing: "):
         read_keys(tmp_path / "missing")

@@ -69,7 +69,6 @@ def test_words_that_training_leaves_out_are_unknown(
     [
         ("tokenizer.sampling=0.1", r"does not use tokenizer\.sampling=0\.1; leave that out"),
         ("data.streaming=true", r"does not use data\.streaming=True"),
-        ("data.packing=true", r"does not use data\.packing=True"),
         ("model.decoder_layers=1", r"does not use model\.decoder_layers=1; leave that out"),
         (
             "model.target_token_dropout=0.1",

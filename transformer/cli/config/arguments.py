@@ -1,6 +1,7 @@
 """The ``KEY=VALUE`` arguments of a verb, checked one by one; what an unknown key may mean."""
 
 import os
+import re
 from argparse import ArgumentError
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -38,6 +39,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("lenpen", "len_penalty", "alpha"), ("decoding.length_penalty",)),
     **dict.fromkeys(("n_best", "num_return_sequences"), ("decoding.nbest",)),
     **dict.fromkeys(("layers", "enc_layers", "num_layers"), ("model.encoder_layers",)),
+    "metrics": ("scores",),
     "loss.alpha": ("loss.consistency_weight",),
     "dec_layers": ("model.decoder_layers",),
     **dict.fromkeys(("heads", "attention_heads", "nhead"), ("model.num_heads",)),
@@ -54,6 +56,22 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     ),
 }
 """Names of keys in other toolkits, by their last part; the first of our keys that exists counts."""
+
+
+_OWN_METRIC = {
+    "train": ("metrics.custom={}", "metrics.choose=custom"),
+    "tune": ("custom={}", "metric=custom"),
+    **dict.fromkeys(("evaluate", "compare"), ("custom={}",)),
+}
+
+
+def with_own_metric(verb: str, arguments: Sequence[str]) -> list[str]:
+    """The arguments with the keys that ``metrics=MODULE:FUNCTION`` stands for, before the rest."""
+    own = [one for one in arguments if re.fullmatch(r"metrics=[\w.]+:\w+", one)]
+    if not own or verb not in _OWN_METRIC:
+        return list(arguments)
+    keys = [key.format(own[-1].partition("=")[2]) for key in _OWN_METRIC[verb]]
+    return [*keys, *(one for one in arguments if one not in own)]
 
 
 def config_folder() -> Path:

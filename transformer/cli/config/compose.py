@@ -17,6 +17,7 @@ from transformer.cli.config.arguments import (
     known_keys,
     nearest_key,
     override_key,
+    with_own_metric,
 )
 from transformer.common.errors import ALSO, InputError
 from transformer.common.files import HUB, given_path, hub_run
@@ -26,20 +27,10 @@ from transformer.common.schema import typed_value
 def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
     """Compose ``conf/VERB.yaml`` with the user's ``KEY=VALUE`` arguments.
 
-    Raises:
-        InputError: An argument is no ``KEY=VALUE``, a key is unknown (the nearest known one is
-            named) or has no value yet, or a choice does not exist.
+    Hydra's own config, with the new run directory of ``train``, is that of ``HydraConfig``. Raises
+    InputError for an unknown key (the nearest known one is named) or choice, or without a value.
     """
-    return _composed(verb, overrides)[0]
-
-
-def compose_run(overrides: Sequence[str]) -> tuple[DictConfig, Path]:
-    """The config of a training run, and its new directory, which does not exist yet."""
-    config, folder = _composed("train", overrides)
-    return config, Path(folder).absolute()
-
-
-def _composed(verb: str, overrides: Sequence[str]) -> tuple[DictConfig, str]:
+    overrides = with_own_metric(verb, overrides)
     check_overrides(verb, overrides)
     if verb == "train":
         overrides = with_recipe(overrides)
@@ -47,7 +38,7 @@ def _composed(verb: str, overrides: Sequence[str]) -> tuple[DictConfig, str]:
         with initialize_config_dir(str(config_folder()), version_base="1.3"):
             whole = compose(verb, list(overrides), return_hydra_config=True)
         HydraConfig.instance().set_config(whole)
-        folder = str(whole.hydra.run.dir)
+        str(whole.hydra.run.dir)  # raises if it cannot be resolved
         config = OmegaConf.masked_copy(whole, [str(key) for key in whole if key != "hydra"])
         OmegaConf.resolve(config)
     except (HydraException, OmegaConfBaseException, ValueError) as error:
@@ -59,7 +50,7 @@ def _composed(verb: str, overrides: Sequence[str]) -> tuple[DictConfig, str]:
         are, each = ("is", "it") if len(missing) == 1 else ("are", "each")
         keys = " and ".join(f"{key}=" for key in missing)
         raise InputError(f"{keys} {are} missing; {verb} needs a value for {each}")
-    return config, folder
+    return config
 
 
 def fetch_models(config: DictConfig) -> None:

@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.data import corpus_options
 from transformer.common.errors import InputError
-from transformer.data.quality.cleaning.cleaning import CleanedSplit, clean
+from transformer.data.quality.cleaning import CleanedSplit, clean
 from transformer.data.quality.factory import Checks
 from transformer.data.quality.texts import given_texts
 from transformer.report.scores import print_json
@@ -35,10 +35,8 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
         "output": str(folder),
         "splits": {
             name: {
-                "kept": split.kept,
-                "rejected": split.rejected,
+                **vars(split),
                 "faults": dict(split.faults.most_common()),
-                "repaired": split.repaired,
                 "repairs": dict(split.repairs.most_common()),
                 "files": [str(folder / file) for file in split.files],
             }

@@ -14,19 +14,17 @@ from omegaconf import DictConfig
 from transformer.cli.config.compose import resolve_value
 from transformer.cli.data import corpus_options
 from transformer.common.errors import InputError
-from transformer.data.quality import report as rows
-from transformer.data.quality.config import Thresholds
-from transformer.data.quality.report import to_json
-from transformer.data.quality.scan import examine
+from transformer.data.quality import examination as rows
+from transformer.data.quality.config import allowed_fractions
+from transformer.data.quality.examination import examine, to_json
 from transformer.data.quality.texts import given_texts
 from transformer.report.scores import build_table, print_json, table_console
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Examine a corpus."""
-    thresholds: Thresholds = resolve_value(config, "thresholds", Thresholds)
+    allowed = allowed_fractions(resolve_value(config, "thresholds", Mapping[str, float | None]))
     examples = resolve_value(config, "examples", int)
-    allowed = thresholds.enabled()
     data = corpus_options.data_config(config)
     settings = corpus_options.examination_config(config, data, allowed, examples)
     splits = given_texts(data)

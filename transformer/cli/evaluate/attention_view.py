@@ -9,12 +9,11 @@ from transformer.cli.config.compose import resolve_path, resolve_positive
 from transformer.cli.evaluate.scored_text import require_trusted
 from transformer.cli.load import resolve_file
 from transformer.common.errors import InputError
+from transformer.decoding.forced import forced_attention
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.attention.head_survey import (
-    KINDS,
     Characters,
     EncodedPair,
-    compute_attention,
     corpus_pairs,
     survey,
 )
@@ -95,10 +94,11 @@ def _kinds(
     translator: Translator, pair: EncodedPair, characters: Characters
 ) -> list[AttentionKind]:
     """The heads on one pair, with their measures over many."""
-    seen, tokenizer = compute_attention(translator, [pair]), translator.tokenizer
-    source = tokenizer.source_subwords(seen.batch.source[0].tolist())
-    read = tokenizer.subwords(seen.batch.target_input[0].tolist())
-    written = tokenizer.subwords(seen.batch.target_output[0].tolist())
+    batch, seen = forced_attention(translator.model, [pair.source], [pair.target])
+    tokenizer = translator.tokenizer
+    source = tokenizer.source_subwords(batch.source[0].tolist())
+    read = tokenizer.subwords(batch.target_input[0].tolist())
+    written = tokenizer.subwords(batch.target_output[0].tolist())
     axes = {"encoder": (source, source), "decoder": (read, read), "cross": (written, source)}
     return [
         AttentionKind(
@@ -109,8 +109,8 @@ def _kinds(
             visible=attended.visible[0].cpu(),
             characters=characters[kind],
         )
-        for kind in KINDS
-        if (attended := getattr(seen, kind)).weights
+        for kind, attended in seen.items()
+        if attended.weights
     ]
 
 

@@ -27,12 +27,12 @@ from transformer.common.escaping import escaped
 from transformer.common.files import given_path
 from transformer.data.corpora.mixture import AnySplit
 from transformer.data.text.parallel import Referenced
-from transformer.data.text.phrases import occurs, read_phrases
+from transformer.data.text.phrases import read_phrases
 from transformer.data.text.word_alignment import WordLinks, read_links
 from transformer.decoding.alignment import align
+from transformer.decoding.batched_search import warn_about_length_limit
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.translation.document_translator import in_documents
-from transformer.decoding.translation.length_limit import warn_about_length_limit
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.alignment_error import count_links
 from transformer.evaluation.metrics import Score, build_metric, score
@@ -98,7 +98,7 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     scores = score(hypotheses, references, names, config=metrics, sources=sources)
     if terms is not None:
         search = "free" if constraints is None else "must"
-        scores.append(term_accuracy(hypotheses, terms, occurs, f"match:words|search:{search}"))
+        scores.append(term_accuracy(hypotheses, terms, f"match:words|search:{search}"))
     scores += aligned
     name = text_name(config)
     print(escaped(_description(config, translator)), file=sys.stderr)

@@ -18,8 +18,7 @@ from transformer.report.scores import print_json
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Rank the heads."""
-    alone = resolve_value(config, "alone", bool)
-    metric = resolve_value(config, "metric", str)
+    metric = resolve_value(config, "metric", str | None)
     sentences = resolve_positive(config, "sentences")
     prune = list(config.prune) if isinstance(config.prune, ListConfig) else [config.prune]
     fractions = typed_value(prune, Sequence[float], "prune")
@@ -28,10 +27,11 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     translator, run = load_translator(config, arguments)
     require_trusted(config, run)
     text = translator, run, config.split, sentences
+    metric = metric or str(run["metrics"]["choose"])
     scorer = loss_scorer(*text) if metric == "loss" else metric_scorer(*text, metric)
     if config.split != "validation":
         note = f"heads chosen on split={config.split} do too well there; choose on validation"
         print(f"note: {note}", file=sys.stderr)
-    report = HeadReport.measure(translator.model, scorer, alone=alone, fractions=fractions)
+    report = HeadReport.measure(translator.model, scorer, fractions)
     report.print_tables()
     print_json(json.dumps(report.to_json(), indent=1))

@@ -24,13 +24,14 @@ from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.data.text.lines import read_lines
 from transformer.data.text.parallel import Referenced
+from transformer.decoding.batched_search import warn_about_length_limit
+from transformer.decoding.translation.document_translator import in_documents
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.attention.head_survey import known_split
 from transformer.evaluation.comparison.compare import ComparedText, ComparisonConfig, System
-from transformer.evaluation.comparison.hypothesis_cache import FOLDER, load_hypotheses
 from transformer.evaluation.comparison.significance import Resampling
 from transformer.model.checkpoint.checkpoint import read_payload, require_translation
-from transformer.model.checkpoint.locate import is_exported, run_folder
+from transformer.model.checkpoint.locate import is_exported
 
 Run = dict[str, Any]
 
@@ -49,7 +50,7 @@ def find_compared(config: DictConfig, arguments: Sequence[str]) -> Compared:
     paths, runs = _paths(config)
     if config.source is None and not runs:
         raise InputError(
-            "files of hypotheses alone do not say what they translate; give source=FILE and "
+            "files of hypotheses alone do not say what their sources are; give source=FILE and "
             "reference=FILE"
         )
     text = own = None if (files := own_text(config)) is None else pairs_to_score(files)
@@ -142,8 +143,10 @@ def _about(path: Path) -> dict[str, Any]:
 def _run_system(
     path: Path, about: Run, translator: Translator, pairs: Sequence[Referenced], name: str
 ) -> System:
-    sources = [source for source, _ in pairs]
-    hypotheses = load_hypotheses(translator, sources, run_folder(path) / FOLDER, name)
+    print(f"{path}: decoding {len(pairs)} sentences of {name}", file=sys.stderr, flush=True)
+    found = in_documents(translator).translate([source for source, _ in pairs])
+    warn_about_length_limit([translator.length_limit.pop_counts()])
+    hypotheses = [translation.text for translation in found]
     return System(str(path), hypotheses, {**about, "search": asdict(translator.search)})
 
 

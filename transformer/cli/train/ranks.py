@@ -70,11 +70,6 @@ def train_as_rank(
     Args:
         objective: The metric to record, in a sweep.
         exact: Refuse a vocabulary that is too large for the text; else the largest is learnt.
-
-    Raises:
-        InputError: The config or the data is wrong.
-        Interrupted: A signal has stopped it; a checkpoint has been written.
-        AnotherRankFailed: Another rank has reported an error.
     """
     # Torch and Lightning take seconds to import: not before the call is known to be right.
     from transformer.training.config import run_config

@@ -16,8 +16,14 @@ from transformer.cli.config.arguments import (
     config_folder,
     flags_and_overrides,
     override_key,
+    with_own_metric,
 )
-from transformer.cli.config.compose import compose_run, composition_error, fetch_models, with_recipe
+from transformer.cli.config.compose import (
+    compose_config,
+    composition_error,
+    fetch_models,
+    with_recipe,
+)
 from transformer.cli.train.ranks import train_assigned, train_run
 from transformer.cli.train.resume import AUTO, TRUST, auto_run, named_checkpoint, resumed_config
 from transformer.cli.train.vocabulary import names_size, untie_kinds
@@ -46,7 +52,8 @@ def run(arguments: Sequence[str]) -> None:
         return
     if launch := [one for one in overrides if override_key(one) == "launch"]:
         raise InputError(f"{launch[0]} is for a sweep; add --multirun")
-    config, folder = compose_run([one for one in overrides if override_key(one) != TRUST])
+    config = compose_config("train", [one for one in overrides if override_key(one) != TRUST])
+    folder = Path(HydraConfig.get().run.dir).absolute()
     given = {override_key(one) for one in overrides}
     fetch_models(config)
     if config.finetune_from is not None:
@@ -65,6 +72,7 @@ def _hydra(flags: Sequence[str], overrides: Sequence[str]) -> None:
     """Let Hydra run the sweep of --multirun, or show what its other flags ask for."""
     from transformer.cli.train.sweep import summarised
 
+    overrides = with_own_metric("train", overrides)
     check_overrides("train", overrides, sweep=True)
     sys.argv[1:] = [*flags, *with_recipe(overrides)]
     # Otherwise Hydra would print exceptions itself.

@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 from omegaconf import DictConfig
 
 from transformer.cli.config.compose import resolve_path, resolve_positive, resolve_value
-from transformer.cli.evaluate.scored_text import require_trusted
+from transformer.cli.evaluate.scored_text import require_trusted, resolve_metrics
 from transformer.cli.load import resolve_batch_tokens, resolve_device
 from transformer.model.checkpoint.checkpoint import (
     PORTABLE,
@@ -37,10 +37,11 @@ HEADER = "weights  algorithm  beam  penalty   score  seconds  sentences/s"
 
 def run(config: DictConfig, _: Sequence[str]) -> None:
     """Try all, and write the best into a checkpoint."""
-    settings = _settings(config)
     path = resolve_path(config, "checkpoint")
     candidates = _candidates(config, path)
-    require_trusted(config, next(iter(candidates.values()))[PORTABLE]["config"])
+    of_run = next(iter(candidates.values()))[PORTABLE]["config"]
+    require_trusted(config, of_run)
+    settings = _settings(config, of_run)
     # The search takes hours; its result is written at its end.
     require_writable(path / "checkpoints" if path.is_dir() else path.parent)
     trials = sweep(candidates, settings, partial(_show, header=iter([HEADER])))
@@ -63,7 +64,7 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     print_json(json.dumps(report, indent=1, ensure_ascii=False))
 
 
-def _settings(config: DictConfig) -> SweepConfig:
+def _settings(config: DictConfig, of_run: Mapping[str, Any]) -> SweepConfig:
     hints = get_type_hints(SweepConfig)
     keys = ("beam_sizes", "length_penalties", "metric", "sentences")
     device = resolve_device(config.device)
@@ -71,6 +72,7 @@ def _settings(config: DictConfig) -> SweepConfig:
         **{key: resolve_value(config, key, hints[key]) for key in keys},
         batch_tokens=resolve_batch_tokens(config, device),
         device=device,
+        scoring=resolve_metrics(config, of_run),
     )
 
 

@@ -17,10 +17,7 @@ from transformer.model.checkpoint.locate import is_ctranslate2, run_folder
 def translator_by_engine(
     config: DictConfig, arguments: Sequence[str]
 ) -> tuple[Translator, dict[str, Any]]:
-    """The translator of ``engine=torch``, or of ``engine=ctranslate2`` with the only export.
-
-    With it, the config of the run that trained the model.
-    """
+    """The translator of ``engine=``, and the config of the run that trained the model."""
     if resolve_value(config, "engine", Literal["torch", "ctranslate2"]) == "torch":
         return load_translator(config, arguments)
     if isinstance(config.checkpoint, ListConfig) or config.precision not in (None, "float32"):

@@ -36,10 +36,9 @@ class LineAssignment:
         """The assignment of ``torchrun``; all lines without it."""
         return cls(int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1)))
 
-    def lines(self, lines: Iterable[str], done: int) -> Iterator[str]:
-        """Its own lines without the first ``done`` of them."""
-        own = (line for n, line in enumerate(lines) if n // BLOCK % self.world == self.rank)
-        return islice(own, done, None)
+    def lines(self, lines: Iterable[str]) -> Iterator[str]:
+        """Its own lines."""
+        return (line for n, line in enumerate(lines) if n // BLOCK % self.world == self.rank)
 
     def number(self, index: int) -> int:
         """The number in the whole file, from 1, of its own line of this index, from 0."""
@@ -49,12 +48,9 @@ class LineAssignment:
 
 @dataclass(frozen=True)
 class PartFiles:
-    """The part files of one job, in the folder of its output.
+    """The part files of the ``output`` of one job, in its folder.
 
-    Attributes:
-        output: The file to make in the end.
-        assignment: Of this process.
-        job: A hash of all that the translations depend on: no other job resumes these files.
+    ``job`` is a hash of all that the translations depend on: no other job resumes these files.
     """
 
     output: Path
@@ -100,7 +96,7 @@ class PartFiles:
         except InputError as error:
             path = self.path(self.assignment.rank)
             if path.stat().st_size:
-                raise InputError(f"{error}; the lines before are translated in {path}") from error
+                raise InputError(f"{error}; the output of the lines before is in {path}") from error
             path.unlink()
             raise
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import islice
 
 from omegaconf import DictConfig
@@ -39,5 +40,5 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
             scores = score_pairs(model, tokenizer, window, batch_tokens=batch_tokens, first=first)
             for score in scores:
                 line = f"{score.log_probability:.6f}"
-                print(json.dumps(score.to_json(), ensure_ascii=False) if as_json else line)
+                print(json.dumps(asdict(score), ensure_ascii=False) if as_json else line)
         first += len(window)

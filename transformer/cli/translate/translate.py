@@ -25,8 +25,8 @@ from transformer.common.escaping import escaped
 from transformer.data.text.lines import file_digest
 from transformer.data.tokenization.tags import parse_tags
 from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.decoding.batched_search import warn_about_length_limit
 from transformer.decoding.constraints.request import Request
-from transformer.decoding.translation.length_limit import warn_about_length_limit
 from transformer.decoding.translation.result import Translation
 from transformer.decoding.translation.translator import Translator
 from transformer.model.checkpoint.locate import ENGINE_WEIGHTS, is_ctranslate2
@@ -48,7 +48,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     if not regular and assignment.world > 1:
         raise InputError("several processes need a file to divide: set input= and output= too")
     if config.format == "text" and any(one.startswith("decoding.nbest=") for one in arguments):
-        raise InputError("decoding.nbest= needs format=json; a line of text is one translation")
+        raise InputError("decoding.nbest= needs format=json; a line of text is one hypothesis")
     translator = _translator(config, translator_by_engine(config, arguments)[0], assignment)
     if regular and source is not None and target is not None:
         _check_lines(source, config.input_format, translator.tokenizer)
@@ -74,7 +74,7 @@ def _translator(
         return translator
     if config.alignment or config.attention or assignment.world > 1:
         raise InputError(
-            "a document has no alignment or attention, and one process translates all of it; set "
+            "a document has no alignment or attention, and one process reads all of it; set "
             "documents=false"
         )
     from transformer.decoding.translation.document_translator import DocumentTranslator
@@ -97,7 +97,7 @@ def _translate_file(
             if done:
                 print(f"resuming after {done} lines in {part.name}", file=sys.stderr)
             lines, _ = open_input(source)
-            own = assignment.lines(lines, 0)
+            own = assignment.lines(lines)
             with parts.naming_part():
                 _stream(config, translator, own, part, assignment.number, done=done)
             parts.finish()

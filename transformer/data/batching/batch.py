@@ -5,7 +5,7 @@ Does not know text, files or order. Teacher forcing as in Sutskever et al. 2014,
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -13,9 +13,6 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
-
-if TYPE_CHECKING:
-    from transformer.common.segments import Packing
 
 Row = Sequence[int] | np.ndarray
 """Subword ids of a sentence, without bos or eos."""
@@ -70,11 +67,7 @@ class PaddedBatch:
         raise NotImplementedError
 
     def _each(self: P, change: Callable[[Tensor], Tensor]) -> P:
-        changed = {
-            name: change(part) if isinstance(part, Tensor) else part.each(change)
-            for name, part in vars(self).items()
-            if part is not None
-        }
+        changed = {name: change(part) for name, part in vars(self).items() if part is not None}
         return replace(self, **changed)
 
 
@@ -91,8 +84,6 @@ class Batch(PaddedBatch):
     alignment: Bool[Tensor, "batch target source"] | None = None
     """With word links: the source subwords that each subword of ``target_output`` is linked to.
     EOS and padding have no links."""
-    packing: "Packing | None" = None
-    """Where the sentences lie, if they are laid end to end (packed_batch.py)."""
 
     @property
     def labels(self) -> Int[Tensor, " token"]:
@@ -160,12 +151,7 @@ def collate(
     targets: Sequence[Row],
     links: Sequence[Bool[np.ndarray, "_ _"]] | None = None,
 ) -> Batch:
-    """Pad pairs of subword ids (without bos or eos), and their links if given, into a Batch.
-
-    Raises ValueError if the numbers of sources and targets differ, or are zero.
-    """
-    if len(sources) != len(targets) or not sources:
-        raise ValueError(f"{len(sources)} sources and {len(targets)} targets do not make a batch")
+    """Pad pairs of subword ids (without bos or eos), and their links if given, into a Batch."""
     shifted = _pad(targets, before=(BOS,), after=(EOS,))
     # batch (bos subwords eos) -> batch (bos subwords), batch (subwords eos). EOS at the end of a
     # shorter row of the input becomes padding.

@@ -19,6 +19,8 @@ from transformer.data.batching.sampler import BatchKey, BatchPlan, EpochBatches
 _BLOCK = 1_000
 
 B = TypeVar("B")
+Lengths = tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]
+"""Tokens of each source and target, without bos and eos."""
 
 
 class BatchSequence(ABC):
@@ -79,8 +81,9 @@ class PlannedBatches(BatchSequence):
     def largest(self) -> tuple[int, BatchKey]:
         """Return the number of positions of the largest batch of the first epoch, and the batch."""
         batches = self._epoch(0)
-        index = int(self.plan.memory(batches).argmax())
-        return int(self.plan.positions(batches)[index]), BatchKey(0, batches[index], self._corpus)
+        positions = self.plan.positions(batches)
+        index = int(positions.argmax())
+        return int(positions[index]), BatchKey(0, batches[index], self._corpus)
 
     @property
     def epoch_length(self) -> int:
@@ -148,15 +151,6 @@ def _apportioned(weights: np.ndarray, total: int) -> Int[np.ndarray, " sequence"
     return counts
 
 
-def plan_class(packing: bool) -> type[BatchPlan]:
-    """Return the kind of plan for padded or for packed batches."""
-    if not packing:
-        return BatchPlan
-    from transformer.data.batching.packed_plan import PackedPlan
-
-    return PackedPlan
-
-
 class PlannedDataset(Dataset[B], ABC):
     """Makes the whole batch of a key, and has lengths to plan batches with."""
 
@@ -164,7 +158,7 @@ class PlannedDataset(Dataset[B], ABC):
     def __getitem__(self, key: BatchKey) -> B: ...
 
     @abstractmethod
-    def lengths(self) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
+    def lengths(self) -> Lengths:
         """Return the lengths of source and target to plan batches with."""
 
 

@@ -13,8 +13,6 @@ from jaxtyping import Int
 
 from transformer.common.errors import InputError
 
-_SLICE = 1 << 20
-
 
 @dataclass(frozen=True)
 class BatchKey:
@@ -111,12 +109,8 @@ class BatchPlan:
     @cached_property
     def _checksum(self) -> int:
         """Checksum of all lengths, for checkpoints."""
-        check = 0
-        for lengths in (self._source, self._target):
-            for start in range(0, len(lengths), _SLICE):
-                part = lengths[start : start + _SLICE].astype(np.int64)
-                check = zlib.crc32(part.tobytes(), check)
-        return check
+        source = zlib.crc32(self._source.astype(np.int64).tobytes())
+        return zlib.crc32(self._target.astype(np.int64).tobytes(), source)
 
     def positions(self, batches: EpochBatches) -> Int[np.ndarray, " batch"]:
         """Return the tokens of both sides of each batch, padding and eos included."""
@@ -124,10 +118,6 @@ class BatchPlan:
         source = np.maximum.reduceat(self._source[pairs], starts)
         target = np.maximum.reduceat(self._target[pairs], starts)
         return np.diff(batches.bounds) * (source + target)
-
-    def memory(self, batches: EpochBatches) -> Int[np.ndarray, " batch"]:
-        """Return numbers in the order of the memory that training with each batch takes."""
-        return self.positions(batches)
 
     def _batch_count(self, multiple_of: int) -> tuple[int, bool]:
         """Return the number of batches, and whether a shuffled epoch starts at a random pair.

@@ -5,7 +5,6 @@ direction. When a text grows, pairs move from the held-out splits into training,
 way. Does not know where texts come from.
 """
 
-import hashlib
 import heapq
 import json
 import logging
@@ -16,6 +15,7 @@ from pathlib import Path
 from transformer.common.cache import locked, remembered
 from transformer.common.errors import InputError
 from transformer.data.corpora.split import Split
+from transformer.data.text.lines import text_hash
 from transformer.data.text.parallel import AnotherTarget, Pair
 
 logger = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ def _smallest(pairs: Iterable[Pair], wanted: int, repeated: bool) -> list[Lines]
             continue
         if not another:
             by_source = repeated and bool(pair[0])
-            value = _hash(pair[:1] if by_source else pair)
+            value = text_hash(*sorted(pair[:1] if by_source else pair))
             kept = by_source or value not in lines
         if value not in lines:
             if len(largest) == wanted:
@@ -110,9 +110,3 @@ def _smallest(pairs: Iterable[Pair], wanted: int, repeated: bool) -> list[Lines]
             lines[value] = [[], []]
         lines[value][not kept].append(number)
     return [lines[value] for value in sorted(lines)]
-
-
-def _hash(texts: tuple[str, ...]) -> int:
-    # No side holds a line feed.
-    text = "\n".join(sorted(texts)).encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")

@@ -30,10 +30,7 @@ class JoinedSplit:
         return self.joined(self.parts.values())
 
     def joined(self, parts: Iterable[Iterable[Pair]]) -> Iterator[Pair]:
-        """Yield the pairs of each corpus.
-
-        A blank pair separates two corpora of documents: no document continues in the next corpus.
-        """
+        """Yield the pairs of each corpus; a blank pair separates two corpora of documents."""
         for index, part in enumerate(parts):
             if index and self._has_documents:
                 yield "", ""
@@ -76,10 +73,7 @@ AnySplit = Split | JoinedSplit
 def mixed_splits(
     config: DataConfig, find_corpus_splits: Callable[[DataConfig], dict[str, Split]]
 ) -> dict[str, AnySplit]:
-    """Return the splits of several corpora as `find_splits` does.
-
-    Errors are those of ``find_corpus_splits``, and begin with the name of the corpus.
-    """
+    """Return the splits of several corpora as `find_splits`; errors begin with the corpus."""
     found: dict[str, dict[str, Split]] = {}
     corpora = config.corpora or {}
     for name, corpus in corpus_configs(config).items():
@@ -142,10 +136,9 @@ def config_tags(config: DataConfig) -> Tags:
 
 
 def sampling_weights(config: DataConfig, sizes: Sequence[int]) -> dict[str, float]:
-    """Return the sampling weight of each corpus; their sum is 1.
+    """Return the sampling weights, whose sum is 1, of corpora of these sizes, in any unit.
 
-    ``sizes`` of the corpora, in their order, may have any unit. Raises InputError if all are
-    empty and have no weight.
+    Raises InputError if all are empty and have no weight.
     """
     corpora, root = config.corpora or {}, 1 / (config.temperature or 1)
     masses = {

@@ -3,7 +3,7 @@
 Finds the text of each split; does not read it before it is iterated over.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,17 +39,16 @@ def find_splits(config: DataConfig) -> dict[str, AnySplit]:
     ("train_NAME", "validation_NAME", "test_NAME"). Downloads a corpus that is not in the cache.
     Raises InputError if a corpus is unknown, or lacks something that the config asks for.
     """
-    splits: dict[str, AnySplit] = {}
-    if config.corpora is None:
-        splits |= find_corpus_splits(config)
-    else:
-        splits |= mixed_splits(config, find_corpus_splits)
+    one = config.corpora is None
+    splits: Mapping[str, AnySplit] = (
+        find_corpus_splits(config) if one else mixed_splits(config, find_corpus_splits)
+    )
     if "validation" not in splits:
         raise InputError(
             "training needs a validation text; set data.validation=[SOURCE,TARGET], "
             "or data.validation_size=N to hold N pairs out (not of a stream)"
         )
-    return splits
+    return dict(splits)
 
 
 def find_corpus_splits(config: DataConfig) -> dict[str, Split]:
@@ -82,6 +81,8 @@ def find_corpus_splits(config: DataConfig) -> dict[str, Split]:
         )
         for name, split in makers[config.corpus](config).items()
     }
+    if config.alignment is not None and "train" in splits:
+        splits["train"] = replace(splits["train"], links=given_path(config.alignment))
     return _with_held_out(config, splits)
 
 
@@ -109,8 +110,7 @@ def _published(config: DataConfig) -> dict[str, Split]:
                 *sides,
                 max_line=config.max_line,
                 format=published.format,
-            ),
-            links=_links_of_training(config, split),
+            )
         )
         for split in published.splits
     }
@@ -132,7 +132,7 @@ def _files(config: DataConfig) -> dict[str, Split]:
             for path in corpus.paths:
                 if path.exists() and not path.is_file() and not path.is_dir():
                     raise InputError(f"{path}: a pipe cannot be read twice; give a file")
-            splits[name] = Split(corpus, links=_links_of_training(config, name))
+            splits[name] = Split(corpus)
     return splits
 
 
@@ -183,9 +183,3 @@ def _find(root: Path, names: tuple[str, ...], code: str) -> str | None:
     if len(found) > 1:
         raise InputError(f"{' and '.join(found)} are the same split; remove one")
     return found[0] if found else None
-
-
-def _links_of_training(config: DataConfig, split: str) -> Path | None:
-    if split != "train" or config.alignment is None:
-        return None
-    return given_path(config.alignment)

@@ -61,10 +61,7 @@ class Split:
         return file_digest(self._known_links()).hex()
 
     def fingerprint(self, cache: Path | None = None) -> str:
-        """Return a hash of all that decides what the split yields, except links and tags.
-
-        A cache remembers the digests of large files (`lines.file_digest`).
-        """
+        """Return a hash of all that decides what it yields, except links and tags."""
         chosen = f"{self.corpus.fingerprint(cache)} {self.inverted} {sorted(self.lines)}"
         return hashlib.sha256(chosen.encode()).hexdigest()
 

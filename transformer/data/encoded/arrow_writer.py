@@ -7,7 +7,7 @@ https://arrow.apache.org/docs/format/Columnar.html.
 import json
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -15,13 +15,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from jaxtyping import Bool, Int
+from jaxtyping import Bool
 
 from transformer.common.files import written_whole
 from transformer.data.text.parallel import Pair
 from transformer.data.text.training_filters import Filters, Selection
 from transformer.data.text.word_alignment import WordLinks
 from transformer.data.tokenization.tokenizer import Tokenizer
+
+SIDES = ("source", "target")
 
 # Pairs encoded at once: some 10 MB of memory.
 _CHUNK = 16_384
@@ -35,7 +37,6 @@ class Block(NamedTuple):
     number: int
     """Index of the block, from 0."""
     pairs: list[Pair]
-    """Source and target texts."""
     links: list[WordLinks] | None
     """Word links of each pair, if needed."""
     first: Bool[np.ndarray, " pair"] | None
@@ -47,9 +48,7 @@ class ShardWriter:
     """Writes blocks to a folder, each as a file, atomically."""
 
     folder: Path
-    """Folder of the shards."""
     tokenizer: Tokenizer
-    """Encodes both sides."""
     filters: Filters | None
     """Which pairs to leave out; None keeps every line."""
     texts: bool
@@ -62,38 +61,41 @@ class ShardWriter:
     def write(self, block: Block) -> None:
         """Encode a block and write the kept pairs, always as the same bytes; raises NoSpaceLeft."""
         selection = Selection(self.filters, block.first)
-        rows = encoded(block.pairs, self.tokenizer, selection)
-        # Arrays take a tenth of the memory of lists.
-        kept = [(index, array("i", source), array("i", target)) for index, source, target in rows]
-        columns: dict[str, Any] = {
-            "source": _lists([source for _, source, _ in kept]),
-            "target": _lists([target for *_, target in kept]),
-        }
-        if self.texts:
-            for side, name in enumerate(("source_text", "target_text")):
-                texts = [block.pairs[index][side] for index, *_ in kept]
-                columns[name] = pa.array(texts, pa.string())
+        batch, kept = encode(block.pairs, self.tokenizer, selection, texts=self.texts)
         if block.links is not None:
-            columns["links"] = _lists([_flat(block.links[index]) for index, *_ in kept])
+            links = [sorted(block.links[index].sure) for index in kept]
+            # (source word, target word), … -> source word, target word, …
+            flat = [list(chain.from_iterable(each)) for each in links]
+            batch = batch.append_column("links", _lists(flat))
         counts = json.dumps({"read": selection.read, "dropped": selection.dropped})
-        table = pa.RecordBatch.from_pydict(columns, metadata={_COUNTS: counts})
+        batch = batch.replace_schema_metadata({_COUNTS: counts})
         with (
             written_whole(self.path(block.number)) as part,
             pa.OSFile(str(part), "wb") as sink,
-            pa.ipc.new_file(sink, table.schema) as writer,
+            pa.ipc.new_file(sink, batch.schema) as writer,
         ):
-            writer.write_batch(table)
+            writer.write_batch(batch)
 
 
-def encoded(
-    pairs: Sequence[Pair], tokenizer: Tokenizer, selection: Selection
-) -> Iterator[tuple[int, list[int], list[int]]]:
-    """Encode pairs, and yield (index, source, target) of each that is kept."""
+def encode(
+    pairs: Sequence[Pair], tokenizer: Tokenizer, selection: Selection, *, texts: bool
+) -> tuple[pa.RecordBatch, list[int]]:
+    """Encode the pairs that are kept, with their ``texts`` or without; return their indices too."""
+    kept: list[int] = []
+    # Arrays take a tenth of the memory of lists.
+    sources: list[array[int]] = []
+    targets: list[array[int]] = []
     for start in range(0, len(pairs), _CHUNK):
         chunk = pairs[start : start + _CHUNK]
         for index, (source, target) in enumerate(tokenizer.encode_pairs(chunk), start):
             if selection.keeps(len(source), len(target)):
-                yield index, source, target
+                kept.append(index)
+                sources.append(array("i", source))
+                targets.append(array("i", target))
+    columns: dict[str, Any] = {"source": _lists(sources), "target": _lists(targets)}
+    for number, side in enumerate(SIDES if texts else ()):
+        columns[f"{side}_text"] = pa.array([pairs[index][number] for index in kept], pa.string())
+    return pa.RecordBatch.from_pydict(columns), kept
 
 
 def count_subwords(shards: Iterable[Path]) -> tuple[int, Counter[str]]:
@@ -107,21 +109,8 @@ def count_subwords(shards: Iterable[Path]) -> tuple[int, Counter[str]]:
     return read, dropped
 
 
-def joined(
-    rows: Sequence[Sequence[int]],
-) -> tuple[Int[np.ndarray, " subword"], Int[np.ndarray, " bound"]]:
-    """Return the ids of all rows, and the bounds of the rows."""
+def _lists(rows: Sequence[Sequence[int]]) -> pa.ListArray:
     bounds = np.zeros(len(rows) + 1, dtype=np.int32)
     np.cumsum([len(row) for row in rows], out=bounds[1:])
     subwords = np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=int(bounds[-1]))
-    return subwords, bounds
-
-
-def _lists(rows: Sequence[Sequence[int]]) -> pa.ListArray:
-    subwords, bounds = joined(rows)
     return pa.ListArray.from_arrays(bounds, subwords)
-
-
-def _flat(links: WordLinks) -> list[int]:
-    """Return source word, target word, source word, …"""
-    return [word for link in sorted(links.sure) for word in link]

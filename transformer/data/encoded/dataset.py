@@ -5,8 +5,9 @@ wrote the files, nor the order of batches.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,31 +15,48 @@ from jaxtyping import Int
 
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch, Row, collate
-from transformer.data.batching.batch_stream import PlannedDataset
+from transformer.data.batching.batch_stream import Lengths, PlannedDataset
 from transformer.data.batching.sampler import BatchKey
 from transformer.data.config import DataConfig
+from transformer.data.encoded.arrow_writer import SIDES
 from transformer.data.text.word_alignment import linked_subwords, subword_words
 from transformer.data.tokenization.tokenizer import Tokenizer
 
+Indices = Int[np.ndarray, " batch"]
+
+# Pairs whose segmentations are sampled to estimate the lengths of all.
+_PROBE = 1_000
+
 
 class EncodedCorpus:
-    """The shards of `encode_corpus` as memory maps, whose pages the workers share."""
+    """Encoded pairs: shards of `encode_corpus` as memory maps, whose pages the workers share."""
 
-    def __init__(self, *folders: Path) -> None:
-        """Open the shards of these folders as maps; raises InputError if one is damaged."""
-        self._folders = folders
-        shards = [path for folder in folders for path in sorted(folder.glob("*.arrow"))]
-        self._batches = [batch for path in shards for batch in _mapped(path)]
+    def __init__(self, *parts: Path | pa.RecordBatch) -> None:
+        """Join folders of shards, and batches in memory; raises InputError if a shard is damaged.
+
+        It is pickled as these parts.
+        """
+        self._parts = parts
+        self._batches: list[pa.RecordBatch] = []
+        for part in parts:
+            if isinstance(part, Path):
+                shards = map(_mapped, sorted(part.glob("*.arrow")))
+                self._batches += chain.from_iterable(shards)
+            else:
+                self._batches.append(part)
+        # Values and offsets, which are not copied.
         self._columns = {
-            name: [_flat(batch.column(name)) for batch in self._batches]
+            name: [
+                (column.values.to_numpy(), column.offsets.to_numpy())
+                for column in (batch.column(name) for batch in self._batches)
+            ]
             for name in ("source", "target", "links")
             if all(name in batch.schema.names for batch in self._batches)
         }
         self._starts = np.cumsum([0, *(batch.num_rows for batch in self._batches)])
 
-    def __reduce__(self) -> tuple[type["EncodedCorpus"], tuple[Path, ...]]:
-        """Pickle as paths."""
-        return type(self), self._folders
+    def __reduce__(self) -> tuple[type["EncodedCorpus"], tuple[Path | pa.RecordBatch, ...]]:
+        return type(self), self._parts
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -48,11 +66,15 @@ class EncodedCorpus:
         parts = [np.diff(offsets) for _, offsets in self._columns[side]]
         return np.concatenate(parts or [np.zeros(0, dtype=np.int32)])
 
+    def sides_lengths(self) -> Lengths:
+        """Return the number of subwords of each pair on both sides."""
+        return self.lengths("source"), self.lengths("target")
+
     def frequency(self, side: str, token: int) -> int:
         """Return how often a token occurs on a side."""
         return sum(int((values == token).sum()) for values, _ in self._columns[side])
 
-    def ids(self, side: str, pairs: Int[np.ndarray, " batch"]) -> list[np.ndarray]:
+    def ids(self, side: str, pairs: Indices) -> list[np.ndarray]:
         """Return the subword ids of some pairs on a side, without bos or eos."""
         column, found = self._columns[side], []
         for chunk, row in self._indices(pairs):
@@ -60,20 +82,81 @@ class EncodedCorpus:
             found.append(values[offsets[row] : offsets[row + 1]])
         return found
 
-    def links(self, pairs: Int[np.ndarray, " batch"]) -> list[np.ndarray]:
+    def links(self, pairs: Indices) -> list[np.ndarray]:
         """Return the (source word, target word) links of pairs; KeyError: written without."""
         return [row.reshape(-1, 2) for row in self.ids("links", pairs)]
 
-    def texts(self, side: str, pairs: Int[np.ndarray, " batch"]) -> list[str]:
+    def texts(self, side: str, pairs: Indices) -> list[str]:
         """Return the raw texts of pairs on a side; KeyError: written without."""
         name = f"{side}_text"
         return [
             self._batches[batch].column(name)[row].as_py() for batch, row in self._indices(pairs)
         ]
 
-    def _indices(self, pairs: Int[np.ndarray, " batch"]) -> Iterator[tuple[int, int]]:
+    def select(self, pairs: Indices) -> "EncodedCorpus":
+        """Return a copy of some pairs of a corpus that is one batch in memory."""
+        (batch,) = self._batches
+        return EncodedCorpus(batch.take(pa.array(pairs)))
+
+    def _indices(self, pairs: Indices) -> Iterator[tuple[int, int]]:
         chunk = np.searchsorted(self._starts, pairs, side="right") - 1
         return zip(chunk.tolist(), (pairs - self._starts[chunk]).tolist(), strict=True)
+
+
+@dataclass(frozen=True)
+class SegmentationSampler:
+    """Samples a segmentation of each sentence in each epoch, or has the best (``sampling=0``).
+
+    It is a function of (seed, epoch, number of the pair), whatever the worker or rank.
+    """
+
+    tokenizer: Tokenizer
+    data: DataConfig
+
+    def ids(
+        self, corpus: EncodedCorpus, pairs: Indices, epoch: int, numbers: Indices
+    ) -> list[list[Row]]:
+        """Return the subword ids of both sides of a batch, whose pairs have these numbers.
+
+        If a segmentation is so long that the batch would exceed the budget, the best one of the
+        sentence replaces it.
+        """
+        best: list[list[Row]] = [[*corpus.ids(side, pairs)] for side in SIDES]
+        if not self.tokenizer.config.sampling:
+            return best
+        room = min(self.data.batch_tokens // len(pairs) - 1, self.data.max_length)
+        drawn = self._drawn(corpus, pairs, epoch, numbers)
+        return [
+            [d if len(d) <= room else b for d, b in zip(*rows, strict=True)]
+            for rows in zip(drawn, best, strict=True)
+        ]
+
+    def lengths(self, corpus: EncodedCorpus, numbers: Int[np.ndarray, " pair"]) -> Lengths:
+        """Return lengths of both sides that 95% of the sampled segmentations do not exceed.
+
+        None exceeds the budget.
+        """
+        source, target = corpus.sides_lengths()
+        if not self.tokenizer.config.sampling or not len(corpus):
+            return source, target
+        drawn = self._drawn(corpus, np.arange(len(numbers[:_PROBE])), 0, numbers[:_PROBE])
+        return self._planned(source, drawn[0]), self._planned(target, drawn[1])
+
+    def _planned(
+        self, best: Int[np.ndarray, " pair"], drawn: Sequence[Row]
+    ) -> Int[np.ndarray, " pair"]:
+        longer = np.array([len(ids) for ids in drawn]) / best[: len(drawn)]
+        planned = np.ceil(best * float(np.quantile(longer, 0.95)))
+        return np.maximum(best, np.minimum(planned, self.data.batch_tokens - 1)).astype(np.int32)
+
+    def _drawn(
+        self, corpus: EncodedCorpus, pairs: Indices, epoch: int, numbers: Indices
+    ) -> list[list[list[int]]]:
+        samplers = (self.tokenizer.sample_source, self.tokenizer.sample_target)
+        return [
+            sample(corpus.texts(side, pairs), _seeds(self.data.seed, epoch, numbers, index))
+            for index, (side, sample) in enumerate(zip(SIDES, samplers, strict=True))
+        ]
 
 
 class BatchDataset(PlannedDataset[Batch]):
@@ -83,14 +166,17 @@ class BatchDataset(PlannedDataset[Batch]):
         self,
         corpus: EncodedCorpus,
         pairs: Int[np.ndarray, " pair"],
+        sampler: SegmentationSampler | None = None,
+        *,
         linked_by: Tokenizer | None = None,
     ) -> None:
         """Serve the pairs of a corpus with these indices; a key has indices in ``pairs``.
 
-        ``linked_by`` is the tokenizer of the corpus, to add word links to batches; None: no links.
+        Args:
+            sampler: of the segmentations of a whole corpus; None: the best.
+            linked_by: the tokenizer of the corpus, to add word links to batches; None: no links.
         """
-        self._corpus = corpus
-        self._pairs = pairs
+        self._corpus, self._pairs, self._sampler = corpus, pairs, sampler
         self._spelling = None
         if linked_by is not None:
             source = linked_by.source_subwords(range(linked_by.source_vocab_size))
@@ -98,117 +184,31 @@ class BatchDataset(PlannedDataset[Batch]):
 
     def __getitem__(self, key: BatchKey) -> Batch:
         pairs = self._pairs[key.pairs]
-        sources, targets = (self._corpus.ids(side, pairs) for side in ("source", "target"))
-        return self._batch(pairs, sources, targets)
-
-    def _batch(
-        self, pairs: Int[np.ndarray, " batch"], sources: Sequence[Row], targets: Sequence[Row]
-    ) -> Batch:
-        """Collate subwords; word links become links of these subwords."""
+        if self._sampler is None:
+            sides: list[list[Row]] = [[*self._corpus.ids(side, pairs)] for side in SIDES]
+        else:
+            sides = self._sampler.ids(self._corpus, pairs, key.epoch, pairs)
         if self._spelling is None:
-            return collate(sources, targets)
+            return collate(sides[0], sides[1])
         words = [
             [subword_words([spelling[subword] for subword in row]) for row in rows]
-            for spelling, rows in zip(self._spelling, (sources, targets), strict=True)
+            for spelling, rows in zip(self._spelling, sides, strict=True)
         ]
-        return collate(
-            sources, targets, list(map(linked_subwords, self._corpus.links(pairs), *words))
-        )
+        links = map(linked_subwords, self._corpus.links(pairs), *words)
+        return collate(sides[0], sides[1], list(links))
 
-    def lengths(self) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
+    def lengths(self) -> Lengths:
         """Return the lengths of source and target to plan batches with."""
-        source, target = (self._corpus.lengths(side) for side in ("source", "target"))
+        if self._sampler is not None:
+            return self._sampler.lengths(self._corpus, self._pairs)
+        source, target = self._corpus.sides_lengths()
         return source[self._pairs], target[self._pairs]
 
 
-class SamplingDataset(BatchDataset):
-    """Samples a segmentation of each sentence in each epoch.
-
-    It is a function of (seed, epoch, pair), whatever the worker or rank. If it is so long that its
-    batch would exceed the budget, the best segmentation of the sentence replaces it.
-    """
-
-    def __init__(
-        self,
-        corpus: EncodedCorpus,
-        tokenizer: Tokenizer,
-        data: DataConfig,
-        linked: bool = False,
-    ) -> None:
-        """Serve a whole corpus; ``linked`` batches have its word links."""
-        pairs = np.arange(len(corpus), dtype=np.int32)
-        super().__init__(corpus, pairs, tokenizer if linked else None)
-        self._tokenizer, self._data = tokenizer, data
-
-    def __getitem__(self, key: BatchKey) -> Batch:
-        sides: list[list[Row]] = []
-        for side in ("source", "target"):
-            best = self._corpus.ids(side, key.pairs)
-            drawn = self._drawn(side, key.pairs, key.epoch)
-            sides.append(fitting(drawn, best, self._data))
-        return self._batch(key.pairs, *sides)
-
-    def lengths(self) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
-        """Return lengths that 95% of the sampled segmentations do not exceed."""
-        return self._planned("source"), self._planned("target")
-
-    def _planned(self, side: str) -> Int[np.ndarray, " pair"]:
-        probe = np.arange(min(len(self._corpus), 1_000))
-        drawn = self._drawn(side, probe, epoch=0)
-        return planned_lengths(self._corpus.lengths(side), drawn, self._data.batch_tokens)
-
-    def _drawn(self, side: str, pairs: Int[np.ndarray, " batch"], epoch: int) -> list[list[int]]:
-        texts = self._corpus.texts(side, pairs)
-        return draw(self._tokenizer, side, texts, (self._data.seed, epoch, pairs))
-
-
-def draw(
-    tokenizer: Tokenizer, side: str, texts: Sequence[str], drawn_for: tuple[int, int, np.ndarray]
-) -> list[list[int]]:
-    """Sample a segmentation of each text of a side, for (seed, epoch, number of each pair)."""
-    seeds = _seeds(*drawn_for, side == "target")
-    drawn: list[list[int]] = getattr(tokenizer, f"sample_{side}")(texts, seeds)
-    return drawn
-
-
-def fitting(drawn: Sequence[Row], best: Sequence[Row], data: DataConfig) -> list[Row]:
-    """Return the sampled segmentations of a batch, or the best where these are too long."""
-    if data.packing:
-        return _fitting_together(drawn, best, data)
-    room = min(data.batch_tokens // len(best) - 1, data.max_length)
-    return [d if len(d) <= room else b for d, b in zip(drawn, best, strict=True)]
-
-
-def _fitting_together(drawn: Sequence[Row], best: Sequence[Row], data: DataConfig) -> list[Row]:
-    """Return the same for a packed batch, whose sentences share the budget."""
-    room, rows = data.batch_tokens - sum(len(row) + 1 for row in best), []
-    for sampled, row in zip(drawn, best, strict=True):
-        longer = len(sampled) - len(row)
-        fits = longer <= room and len(sampled) <= data.max_length
-        rows.append(sampled if fits else row)
-        room -= longer if fits else 0
-    return rows
-
-
-def planned_lengths(
-    best: Int[np.ndarray, " pair"], drawn: Sequence[Row], batch_tokens: int
-) -> Int[np.ndarray, " pair"]:
-    """Return lengths that 95% of sampled segmentations do not exceed.
-
-    The best segmentations have the lengths ``best``; ``drawn`` are sampled ones of the first pairs.
-    No length exceeds the budget ``batch_tokens``.
-    """
-    if not len(best):
-        return best
-    longer = np.array([len(ids) for ids in drawn]) / best[: len(drawn)]
-    planned = np.ceil(best * float(np.quantile(longer, 0.95)))
-    return np.maximum(best, np.minimum(planned, batch_tokens - 1)).astype(np.int32)
-
-
-def _seeds(seed: int, epoch: int, pairs: Int[np.ndarray, " batch"], target: bool) -> list[int]:
+def _seeds(seed: int, epoch: int, pairs: Indices, side: int) -> list[int]:
     """Mix the four numbers into 32 bits a pair, with the finaliser of SplitMix64."""
     mixed = np.full(len(pairs), seed, dtype=np.uint64)
-    for number in (np.uint64(epoch), pairs.astype(np.uint64), np.uint64(target)):
+    for number in (np.uint64(epoch), pairs.astype(np.uint64), np.uint64(side)):
         mixed = (mixed ^ number) + np.uint64(0x9E3779B97F4A7C15)
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -226,8 +226,3 @@ def _mapped(path: Path) -> list[pa.RecordBatch]:
         raise InputError(
             f"{path}: damaged ({error}); delete {path.parent}, it will be made again"
         ) from error
-
-
-def _flat(column: Any) -> tuple[Int[np.ndarray, " subword"], Int[np.ndarray, " row"]]:
-    """Return (values, offsets) of a record batch, without copying the values."""
-    return column.values.to_numpy(), column.offsets.to_numpy()

@@ -6,7 +6,6 @@ The files (arrow_writer.py) do not depend on the number of processes.
 import logging
 import os
 import shutil
-import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -22,7 +21,7 @@ from jaxtyping import Bool
 
 from transformer.common.errors import InputError
 from transformer.common.files import NoSpaceLeft
-from transformer.common.processes import end_with_parent
+from transformer.common.processes import begin_pool_process
 from transformer.data.encoded.arrow_writer import Block, ShardWriter, count_subwords
 from transformer.data.text.training_filters import Filters, first_occurrences
 from transformer.data.text.word_alignment import WordLinks
@@ -36,7 +35,6 @@ _BLOCK = 65_536
 _INTERVAL = 10.0
 
 LinksOfPairs = Callable[[], Iterator[WordLinks]]
-"""Called for each pass over the word links of the pairs."""
 
 
 def encode_corpus(
@@ -55,10 +53,9 @@ def encode_corpus(
     Args:
         split: its name in the log.
         pairs: called for each pass over the (source, target) text.
-        tokenizer: encodes both sides.
         filters: which pairs to leave out; None keeps every line.
         folder: of the shards, once complete; a second call resumes from ``FOLDER.parts``.
-        links: word links of the pairs; the sure ones are written.
+        links: called for each pass over the word links of the pairs; the sure ones are written.
         texts: whether the raw text is written too.
         workers: processes that encode; None: as many as cores, 0 (or up to two shards): this one.
 
@@ -145,10 +142,11 @@ def _write(blocks: Iterator[Block], writer: ShardWriter, workers: int) -> None:
         for block in chain(head, blocks):
             writer.write(block)
         return
-    with ProcessPoolExecutor(workers, initializer=_begin, initargs=(writer,)) as pool:
+    writer = replace(writer, tokenizer=writer.tokenizer.in_one_thread())
+    with ProcessPoolExecutor(workers, initializer=begin_pool_process) as pool:
         pending: deque[Future[None]] = deque()
         for block in chain(head, blocks):
-            pending.append(pool.submit(_write_block, block))
+            pending.append(pool.submit(writer.write, block))
             if len(pending) > workers:
                 pending.popleft().result()
         for future in pending:
@@ -160,19 +158,3 @@ def _cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-_writer: ShardWriter
-
-
-def _begin(writer: ShardWriter) -> None:
-    """Start a process, which keeps the writer for all blocks."""
-    global _writer
-    _writer = replace(writer, tokenizer=writer.tokenizer.in_one_thread())
-    # The parent handles Ctrl-C.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    end_with_parent()
-
-
-def _write_block(block: Block) -> None:
-    _writer.write(block)

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+from jaxtyping import Int
 from pytorch_lightning import LightningDataModule
 from torch.utils.data import Dataset
 
@@ -16,29 +18,29 @@ from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.data.batching.batch_stream import (
     BatchSequence,
+    Lengths,
     MixedBatches,
     MixedDataset,
     PlannedBatches,
     PlannedDataset,
     RankAssignment,
     next_batch,
-    plan_class,
 )
 from transformer.data.batching.loader import EpochLoader, UpdateLoader
 from transformer.data.batching.sampler import BatchKey, BatchPlan
 from transformer.data.config import DataConfig
 from transformer.data.corpora.mixture import sampling_weights
+from transformer.data.text.training_filters import log_level
 from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 
 logger = logging.getLogger(__name__)
 
 
 class BatchModule(LightningDataModule, ABC):
-    """Training batches, shuffled, from the current update on; and validation batches.
+    """Training batches, shuffled, from the current update on; and validation batches."""
 
-    Attributes:
-        accumulation: Micro-batches of an update on one rank; the trainer sets it.
-    """
+    accumulation = 1
+    """Micro-batches of an update on one rank; the trainer sets it."""
 
     def __init__(
         self,
@@ -65,7 +67,6 @@ class BatchModule(LightningDataModule, ABC):
         self._initial_tokenizer = initial_tokenizer
         self._links, self._positions = links, positions
         self._cache = given_path(data.cache)
-        self.accumulation = 1
         self._loader: UpdateLoader[Any] | None = None
         self._before: dict[str, Any] | None = None
         # Whether left out pairs are logged: Lightning calls `prepare_data` twice.
@@ -99,10 +100,9 @@ class BatchModule(LightningDataModule, ABC):
         data, training = self._data, self._training
         assert isinstance(training, MixedDataset | PlannedDataset)
         parts = training.parts if isinstance(training, MixedDataset) else [training]
-        plan = plan_class(data.packing)
         sequences = [
             PlannedBatches(
-                plan(*part.lengths(), batch_tokens=data.batch_tokens, seed=data.seed), index
+                BatchPlan(*part.lengths(), batch_tokens=data.batch_tokens, seed=data.seed), index
             )
             for index, part in enumerate(parts)
         ]
@@ -124,7 +124,7 @@ class BatchModule(LightningDataModule, ABC):
         """Return the updates of this rank, from the current one on."""
         rank, ranks = self._rank()
         self._loader = UpdateLoader(
-            self._training_batches,
+            self._training,
             self.row,
             assignment=RankAssignment(ranks, self.accumulation),
             rank=rank,
@@ -175,16 +175,7 @@ class BatchModule(LightningDataModule, ABC):
     def largest_batch(self) -> Any:
         """Return the training batch that needs the most memory, as planned."""
         _, key = self.row.largest()
-        return self._training_batches[key]
-
-    @property
-    def _training_batches(self) -> Dataset[Any]:
-        """Training batches as the model gets them: padded, or packed."""
-        if not self._data.packing:
-            return self._training
-        from transformer.data.batching.packed_batch import PackedDataset
-
-        return PackedDataset(self._training, self._data.batch_tokens)
+        return self._training[key]
 
     def teardown(self, stage: str) -> None:
         """End the worker processes; Lightning calls this after a run."""
@@ -194,6 +185,29 @@ class BatchModule(LightningDataModule, ABC):
     def on_exception(self, exception: BaseException) -> None:
         """End the worker processes; Lightning calls this when a run fails or is stopped."""
         self.teardown("fit")
+
+    def _usable(
+        self, split: str, where: object, unit: str, lengths: Lengths
+    ) -> Int[np.ndarray, " usable"]:
+        """Return the indices of the pairs that are neither empty nor too long.
+
+        Logs how many are left out of validation; raises InputError if all are.
+        """
+        limit = min(self._data.max_length, self._data.batch_tokens - 1)
+        usable = np.flatnonzero((np.minimum(*lengths) > 0) & (np.maximum(*lengths) <= limit))
+        count = len(lengths[0])
+        if not len(usable):
+            raise InputError(
+                f"{where}: every one of {count:,} {unit} is empty or longer than {limit} tokens; "
+                "give other text, or raise data.max_length and data.batch_tokens"
+            )
+        if split == "validation" and (left := count - len(usable)):
+            logger.log(
+                log_level(left, count),
+                f"validation: {left:,} of {count:,} {unit} are empty or longer than {limit} "
+                "tokens, and left out of val/loss (data.max_length, data.batch_tokens)",
+            )
+        return usable
 
     def _check_positions(self, lengths: Iterable[int], where: Callable[[int], str]) -> None:
         """Check that the sentences of a text fit the positions of the model.

@@ -4,15 +4,16 @@ Validation and test text are ordinary files. Does not know models.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
+import numpy as np
 from torch.utils.data import Dataset
 
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch, collate
-from transformer.data.config import DataConfig
-from transformer.data.encoded.dataset import draw, fitting
+from transformer.data.encoded.dataset import SegmentationSampler
 from transformer.data.modules.translation import DataModule
 from transformer.data.streaming.shards import Shard, ShardPosition, find_shards, shards_fingerprint
 from transformer.data.streaming.streamed_batches import StreamedBatches, StreamedKey
@@ -20,23 +21,16 @@ from transformer.data.text.parallel import Pair
 from transformer.data.tokenization.tokenizer import Tokenizer
 
 
+@dataclass(frozen=True)
 class StreamDataset(Dataset[Batch]):
     """Makes a batch of the pairs in a key, with segmentations sampled for its epoch."""
 
-    def __init__(self, data: DataConfig, tokenizer: Tokenizer) -> None:
-        """Sample with the tokenizer, within the bounds of the batches."""
-        self._data, self._tokenizer = data, tokenizer
+    sampler: SegmentationSampler
 
     def __getitem__(self, key: StreamedKey) -> Batch:
-        assert key.rows is not None
-        if key.texts is None:
-            return collate(key.rows["source"], key.rows["target"])
-        data, sides = self._data, {}
-        for side, best in key.rows.items():
-            drawn_for = (data.seed, key.epoch, key.pairs)
-            drawn = draw(self._tokenizer, side, key.texts[side], drawn_for)
-            sides[side] = fitting(drawn, best, data)
-        return collate(sides["source"], sides["target"])
+        pairs = np.arange(len(key.pairs))
+        sources, targets = self.sampler.ids(key.content, pairs, key.epoch, key.pairs)
+        return collate(sources, targets)
 
 
 class StreamData(DataModule):
@@ -90,4 +84,4 @@ class StreamData(DataModule):
 
     @cached_property
     def _training(self) -> StreamDataset:
-        return StreamDataset(self._data, self.tokenizer)
+        return StreamDataset(SegmentationSampler(self.tokenizer, self._data))

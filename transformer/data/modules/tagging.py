@@ -13,13 +13,12 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Int
 
 from transformer.common.cache import locked
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.data.batching.batch import UNTAGGED, TaggedBatch, collate_tagged
-from transformer.data.batching.batch_stream import PlannedDataset
+from transformer.data.batching.batch_stream import Lengths, PlannedDataset
 from transformer.data.batching.sampler import BatchKey
 from transformer.data.config import check_unused_keys
 from transformer.data.corpora.pocket import LANGUAGES, pocket_text, read_pocket_tags
@@ -27,7 +26,7 @@ from transformer.data.modules.base import BatchModule
 from transformer.data.text.conllu import UPOS, TaggedSentence, read_conllu
 from transformer.data.text.lines import check_files_exist
 from transformer.data.text.parallel import read_lines
-from transformer.data.text.training_filters import Filters, log_level
+from transformer.data.text.training_filters import Filters
 from transformer.data.tokenization.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -53,7 +52,7 @@ class TaggedDataset(PlannedDataset[TaggedBatch]):
     def __getitem__(self, key: BatchKey) -> TaggedBatch:
         return collate_tagged(*zip(*(self._rows[index] for index in key.pairs), strict=True))
 
-    def lengths(self) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
+    def lengths(self) -> Lengths:
         """Return the number of subwords of each sentence, for both sides."""
         lengths = np.array([len(ids) for ids, _ in self._rows], dtype=np.int64)
         return lengths, lengths
@@ -72,12 +71,8 @@ class TaggingData(BatchModule):
             return pocket_text(data.source)
         given = {"train": data.train, "validation": data.validation, "test": data.test}
         files = {key: path for key, path in given.items() if isinstance(path, str)}
-        named = [key for key, path in given.items() if path is not None]
-        if (
-            data.corpus != "files"
-            or list(files) != named
-            or not {"train", "validation"} <= {*files}
-        ):
+        pairs = any(path is not None and key not in files for key, path in given.items())
+        if data.corpus != "files" or pairs or not {"train", "validation"} <= {*files}:
             raise InputError(
                 "task=tagging reads pocket, or a CoNLL-U file a split, and holds no sentences out; "
                 "set data=files data.train=A.conllu data.validation=B.conllu, and perhaps "
@@ -124,8 +119,7 @@ class TaggingData(BatchModule):
         if not self._reported:
             _ = self._training
             filters = Filters(min(data.max_length, data.batch_tokens - 1), None, data.deduplicate)
-            if not filters.report("train", *self._left, data.max_left_out, "sentences"):
-                logger.info(filters.describe("train", *self._left, "sentences"))
+            filters.report("train", *self._left, data.max_left_out, "sentences")
             self._reported = True
         for split, sentences in evaluated.items() if self._positions is not None else ():
             lengths = TaggedDataset(sentences, tokenizer).lengths()[0].tolist()
@@ -147,26 +141,12 @@ class TaggingData(BatchModule):
         if split == "train" and data.deduplicate:
             sentences = list(dict.fromkeys(sentences))
         dataset = TaggedDataset(sentences, self.tokenizer)
-        limit = min(data.max_length, data.batch_tokens - 1)
-        usable = dataset.lengths()[0] <= limit
-        if not usable.any():
-            raise InputError(
-                f"{self._files[split]}: every sentence is longer than {limit} tokens; give shorter "
-                "ones, or raise data.max_length and data.batch_tokens"
-            )
-        left, distinct = int((~usable).sum()), len(usable)
+        usable = self._usable(split, self._files[split], "sentences", dataset.lengths())
+        left = len(sentences) - len(usable)
         if split == "train":
-            self._left = Counter(duplicate=read - distinct, length=left), read
-        elif left:
-            logger.log(
-                log_level(left, distinct),
-                f"{split}: {left:,} of {distinct:,} sentences, longer than {limit} tokens, are "
-                "left out of loss and accuracy in training",
-            )
-        if left:
-            kept = [sentences[index] for index in np.flatnonzero(usable)]
-            dataset = TaggedDataset(kept, self.tokenizer)
-        return dataset
+            self._left = Counter(duplicate=read - len(sentences), length=left), read
+        kept = [sentences[index] for index in usable]
+        return TaggedDataset(kept, self.tokenizer) if left else dataset
 
 
 def _line(path: Path, max_line: int, index: int) -> str:

@@ -21,12 +21,12 @@ from transformer.data.corpora.mixture import AnySplit, BalancedText, config_tags
 from transformer.data.corpora.resolve import NO_TRAINING_TEXT, find_splits
 from transformer.data.corpora.split import Split
 from transformer.data.encoded.arrow_writer import count_subwords
-from transformer.data.encoded.dataset import BatchDataset, EncodedCorpus, SamplingDataset
+from transformer.data.encoded.dataset import BatchDataset, EncodedCorpus, SegmentationSampler
 from transformer.data.encoded.preprocess import encode_corpus
 from transformer.data.modules.base import BatchModule
 from transformer.data.text.document_windows import joined_pairs
 from transformer.data.text.lines import check_files_exist
-from transformer.data.text.training_filters import Filters, log_level
+from transformer.data.text.training_filters import Filters
 from transformer.data.tokenization.config import SYMBOLS
 from transformer.data.tokenization.tokenizer import UNK, Pairs, Tokenizer
 
@@ -103,8 +103,7 @@ class DataModule(BatchModule):
         for name in () if self._reported else training:
             pairs, dropped = count_subwords(self._encoded_path(name).glob("*.arrow"))
             log_held_out(name, pairs, self._splits)
-            if not self._filters.report(name, dropped, pairs, self._data.max_left_out):
-                logger.info(self._filters.describe(name, dropped, pairs))
+            self._filters.report(name, dropped, pairs, self._data.max_left_out)
         if not self._reported and {*SYMBOLS} & {*self.tokenizer.config.algorithms}:
             self._log_unknown()
         self._reported = True
@@ -188,28 +187,17 @@ class DataModule(BatchModule):
 
     def _training_part(self, name: str) -> BatchDataset:
         corpus = EncodedCorpus(self._encoded_path(name))
-        if self.tokenizer.config.sampling > 0:
-            tokenizer = self.tokenizer.tagged(self._part(name).tags)
-            return SamplingDataset(corpus, tokenizer, self._data, linked=self._links)
-        linked_by = self.tokenizer if self._links else None
-        return BatchDataset(corpus, np.arange(len(corpus), dtype=np.int32), linked_by)
+        tokenizer = self.tokenizer.tagged(self._part(name).tags)
+        return BatchDataset(
+            corpus,
+            np.arange(len(corpus), dtype=np.int32),
+            SegmentationSampler(tokenizer, self._data),
+            linked_by=tokenizer if self._links else None,
+        )
 
     @cached_property
     def _validation(self) -> BatchDataset:
-        """Return the validation pairs for the loss, without empty and too long ones."""
+        """Return the validation pairs for the loss."""
         corpus = EncodedCorpus(*map(self._encoded_path, self._parts("validation")))
-        source, target = corpus.lengths("source"), corpus.lengths("target")
-        limit = min(self._data.max_length, self._data.batch_tokens - 1)
-        usable = (np.minimum(source, target) > 0) & (np.maximum(source, target) <= limit)
-        if not usable.any():
-            raise InputError(
-                f"{self._split('validation').location}: every pair is empty or longer than {limit} "
-                "tokens; give other text, or raise data.max_length and data.batch_tokens"
-            )
-        if left := int((~usable).sum()):
-            logger.log(
-                log_level(left, len(usable)),
-                f"validation: {left:,} of {len(usable):,} pairs are empty or longer than {limit} "
-                "tokens, and left out of the loss, not BLEU (data.max_length, data.batch_tokens)",
-            )
-        return BatchDataset(corpus, np.flatnonzero(usable))
+        lengths, where = corpus.sides_lengths(), self._split("validation").location
+        return BatchDataset(corpus, self._usable("validation", where, "pairs", lengths))

@@ -1,15 +1,44 @@
-"""Base classes of the checks.
+"""Numbered pairs, base classes of the checks, and helpers to compare and to quote texts.
 
 A check sees the pairs of a split one by one, counts those with a fault, and keeps a few examples,
 so that a text of any length passes through it.
 """
 
+import re
+import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
-from transformer.data.quality.pair import SIDES, NumberedPair, Side
+from transformer.common.escaping import escaped
+
+Side = Literal["source", "target"]
+SIDES: tuple[Side, Side] = ("source", "target")
+
+# ASCII is removed as bytes, for speed; the expression removes the rest of Unicode.
+_ASCII_NO_WORD = bytes(code for code in range(128) if not chr(code).isalnum())
+_NO_WORD = re.compile(r"[\W_]+")
+# Variation selectors only choose how the character before them is drawn.
+_VARIATIONS = frozenset(map(chr, range(0xFE00, 0xFE10)))
+_QUOTED = 60
+
+
+class NumberedPair(NamedTuple):
+    """A sentence pair with its line number."""
+
+    line: int
+    """Line of its file or files, from 1."""
+    source: str
+    target: str
+    source_tokens: int = 0
+    """Tokens of the source, counted or estimated."""
+    target_tokens: int = 0
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """Source and target."""
+        return self.source, self.target
 
 
 class Fault(NamedTuple):
@@ -32,7 +61,7 @@ class Finding:
     """How often a fault occurs in a split."""
 
     check: str
-    """Name of the fault, a field of `Thresholds`."""
+    """Name of the fault, of `CHECKS`."""
     split: str
     count: int
     """Pairs with the fault."""
@@ -115,3 +144,27 @@ def either_side(describe: Callable[[Side, str], str | None]) -> FindFault:
         return None
 
     return find
+
+
+def bare(text: str) -> str:
+    """Return the letters, their marks, and the digits of a text, without case."""
+    if text.isascii():
+        return text.lower().encode().translate(None, _ASCII_NO_WORD).decode()
+    folded = unicodedata.normalize("NFKC", text).casefold().encode()
+    return _NO_WORD.sub(_marks, folded.translate(None, _ASCII_NO_WORD).decode())
+
+
+def _marks(found: re.Match[str]) -> str:
+    """Return the vowel signs and tone marks among characters that are no letters or digits."""
+    return "".join(
+        character
+        for character in found[0]
+        if unicodedata.category(character) in ("Mn", "Mc") and character not in _VARIATIONS
+    )
+
+
+def quoted(text: str, index: int = 0) -> str:
+    """Return the part of a text around an index, for a report; invisible characters are escaped."""
+    start = max(0, min(index - _QUOTED // 2, len(text) - _QUOTED))
+    end = start + _QUOTED
+    return f'"{"…" if start else ""}{escaped(text[start:end])}{"…" if end < len(text) else ""}"'

@@ -1,54 +1,33 @@
 """The faults to look for, and how many are allowed; the defaults are in conf/doctor.yaml."""
 
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated
 
 from transformer.common.errors import raise_objections
 from transformer.common.schema import Range, out_of_range
 
-Fraction = Annotated[float, Range(0, 1)] | None
+CHECKS = (
+    *("empty", "ratio", "misaligned", "duplicate", "leak", "leak_source", "leak_target", "copy"),
+    *("numbers", "urls", "script", "language", "control", "markup", "markup_both", "replacement"),
+    *("mojibake", "unknown_characters", "too_long", "not_nfc", "several_targets"),
+    "several_sources",
+)
+"""Names of all checks, in the order of a report; docs/doctor.md describes the faults."""
 
 
-@dataclass(frozen=True)
-class Thresholds:
-    """The fraction of the pairs of a split that may have each fault; None disables the check.
+def allowed_fractions(thresholds: Mapping[str, float | None]) -> dict[str, float]:
+    """Return the fraction of the pairs of a split that may have each fault.
 
-    docs/doctor.md describes the faults.
+    None disables a check. Raises InputError for a number that is no fraction.
     """
-
-    empty: Fraction
-    ratio: Fraction
-    misaligned: Fraction
-    duplicate: Fraction
-    leak: Fraction
-    leak_source: Fraction
-    leak_target: Fraction
-    copy: Fraction
-    numbers: Fraction
-    urls: Fraction
-    script: Fraction
-    language: Fraction
-    control: Fraction
-    markup: Fraction
-    markup_both: Fraction
-    replacement: Fraction
-    mojibake: Fraction
-    unknown_characters: Fraction
-    too_long: Fraction
-    not_nfc: Fraction
-    several_targets: Fraction
-    several_sources: Fraction
-
-    def __post_init__(self) -> None:
-        raise_objections(out_of_range(self, "thresholds"))
-
-    def enabled(self) -> dict[str, float]:
-        """Return the allowed fraction of each enabled check."""
-        return {name: limit for name, limit in asdict(self).items() if limit is not None}
-
-
-CHECKS = tuple(field.name for field in fields(Thresholds))
-"""Names of all checks, in the order of a report."""
+    allowed = {name: limit for name, limit in thresholds.items() if limit is not None}
+    raise_objections(
+        f"thresholds.{name}={limit} must be from 0 to 1"
+        for name, limit in allowed.items()
+        if not 0 <= limit <= 1
+    )
+    return allowed
 
 
 @dataclass(frozen=True)

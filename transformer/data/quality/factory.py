@@ -10,18 +10,21 @@ from itertools import islice
 
 from transformer.common.errors import how_to_install
 from transformer.data.corpora.split import Split
-from transformer.data.quality.base import Check, FindFault, PairCheck, either_side
-from transformer.data.quality.checks import characters, lengths
-from transformer.data.quality.checks.alphabet import (
-    Alphabet,
-    describe_foreign_script,
-    frequent_scripts,
+from transformer.data.quality.base import (
+    SIDES,
+    Check,
+    Fault,
+    FindFault,
+    NumberedPair,
+    PairCheck,
+    Side,
+    either_side,
 )
+from transformer.data.quality.checks import alphabet, characters, lengths, numbers_and_urls
 from transformer.data.quality.checks.misalignment import Misalignment
 from transformer.data.quality.checks.repeated_text import Leaks, Repeats
 from transformer.data.quality.checks.untranslated import Lexicon, find_copy
 from transformer.data.quality.config import ExaminationConfig
-from transformer.data.quality.pair import SIDES, NumberedPair, Side
 from transformer.data.quality.texts import numbered
 from transformer.data.text.parallel import Pair
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -32,19 +35,6 @@ _BYTES = 4
 # Pairs of the training text that tell what is usual.
 _SAMPLE = 50_000
 _PACKAGES = {"mojibake": "ftfy", "language": "py3langid"}
-# Checks that know only the pair.
-_SIMPLE: dict[str, FindFault] = {
-    "empty": lengths.find_empty_side,
-    "control": characters.find_control,
-    "replacement": characters.find_replacement,
-    "not_nfc": characters.find_not_nfc,
-    "mojibake": characters.find_mojibake,
-}
-# In the order of the faults of a rejected pair.
-_OF_PAIRS = (
-    *("empty", "numbers", "urls", "control", "markup", "markup_both", "replacement", "not_nfc"),
-    *("mojibake", "too_long", "ratio", "copy", "script", "language", "unknown_characters"),
-)
 
 
 class Checks:
@@ -67,7 +57,7 @@ class Checks:
             if name in config.checks and find_spec(package) is None
         }
         """Checks whose package is not installed, and how to install it."""
-        self._alphabet = Alphabet(tokenizer)
+        self._alphabet = alphabet.Alphabet(tokenizer)
 
     def pairs(self, split: str) -> Iterator[NumberedPair]:
         """Yield the pairs to examine, with token counts; raises InputError as `Split` does."""
@@ -79,14 +69,10 @@ class Checks:
                 yield pair._replace(source_tokens=source, target_tokens=target)
 
     def build(self, split: str) -> list[Check]:
-        """Return new checks for the pairs of a split.
-
-        Raises:
-            InputError: the training text, or held-out text, cannot be read.
-        """
+        """Return new checks for a split; raises InputError if a text cannot be read."""
         enabled, new = self.config.checks - self.skipped.keys(), (split, self.config.examples)
-        names = (name for name in _OF_PAIRS if name in enabled)
-        checks: list[Check] = [PairCheck(*new, n, self._find_fault(n, split)) for n in names]
+        finders = self._finders(split).items()
+        checks: list[Check] = [PairCheck(*new, n, find) for n, find in finders if n in enabled]
         if not enabled.isdisjoint(Repeats.names):
             checks.append(Repeats(*new))
         if "misaligned" in enabled:
@@ -96,35 +82,31 @@ class Checks:
             checks.append(Leaks(held_out, self.config.examples))
         return checks
 
-    def _find_fault(self, name: str, split: str) -> FindFault:
-        match name:
-            case "too_long":
-                return partial(lengths.find_overlong, self.config.max_length)
-            case "ratio":
-                return partial(lengths.find_disproportion, self._lengths, self.config.ratio)
-            case "control" if self.splits[split].corpus.features:
-                # The tab before the features is meant.
-                return lambda pair: characters.find_control(
-                    pair._replace(source=pair.source.replace("\t", " ", 1))
-                )
-            case "copy":
-                return partial(find_copy, self._lexicon)
-            case "script":
-                return either_side(partial(describe_foreign_script, self._scripts))
-            case "language":
-                return self._find_wrong_language
-            case "numbers" | "urls":
-                from transformer.data.quality.checks import numbers_and_urls
+    def _finders(self, split: str) -> dict[str, FindFault]:
+        """The checks that look at each pair alone, in the order of the faults of a rejected pair.
 
-                find: FindFault = getattr(numbers_and_urls, f"find_different_{name}")
-                return find
-            case "markup" | "markup_both":
-                from transformer.data.quality.checks.markup import find_markup_fault
-
-                return partial(find_markup_fault, 1 if name == "markup" else 2)
-            case "unknown_characters":
-                return either_side(partial(self._alphabet.describe, split == "train"))
-        return _SIMPLE[name]
+        What is usual in the training text is found when it is first needed.
+        """
+        config, has_features = self.config, self.splits[split].corpus.features
+        return {
+            "empty": lengths.find_empty_side,
+            "numbers": numbers_and_urls.find_different_numbers,
+            "urls": numbers_and_urls.find_different_urls,
+            "control": _find_control_in_features if has_features else characters.find_control,
+            "markup": partial(characters.find_markup_fault, 1),
+            "markup_both": partial(characters.find_markup_fault, 2),
+            "replacement": characters.find_replacement,
+            "not_nfc": characters.find_not_nfc,
+            "mojibake": characters.find_mojibake,
+            "too_long": partial(lengths.find_overlong, config.max_length),
+            "ratio": lambda p: lengths.find_disproportion(self._lengths, config.ratio, p),
+            "copy": lambda p: find_copy(self._lexicon, p),
+            "script": either_side(
+                lambda side, text: alphabet.describe_foreign_script(self._scripts, side, text)
+            ),
+            "language": lambda p: self._find_wrong_language(p),
+            "unknown_characters": either_side(partial(self._alphabet.describe, split == "train")),
+        }
 
     @cached_property
     def _sample(self) -> list[Pair]:
@@ -146,7 +128,7 @@ class Checks:
 
     @cached_property
     def _scripts(self) -> dict[Side, frozenset[str]]:
-        return dict(zip(SIDES, map(frequent_scripts, self._sides), strict=True))
+        return dict(zip(SIDES, map(alphabet.frequent_scripts, self._sides), strict=True))
 
     @cached_property
     def _find_wrong_language(self) -> FindFault:
@@ -165,3 +147,8 @@ def count_tokens(
         return [[-(-len(text.encode()) // _BYTES) for text in texts] for texts in sides]
     encoded = tokenizer.encode_source(sources), tokenizer.encode_target(targets)
     return [list(map(len, ids)) for ids in encoded]
+
+
+def _find_control_in_features(pair: NumberedPair) -> Fault | None:
+    """The tab before the features of a source is meant."""
+    return characters.find_control(pair._replace(source=pair.source.replace("\t", " ", 1)))

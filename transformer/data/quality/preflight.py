@@ -4,7 +4,6 @@ Each finding is a line of the log, a warning if it is frequent; none stops the r
 million pairs of a split are examined. The result is cached beside the encoded text.
 """
 
-import hashlib
 import json
 import logging
 from collections.abc import Iterator, Mapping
@@ -12,8 +11,8 @@ from dataclasses import asdict, replace
 from itertools import islice
 from typing import Any
 
-from transformer.common.cache import locked
-from transformer.common.files import given_path, written_whole
+from transformer.common.cache import locked, remembered
+from transformer.common.files import given_path
 from transformer.data.config import DataConfig
 from transformer.data.corpora.mixture import corpus_configs
 from transformer.data.corpora.resolve import find_corpus_splits
@@ -21,7 +20,7 @@ from transformer.data.corpora.split import Split
 from transformer.data.quality.base import Finding
 from transformer.data.quality.checks.repeated_text import Leaks
 from transformer.data.quality.config import ExaminationConfig
-from transformer.data.quality.scan import examine
+from transformer.data.quality.examination import examine
 from transformer.data.quality.texts import line_location, numbered
 
 _CHECKS = frozenset({"empty", "copy", "misaligned", "replacement", "leak"})
@@ -51,16 +50,16 @@ def log_faults(config: DataConfig) -> list[str]:
     }
     cache = given_path(config.cache)
     texts = [f"{name} {text.fingerprint(cache)} {text.sentences}" for name, text in splits.items()]
-    key = hashlib.sha256(f"{_VERSION} {texts} {config.max_ratio}".encode()).hexdigest()[:24]
-    path = cache / f"doctor-{key}.json"
+
+    def find() -> str:
+        # Without file names: equal text may lie elsewhere.
+        found = (asdict(one) for one in _find(configs, corpora, splits) if one.count)
+        return json.dumps(list(found))
+
     with locked(cache):
-        if path.exists():
-            findings = json.loads(path.read_text(encoding="utf-8"))
-        else:
-            # Without file names: equal text may lie elsewhere.
-            findings = [asdict(found) for found in _find(configs, corpora, splits) if found.count]
-            with written_whole(path) as part:
-                part.write_text(json.dumps(findings), encoding="utf-8")
+        findings = json.loads(
+            remembered(cache, f"doctor {_VERSION} {texts} {config.max_ratio}", find)
+        )
     lines = [_describe(finding, splits[finding["split"]]) for finding in findings]
     for finding, line in zip(findings, lines, strict=True):
         is_frequent = finding["count"] / finding["total"] > _MAX_FRACTION

@@ -7,15 +7,14 @@ from transformer.common.errors import InputError
 from transformer.data.config import DataConfig
 from transformer.data.corpora.resolve import as_files, find_corpus_splits
 from transformer.data.corpora.split import Split
-from transformer.data.quality.pair import NumberedPair, Side
+from transformer.data.quality.base import NumberedPair, Side
 from transformer.data.text.parallel import SEPARATOR, AnotherTarget
 
 
 def given_texts(data: DataConfig) -> dict[str, Split]:
     """Return the texts of a corpus; no pair is held out, and none gets a tag.
 
-    Raises:
-        InputError: there is no training text, a text has no pair, or the corpus cannot be found.
+    Raises InputError if there is no training text, a text has no pair, or is not found.
     """
     if data.corpus == "folder":
         data = as_files(data)

@@ -6,13 +6,15 @@ read as in text/parallel.py, not by libraries for tables: these interpret quotat
 U+2028.
 """
 
+import gzip
 import hashlib
 import io
 import os
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 
 import fsspec
 import pyarrow as pa
@@ -20,7 +22,7 @@ import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
 from transformer.common.errors import InputError
-from transformer.data.text.lines import decoded_lines, raw_lines, unpacked_lines
+from transformer.data.text.lines import decoded_lines, raw_lines
 from transformer.data.text.parallel import (
     AnotherTarget,
     Pair,
@@ -33,6 +35,10 @@ _READ_AHEAD = 1 << 20
 _ROWS = 8_192
 # Libraries of fsspec whose errors, all about the connection, are not OSErrors.
 _CLIENTS = ("aiohttp", "botocore", "gcsfs", "azure", "requests", "paramiko")
+_DAMAGED: dict[type[Exception], str] = {
+    pa.ArrowException: "damaged Parquet file",
+    **dict.fromkeys((EOFError, zlib.error, gzip.BadGzipFile), "damaged gzip file"),
+}
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,7 @@ class ShardPosition:
     row: int = 0
     """Number of pairs before it."""
     offsets: tuple[int, ...] = ()
-    """Bytes before it in each file; none if the file cannot be read from there."""
+    """Bytes before it in each file, unpacked; none in Parquet."""
 
 
 @dataclass(frozen=True)
@@ -66,15 +72,15 @@ class Shard:
             with _explained(self.urls[-1]):
                 if _kind(self.urls[0]) == "parquet":
                     yield from self._rows(files[0], start.row)
-                elif any(map(_is_packed, self.urls)):
-                    yield from self._packed(files, start.row)
                 else:
-                    yield from self._plain(files, start)
+                    yield from self._lines(files, start)
 
-    def _plain(
+    def _lines(
         self, files: Sequence[io.BufferedReader], start: ShardPosition
     ) -> Iterator[tuple[Pair, ShardPosition]]:
-        offsets, number = list(start.offsets or [0] * len(files)), start.row + 1
+        # Runs of earlier versions have no offsets in gzip files, which are read from the start.
+        offsets = list(start.offsets or [0] * len(files))
+        number = start.row + 1 if start.offsets else 1
 
         def counted(index: int) -> Iterator[bytes]:
             files[index].seek(offsets[index])
@@ -83,28 +89,12 @@ class Shard:
                 yield line
 
         lines = [decoded_lines(counted(index), url, number) for index, url in enumerate(self.urls)]
-        for row, pair in enumerate(self._parsed(lines, number), number):
-            yield pair, ShardPosition(row, tuple(offsets))
-
-    def _packed(
-        self, files: Sequence[io.BufferedReader], before: int
-    ) -> Iterator[tuple[Pair, ShardPosition]]:
-        """Read gzip files, which have to be read from the start."""
-        lines = [
-            unpacked_lines(file, url, self.max_line)
-            if _is_packed(url)
-            else decoded_lines(raw_lines(file, url, self.max_line), url)
-            for file, url in zip(files, self.urls, strict=True)
-        ]
-        pairs = enumerate(self._parsed(lines, 1), start=1)
-        for row, pair in islice(pairs, before, None):
-            yield pair, ShardPosition(row)
-
-    def _parsed(self, lines: Sequence[Iterator[str]], start: int) -> Iterator[Pair]:
-        for pair in parsed_pairs(lines, _kind(self.urls[0]), self.urls, self.sides, start):
+        pairs = parsed_pairs(lines, _kind(self.urls[0]), self.urls, self.sides, number)
+        for row, pair in enumerate(pairs, number):
             if isinstance(pair[1], AnotherTarget):
                 raise InputError(f"{self.urls[0]}: a stream has one target a line")
-            yield pair
+            if row > start.row:
+                yield pair, ShardPosition(row, tuple(offsets))
 
     def _rows(self, file: io.BufferedReader, before: int) -> Iterator[tuple[Pair, ShardPosition]]:
         table, (url,) = pq.ParquetFile(file), self.urls
@@ -191,10 +181,6 @@ def _kind(url: str) -> str:
     return "parquet" if name.endswith((".parquet", ".pq")) else file_format(name)
 
 
-def _is_packed(url: str) -> bool:
-    return _name(url).endswith(".gz")
-
-
 def _name(url: str) -> str:
     """Return the URL without its query, such as a signature."""
     return url.partition("?")[0]
@@ -202,16 +188,15 @@ def _name(url: str) -> str:
 
 @contextmanager
 def _opened(url: str) -> Iterator[io.BufferedReader]:
-    with _explained(url):
-        file = fsspec.open(url, "rb").open()
-    try:
+    with ExitStack() as stack:
+        with _explained(url):
+            file = stack.enter_context(fsspec.open(url, "rb"))
+        if _name(url).endswith(".gz"):
+            file = gzip.GzipFile(fileobj=file)
         local = getattr(file, "f", None)
-        if isinstance(local, io.BufferedReader):
-            yield local
-        else:
-            yield io.BufferedReader(file, _READ_AHEAD)
-    finally:
-        file.close()
+        if not isinstance(local, io.BufferedReader):
+            local = io.BufferedReader(file, _READ_AHEAD)
+        yield local
 
 
 @contextmanager
@@ -224,11 +209,9 @@ def _explained(url: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise InputError(f"{url}: no such file; set data.train to your shards") from error
     except Exception as error:
-        known = isinstance(error, OSError | ValueError | ImportError | pa.ArrowException)
+        known = isinstance(error, (OSError, ValueError, ImportError, *_DAMAGED))
         if not known and type(error).__module__.partition(".")[0] not in _CLIENTS:
             raise
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        damaged = (
-            "damaged Parquet file" if isinstance(error, pa.ArrowException) else "cannot be read"
-        )
-        raise InputError(f"{url}: {damaged} ({reason})") from error
+        damaged = (text for kind, text in _DAMAGED.items() if isinstance(error, kind))
+        raise InputError(f"{url}: {next(damaged, 'cannot be read')} ({reason})") from error

@@ -4,7 +4,6 @@ An epoch reads every shard once, in a random order; its last buffer ends with it
 batches.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -12,9 +11,10 @@ from itertools import islice
 import numpy as np
 from jaxtyping import Int
 
+from transformer.data.batching.batch_stream import Lengths
 from transformer.data.config import DataConfig
-from transformer.data.encoded.arrow_writer import encoded, joined
-from transformer.data.encoded.dataset import draw, planned_lengths
+from transformer.data.encoded.arrow_writer import encode
+from transformer.data.encoded.dataset import EncodedCorpus, SegmentationSampler
 from transformer.data.streaming.shards import Shard, ShardPosition
 from transformer.data.text.parallel import Pair
 from transformer.data.text.training_filters import Filters, Selection, first_occurrences
@@ -22,8 +22,6 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 
 # The number of a pair has its shard and its row in these bits.
 _SHARD_BITS = 40
-# Pairs whose segmentations are sampled to estimate their lengths.
-_PROBE = 1_000
 
 
 @dataclass(frozen=True)
@@ -41,27 +39,18 @@ class Position:
 
 @dataclass(frozen=True)
 class Buffer:
-    """Encoded pairs, as arrays that are fast to pickle."""
+    """Encoded pairs."""
 
     numbers: Int[np.ndarray, " pair"]
     """Number of each pair, the same in every epoch."""
-    subwords: dict[str, tuple[np.ndarray, np.ndarray]]
-    """All subwords of "source" and "target", and the bounds of each pair."""
-    lengths: dict[str, Int[np.ndarray, " pair"]]
+    corpus: EncodedCorpus
+    """In memory, with texts for subword sampling."""
+    lengths: Lengths
     """Lengths to plan batches with."""
-    texts: dict[str, list[str]] | None
-    """The text of both sides, for subword sampling."""
-    read: int
-    """Number of pairs read."""
-    dropped: Counter[str]
-    """Numbers of pairs left out, by reason."""
+    selection: Selection
+    """Numbers of pairs read and left out."""
     next: Position
     """Position of the next buffer."""
-
-    def rows(self, side: str, pairs: Int[np.ndarray, " batch"]) -> list[np.ndarray]:
-        """Return the subwords of some pairs on a side, without bos or eos."""
-        values, bounds = self.subwords[side]
-        return [values[bounds[pair] : bounds[pair + 1]] for pair in pairs.tolist()]
 
 
 class BufferReader:
@@ -106,21 +95,9 @@ class BufferReader:
         pairs = [pair for _, pair in numbered]
         first = first_occurrences(pairs) if self.filters.deduplicate else None
         selection = Selection(self.filters, first)
-        kept = list(encoded(pairs, self._tokenizer, selection))
-        indices, *sides = zip(*kept, strict=True) if kept else ((), (), ())
-        subwords = dict(zip(("source", "target"), map(joined, sides), strict=True))
-        texts = None
-        if self._tokenizer.config.sampling > 0:
-            texts = {side: [pairs[k][i] for k in indices] for i, side in enumerate(subwords)}
-        numbers = np.array([numbered[index][0] for index in indices], dtype=np.int64)
-        lengths = {side: np.diff(bounds) for side, (_, bounds) in subwords.items()}
-        if texts is not None and kept:
-            lengths = {s: self._planned(s, lengths[s], texts[s], numbers) for s in subwords}
-        return Buffer(numbers, subwords, lengths, texts, selection.read, selection.dropped, after)
-
-    def _planned(
-        self, side: str, best: np.ndarray, texts: list[str], numbers: np.ndarray
-    ) -> Int[np.ndarray, " pair"]:
-        probe = (self._data.seed, 0, numbers[:_PROBE])
-        drawn = draw(self._tokenizer, side, texts[:_PROBE], probe)
-        return planned_lengths(best, drawn, self._data.batch_tokens)
+        texts = self._tokenizer.config.sampling > 0
+        batch, kept = encode(pairs, self._tokenizer, selection, texts=texts)
+        corpus = EncodedCorpus(batch)
+        numbers = np.array([numbered[index][0] for index in kept], dtype=np.int64)
+        lengths = SegmentationSampler(self._tokenizer, self._data).lengths(corpus, numbers)
+        return Buffer(numbers, corpus, lengths, selection, after)

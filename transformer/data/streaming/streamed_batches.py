@@ -5,24 +5,25 @@ settings, not on ranks or interruptions. Does not know shards or texts.
 """
 
 import logging
-import signal
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from transformer.common.errors import InputError
-from transformer.common.processes import end_with_parent
-from transformer.data.batching.batch_stream import BatchSequence, plan_class
+from transformer.common.processes import begin_pool_process
+from transformer.data.batching.batch_stream import BatchSequence
 from transformer.data.batching.sampler import BatchKey, BatchPlan, EpochBatches
 from transformer.data.config import DataConfig
+from transformer.data.encoded.dataset import EncodedCorpus
 from transformer.data.streaming.shards import Shard, ShardPosition
 from transformer.data.streaming.shuffle_buffer import Buffer, BufferReader, Position
+from transformer.data.text.training_filters import log_level
 from transformer.data.tokenization.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -34,10 +35,7 @@ _NONE = EpochBatches(np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
 class StreamedKey(BatchKey):
     """Names a batch of a stream, and has its contents: other processes do not have the pairs."""
 
-    rows: dict[str, list[np.ndarray]] | None = None
-    """Subwords of "source" and "target" of each pair, without bos or eos."""
-    texts: dict[str, list[str]] | None = None
-    """Texts of both sides, for subword sampling."""
+    content: EncodedCorpus = field(kw_only=True)
 
 
 class StreamedBatches(BatchSequence):
@@ -56,32 +54,31 @@ class StreamedBatches(BatchSequence):
         self._coming: tuple[Position, Future[Buffer]] | None = None
         # Number of the first batch, and position, of each known buffer.
         self._starts: list[tuple[int, Position]] = [(0, Position())]
+        # The open buffer; -1: none.
         self._index = -1
-        self._buffer: Buffer | None = None
-        self._read, self._dropped, self._warned = 0, Counter[str](), False
-        self._plan: BatchPlan | None = None
+        self._buffer: Buffer
+        self._plan: BatchPlan
         self._batches = _NONE
+        self._read, self._dropped, self._warned = 0, Counter[str](), False
 
     def __getitem__(self, number: int) -> BatchKey:
         """Return a batch; all buffers up to it are read.
 
         Raises InputError as `Shard.pairs`, or if no pair of an epoch is kept.
         """
-        buffer = self._containing(number)
-        first, position = self._starts[self._index]
-        return self._key(buffer, position, self._batches[number - first])
+        self._find(number)
+        return self._key(number - self._starts[self._index][0])
 
     def largest(self) -> tuple[int, BatchKey]:
         """Return the number of positions of the largest batch of a buffer, and that batch.
 
         It is the last buffer filled, or the first of the stream.
         """
-        buffer = self._buffer if len(self._batches) and self._buffer else self._containing(0)
-        assert self._plan is not None
+        if self._index < 0 or not len(self._batches):
+            self._find(0)
         sizes = self._plan.positions(self._batches)
         index = int(sizes.argmax())
-        key = self._key(buffer, self._starts[self._index][1], self._batches[index])
-        return int(sizes[index]), key
+        return int(sizes[index]), self._key(index)
 
     @property
     def epoch_length(self) -> None:
@@ -103,7 +100,6 @@ class StreamedBatches(BatchSequence):
             "seed": self._data.seed,
             "tokenizer": self._tokenizer.fingerprint,
             "sampling": self._tokenizer.config.sampling,
-            **({"packing": True} if self._data.packing else {}),
         }
 
     def state_dict(self, number: int) -> dict[str, Any]:
@@ -127,7 +123,7 @@ class StreamedBatches(BatchSequence):
             place = ShardPosition(place["row"], tuple(place["offsets"]))
             position = Position(**(state["position"] | {"place": place}))
         self._starts = [(state["first"], position)]
-        self._index, self._buffer = -1, None
+        self._index = -1
 
     def close(self) -> None:
         """End the process that reads ahead; the next buffer starts another."""
@@ -138,47 +134,52 @@ class StreamedBatches(BatchSequence):
     def _known(self, number: int) -> int:
         return bisect_right(self._starts, number, key=lambda start: start[0]) - 1
 
-    def _containing(self, number: int) -> Buffer:
+    def _find(self, number: int) -> None:
+        """Open the buffer of a batch."""
         if self._known(number) < 0:
             logger.info("reading the stream from its beginning, to find batch %s", f"{number:,}")
             self._starts.insert(0, (0, Position()))
-            self._index += 1
+            self._index = -1
         while True:
             index = self._known(number)
-            if index != self._index or self._buffer is None:
+            if index != self._index:
                 self._open(index)
-            assert self._buffer is not None
             first, position = self._starts[index]
-            end = first + len(self._batches)
+            end, after = first + len(self._batches), self._buffer.next
             if number < end:
-                return self._buffer
-            self._check_epoch_not_empty(position, end)
-            self._starts.insert(index + 1, (end, self._buffer.next))
+                return
+            # All buffers of this epoch begin at the same batch: none has kept a pair.
+            if after.epoch > position.epoch and (end, Position(position.epoch)) in self._starts:
+                dropped = dict(self._buffer.selection.dropped)
+                raise InputError(
+                    f"no pair of the {len(self._shards)} shards is kept ({dropped}); give other "
+                    "text, or raise data.max_length"
+                )
+            self._starts.insert(index + 1, (end, after))
 
     def _open(self, index: int) -> None:
         """Get a buffer, and plan its batches."""
         _, position = self._starts[index]
         self._buffer = buffer = self._filled(position)
         self._index, self._batches = index, _NONE
-        self._read, self._dropped = self._read + buffer.read, self._dropped + buffer.dropped
-        self._warned = self._warned or self._reader.filters.report(
-            "train, so far", self._dropped, self._read
-        )
+        self._read += buffer.selection.read
+        self._dropped += buffer.selection.dropped
+        if not self._warned and log_level(self._dropped.total(), self._read) == logging.WARNING:
+            self._reader.filters.report("train, so far", self._dropped, self._read)
+            self._warned = True
         if self._ahead:
-            self._coming = buffer.next, self._submitted(buffer.next)
-        if not len(buffer.numbers):
-            return
-        data = self._data
-        sides = buffer.lengths["source"], buffer.lengths["target"]
-        plan = plan_class(data.packing)
-        self._plan = plan(*sides, batch_tokens=data.batch_tokens, seed=data.seed)
-        self._batches = self._plan.epoch(position.epoch << 32 | position.buffer)
+            self._submit(buffer.next)
+        if len(buffer.numbers):
+            data = self._data
+            self._plan = BatchPlan(*buffer.lengths, batch_tokens=data.batch_tokens, seed=data.seed)
+            self._batches = self._plan.epoch(position.epoch << 32 | position.buffer)
 
     def _filled(self, position: Position) -> Buffer:
         if not self._ahead:
             return self._reader.fill(position)
         if self._coming is None or self._coming[0] != position:
-            self._coming = position, self._submitted(position)
+            self._submit(position)
+        assert self._coming is not None
         try:
             return self._coming[1].result()
         except BrokenProcessPool as error:
@@ -187,28 +188,17 @@ class StreamedBatches(BatchSequence):
                 "data.buffer lower"
             ) from error
 
-    def _submitted(self, position: Position) -> Future[Buffer]:
+    def _submit(self, position: Position) -> None:
         if self._pool is None:
             self._pool = ProcessPoolExecutor(1, initializer=_begin, initargs=(self._reader,))
-        return self._pool.submit(_fill, position)
+        self._coming = position, self._pool.submit(_fill, position)
 
-    def _check_epoch_not_empty(self, position: Position, end: int) -> None:
-        assert self._buffer is not None
-        if (
-            self._buffer.next.epoch > position.epoch
-            and (end, Position(position.epoch)) in self._starts
-        ):
-            raise InputError(
-                f"no pair of the {len(self._shards)} shards is kept "
-                f"({dict(self._buffer.dropped)}); give other text, or raise data.max_length"
-            )
-
-    def _key(self, buffer: Buffer, position: Position, pairs: np.ndarray) -> StreamedKey:
-        rows = {side: buffer.rows(side, pairs) for side in buffer.subwords}
-        texts = buffer.texts
-        if texts is not None:
-            texts = {side: [texts[side][pair] for pair in pairs.tolist()] for side in texts}
-        return StreamedKey(position.epoch, buffer.numbers[pairs], rows=rows, texts=texts)
+    def _key(self, index: int) -> StreamedKey:
+        """Return a batch of the open buffer."""
+        pairs, (_, position) = self._batches[index], self._starts[self._index]
+        buffer = self._buffer
+        content = buffer.corpus.select(pairs)
+        return StreamedKey(position.epoch, buffer.numbers[pairs], content=content)
 
 
 _reader: BufferReader
@@ -217,9 +207,7 @@ _reader: BufferReader
 def _begin(reader: BufferReader) -> None:
     global _reader
     _reader = reader
-    # The parent handles Ctrl-C.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    end_with_parent()
+    begin_pool_process()
 
 
 def _fill(position: Position) -> Buffer:

@@ -20,12 +20,9 @@ def begins_window(
 ) -> Iterator[bool]:
     """Yield for each sentence whether it is the first of a window, as soon as it is read.
 
-    Args:
-        lengths: subwords of each sentence, on every side that counts; None for one that is a window
-            by itself, such as the blank line between two documents.
-        sentences: maximum number of sentences of a window.
-        subwords: maximum number of subwords of a window of several sentences on each side,
-            separators included.
+    ``lengths`` are the subwords of each sentence, on every side that counts; None for one that is a
+    window by itself, such as the blank line between two documents. A window has at most
+    ``sentences``; one of several at most ``subwords`` on each side, separators included.
     """
     count, filled = 0, list[int]()
     for sides in lengths:

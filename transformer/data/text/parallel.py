@@ -104,10 +104,7 @@ class Corpus:
         return parsed_pairs(lines, kind, self.paths, sides, document_key=self.document_key)
 
     def fingerprint(self, cache: Path | None = None) -> str:
-        """Return a hash of all that decides what the corpus yields: content, format, keys.
-
-        The cache remembers the digests of large files; raises InputError as `file_digest`.
-        """
+        """Return a hash of content, formats and keys; ``cache`` and errors as in `file_digest`."""
         keys = (self.source, self.target, *filter(None, [self.document_key]))
         digest = hashlib.sha256(repr(keys).encode())
         for path in self.paths:
@@ -159,7 +156,7 @@ def plain_pairs(
             read = [number - (text is None) for text in texts]
             counts = [lines + sum(1 for _ in file) for lines, file in zip(read, files, strict=True)]
             listed = " and ".join(map("{} has {:,} lines".format, names, counts))
-            raise InputError(f"{listed}; aligned files have as many, translations of each other")
+            raise InputError(f"{listed}; aligned files have as many, and match line by line")
         source, target, *more = texts
         yield source, target
         yield from ((source, AnotherTarget(text)) for text in more if text)
@@ -172,7 +169,9 @@ def tsv_pairs(
     layout = "SOURCE<TAB>FEATURES<TAB>TARGET has two" if features else "SOURCE<TAB>TARGET has one"
     for number, line in enumerate(lines, start):
         if (tabs := line.count("\t")) != 1 + features:
-            raise InputError(f"{name}:{number}: {tabs} tabs where {layout}; correct the line")
+            raise InputError(
+                f"{name}:{number}: {tabs} tabs where {layout}; fix it, or data.features"
+            )
         source, _, target = line.rpartition("\t")
         yield source, target
 
@@ -195,8 +194,7 @@ def jsonl_pairs(
     """Read the lines of a JSONL file, an object each; ``start`` is the number of the first.
 
     A SEPARATOR comes where the value of ``document_key`` changes. A list of targets is a pair for
-    each. Raises InputError if a line is
-    not an object, or lacks one of the texts or the key.
+    each. Raises InputError if a line is not an object, or lacks one of the texts or the key.
     """
     document: object = None
     for number, line in enumerate(lines, start):
@@ -224,10 +222,7 @@ def jsonl_pairs(
 
 
 def record_pair(row: dict[str, object], sides: tuple[str, str], where: str) -> Pair:
-    """Return the texts of a record (of JSONL or Parquet) under the keys of source and target.
-
-    Raises InputError if a text is missing, or cannot be one line of UTF-8.
-    """
+    """Return both texts of a record; raises InputError if one is missing, or no line of UTF-8."""
     texts: list[str] = []
     for key, side in zip(sides, ("source", "target"), strict=True):
         if key not in row:

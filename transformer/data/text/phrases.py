@@ -36,10 +36,7 @@ def one_line(text: str) -> str:
 
 
 def occurs(phrase: str, text: str) -> bool:
-    """Whether the text has the phrase, in the same case, between word boundaries.
-
-    An empty phrase does not occur.
-    """
+    """Whether the text has the phrase, not empty, in the same case, between word boundaries."""
     phrase, text = one_line(phrase), one_line(text)
     index = text.find(phrase) if phrase else -1
     while index >= 0:

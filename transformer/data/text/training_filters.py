@@ -3,7 +3,6 @@
 Does not know files or batches; never applied to validation or test text.
 """
 
-import hashlib
 import logging
 from collections import Counter
 from collections.abc import Iterable
@@ -13,16 +12,17 @@ import numpy as np
 from jaxtyping import Bool
 
 from transformer.common.errors import InputError
+from transformer.data.text.lines import text_hash
 
 logger = logging.getLogger(__name__)
 
 _REASONS = {
-    "empty": ("with an empty side", ""),
-    "length": ("longer than {max_length} tokens", " (data.max_length)"),
-    "ratio": ("of a length ratio over {max_ratio}", " (data.max_ratio)"),
-    "duplicate": ("exact duplicates", " (data.deduplicate)"),
+    "empty": "with an empty side",
+    "length": "longer than {0.max_length} tokens (data.max_length)",
+    "ratio": "of a length ratio over {0.max_ratio} (data.max_ratio)",
+    "duplicate": "exact duplicates (data.deduplicate)",
 }
-"""Message for a reason, and the key that decides."""
+"""Message for a reason, with the key that decides."""
 
 # Fraction of a text that may be left out without a warning.
 _FEW = 0.1
@@ -50,37 +50,27 @@ class Filters:
             return "ratio"
         return None
 
-    def describe(self, split: str, dropped: Counter[str], read: int, unit: str = "pairs") -> str:
-        """Return a line for the log: how many pairs are kept, and left out by reason."""
-        line = f"{split}: {read - sum(dropped.values()):,} of {read:,} {unit} kept"
-        reasons = [self._counted(dropped, reason) for reason in _REASONS if dropped[reason]]
-        return f"{line}; left out: {', '.join(reasons)}" if reasons else line
-
     def report(
         self, split: str, dropped: Counter[str], read: int, limit: float = 1.0, unit: str = "pairs"
-    ) -> bool:
-        """Warn if more than a tenth of a training text is left out; return whether it is.
+    ) -> None:
+        """Log how many pairs of a training text are kept, and left out by reason.
 
-        Raises InputError if more than a fraction ``limit`` is, without repeated pairs.
+        It is a warning if more than a tenth is left out. Raises InputError if more than a fraction
+        ``limit`` is, without repeated pairs.
         """
-        left, duplicates = sum(dropped.values()), dropped["duplicate"]
-        refused = left - duplicates > limit * (read - duplicates)
-        if log_level(left, read) == logging.INFO and not refused:
-            return False
-        counted = [self._counted(dropped, r) + _REASONS[r][1] for r in _REASONS if dropped[r]]
-        line = f"{split}: {left:,} of {read:,} {unit} ({left / read:.1%}) are left out: "
-        line += ", ".join(counted)
-        if refused:
+        left, duplicates = dropped.total(), dropped["duplicate"]
+        line = f"{split}: {read - left:,} of {read:,} {unit} kept"
+        if left:
+            reasons = [f"{dropped[r]:,} {_REASONS[r].format(self)}" for r in _REASONS if dropped[r]]
+            line += f"; left out ({left / read:.1%}): {', '.join(reasons)}"
+        if left - duplicates > limit * (read - duplicates):
             raise InputError(
                 f"{line}; correct the text (transformer doctor shows its faults), set these keys "
                 f"so that more stays, or data.max_left_out=1 (now {limit}) to train on the rest"
             )
-        logger.warning("%s; set these keys so that more stays, if it is good", line)
-        return True
-
-    def _counted(self, dropped: Counter[str], reason: str) -> str:
-        text = _REASONS[reason][0].format(max_length=self.max_length, max_ratio=self.max_ratio)
-        return f"{dropped[reason]:,} {text}"
+        level = log_level(left, read)
+        advice = "; set these keys so that more stays, if it is good"
+        logger.log(level, line + (advice if level == logging.WARNING else ""))
 
 
 def log_level(left: int, read: int) -> int:
@@ -119,13 +109,7 @@ def first_occurrences(pairs: Iterable[tuple[str, str]]) -> Bool[np.ndarray, " pa
     Texts are compared by 64-bit hashes, eight bytes of memory a pair: among ten million pairs
     the chance of a single false match is three in a million.
     """
-    digests = np.fromiter((_digest(*pair) for pair in pairs), dtype=np.uint64)
+    digests = np.fromiter((text_hash(*pair) for pair in pairs), dtype=np.uint64)
     first = np.zeros(len(digests), dtype=bool)
     first[np.unique(digests, return_index=True)[1]] = True
     return first
-
-
-def _digest(source: str, target: str) -> int:
-    # A line has no line end, so that different pairs give different bytes.
-    text = f"{source}\n{target}".encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")

@@ -13,7 +13,6 @@ PAD, UNK, BOS, EOS = 0, 1, 2, 3
 Pairs = Callable[[], Iterable[tuple[str, str]]]
 """Called for each pass over aligned (source, target) text."""
 
-
 Algorithm = Literal["unigram", "bpe", "char", "words"]
 SYMBOLS: tuple[Algorithm, ...] = ("char", "words")
 """The algorithms whose tokens are given by the text."""

@@ -7,9 +7,9 @@ Caswell et al. 2019, https://aclanthology.org/W19-5206; documents: Tiedemann and
 https://aclanthology.org/W17-4811.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from transformer.common.errors import InputError
 
@@ -31,11 +31,8 @@ class SourceTags(NamedTuple):
 
     def over(self, default: "SourceTags") -> "SourceTags":
         """Return these tags, with those of ``default`` where they are None."""
-        return SourceTags(
-            default.target if self.target is None else self.target,
-            default.tag if self.tag is None else self.tag,
-            default.source if self.source is None else self.source,
-        )
+        own = zip(self, default, strict=True)
+        return SourceTags(*(other if tag is None else tag for tag, other in own))
 
 
 UNTAGGED = SourceTags()
@@ -46,15 +43,11 @@ class TaggedText(str):
 
     tags: SourceTags
 
-    def __new__(cls, text: str, tags: SourceTags) -> "TaggedText":
-        """Add tags to a text."""
+    def __new__(cls, text: str, tags: SourceTags = UNTAGGED) -> "TaggedText":
+        """Add tags to a text; without them only to unpickle it."""
         tagged = super().__new__(cls, text)
         tagged.tags = tags
         return tagged
-
-    def __reduce__(self) -> tuple[type["TaggedText"], tuple[str, SourceTags]]:
-        """Pickle with the tags."""
-        return type(self), (str(self), self.tags)
 
 
 def parse_tags(text: str) -> SourceTags:
@@ -100,17 +93,11 @@ class Tags:
             *map(_CORPUS.format, self.corpora),
         )
 
-    def to_state(self) -> dict[str, Any]:
-        """Return plain values."""
-        values = asdict(self)
-        return values | {key: list(values[key]) for key in ("targets", "corpora")}
-
     def indices(self, tags: SourceTags) -> list[int]:
         """Return the indices in `spelt` of a source's tags; raises InputError if one is missing."""
         self.check_known(tags)
-        optional = {"tag"} if self.optional else set()
         for key, value, names in self._choices(tags):
-            if names and value is None and key not in optional:
+            if names and value is None and not (key == "tag" and self.optional):
                 known = ", ".join(names[:20]) + (", …" if names[20:] else "")
                 raise InputError(f"each source needs one of the tags {known}; set {key}={names[0]}")
         language = tags.source if self.both_sides else tags.target
@@ -119,10 +106,7 @@ class Tags:
         return [self.spelt.index(tag) for tag in found]
 
     def target_indices(self, tags: SourceTags) -> list[int]:
-        """Return the indices in `spelt` of the tags that the target of such a source begins with.
-
-        Raises InputError as `indices`.
-        """
+        """Return the indices in `spelt` of the target's tags; raises InputError as `indices`."""
         if not self.both_sides:
             return []
         self.indices(tags)
@@ -136,10 +120,9 @@ class Tags:
                 raise InputError(f"{key}={value} is not a tag of the model; {known}")
 
     def _choices(self, tags: SourceTags) -> list[tuple[str, str | None, tuple[str, ...]]]:
-        sources = self.targets if self.both_sides else ()
         return [
             ("to", tags.target, self.targets),
-            ("from", tags.source, sources),
+            ("from", tags.source, self.targets if self.both_sides else ()),
             ("tag", tags.tag, self.corpora),
         ]
 
@@ -168,13 +151,11 @@ class Tags:
                 f"each source needs a tag of its target language, {names}; "
                 f"set data.target_tag={'both' if known.both_sides else 'true'}"
             )
-        if self.both_sides is not known.both_sides:
+        own, before = ((t.both_sides, t.sentences, t.subwords) for t in (self, known))
+        if own != before:
             raise InputError(
-                f"the run has data.target_tag={'both' if known.both_sides else 'true or false'}; a "
-                "resumed or fine-tuned run cannot change it"
-            )
-        if (self.sentences, self.subwords) != (known.sentences, known.subwords):
-            raise InputError(
-                f"the run has data.documents={known.sentences or 'null'} data.max_length="
-                f"{known.subwords}; a resumed or fine-tuned run cannot change them"
+                f"the run has data.documents={known.sentences or 'null'} "
+                f"data.max_length={known.subwords} and data.target_tag="
+                f"{'both' if known.both_sides else 'true or false'}; "
+                "a resumed or fine-tuned run cannot change them"
             )

@@ -53,15 +53,11 @@ class Tokenizer:
         content: str | None = None,
         name: object = "the training text",
     ) -> "Tokenizer":
-        """Learn the vocabularies from the training text.
+        """Learn the vocabularies from the training text, called ``name`` in messages.
 
-        Args:
-            pairs: called for each pass over the (source, target) training text.
-            cache: folder that keeps trained vocabularies, by the content of text and config.
-            content: a fingerprint of the text; None: it is computed.
-            name: of the text, for messages.
-
-        Raises InputError if the text is empty, or the vocabulary too large or too small for it.
+        The folder ``cache`` keeps them, by the config and the ``content`` of the text: its
+        fingerprint; None: it is computed. Raises InputError if the text is empty, or the vocabulary
+        too large or too small for it.
         """
         from transformer.data.tokenization.vocabulary_training import vocabularies
 
@@ -107,9 +103,8 @@ class Tokenizer:
     @property
     def cut_fingerprint(self) -> str:
         """A hash of all that decides the ids of a text: without tags that it does not have."""
-        first, separator = self._source.first_tag, self._target.separator
-        before = [first + index for index in self.tags.indices(self.source_tags)]
-        before += self._given(self.source_tags)
+        separator = self._target.separator
+        before = self._leading(self.source_tags) + self._given(self.source_tags)
         subwords = self.with_tags(Tags()).fingerprint
         if not before and separator is None:
             return subwords
@@ -159,14 +154,13 @@ class Tokenizer:
         return [row and [*given, *row] for row in self._target.sample(texts, seeds)]
 
     def _prefixed(self, texts: Sequence[str], rows: list[list[int]]) -> list[list[int]]:
-        @cache
-        def prefix(tags: SourceTags) -> list[int]:
-            return [self._source.first_tag + index for index in self.tags.indices(tags)]
-
-        pairs = zip(texts, rows, strict=True)
+        leading, pairs = cache(self._leading), zip(texts, rows, strict=True)
         return [
-            row and prefix(parse_tags(text).over(self.source_tags)) + row for text, row in pairs
+            row and leading(parse_tags(text).over(self.source_tags)) + row for text, row in pairs
         ]
+
+    def _leading(self, tags: SourceTags) -> list[int]:
+        return [self._source.first_tag + index for index in self.tags.indices(tags)]
 
     def leading_tags(self, source: Sequence[int]) -> int:
         """Return the number of tags that a source begins with."""
@@ -218,7 +212,7 @@ class Tokenizer:
         """Return plain types and uint8 tensors, for a checkpoint."""
         models = [m and torch.frombuffer(bytearray(m), dtype=torch.uint8) for m in self._models]
         sides = dict(zip(("source", "target"), models, strict=True))
-        return {"config": asdict(self.config), **sides, "tags": self.tags.to_state()}
+        return {"config": asdict(self.config), **sides, "tags": asdict(self.tags)}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "Tokenizer":
@@ -226,11 +220,11 @@ class Tokenizer:
         try:
             return cls(
                 typed(TokenizerConfig, state["config"], "tokenizer"),
-                _to_bytes(state["source"]),
-                None if state["target"] is None else _to_bytes(state["target"]),
+                bytes(state["source"].numpy()),
+                None if state["target"] is None else bytes(state["target"].numpy()),
                 typed(Tags, state["tags"], "tags"),
             )
-        except (LookupError, ValueError, AttributeError, RuntimeError, InputError) as error:
+        except (KeyError, ValueError, TypeError, AttributeError, RuntimeError, InputError) as error:
             raise InputError(
                 f"the tokenizer of the checkpoint is damaged ({error}); use another checkpoint"
             ) from error
@@ -242,9 +236,3 @@ class Tokenizer:
                 f"the model has {source} source and {target} target subwords, and its tokenizer "
                 f"{self.source_vocab_size} and {self.target_vocab_size}; use another checkpoint"
             )
-
-
-def _to_bytes(model: Any) -> bytes:
-    if not isinstance(model, torch.Tensor) or model.dtype != torch.uint8 or model.dim() != 1:
-        raise ValueError("a vocabulary is not a uint8 vector")
-    return bytes(model.numpy())

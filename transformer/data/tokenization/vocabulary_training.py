@@ -150,7 +150,5 @@ def _cache_key(config: TokenizerConfig, pairs: Pairs, content: str | None) -> st
             digest.update("\n".join((*pair, "")).encode())
     # Sampling changes how the vocabulary is used, not what it holds.
     learnt = asdict(config) | {"sampling": None, "library": sentencepiece.__version__}
-    if not config.add:
-        del learnt["add"]  # as before there was such a key
     digest.update(json.dumps(learnt, sort_keys=True).encode())
     return digest.hexdigest()[:24]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -22,7 +22,7 @@ from transformer.decoding.constraints.phrase_automaton import PhraseAutomaton
 from transformer.decoding.constraints.phrase_progress import Cut, MustPhrases, beam_width
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.constraints.vocabulary_spelling import Vocabulary, spell
-from transformer.decoding.search.interface import StepFunction
+from transformer.decoding.search.interface import LogProbabilities, StepFunction
 
 # Term lists are often the same for all sentences.
 _CACHED_AUTOMATA = 8
@@ -45,8 +45,7 @@ class CompiledConstraints:
         """The step with prefixes and forbidden phrases enforced."""
         if not self.prefixes.numel() and self.never is None:
             return step
-        never = self.never and (self.never[0], self.never[1][:, None].expand(-1, beam))
-        return ConstrainedStep(step, self.prefixes, limits, self.after_prefix, never)
+        return ConstrainedStep(step, self, limits, beam)
 
     def limits(self, limits: Int[Tensor, " batch"], max_length: int) -> Int[Tensor, " batch"]:
         """Limits that count the subwords after the prefix, up to ``max_length`` in all."""
@@ -59,27 +58,24 @@ class ConstrainedStep:
     def __init__(
         self,
         step: StepFunction,
-        prefixes: Int[Tensor, "batch forced"],
+        constraints: CompiledConstraints,
         limits: Int[Tensor, " batch"],
-        after_prefix: Bool[Tensor, "batch vocab"] | None = None,
-        never: tuple[PhraseAutomaton, Int[Tensor, "batch beam"]] | None = None,
+        beam: int,
     ) -> None:
-        """Begin before the first token; see ``CompiledConstraints``.
-
-        ``limits`` are those of the search; ``never`` has a state for each hypothesis.
-        """
+        """Begin before the first token; ``limits`` and ``beam`` are those of the search."""
         self.step = step
-        self.prefixes = prefixes
-        self.lengths = (prefixes >= 0).sum(1)
+        self.prefixes = constraints.prefixes
+        self.lengths = (self.prefixes >= 0).sum(1)
         self.limits = limits
         self.position = 0
-        self.after_prefix = after_prefix
+        self.after_prefix = constraints.after_prefix
         self.automaton: PhraseAutomaton | None = None
-        if never is not None:
-            self.automaton, self.states = never
+        if constraints.never is not None:
+            self.automaton, starts = constraints.never
+            self.states = starts[:, None].expand(-1, beam)
             self.receive(self._limits_and_states().tolist())
 
-    def __call__(self, tokens: Int[Tensor, "batch beam"]) -> Float[Tensor, "batch beam vocab"]:
+    def __call__(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:
         """See ``StepFunction``."""
         log_probabilities = self.step(tokens)
         forced = self._force(log_probabilities)
@@ -91,9 +87,7 @@ class ConstrainedStep:
         self.position += 1
         return log_probabilities
 
-    def _force(
-        self, log_probabilities: Float[Tensor, "batch beam vocab"]
-    ) -> Bool[Tensor, "batch 1"]:
+    def _force(self, log_probabilities: LogProbabilities) -> Bool[Tensor, "batch 1"]:
         """Allow only the next subword of the prefix; return which sentences have one."""
         if self.position >= self.prefixes.size(1):
             return torch.zeros_like(self.lengths[:, None], dtype=torch.bool)

@@ -23,7 +23,7 @@ from transformer.data.tokenization.tokenizer import EOS
 from transformer.decoding.constraints.phrase_progress import MustPhrases, complete_slots
 from transformer.decoding.search import beam
 from transformer.decoding.search.config import SearchConfig
-from transformer.decoding.search.interface import Hypothesis, StepFunction
+from transformer.decoding.search.interface import Hypothesis, LogProbabilities, StepFunction
 from transformer.decoding.search.loop import Advanced, Finished, Rows, Sentences, run_search
 
 
@@ -46,10 +46,7 @@ class Allocated(Rows):
         return self.live.tokens
 
     def advance(
-        self,
-        log_probabilities: Float[Tensor, "batch beam vocab"],
-        sentences: Sentences,
-        config: SearchConfig,
+        self, log_probabilities: LogProbabilities, sentences: Sentences, config: SearchConfig
     ) -> Advanced:
         """Finish what contains all phrases, and divide the beam among the others."""
         live, finished, unmet, must = self.live, self.finished, self.unmet, self.must
@@ -73,13 +70,12 @@ class Allocated(Rows):
         """The n-best list; of what lacks a phrase, if nothing has all."""
         none = (self.finished.scores == -math.inf).all(1)
         parts = zip(vars(self.finished).values(), vars(self.unmet).values(), strict=True)
-        found = (torch.where(_row(none, best), unmet, best) for best, unmet in parts)
+        found = (
+            # batch -> batch 1 …
+            torch.where(none.view(-1, *[1] * (best.dim() - 1)), unmet, best)
+            for best, unmet in parts
+        )
         return Finished(*(part[:, : config.nbest] for part in found))
-
-
-def _row(rows: Bool[Tensor, " batch"], like: Tensor) -> Bool[Tensor, "batch ..."]:
-    """One value a sentence, to broadcast with a tensor."""
-    return rows.view(-1, *[1] * (like.dim() - 1))
 
 
 def allocated_search(
@@ -102,7 +98,7 @@ def allocated_search(
 
 def _candidates(
     live: beam.Live,
-    log_probabilities: Float[Tensor, "batch beam vocab"],
+    log_probabilities: LogProbabilities,
     must: MustPhrases,
     slots: Int[Tensor, " batch"],
 ) -> beam.Candidates:

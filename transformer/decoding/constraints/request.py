@@ -18,8 +18,7 @@ from transformer.decoding.line_windows import without_end
 class Constraints:
     """Constraints of one translation, case-sensitive; without any, the search is free.
 
-    Raises:
-        InputError: A phrase is empty, or one constraint contradicts another.
+    Raises InputError if a phrase is empty, or one constraint contradicts another.
     """
 
     prefix: str = ""
@@ -70,10 +69,7 @@ class Request:
         """Read ``{"text": "…", "prefix": "…", "must": ["…"], "never": ["…"]}``.
 
         All keys but ``"text"`` are optional; ``"to"``, ``"tag"`` and ``"from"`` become its tags
-        (``SourceTags``).
-
-        Raises:
-            InputError: The line is something else; the message begins with ``where``.
+        (``SourceTags``). The message of an InputError begins with ``where``.
         """
         try:
             values = json.loads(line)

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -21,8 +20,7 @@ from transformer.decoding.prediction.predictor import Predictor
 
 def perplexity(nats: float) -> float:
     """Perplexity of a mean negative log-likelihood; infinite if the model has diverged."""
-    with np.errstate(over="ignore"):
-        return float(np.exp(nats))
+    return float(torch.tensor(nats, dtype=torch.float64).exp())
 
 
 LOGIT_ROWS = 512

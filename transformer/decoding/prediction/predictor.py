@@ -6,6 +6,7 @@ It does not know what is predicted, files or the command line.
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
@@ -40,23 +41,18 @@ class Prediction(Protocol):
 P = TypeVar("P", bound="Predictor")
 
 
+@dataclass
 class Predictor(ABC):
-    """A stack in evaluation mode, and its tokenizer."""
+    """A stack in evaluation mode, and its tokenizer; ``batch_tokens`` of a batch count padding."""
 
     task: ClassVar[str]
     """The task that trains such a model."""
     causal: ClassVar[bool]
     """Whether the stack sees only earlier tokens."""
 
-    def __init__(self, model: SingleStack, tokenizer: Tokenizer, batch_tokens: int = 4096) -> None:
-        """Predict with a model in evaluation mode, on its device.
-
-        ``batch_tokens`` is the budget of a batch, padding included; a longer text makes a batch
-        alone.
-        """
-        self.model = model
-        self.tokenizer = tokenizer
-        self.batch_tokens = batch_tokens
+    model: SingleStack
+    tokenizer: Tokenizer
+    batch_tokens: int = 4096
 
     @classmethod
     def load(
@@ -68,8 +64,7 @@ class Predictor(ABC):
     ) -> P:
         """Load a checkpoint file, or the best checkpoint of a run directory.
 
-        Raises:
-            InputError: There is none, it cannot be read, or it is of another task.
+        Raises InputError if there is none, it cannot be read, or it is of another task.
         """
         file = find_checkpoint(Path(path))
         payload = read_merged(file)

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from transformer.data.tokenization.tokenizer import BOS, EOS
 from transformer.decoding.search.config import SearchConfig
-from transformer.decoding.search.interface import Hypothesis, StepFunction
+from transformer.decoding.search.interface import Hypothesis, LogProbabilities, StepFunction
 from transformer.decoding.search.loop import Advanced, Finished, Rows, Sentences, run_search
 
 BLOCK = 128
@@ -63,10 +63,7 @@ class Beams(Rows):
         return self.live.tokens
 
     def advance(
-        self,
-        log_probabilities: Float[Tensor, "batch beam vocab"],
-        sentences: Sentences,
-        config: SearchConfig,
+        self, log_probabilities: LogProbabilities, sentences: Sentences, config: SearchConfig
     ) -> Advanced:
         """Finish the best continuations that end, and follow the others."""
         candidates = expand(self.live, log_probabilities)
@@ -85,11 +82,8 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Return up to ``nbest`` hypotheses a sentence, the best first, in the order of the sentences.
 
-    Args:
-        limits: Maximal subwords of each sentence, on the device of the step.
-
-    Raises:
-        NotANumber: The step gave NaN.
+    ``limits`` are the maximal subwords of each sentence, on the device of the step. Raises
+    NotANumber if the step gave NaN.
     """
     sentences = Sentences(limits)
     return run_search(start(sentences, config.beam_size), step, sentences, config)
@@ -131,7 +125,7 @@ def largest(
     return best, near.gather(1, order)
 
 
-def expand(live: Live, log_probabilities: Float[Tensor, "batch beam vocab"]) -> Candidates:
+def expand(live: Live, log_probabilities: LogProbabilities) -> Candidates:
     """Rank the continuations of all hypotheses of a sentence together."""
     batch, beam, vocab = log_probabilities.shape
     totals = log_probabilities.add_(live.log_probabilities[..., None])

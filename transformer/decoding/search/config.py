@@ -6,14 +6,14 @@ It does not know the searches, nor the model.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, overload
+from typing import Annotated, Any, Literal
 
 from torch import Tensor
 
 from transformer.common.errors import raise_objections
 from transformer.common.schema import Range, out_of_range
-from transformer.decoding.search.length_penalty import PenaltyForm, length_penalty
 
+PenaltyForm = Literal["wu", "average"]
 # Checkpoints may come from strangers: the limits make every search end.
 Count = Annotated[int, Range(1, 10_000)]
 Length = Annotated[int, Range(0, 10_000)]
@@ -23,11 +23,7 @@ Fraction = Annotated[float, Range(0, below=1)]
 
 @dataclass(frozen=True, kw_only=True)
 class SearchConfig:
-    """How to search; the defaults are in ``conf/decoding``.
-
-    Raises:
-        InputError: A value is out of its range, or the values contradict each other.
-    """
+    """How to search; the defaults are in ``conf/decoding``. A wrong value raises InputError."""
 
     algorithm: Literal["beam", "greedy", "sampling", "diverse", "mbr"]
     """``diverse`` is diverse beam search, ``mbr`` minimum Bayes risk."""
@@ -110,18 +106,23 @@ class SearchConfig:
         }
         return replace(self, **changes)
 
-    @overload
-    def penalty(self, length: int) -> float: ...
-    @overload
-    def penalty(self, length: Tensor) -> Tensor: ...
-
-    def penalty(self, length: int | Tensor) -> float | Tensor:
+    def penalty(self, length: int | Tensor) -> Any:
         """The length penalty of so many tokens, the end of the sentence included."""
         return length_penalty(length, self.length_penalty, self.length_penalty_form)
 
     def limit(self, source_length: int) -> int:
         """Maximal subwords of a translation of ``source_length`` subwords; at least one."""
         return max(1, int(self.max_length_ratio * source_length + self.max_length_offset))
+
+
+def length_penalty(length: int | Tensor, alpha: float, form: PenaltyForm = "wu") -> Any:
+    """Compute the divisor of a log-probability: a number, or a tensor as the length is one.
+
+    ``wu``: ``((5 + length) / 6) ** alpha`` (Wu et al. 2016, "Google's Neural Machine Translation
+    System", equation 14). ``average``: ``length ** alpha``, the mean of the tokens at 1. The length
+    counts every token whose log-probability is in the sum, the end of the sentence included.
+    """
+    return ((5 + length) / 6) ** alpha if form == "wu" else (1.0 * length) ** alpha
 
 
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -8,12 +8,12 @@ diversity (section 4.2).
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from transformer.decoding.search import beam
 from transformer.decoding.search.config import SearchConfig
-from transformer.decoding.search.interface import Hypothesis, StepFunction
+from transformer.decoding.search.interface import Hypothesis, LogProbabilities, StepFunction
 from transformer.decoding.search.loop import Advanced, Finished, Sentences, run_search
 
 
@@ -29,10 +29,7 @@ class Groups:
         return torch.cat([group.tokens for group in self.beams], dim=1)
 
     def advance(
-        self,
-        log_probabilities: Float[Tensor, "batch beam vocab"],
-        sentences: Sentences,
-        config: SearchConfig,
+        self, log_probabilities: LogProbabilities, sentences: Sentences, config: SearchConfig
     ) -> Advanced:
         """One step of every group in turn."""
         settings = _group_config(config)
@@ -77,13 +74,9 @@ def diverse_search(
     width = config.beam_size // config.groups
     groups = Groups([beam.start(sentences, width) for _ in range(config.groups)])
     found = run_search(groups, step, sentences, config)
-    return [_distinct(hypotheses)[: config.nbest] for hypotheses in found]
-
-
-def _distinct(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
-    """Without duplicates, the best first."""
-    distinct = {hypothesis.tokens: hypothesis for hypothesis in hypotheses}
-    return sorted(distinct.values(), key=lambda hypothesis: -hypothesis.score)
+    # Groups may find the same hypothesis.
+    distinct = [{one.tokens: one for one in hypotheses}.values() for hypotheses in found]
+    return [sorted(row, key=lambda one: -one.score)[: config.nbest] for row in distinct]
 
 
 def _group_config(config: SearchConfig) -> SearchConfig:

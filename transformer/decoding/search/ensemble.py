@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transformer.common.errors import InputError
-from transformer.decoding.search.interface import StepFunction
+from transformer.decoding.search.interface import LogProbabilities, StepFunction
 from transformer.decoding.search.model_step import ModelStep
 from transformer.model.transformer import Transformer
 
@@ -30,8 +30,7 @@ class Ensemble(nn.Module):
             ``log_probability`` the geometric mean, normalised, by which one model can veto.
         config: Of the first model, with the shortest ``max_length`` of all.
 
-    Raises:
-        InputError: The vocabularies differ in size.
+    Raises InputError if the vocabularies differ in size.
     """
 
     def __init__(self, models: Sequence[Transformer], averaging: Averaging = "probability") -> None:
@@ -78,7 +77,7 @@ class EnsembleStep:
         self.ensemble = ensemble
         self.steps = [ModelStep(model, source, beam, compiled) for model in ensemble.members]
 
-    def __call__(self, tokens: Int[Tensor, "batch beam"]) -> Float[Tensor, "batch beam vocab"]:
+    def __call__(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:
         """See ``StepFunction``."""
         return self.ensemble.combine([step(tokens) for step in self.steps])
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from transformer.data.tokenization.tokenizer import BOS, EOS
 from transformer.decoding.search.config import SearchConfig
-from transformer.decoding.search.interface import Hypothesis, StepFunction
+from transformer.decoding.search.interface import Hypothesis, LogProbabilities, StepFunction
 from transformer.decoding.search.loop import Advanced, Finished, Rows, Sentences, run_search
 
 
@@ -23,10 +23,7 @@ class Greedy(Rows):
     totals: Float[Tensor, "batch 1"]
 
     def advance(
-        self,
-        log_probabilities: Float[Tensor, "batch 1 vocab"],
-        sentences: Sentences,
-        config: SearchConfig,
+        self, log_probabilities: LogProbabilities, sentences: Sentences, config: SearchConfig
     ) -> Advanced:
         """Append the most probable token."""
         best, chosen = log_probabilities.max(dim=-1)

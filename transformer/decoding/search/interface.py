@@ -15,6 +15,9 @@ from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 from transformer.decoding.search.config import SearchConfig
 
+LogProbabilities = Float[Tensor, "batch beam vocab"]
+"""Of the next token, one sentence a row and one hypothesis a column."""
+
 
 @runtime_checkable
 class StepFunction(Protocol):
@@ -24,7 +27,7 @@ class StepFunction(Protocol):
     (``reorder``), then drop sentences (``keep``). A search begins with no token in its state.
     """
 
-    def __call__(self, tokens: Int[Tensor, "batch beam"]) -> Float[Tensor, "batch beam vocab"]:
+    def __call__(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:
         """Append one token to each hypothesis; return the log-probabilities of the next.
 
         The values are float32 log-probabilities in memory that the search may overwrite.
@@ -58,7 +61,7 @@ class BanningStep:
         if isinstance(step, LookingAhead):
             self.look_ahead, self.receive = step.look_ahead, step.receive
 
-    def __call__(self, tokens: Int[Tensor, "batch beam"]) -> Float[Tensor, "batch beam vocab"]:
+    def __call__(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:
         """See ``StepFunction``."""
         return self.step(tokens).index_fill_(-1, self.banned, -math.inf)
 
@@ -76,7 +79,7 @@ class Hypothesis:
 
 
 def constrain(
-    log_probabilities: Float[Tensor, "batch beam vocab"],
+    log_probabilities: LogProbabilities,
     tokens: Int[Tensor, "batch beam length"],
     limits: Int[Tensor, " batch"],
     config: SearchConfig,
@@ -108,9 +111,7 @@ def constrain(
 
 
 def _ban_repeated_ngrams(
-    log_probabilities: Float[Tensor, "batch beam vocab"],
-    subwords: Int[Tensor, "batch beam length"],
-    size: int,
+    log_probabilities: LogProbabilities, subwords: Int[Tensor, "batch beam length"], size: int
 ) -> None:
     """Ban the subwords that followed an earlier occurrence of the last ``size - 1`` subwords.
 
@@ -130,9 +131,7 @@ def _ban_repeated_ngrams(
     log_probabilities.scatter_(2, repeated, kept.where(stuck, -math.inf))
 
 
-def _ban_doubtful_ends(
-    log_probabilities: Float[Tensor, "batch beam vocab"], threshold: float
-) -> None:
+def _ban_doubtful_ends(log_probabilities: LogProbabilities, threshold: float) -> None:
     end = log_probabilities[..., EOS].clone()
     log_probabilities[..., EOS] = -math.inf
     best = log_probabilities.amax(-1)

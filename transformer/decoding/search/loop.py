@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.interface import (
     Hypothesis,
+    LogProbabilities,
     LookingAhead,
     NotANumber,
     StepFunction,
@@ -138,10 +139,7 @@ class SearchState(Protocol):
         """The live hypotheses; they begin with ``BOS``."""
 
     def advance(
-        self,
-        log_probabilities: Float[Tensor, "batch beam vocab"],
-        sentences: Sentences,
-        config: SearchConfig,
+        self, log_probabilities: LogProbabilities, sentences: Sentences, config: SearchConfig
     ) -> Advanced:
         """Choose the next tokens; without any read by the host."""
 
@@ -157,8 +155,7 @@ def run_search(
 ) -> list[list[Hypothesis]]:
     """Search until every sentence is done; return the hypotheses of each, in their order.
 
-    Raises:
-        NotANumber: The step gave NaN.
+    Raises NotANumber if the step gave NaN.
     """
     order: list[int] = []
     results: list[Finished] = []

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transformer.common.errors import compiler_errors
+from transformer.decoding.search.interface import LogProbabilities
 from transformer.model.attention.kv_cache import BLOCK, DecoderCache
 from transformer.model.encoder import Memory
 from transformer.model.transformer import Transformer
@@ -40,7 +41,7 @@ class ModelStep:
         self.cache = model.start(padded_memory(model.encode(source)))
         self.cache.gather_source()
 
-    def __call__(self, tokens: Int[Tensor, "batch beam"]) -> Float[Tensor, "batch beam vocab"]:
+    def __call__(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:
         """See ``StepFunction``."""
         if not self.cache.length:
             return self._first(tokens)
@@ -57,7 +58,7 @@ class ModelStep:
         # (batch beam) vocab -> batch beam vocab
         return following.unflatten(0, tokens.shape)
 
-    def _first(self, tokens: Int[Tensor, "batch beam"]) -> Float[Tensor, "batch beam vocab"]:
+    def _first(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:
         """All hypotheses of a sentence begin alike: compute one and copy it."""
         following = next_log_probabilities(self.model, tokens[:, :1], self.cache)
         sentences = torch.arange(len(tokens), device=tokens.device)

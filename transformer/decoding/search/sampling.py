@@ -18,7 +18,7 @@ from torch import Tensor
 from transformer.data.tokenization.tokenizer import BOS, EOS
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.greedy import scored
-from transformer.decoding.search.interface import Hypothesis, StepFunction
+from transformer.decoding.search.interface import Hypothesis, LogProbabilities, StepFunction
 from transformer.decoding.search.loop import Advanced, Finished, Rows, Sentences, run_search
 
 
@@ -32,10 +32,7 @@ class Samples(Rows):
     noise: Float[Tensor, "batch sample steps"]
 
     def advance(
-        self,
-        log_probabilities: Float[Tensor, "batch sample vocab"],
-        sentences: Sentences,
-        config: SearchConfig,
+        self, log_probabilities: LogProbabilities, sentences: Sentences, config: SearchConfig
     ) -> Advanced:
         """Draw the next token of each sample."""
         length = self.tokens.size(2) - 1

@@ -85,11 +85,7 @@ class DocumentTranslator:
     def windows(
         self, texts: Sequence[str], constraints: Sequence[Constraints | None] | None = None
     ) -> list[range]:
-        """The indices of the texts of each window; each text is in one.
-
-        Raises:
-            InputError: A tag is unknown to the model, or missing.
-        """
+        """The indices of the texts of each window; raises InputError for a wrong or missing tag."""
         constraints = constraints or [None] * len(texts)
         encoded = self.tokenizer.encode_source(texts)
         limit = min(self.tags.subwords, self.translator.max_subwords)

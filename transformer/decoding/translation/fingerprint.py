@@ -52,11 +52,7 @@ def write_fingerprint(model: Transformer, tokenizer: Tokenizer, folder: Path) ->
 
 
 def check_fingerprint(model: Transformer, tokenizer: Tokenizer, folder: Path) -> None:
-    """Check that an export was made from this model, not from an earlier checkpoint, say.
-
-    Raises:
-        InputError: It was not, or has no fingerprint.
-    """
+    """Raise InputError unless an export was made from this model as it is now."""
     try:
         known = json.loads((folder / FILE).read_text(encoding="utf-8"))["model"]
     except (OSError, ValueError, KeyError, TypeError):

@@ -21,11 +21,7 @@ class Trained:
 
 
 def trained_with(checkpoint: Checkpoint) -> Trained:
-    """Read the settings of a checkpoint.
-
-    Raises:
-        InputError: A value has the wrong type, or contradicts the model.
-    """
+    """Read the settings of a checkpoint; raises InputError if a value is wrong."""
     model = checkpoint.model.config
     with errors_name(checkpoint.path):
         tokenizer = Tokenizer.from_state(checkpoint.tokenizer)

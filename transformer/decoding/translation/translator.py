@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -15,21 +14,23 @@ from torch import Tensor
 from transformer.common.files import local_path
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, batched_attention, segment_links
-from transformer.decoding.batched_search import ModelSearcher, hypothesis_texts, max_subwords
+from transformer.decoding.batched_search import (
+    LengthLimit,
+    ModelSearcher,
+    hypothesis_texts,
+    max_subwords,
+)
 from transformer.decoding.constraints.request import Constraints, Request
-from transformer.decoding.inference_mode import evaluating
 from transformer.decoding.line_windows import make_windows
 from transformer.decoding.long_inputs import Segment, split_segments, warn_about_segments
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.ensemble import Model, ensemble_members
 from transformer.decoding.search.interface import Hypothesis
-from transformer.decoding.translation.length_limit import LengthLimit
 from transformer.decoding.translation.result import BLANK, Candidate, Translation
 from transformer.decoding.translation.trained import trained_with
 from transformer.model.checkpoint.checkpoint import load_checkpoint
-
-if TYPE_CHECKING:
-    from transformer.model.heads import HeadName
+from transformer.model.heads import HeadName
+from transformer.model.layers.dropout import evaluating
 
 
 class Translator:
@@ -51,14 +52,12 @@ class Translator:
         batch_tokens: int,
         device: torch.device | str = "cpu",
         aligner: Aligner | None = None,
-        coverage_head: "HeadName | None" = None,
+        coverage_head: HeadName | None = None,
     ) -> None:
         """Move the model to the device; each call uses its present weights.
 
         Args:
             model: Or an ensemble. It may be in training; its mode is restored after each call.
-            tokenizer: The tokenizer of the model.
-            search: How to search.
             batch_tokens: Maximal padded source tokens of a batch, counted once a hypothesis; a
                 longer sentence makes a batch alone.
             aligner: How alignment is read; None for a model that was not guided. It changes no
@@ -66,8 +65,7 @@ class Translator:
             coverage_head: The head that the coverage penalty reads (``aligning_attention``): the
                 guided head, if there is one.
 
-        Raises:
-            InputError: There is no such head or utility.
+        Raises InputError if there is no such head or utility.
         """
         self._model = model.to(device)
         self.members = ensemble_members(model)

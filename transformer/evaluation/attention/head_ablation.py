@@ -1,4 +1,4 @@
-"""Head ablation: the score of a model without a head, with one alone, with the best few.
+"""Head ablation: the score of a model without a head, and with the best few.
 
 It does not know the score, nor how the text is chosen. Sources: Michel et al. 2019, "Are
 Sixteen Heads Really Better than One?", sections 3 and 4; Voita et al. 2019, "Analyzing Multi-Head
@@ -7,14 +7,13 @@ Self-Attention".
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from transformer.data.batching.batch import Row, collate
 from transformer.decoding.forced import score_targets
-from transformer.decoding.inference_mode import evaluating
 from transformer.decoding.length_bucketing import bucket_batches, pair_lengths
 from transformer.evaluation.metrics import Better
 from transformer.model.heads import HeadName, attention_heads, heads_off, switched_off
+from transformer.model.layers.dropout import evaluating
 from transformer.model.transformer import Transformer
 
 Measure = Callable[[Sequence[HeadName]], float]
@@ -46,26 +45,13 @@ class Ablations:
         found = {name: self.without([name]) for name in self.heads}
         return dict(sorted(found.items(), key=lambda item: -self.cost(item[1])))
 
-    def alone(self) -> dict[HeadName, Ablation]:
-        """The best head of each layer with the rest of the layer off (section 3.3)."""
-        found = {}
-        for _, layer in groupby(self.heads, key=lambda name: name[:2]):
-            heads = list(layer)
-            kept = {name: self.without([h for h in heads if h != name]) for name in heads}
-            best = min(kept, key=lambda name: self.cost(kept[name]))
-            found[best] = kept[best]
-        return found
-
     def pruned(
         self, ranking: Sequence[HeadName], fractions: Sequence[float]
     ) -> dict[float, Ablation]:
         """The cheapest heads off together, for each fraction of the heads (section 4).
 
-        Args:
-            ranking: That of ``single``, the costliest first, for all fractions (the paper ranks by
-                the gradient). A head that costs nothing alone may cost much when the heads that
-                could replace it are off too.
-            fractions: Above 0 and at most 1.
+        The ``ranking`` is that of ``single`` for all fractions (the paper ranks by the gradient).
+        A head that costs nothing alone may cost much when those that could replace it are off too.
         """
         cheapest = ranking[::-1]
         return {

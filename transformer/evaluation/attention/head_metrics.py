@@ -32,14 +32,10 @@ class HeadCharacter:
     A position counts only for the queries that see a key there. None: no query did.
 
     Attributes:
-        previous: Weight on the key before the query's own position.
-        same: Weight on the key at the query's position.
-        next: Weight on the key after it.
+        previous, same, next: Weight on the key before, at and after the query's own position.
         first: Weight on the first key.
         separator: Weight on the end-of-sentence symbol.
-        previous_peak: Fraction of queries whose strongest key is the previous one.
-        same_peak: Likewise, the same position.
-        next_peak: Likewise, the next one.
+        previous_peak, same_peak, next_peak: Fraction of queries whose strongest key is there.
         confidence: Largest weight, except on the end-of-sentence symbol (Voita et al. 2019).
         entropy: Of the weights, in nats.
         possible_entropy: Of equal weights: the logarithm of the number of visible keys, in nats.
@@ -192,12 +188,8 @@ class NamedHead:
 def best_heads(layers: Sequence[Sequence[HeadCharacter]], alignments: int = 3) -> list[NamedHead]:
     """The heads of one kind of attention to look at first.
 
-    Args:
-        alignments: Number of the lowest alignment error rates.
-
-    Returns:
-        The best aligned heads, if that is measured; for each position the head with the largest
-        weight there, if it is a majority; the most confident and the broadest head.
+    The ``alignments`` best aligned heads, if that is measured; for each position the head with the
+    largest weight there, if it is a majority; the most confident and the broadest head.
     """
     named = [
         NamedHead("word alignment", *index, f"AER {value:.3f}")

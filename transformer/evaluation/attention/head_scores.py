@@ -32,11 +32,7 @@ class Scorer:
 def loss_scorer(
     translator: Translator, run: Mapping[str, Any], split: str, sentences: int
 ) -> Scorer:
-    """Cross-entropy of the first references of a split, those of ``corpus_pairs``.
-
-    Raises:
-        InputError: See ``corpus_pairs``.
-    """
+    """Cross-entropy of the first references of a split, those of ``corpus_pairs``."""
     pairs = corpus_pairs(translator, run["data"], split, sentences)
     sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
     measure = ForcedLoss(translator.model, sources, targets, translator.batch_tokens)
@@ -55,9 +51,7 @@ def metric_scorer(
 ) -> Scorer:
     """A metric of the first sentences of a split, translated again for each set of heads.
 
-    Raises:
-        InputError: The corpus or the split is missing, or the split is empty; or the metric is
-            unknown.
+    Raises InputError if the text is missing or empty, or the metric is unknown.
     """
     config = typed(MetricsConfig, run["metrics"], "metrics")
     build_metric(metric, config)

@@ -3,32 +3,27 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, repeat
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
 
 from transformer.common.errors import InputError
-from transformer.data.text.word_alignment import WordLinks, subword_words
+from transformer.data.corpora.mixture import AnySplit
+from transformer.data.text.word_alignment import Links, WordLinks, subword_words
 from transformer.decoding.alignment import word_links
-from transformer.decoding.forced import ForcedAttention, forced_attention
-from transformer.decoding.inference_mode import evaluating
+from transformer.decoding.forced import forced_attention
 from transformer.decoding.length_bucketing import bucket_batches, pair_lengths
 from transformer.decoding.translation.translator import Translator
-from transformer.evaluation.alignment_error import Links, count_links
+from transformer.evaluation.alignment_error import count_links
 from transformer.evaluation.attention.head_metrics import HeadCharacter, HeadTotals, head_totals
 from transformer.evaluation.run_text import found_in_run, run_splits
-
-if TYPE_CHECKING:
-    from transformer.data.corpora.mixture import AnySplit
 
 Characters = dict[str, list[list[HeadCharacter]]]
 """Of the heads of each layer, by the kind of attention."""
 
 Proposals = dict[tuple[int, int], list[tuple[Links, Links, Links]]]
 """Proposed, sure and possible links of each sentence, by layer and head."""
-
-KINDS = ("encoder", "decoder", "cross")
 
 
 @dataclass(frozen=True)
@@ -45,8 +40,7 @@ def corpus_pairs(
 ) -> list[EncodedPair]:
     """The first sentence pairs of a split of the run's corpus, without blank and too long pairs.
 
-    Raises:
-        InputError: The corpus or the split is missing, or the split has no such pair.
+    Raises InputError if the corpus or the split is missing, or the split has no such pair.
     """
     text = known_split(data, split)
     pairs = list(islice(text, sentences))
@@ -67,7 +61,7 @@ def corpus_pairs(
     return encoded
 
 
-def known_split(data: Mapping[str, Any], split: str) -> "AnySplit":
+def known_split(data: Mapping[str, Any], split: str) -> AnySplit:
     """A split of the run's corpus; raises InputError if the corpus or the split is missing."""
     splits = run_splits(data)
     if split not in splits:
@@ -86,9 +80,9 @@ def survey(translator: Translator, pairs: Sequence[EncodedPair]) -> Characters:
     lengths = pair_lengths((pair.source, pair.target) for pair in pairs)
     for indices in bucket_batches(lengths, translator.batch_tokens):
         batch = [pairs[index] for index in indices]
-        seen = compute_attention(translator, batch)
-        for kind in KINDS:
-            attended = getattr(seen, kind)
+        sources, targets = [pair.source for pair in batch], [pair.target for pair in batch]
+        _, seen = forced_attention(translator.model, sources, targets)
+        for kind, attended in seen.items():
             layers = [
                 head_totals(weights, attended.visible, attended.separator)
                 for weights in attended.weights
@@ -97,8 +91,8 @@ def survey(translator: Translator, pairs: Sequence[EncodedPair]) -> Characters:
                 layers = [old + new for old, new in zip(totals[kind], layers, strict=True)]
             totals[kind] = layers
         if known:
-            _propose(proposed, seen.cross.weights, batch, translator)
-    characters = {kind: [layer.characters() for layer in totals[kind]] for kind in KINDS}
+            _propose(proposed, seen["cross"].weights, batch, translator)
+    characters = {kind: [layer.characters() for layer in layers] for kind, layers in totals.items()}
     if known:
         characters["cross"] = [
             [
@@ -108,13 +102,6 @@ def survey(translator: Translator, pairs: Sequence[EncodedPair]) -> Characters:
             for layer, heads in enumerate(characters["cross"])
         ]
     return characters
-
-
-def compute_attention(translator: Translator, pairs: Sequence[EncodedPair]) -> ForcedAttention:
-    """Attention over pairs, in evaluation mode."""
-    sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    with evaluating(translator.model):
-        return forced_attention(translator.model, sources, targets)
 
 
 def _propose(

@@ -53,11 +53,7 @@ class FrequencyBucket:
 
 
 def check_edges(edges: Sequence[int], key: str) -> None:
-    """Check the first numbers of the buckets after the first, which begins at 0.
-
-    Raises:
-        InputError: They do not rise from above 0; the message names the key.
-    """
+    """Raise InputError unless the first numbers of all buckets but the first rise from above 0."""
     if any(low >= high for low, high in pairwise([0, *edges])):
         raise InputError(f"{key}={list(edges)} must be numbers above 0 that rise")
 
@@ -128,11 +124,8 @@ def words_by_frequency(
 ) -> list[FrequencyBucket]:
     """Accuracy on the words of each frequency; buckets without a word are left out.
 
-    A word of a reference matches one occurrence in the hypothesis of its sentence.
-
-    Args:
-        counts: Frequency of each word in the training text.
-        edges: The first frequency of each bucket after the first.
+    A word of a reference matches one occurrence in the hypothesis of its sentence. ``counts`` are
+    those of the training text; ``edges`` the first frequency of each bucket after the first.
     """
 
     def bucketed(words: Iterable[str]) -> Counter[int]:

@@ -26,11 +26,7 @@ from transformer.evaluation.metrics import MetricsConfig, build_metric
 
 @dataclass(frozen=True)
 class ComparisonConfig:
-    """What is measured; the values are in ``conf/compare.yaml``.
-
-    Raises:
-        InputError: A value is unknown, repeated, or out of range.
-    """
+    """What is measured, by ``conf/compare.yaml``; a wrong value raises InputError."""
 
     scores: Sequence[str] | None
     """Names of metrics; None takes those of a validation."""
@@ -150,8 +146,7 @@ def compare(
 ) -> Comparison:
     """Compare every other system with the first; ``training`` is the target side of a text.
 
-    Raises:
-        InputError: Numbers of lines differ, there is one system alone, or no sentence.
+    Raises InputError if numbers of lines differ, there is one system alone, or no sentence.
     """
     hypotheses, scoring = [system.hypotheses for system in systems], config.scoring
     sources, references = text.sources, text.references

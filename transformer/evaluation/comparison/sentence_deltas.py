@@ -90,14 +90,7 @@ def movement(
 ) -> Movement:
     """Rank the sentences by the gain of the other system; ties stay in order.
 
-    Args:
-        sources: One a line.
-        references: One a line, or several.
-        base: The system to compare with.
-        other: The system that gains or loses.
-        by: The metric that ranks.
-        better: Its direction.
-        limit: Maximal sentences in each direction.
+    ``better`` is the direction of the metric ``by``, ``limit`` the maximal sentences each way.
     """
     moved = []
     for line, source in enumerate(sources):

@@ -96,8 +96,7 @@ def paired_tests(
 ) -> list[TestedMetric]:
     """Test every other system against the first; each line has one reference or more.
 
-    Raises:
-        InputError: There is no other system, no sentence, or the numbers of lines differ.
+    Raises InputError if there is no other system, no sentence, or the numbers of lines differ.
     """
     lines = len(references)
     if len(hypotheses) < 2 or not lines or any(len(system) != lines for system in hypotheses):

@@ -33,6 +33,14 @@ def read_json(file: Path) -> Any:
         raise _damaged(file, error) from error
 
 
+def read_mapping(file: Path, *, optional: bool = False) -> dict[str, Any]:
+    """The object in a JSON file; an empty one if it is optional and missing."""
+    values = {} if optional and not file.is_file() else read_json(file)
+    if not isinstance(values, dict):
+        raise InputError(f"{file} is no JSON object")
+    return values
+
+
 def read_bytes(file: Path) -> bytes:
     """The content of a file; raises InputError if it is missing or too large."""
     try:
@@ -64,8 +72,7 @@ def read_yaml(file: Path, text: bytes | None = None) -> dict[str, Any]:
 def read_arrays(file: Path) -> dict[str, Any]:
     """The arrays of an npz; none is unpickled.
 
-    Raises:
-        InputError: The file is missing, damaged, or unpacks to far more than its size.
+    Raises InputError if it is missing, damaged, or unpacks to far more than its size.
     """
     damage = (OSError, ValueError, RuntimeError, EOFError, MemoryError, zlib.error)
     try:

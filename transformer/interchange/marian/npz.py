@@ -51,8 +51,7 @@ _PARTS |= {f"{name}_layer_norm": f"{_PARTS[name]}_Wo_ln" for name in ("self_attn
 def read_npz(folder: Path) -> tuple[MarianConfig, dict[str, Tensor], ImportedTokenizer]:
     """The config, the weights and the tokenizer of a folder with a ``decoder.yml``.
 
-    Raises:
-        InputError: A file is missing, damaged, or has what cannot be expressed here.
+    Raises InputError if a file is missing, damaged, or has what cannot be expressed here.
     """
     decoder = read_yaml(folder / DECODER)
     [model] = _files(folder, decoder, "models", 1)
@@ -67,7 +66,8 @@ def read_npz(folder: Path) -> tuple[MarianConfig, dict[str, Tensor], ImportedTok
         ids = [{one.piece: index for index, one in enumerate(s.pieces)} for s in subwords]
     else:
         subwords = [read_subwords(folder / f"{side}.spm") for side in ("source", "target")]
-        ids = [_read_ids(file) for file in vocabularies]
+        spelt = map(read_yaml, vocabularies)
+        ids = [{name: _number(values, name, int) for name in values} for values in spelt]
     separate = not config.share_encoder_decoder_embeddings
     if not separate and ids[0] != ids[1]:
         raise InputError(f"{folder / DECODER} names two vocabularies, and {model} has one table")
@@ -88,11 +88,6 @@ def _files(folder: Path, decoder: Mapping[str, Any], key: str, number: int) -> l
         if not isinstance(name, str) or not name or name != Path(name.replace("\\", "/")).name:
             raise InputError(f"{folder / DECODER} must name each of {key} without a folder")
     return [folder / name for name in names]
-
-
-def _read_ids(file: Path) -> dict[str, int]:
-    values = read_yaml(file)
-    return {name: _number(values, name, int) for name in values}
 
 
 def _number(values: Mapping[str, Any], key: str, kind: type, default: Any = None) -> Any:

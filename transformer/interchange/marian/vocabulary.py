@@ -8,8 +8,9 @@ Pieces that only the other side cuts are UNCUT, so that each text is cut as ther
 of the unknown piece.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -79,8 +80,7 @@ def checked_ids(ids: Mapping[str, int], file: Path) -> dict[str, int]:
 def import_tokenizer(folder: Path) -> ImportedTokenizer:
     """The tokenizer of a folder of transformers.
 
-    Raises:
-        InputError: A file is missing, damaged, or of a kind that cannot be expressed.
+    Raises InputError if a file is missing, damaged, or of a kind that cannot be expressed.
     """
     subwords = [read_subwords(folder / f"{side}.spm") for side in ("source", "target")]
     files = [folder / "vocab.json", folder / "target_vocab.json"]
@@ -91,29 +91,33 @@ def import_tokenizer(folder: Path) -> ImportedTokenizer:
 def build_tokenizer(subwords: Sequence[Any], ids: Sequence[Mapping[str, int]]) -> ImportedTokenizer:
     """The tokenizer of the SentencePiece models of both sides, and of one vocabulary or two.
 
-    Raises:
-        InputError: A vocabulary is none of Marian, or SentencePiece refuses it.
+    Raises InputError if a vocabulary is none of Marian, or SentencePiece refuses it.
     """
     cuts = [subwords, subwords] if len(ids) == 1 else [subwords[:1], subwords[1:]]
     sides = zip(subwords, (ids[0], ids[-1]), cuts, strict=True)
     source, target = (_own(one, names) or _model(one, names, cut) for one, names, cut in sides)
-    models = [one.SerializeToString() for one, _ in (source, target)]
-    joint = not source[1].never and models[0] == models[1]
+    joint = not source[1].never and source[0] == target[0]
+    tags = Tags(targets=source[1].codes)
+    tokenizer = tokenizer_of(source[0], None if joint else target[0], tags)
+    return ImportedTokenizer(tokenizer, source[1], target[1])
+
+
+def tokenizer_of(source: Any, target: Any, tags: Tags) -> Tokenizer:
+    """The tokenizer of one SentencePiece model or two; raises InputError if one is refused."""
     config = TokenizerConfig(
-        algorithm=ALGORITHMS[subwords[0].trainer_spec.model_type],
-        vocab_size=len(source[0].pieces),
-        joint=joint,
+        algorithm=ALGORITHMS[source.trainer_spec.model_type],
+        vocab_size=len(source.pieces),
+        joint=target is None,
         sampling=0.0,
         character_coverage=1.0,
         max_sentences=1,
     )
-    tags = Tags(targets=source[1].codes)
+    own = None if target is None else target.SerializeToString()
     try:
-        tokenizer = Tokenizer(config, models[0], None if joint else models[1], tags)
+        return Tokenizer(config, source.SerializeToString(), own, tags)
     except (RuntimeError, OSError) as error:
         reason = " ".join(str(error).split())[:120]
         raise InputError(f"SentencePiece refuses the vocabulary: {reason}") from error
-    return ImportedTokenizer(tokenizer, source[1], target[1])
 
 
 def read_subwords(file: Path) -> Any:
@@ -149,38 +153,19 @@ def _own(model: Any, ids: Mapping[str, int]) -> tuple[Any, ImportedIds] | None:
 
 
 def _model(own: Any, ids: Mapping[str, int], sides: Sequence[Any]) -> tuple[Any, ImportedIds]:
-    """A SentencePiece model that cuts as ``own`` does, with ids of ours."""
+    """``own`` with the pieces of ``ids`` and of all sides."""
     for symbol, number in ((START, len(ids) - 1), (UNKNOWN, 1), (END, 0)):
         if ids.get(symbol) != number:
             raise InputError(
                 f"the vocabulary does not give {symbol} the id {number}, as Marian does"
             )
-    kinds = own.SentencePiece
-    plain = (kinds.NORMAL, kinds.USER_DEFINED, kinds.BYTE, kinds.UNUSED)
-    mine = {one.piece: one for one in _of_kinds(own, plain)}
-    cut = dict.fromkeys(one.piece for side in sides for one in _of_kinds(side, plain))
+    mine = plain_subwords(own)
+    cut = dict.fromkeys(chain.from_iterable(map(plain_subwords, sides)))
     known = [name for name in ids if name not in (START, UNKNOWN, END)]
     missing = [name for name in cut if name not in ids]
-    lowest = min((one.score for one in mine.values()), default=0.0) - 1.0
-    model = type(own)()
-    model.CopyFrom(own)
-    del model.pieces[:]
-    for name in (*_SYMBOLS, *known, _REST, *missing):
-        if name in mine:
-            model.pieces.add(piece=name, score=mine[name].score, type=mine[name].type)
-        elif name == UNKNOWN:
-            model.pieces.add(piece=name, score=0.0, type=kinds.UNKNOWN)
-        elif name in (*_SYMBOLS, _REST) or _is_code(name):
-            model.pieces.add(piece=name, score=0.0, type=kinds.CONTROL)
-        else:
-            # BPE merges unused pieces too, and cuts them again: the name is one that no text has,
-            # the score one that comes after each merge of ``own``.
-            model.pieces.add(piece=name + UNCUT, score=lowest, type=kinds.UNUSED)
-    spec = model.trainer_spec
-    spec.pad_id, spec.unk_id, spec.bos_id, spec.eos_id = range(4)
-    spec.vocab_size = len(model.pieces)
-    # There, the unknown piece is left out of a translation.
-    spec.unk_surface = ""
+    foreign = {name for name in (*known, *missing) if name not in mine and not _is_code(name)}
+    names = (*_SYMBOLS, *known, _REST, *missing)
+    model = with_subwords(own, names, foreign - {*_SYMBOLS, _REST})
     rest = len(_SYMBOLS) + len(known)
     codes = [name for name in known if _is_code(name)]
     # A code keeps its number among the pieces, but its vector is that of the tag after them.
@@ -191,9 +176,39 @@ def _model(own: Any, ids: Mapping[str, int], sides: Sequence[Any]) -> tuple[Any,
     return model, ImportedIds(tuple(rows), never, tuple(code[2:-2] for code in codes))
 
 
-def _of_kinds(model: Any, kinds: Sequence[int]) -> list[Any]:
-    """The pieces of these kinds, but for those that an import has added."""
-    return [one for one in model.pieces if one.type in kinds and not one.piece.endswith(UNCUT)]
+def plain_subwords(model: Any) -> dict[str, Any]:
+    """The pieces that are no symbols, but for those that an import has added, by their names."""
+    kinds = model.SentencePiece
+    plain = (kinds.NORMAL, kinds.USER_DEFINED, kinds.BYTE, kinds.UNUSED)
+    return {p.piece: p for p in model.pieces if p.type in plain and not p.piece.endswith(UNCUT)}
+
+
+def with_subwords(own: Any, names: Iterable[str], foreign: Collection[str] = ()) -> Any:
+    """A SentencePiece model that cuts as ``own`` does, with pieces in another order.
+
+    Names that are no pieces of ``own`` are symbols, or ``foreign``: no text is cut into them.
+    """
+    mine, kinds = plain_subwords(own), own.SentencePiece
+    lowest = min((one.score for one in mine.values()), default=0.0) - 1.0
+    model = type(own)()
+    model.CopyFrom(own)
+    del model.pieces[:]
+    for name in names:
+        if name in mine:
+            model.pieces.add(piece=name, score=mine[name].score, type=mine[name].type)
+        elif name in foreign:
+            # BPE merges unused pieces too, and cuts them again: the name is one that no text has,
+            # the score one that comes after each merge of ``own``.
+            model.pieces.add(piece=name + UNCUT, score=lowest, type=kinds.UNUSED)
+        else:
+            kind = kinds.UNKNOWN if name == UNKNOWN else kinds.CONTROL
+            model.pieces.add(piece=name, score=0.0, type=kind)
+    spec = model.trainer_spec
+    spec.pad_id, spec.unk_id, spec.bos_id, spec.eos_id = range(4)
+    spec.vocab_size = len(model.pieces)
+    # There, the unknown piece is left out of a translation.
+    spec.unk_surface = ""
+    return model
 
 
 def _is_code(name: str) -> bool:
@@ -218,13 +233,9 @@ class ExportedIds:
 
 
 def export_ids(spelt: Sequence[str]) -> ExportedIds:
-    """The ids of a vocabulary for Marian: those that it was imported with, or our own.
+    """The ids of one side for Marian: those that it was imported with, or our own.
 
-    Args:
-        spelt: All subwords and tags of one side, by our ids.
-
-    Raises:
-        InputError: It has tags of another kind than languages to translate into.
+    ``spelt`` are all subwords and tags. Raises InputError for tags other than target languages.
     """
     codes = {f">>{name[3:-1]}<<": number for number, name in enumerate(spelt) if name[:3] == "<2 "}
     if other := [name for name in spelt if is_tag(name) and name[:3] != "<2 "]:

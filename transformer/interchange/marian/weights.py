@@ -133,11 +133,7 @@ def import_weights(
     source: ImportedIds,
     target: ImportedIds,
 ) -> dict[str, Tensor]:
-    """Our ``state_dict``, in float32, of the tensors of a Marian model.
-
-    Raises:
-        InputError: A tensor is missing, or has another shape.
-    """
+    """Our ``state_dict``, in float32; raises InputError if a tensor is missing or misshapen."""
     d_model, ffn = config.d_model, config.encoder_ffn_dim
     axis = _axis(d_model)
 

@@ -29,11 +29,11 @@ def model_card(
     """
     data = run["data"]
     languages = [data["source"], *(tokenizer.tags.targets or [data["target"]])]
-    pair, corpus = "-".join(languages), data["corpus"]
+    (codes, task), pair, corpus = _task(languages), "-".join(languages), data["corpus"]
     name = about.get("repo") or pair
     results = [
         {
-            "task": {"type": "translation", "name": f"Translation {pair}"},
+            "task": {"type": task, "name": f"{task.capitalize()} {pair}"},
             "dataset": {"type": corpus, "name": corpus, "config": pair, "split": split},
             "metrics": [
                 {"type": _metric(one), "name": one["name"], "value": one["score"]}
@@ -44,11 +44,11 @@ def model_card(
         for split, scores in tests.items()
     ]
     front = {
-        "language": [one for one in dict.fromkeys(languages) if len(one.split("-")[0]) in (2, 3)],
+        "language": codes,
         "license": about["license"],
         "library_name": library,
-        "pipeline_tag": "translation",
-        "tags": ["translation"],
+        "pipeline_tag": task if task == "translation" else None,
+        "tags": [task],
         # A name of the user's own files is no dataset of the Hub.
         "datasets": [] if corpus in ("files", "folder") else [corpus],
         "metrics": sorted({_metric(one) for scores in tests.values() for one in scores}),
@@ -64,6 +64,14 @@ def model_card(
         scores=_table(tests) if tests else "The run has no scores of this checkpoint.",
         versions=", ".join(f"{one} {version(one)}" for one in ("transformer", "torch")),
     )
+
+
+def _task(languages: list[str]) -> tuple[list[str], str]:
+    """The codes of languages, and the task; the Hub has no pipeline for other text to text."""
+    codes = [one for one in dict.fromkeys(languages) if len(one.split("-")[0]) in (2, 3)]
+    bases = {one: one.replace("_", "-").split("-")[0] for one in languages}  # eng_Latn is eng
+    translates = len(bases) > 1 and all(len(base) in (2, 3) for base in bases.values())
+    return codes, "translation" if translates else "text2text-generation"
 
 
 def read_tests(checkpoint: Path) -> Tests:

@@ -19,8 +19,6 @@ from transformer.model.attention.masks import HiddenKeys, Mask, causal_mask, hid
 from transformer.model.attention.relative_positions import RelativeBias, RotaryPositions, Rotation
 
 if TYPE_CHECKING:
-    from transformer.common.segments import Segments
-    from transformer.model.attention.packed import PackedSentences
     from transformer.model.attention.sparse_patterns import Pattern
 
 Positions = Int[Tensor, "*#shape"]
@@ -55,7 +53,6 @@ class AttentionBias:
         bias: Summand of the scores by distance.
         rotation: Rotation of queries and new keys by the positions of the queries.
         unfilled: Number of last keys that are free room of a cache, and hidden (causal only).
-        packed: Where packed sentences lie (packed.py); of the others only ``rotation`` is set then.
     """
 
     mask: Mask | None = None
@@ -66,7 +63,6 @@ class AttentionBias:
     bias: RelativeBias | None = None
     rotation: Rotation | None = None
     unfilled: int = 0
-    packed: "PackedSentences | None" = None
     _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -121,17 +117,6 @@ class AttentionBias:
         hidden = torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, -math.inf)
         return hidden if bias is None else bias + hidden
 
-    @_once
-    def padded(self) -> "AttentionBias":
-        """The same for packed sentences that have got a padded row each."""
-        assert self.packed is not None
-        mask = self.packed.keys.mask
-        if not self.packed.causal:
-            # sentence width -> sentence 1 1 width
-            return AttentionBias(mask[:, None, None])
-        positions = torch.arange(mask.size(1), device=mask.device)
-        return AttentionBias(None, positions, positions, causal=True)
-
     def hidden_keys(self, dtype: torch.dtype) -> HiddenKeys | None:
         """The mask for a fused kernel in this dtype, computed once for all layers."""
         mask, name = self.dense_mask, f"hidden_keys {dtype}"
@@ -148,19 +133,24 @@ class AttentionBias:
     def block_mask(self) -> BlockMask:
         """Which blocks of keys each block of queries sees, for ``flex_attention``."""
         assert self.queries is not None and self.keys is not None
-        batch, heads = (None, None) if self.mask is None else self.mask.shape[:2]
+        queries, keys, mask = len(self.queries), len(self.keys), self.mask
+        batch, heads = (None, None) if mask is None else mask.shape[:2]
+
+        def sees(item: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+            seen = self.sees(query + (keys - queries), key)
+            if mask is None:
+                return seen
+            return seen & mask[item % len(mask), head % mask.size(1), query % mask.size(2), key]
+
+        # torch counts the arguments of a function, which a wrapper that checks shapes would hide.
         return create_block_mask(
-            # torch counts the arguments of a function, and would miscount those of a method.
-            lambda b, h, q, k: self._sees_in_batch(b, h, q, k),
-            *(batch, heads, len(self.queries), len(self.keys)),
+            lambda b, h, q, k: sees(b, h, q, k),
+            *(batch, heads, queries, keys),
             device=self.keys.device,
         )
 
     def prepare(self, dtype: torch.dtype) -> None:
         """Make what kernels read in this dtype; a compiled layer could not make it for the next."""
-        if self.packed is not None:
-            self.padded.prepare(dtype)
-            return
         _ = self.dense_mask, self.dense_bias
         if not self.only_causal:
             self.hidden_keys(dtype)
@@ -172,15 +162,6 @@ class AttentionBias:
         if self._made.get("every_query_sees"):
             selected._made["every_query_sees"] = True
         return selected
-
-    def _sees_in_batch(self, item: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        """Whether a query sees a key, all by their indices."""
-        assert self.queries is not None and self.keys is not None
-        seen = self.sees(query + (len(self.keys) - len(self.queries)), key)
-        if self.mask is None:
-            return seen
-        batch, heads, queries, _ = self.mask.shape
-        return seen & self.mask[item % batch, head % heads, query % queries, key]
 
 
 class SelfAttentionBias(nn.Module):
@@ -221,12 +202,3 @@ class SelfAttentionBias(nn.Module):
             *(mask, queries, keys, self.causal, self.pattern, self.bias, rotation),
             unfilled=len(keys) - end,
         )
-
-    def of_packed(self, segments: "Segments") -> AttentionBias:
-        """The bias of packed sentences, each of which attends to itself only."""
-        from transformer.model.attention.packed import PackedSentences
-
-        # batch length -> batch 1 length
-        rotation = None if self.rotary is None else self.rotary(segments.positions[:, None])
-        packed = PackedSentences.of(segments, segments, causal=self.causal)
-        return AttentionBias(rotation=rotation, packed=packed)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import torch
@@ -31,8 +31,6 @@ BACKENDS = {
     "cudnn": SDPBackend.CUDNN_ATTENTION,
     "math": SDPBackend.MATH,
 }
-
-FlexAttention = Callable[..., Any]
 
 FEW = 16
 """Plain products are faster than the fused kernel with at most 16 queries and at least 16 keys."""
@@ -66,17 +64,9 @@ class Sdpa:
         dropout: float,
     ) -> QueryHeads:
         """Attend; raises InputError if the forced backend cannot compute this here."""
-        if attention_bias.packed is not None:
-            from transformer.model.attention.packed import attend_packed
-
-            padded = partial(self, attention_bias=attention_bias.padded, dropout=dropout)
-            return attend_packed(query, key, value, attention_bias.packed, padded)
-        if self.backend == "any":
-            if not dropout and few_queries(query, key, attention_bias):
-                return attend_few(query, key, value, attention_bias)
-            if learns_short(query, key):
-                plain = attend_short if attention_bias.every_query_sees else eager
-                return plain(query, key, value, attention_bias, dropout)
+        if self.backend == "any" and plain_is_faster(query, key, attention_bias, dropout):
+            plain = attend_short if attention_bias.every_query_sees else eager
+            return plain(query, key, value, attention_bias, dropout)
         try:
             with nullcontext() if self.backend == "any" else sdpa_kernel(BACKENDS[self.backend]):
                 if attention_bias.only_causal:
@@ -95,29 +85,20 @@ class Sdpa:
             ) from error
 
 
-def few_queries(query: QueryHeads, key: KeyHeads, attention_bias: AttentionBias) -> bool:
-    """Whether ``attend_few`` is the fastest: a decoding step, on a CPU, over enough keys."""
-    return (
-        query.device.type == "cpu"
-        and not torch.compiler.is_compiling()
-        and query.size(2) <= FEW <= key.size(2)
-        and query.size(1) == key.size(1)
-        and not torch.is_grad_enabled()
-        and attention_bias.every_query_sees
-    )
+def plain_is_faster(
+    query: QueryHeads, key: KeyHeads, attention_bias: AttentionBias, dropout: float
+) -> bool:
+    """Whether plain products are the fastest: on a CPU, in training on short sentences.
 
-
-def learns_short(query: QueryHeads, key: KeyHeads) -> bool:
-    """Whether ``attend_short`` is the fastest: in training, on a CPU, in short sentences.
-
-    torch's fused kernel computes head by head there (docs/performance.md).
+    Likewise in a decoding step over enough keys. torch's fused kernel computes each sentence and
+    head separately there (docs/performance.md, docs/decoding.md).
     """
-    return (
-        query.device.type == "cpu"
-        and not torch.compiler.is_compiling()
-        and torch.is_grad_enabled()
-        and max(query.size(2), key.size(2)) <= SHORT
-    )
+    if query.device.type != "cpu" or torch.compiler.is_compiling():
+        return False
+    if torch.is_grad_enabled():
+        return max(query.size(2), key.size(2)) <= SHORT
+    few = query.size(2) <= FEW <= key.size(2) and query.size(1) == key.size(1)
+    return few and not dropout and attention_bias.every_query_sees
 
 
 def attend_short(
@@ -141,20 +122,6 @@ def attend_short(
     scores = scores * scale if penalty is None else torch.add(penalty, scores, alpha=scale)
     weights = scores.softmax(dim=-1).to(value.dtype)
     return F.dropout(weights, dropout) @ value
-
-
-def attend_few(
-    query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias
-) -> QueryHeads:
-    """The formula, with mask and bias as one summand; each query must see a key.
-
-    torch's fused kernel takes twice as long for few queries: it computes each sentence and head
-    separately (docs/decoding.md).
-    """
-    scores = (query * query.size(-1) ** -0.5) @ key.transpose(-2, -1)
-    if attention_bias.penalty is not None:
-        scores = scores.add_(attention_bias.penalty)
-    return scores.softmax(dim=-1) @ value
 
 
 def flex(
@@ -192,7 +159,7 @@ def attend_flex(
     key: KeyHeads,
     value: KeyHeads,
     attention_bias: AttentionBias,
-    attention: FlexAttention,
+    attention: Callable[..., Any],
 ) -> QueryHeads:
     """Compute ``attend`` under an attention bias by ``attention``, compiled or plain."""
     bias, first = attention_bias.bias, key.size(2) - query.size(2)
@@ -209,10 +176,9 @@ def attend_flex(
 
 
 @cache
-def compiled_flex_attention() -> FlexAttention:
+def compiled_flex_attention() -> Callable[..., Any]:
     """``flex_attention`` compiled for any length."""
-    compiled: FlexAttention = torch.compile(flex_attention, dynamic=True)
-    return compiled
+    return torch.compile(flex_attention, dynamic=True)
 
 
 def auto(

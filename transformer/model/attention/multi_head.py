@@ -121,7 +121,8 @@ def split_query_heads(
     query: QueryHeads, shared: KeyHeads
 ) -> Float[Tensor, "batch head key head_dim"]:
     """Repeat each head of keys or values for its group of queries."""
-    return shared.repeat_interleave(query.size(1) // shared.size(1), dim=1)
+    group = query.size(1) // shared.size(1)
+    return shared if group == 1 else shared.repeat_interleave(group, dim=1)
 
 
 def eager(

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
 
-from transformer.model.attention.attention_bias import AttentionBias
-from transformer.model.attention.multi_head import KeyHeads, MultiHeadAttention, QueryHeads, formula
+from transformer.model.attention.multi_head import MultiHeadAttention, QueryHeads, formula
 
 
 @contextmanager
@@ -20,14 +20,8 @@ def recording(
     """
     weights: list[Tensor] = []
 
-    def remember(
-        query: QueryHeads,
-        key: KeyHeads,
-        value: KeyHeads,
-        attention_bias: AttentionBias,
-        dropout: float,
-    ) -> QueryHeads:
-        attended, seen = formula(query, key, value, attention_bias, dropout)
+    def remember(*arguments: Any) -> QueryHeads:
+        attended, seen = formula(*arguments)
         weights.append(seen)
         return attended
 

@@ -20,8 +20,8 @@ Indices = Int[Tensor, "*#shape"]
 class Rotation:
     """Cosine and sine of the angles that rotate the pairs of a head, for each position."""
 
-    cosine: Float[Tensor, "*rows length head_dim"]
-    sine: Float[Tensor, "*rows length head_dim"]
+    cosine: Float[Tensor, "length head_dim"]
+    sine: Float[Tensor, "length head_dim"]
 
     def __call__(self, heads: Heads) -> Heads:
         """Rotate each position of queries or keys by its own angles."""
@@ -42,13 +42,13 @@ class RotaryPositions(nn.Module):
         self.head_dim = head_dim
         self.base = base
 
-    def forward(self, positions: Int[Tensor, "*rows length"]) -> Rotation:
+    def forward(self, positions: Int[Tensor, " length"]) -> Rotation:
         """Angles of these positions: ``position * base ** (-2i / head_dim)``."""
         # Computed each time, because a model in half precision would round a stored table.
         pairs = torch.arange(0, self.head_dim, 2, dtype=torch.float32, device=positions.device)
         frequency = self.base ** -(pairs / self.head_dim)
-        angle = positions[..., None].float() * frequency
-        # *rows length frequency, twice -> *rows length head_dim
+        angle = positions[:, None].float() * frequency
+        # length frequency, twice -> length head_dim
         angle = torch.cat((angle, angle), dim=-1)
         return Rotation(angle.cos(), angle.sin())
 

@@ -29,19 +29,18 @@ class Sliding:
 
 
 @dataclass(frozen=True)
-class Longformer:
+class Longformer(Sliding):
     """A sliding window; the first ``global_tokens`` see all and are seen by all.
 
     Beltagy et al. 2020, "Longformer: The Long-Document Transformer", figure 2d: the pattern, not
     the projections of their own that global tokens have there.
     """
 
-    window: int
     global_tokens: int
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
         """Near each other, or one of them global."""
-        near = (query - key).abs() <= self.window
+        near = super().__call__(query, key)
         return near | (query < self.global_tokens) | (key < self.global_tokens)
 
 

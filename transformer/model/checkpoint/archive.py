@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer.common.errors import InputError, is_out_of_memory
+from transformer.common.errors import InputError, Interrupted, is_out_of_memory
 from transformer.common.files import written_whole
 
 SHARDS = "shards"
@@ -35,16 +35,10 @@ _GLOBALS = ("collections OrderedDict", "torch._utils _rebuild_tensor_v2")
 
 
 def write_archive(values: Any, path: Path, previous: Path | None = None) -> None:
-    """Write the file: a reader never sees half of it, nor does one after a power failure.
+    """Write plain values and tensors: a reader never sees half a file, nor after a power failure.
 
-    Args:
-        values: Plain values and tensors.
-        path: The file.
-        previous: New name of the old file; None overwrites it. At every moment a whole file has
-            one of the two names.
-
-    Raises:
-        InputError: It cannot be written, for example on a full disk; the old file is intact.
+    The old file gets the name ``previous``, or is overwritten: at every moment a whole file has one
+    of the two names. Raises InputError if it cannot be written; the old file is then intact.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -87,11 +81,9 @@ class UnreadableFile(InputError):
 def read_archive(path: Path) -> Any:
     """Read a file onto the CPU: dicts, lists, tuples, texts, numbers, None, dense tensors.
 
-    Checksums are verified, which torch does not do: it would read a flipped bit as a weight.
-
-    Raises:
-        UnreadableFile: The system could not read it; it may be whole.
-        InputError: It does not exist, is damaged, or holds something else.
+    Checksums are verified, which torch does not do: it would read a flipped bit as a weight. Raises
+    InputError if it does not exist, is damaged, or holds something else; UnreadableFile if the
+    system could not read it.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -101,6 +93,8 @@ def read_archive(path: Path) -> Any:
         values = torch.load(path, map_location="cpu", weights_only=True)
     except (FileNotFoundError, IsADirectoryError) as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    except Interrupted:
+        raise
     except Exception as error:
         if is_out_of_memory(error):
             raise UnreadableFile(f"{path} cannot be read: there is not enough memory") from error

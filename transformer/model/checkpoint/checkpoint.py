@@ -51,9 +51,8 @@ def portable_part(
 def read_payload(path: Path) -> dict[str, Any]:
     """Everything in the file, as plain values and tensors on the CPU.
 
-    Raises:
-        InputError: It is not a checkpoint of this framework, damaged, of another format, or holds
-            what no training writes (validation.py).
+    Raises InputError if it is not a checkpoint of this framework, damaged, of another format, or
+    holds what no training writes (validation.py).
     """
     payload = read_archive(path)
     if not _is_ours(payload):
@@ -70,8 +69,7 @@ def read_payload(path: Path) -> dict[str, Any]:
 def read_merged(path: Path) -> dict[str, Any]:
     """As ``read_payload``, with the adapters of the model (LoRA) merged into its weights.
 
-    Raises:
-        InputError: As ``read_payload``, or the adapters do not fit the weights.
+    Raises InputError also if the adapters do not fit the weights.
     """
     payload = read_payload(path)
     portable = payload[PORTABLE]
@@ -102,10 +100,7 @@ def _is_ours(payload: Any) -> bool:
 def find_last(path: Path) -> tuple[Path, dict[str, Any]]:
     """Find and read the checkpoint to resume from: a file, or the newest of a run directory.
 
-    If the newest is damaged, it is the previous one.
-
-    Raises:
-        InputError: There is none that can be read, or the system cannot read it.
+    If the newest is damaged, it is the previous one. Raises InputError if none can be read.
     """
     path = given_path(path)
     file = find_checkpoint(path, LAST)
@@ -134,7 +129,7 @@ def require_translation(payload: dict[str, Any], file: Path) -> None:
     """Raise InputError if the model was trained for another task."""
     if (task := checkpoint_task(payload)) != "translation":
         raise InputError(
-            f"{file} was trained for task={task} and does not translate; predict checkpoint=… "
+            f"{file} was trained for task={task}, not text to text; predict checkpoint=… "
             "takes new text, evaluate checkpoint=… split=test scores it"
         )
 
@@ -142,8 +137,7 @@ def require_translation(payload: dict[str, Any], file: Path) -> None:
 def load_weights(model: nn.Module, payload: dict[str, Any], file: Path) -> None:
     """Fill a model, and put it into evaluation mode; new adapters (LoRA) stay as they are.
 
-    Raises:
-        InputError: The weights are another model's.
+    Raises InputError if the weights are another model's.
     """
     weights = {k: w for k, w in model.state_dict().items() if ".lora_" in k}
     weights |= {
@@ -160,11 +154,7 @@ def load_weights(model: nn.Module, payload: dict[str, Any], file: Path) -> None:
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
-    """Load a translator from a checkpoint file, or from the best one of a run directory.
-
-    Raises:
-        InputError: There is none, it cannot be read, or it does not translate.
-    """
+    """Load a translator from a file, or the best one of a run directory; or raise InputError."""
     file = find_checkpoint(Path(path))
     payload = read_merged(file)
     require_translation(payload, file)
@@ -176,10 +166,6 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
 
 
 def write_payload(payload: Any, path: Path) -> None:
-    """Write the file whole or not at all; the newest of a run keeps the one before.
-
-    Raises:
-        InputError: It cannot be written, for example on a full disk; the old file is intact.
-    """
+    """Write the file as ``write_archive`` does; the newest of a run keeps the one before."""
     before = path.with_name(f"{PREVIOUS}.ckpt") if path.name == f"{LAST}.ckpt" else None
     write_archive(payload, path, before)

@@ -27,10 +27,8 @@ ENGINE_EXPORT = (
 def find_checkpoint(path: Path, name: str = TUNED) -> Path:
     """Find the checkpoint of a path: the file itself, or one of a run directory.
 
-    There it is the first that exists of tuned, best, last and previous, from ``name`` on.
-
-    Raises:
-        InputError: There is none.
+    There it is the first that exists of tuned, best, last and previous, from ``name`` on. Raises
+    InputError if there is none.
     """
     path = given_path(path)
     try:

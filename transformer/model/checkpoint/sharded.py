@@ -25,12 +25,8 @@ _NUMBER = "place in the shards"
 def split(tree: Any, part_of: Callable[[Any], Tensor | None]) -> tuple[Any, list[Tensor]]:
     """Separate this rank's rows of the sharded tensors from a tree of plain values.
 
-    Args:
-        tree: Nested dicts and lists.
-        part_of: Returns this rank's rows of a sharded tensor, and None for any other value.
-
-    Returns:
-        The tree with a mark instead of each sharded tensor, and this rank's rows in order.
+    ``part_of`` returns this rank's rows of a sharded tensor, and None for any other value. Returns
+    the tree with a mark instead of each sharded tensor, and this rank's rows in order.
     """
     parts: list[Tensor] = []
 
@@ -55,19 +51,14 @@ def _replaced(node: Any, replace: Callable[[Any], Any]) -> Any:
 
 
 def join_shards(index: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Join the shards of an index to the payload of a checkpoint of one file.
+    """Join the shards of an index in this folder to the payload of a checkpoint of one file.
 
-    Args:
-        index: The values of its file.
-        folder: Folder of the shards.
-
-    Raises:
-        InputError: A shard is missing, damaged, or no plain file name.
+    Raises InputError if a shard is missing, damaged, or no plain file name.
     """
     names = _names(index)
     if not names:
         raise InputError(f"a checkpoint in {folder} does not name its shards as files beside it")
-    shards = [_read(folder / name) for name in names]
+    shards = [read_archive(folder / name) for name in names]
     whole: dict[tuple[int, ...], Tensor] = {}
 
     def join(node: Any) -> Tensor | None:
@@ -96,19 +87,10 @@ def _names(index: Any) -> list[str]:
     return list(names or []) if plain else []
 
 
-def _read(file: Path) -> Any:
-    if not file.is_file():
-        raise InputError(
-            f"the checkpoint is in several files, and {file.name} is not in {file.parent}"
-        )
-    return read_archive(file)
-
-
 def shard_names(file: Path) -> list[str]:
     """The shards that a checkpoint names; none if it is one file, or damaged.
 
-    Raises:
-        InputError: The system cannot read the file.
+    Raises InputError if the system cannot read the file.
     """
     try:
         # Unlike ``read_archive``, this does not read the tensors of a large file.

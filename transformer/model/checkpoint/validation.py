@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
@@ -30,9 +31,7 @@ _MAX_LAYERS = 1_000
 def validate_portable(portable: Mapping[str, Any]) -> ModelConfig:
     """Check ``checkpoint.portable_part`` of a checkpoint, and return its model.
 
-    Raises:
-        InputError: It has another format, a part or group is missing or of another kind, or a
-            value is not plain.
+    Raises InputError if a part or group is missing, of another format, or not plain.
     """
     found = portable.get("format")
     if type(found) is not int or found != FORMAT:
@@ -67,10 +66,9 @@ def validate_portable(portable: Mapping[str, Any]) -> ModelConfig:
 
 
 def validate_weights(model: ModelConfig, payload: Mapping[str, Any]) -> None:
-    """Check that the weights in a payload are as many as the model declares, and finite.
+    """Raise InputError unless the weights are as many as the model declares, and finite.
 
-    Raises:
-        InputError: They are not; or moments of the optimiser are not finite.
+    The moments of the optimiser must be finite too.
     """
     weights = payload["state_dict"].values()
     if not all(isinstance(tensor, Tensor) for tensor in weights):
@@ -78,26 +76,14 @@ def validate_weights(model: ModelConfig, payload: Mapping[str, Any]) -> None:
     storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in weights}
     narrowest = min((t.element_size() for t in weights), default=1)
     validate_size(model, sum(storages.values()) // narrowest)
-    seen = set()
-    waiting = [payload.get(part) for part in _WITH_WEIGHTS]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, dict):
-            waiting += node.values()
-        elif isinstance(node, list | tuple):
-            waiting += node
-        elif isinstance(node, Tensor) and node.data_ptr() not in seen:
-            seen.add(node.data_ptr())
-            if not node.isfinite().all():
-                raise InputError("its weights hold NaN or infinity; use another checkpoint")
+    values = tree_leaves([payload.get(part) for part in _WITH_WEIGHTS])
+    tensors = {value.data_ptr(): value for value in values if isinstance(value, Tensor)}
+    if not all(tensor.isfinite().all() for tensor in tensors.values()):
+        raise InputError("its weights hold NaN or infinity; use another checkpoint")
 
 
 def validate_size(model: ModelConfig, max_numbers: int) -> None:
-    """Check that a declared model has at most ``max_numbers`` weights, before it is built.
-
-    Raises:
-        InputError: It has more.
-    """
+    """Raise InputError if a model that is not yet built has more than ``max_numbers`` weights."""
     layers = model.encoder_layers + model.decoder_layers
     attention = 2 * model.d_model * model.d_k * model.num_heads
     feed_forward = 2 * model.d_model * model.ffn_dim

@@ -82,6 +82,19 @@ def all_layers(model: nn.Module) -> Iterator[None]:
             stack.layer_drop = probability
 
 
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Switch dropout and gradients off, then put every module back into its mode."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
 def layer_is_dropped(probability: float, training: bool) -> bool:
     """Draw whether this training step skips a layer; evaluation uses all.
 

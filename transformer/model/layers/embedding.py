@@ -1,18 +1,13 @@
 """Tokens and their positions to vectors (Vaswani et al. 2017, sections 3.4 and 3.5)."""
 
 import math
-from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from transformer.common.errors import InputError
 from transformer.model.layers.dropout import Dropout, HiddenStates, TokenDropout
-
-if TYPE_CHECKING:
-    from transformer.common.segments import Segments
 
 
 class TokenEmbedding(nn.Module):
@@ -81,11 +76,7 @@ class LearnedPositions(nn.Module):
         self.table = nn.Parameter(torch.empty(max_length, d_model))
 
     def forward(self, length: int, start: int = 0) -> Float[Tensor, "length width"]:
-        """Vectors of positions ``start`` to ``start + length``.
-
-        Raises:
-            InputError: There are fewer positions.
-        """
+        """Vectors of positions from ``start`` on; raises InputError if there are fewer."""
         if start + length > len(self.table):
             raise InputError(
                 f"a sentence of {start + length} tokens does not fit model.max_length="
@@ -115,17 +106,9 @@ class Embedding(nn.Module):
         self.positions = positions
         self.dropout = Dropout(dropout)
 
-    def forward(
-        self,
-        tokens: Int[Tensor, "batch length"],
-        start: int = 0,
-        segments: "Segments | None" = None,
-    ) -> HiddenStates:
-        """Embed tokens at the positions from ``start`` on, or at those in ``segments``."""
+    def forward(self, tokens: Int[Tensor, "batch length"], start: int = 0) -> HiddenStates:
+        """Embed tokens at the positions from ``start`` on."""
         embedded = self.token_dropout(self.tokens(tokens))
-        if self.positions is None:
-            return self.dropout(embedded)
-        if segments is None:
-            return self.dropout(embedded + self.positions(tokens.size(1), start))
-        table = self.positions(segments.padded.size(1))
-        return self.dropout(embedded + F.embedding(segments.positions, table))
+        if self.positions is not None:
+            embedded = embedded + self.positions(tokens.size(1), start)
+        return self.dropout(embedded)

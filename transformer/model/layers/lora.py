@@ -46,8 +46,7 @@ def add_adapters(model: nn.Module, rank: int, alpha: float) -> None:
 def merge_adapters(weights: dict[str, Tensor], scale: float) -> dict[str, Tensor]:
     """The same weights by name with each ``W + scale B A`` in the place of ``W``, ``A`` and ``B``.
 
-    Raises:
-        KeyError, RuntimeError: A factor is missing, or has another shape.
+    Raises KeyError or RuntimeError if a factor is missing, or has another shape.
     """
     merged = {name: w for name, w in weights.items() if not name.endswith((DOWN, UP))}
     for name, up in weights.items():

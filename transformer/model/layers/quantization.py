@@ -58,11 +58,7 @@ class Int8Linear(nn.Module):
 
 
 def in_precision(model: Model, precision: Precision, device: torch.device | str = "cpu") -> Model:
-    """Convert a model in place for inference on a device, and return it.
-
-    Raises:
-        InputError: The precision is int8, and the device not a CPU.
-    """
+    """Convert a model in place, and return it; raises InputError for int8 on other than a CPU."""
     if precision == "int8":
         if torch.device(device).type != "cpu":
             raise InputError(f"precision=int8 computes on a CPU, not on device={device}")

@@ -6,7 +6,7 @@ So every tag is written once, and nested as it was. ``title``, ``alt`` and other
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from html import escape
@@ -67,16 +67,12 @@ class Block:
 
     Attributes:
         text: Its marks have the start and the end tag; what is kept is written as it is.
+        write: Makes the source of a translation.
     """
 
     source: str
     text: MarkedText
-
-    def written(self, translation: MarkedText) -> str:
-        """The source of its translation; its own, if that is the very text of the block."""
-        if translation is self.text:
-            return self.source
-        return write_tagged(translation, partial(escape, quote=False))
+    write: Callable[[MarkedText], str]
 
 
 def parse(source: str, rules: Rules) -> list[str | Block]:
@@ -86,10 +82,14 @@ def parse(source: str, rules: Rules) -> list[str | Block]:
 
 
 def written(parts: Sequence[str | Block], translations: Iterator[MarkedText]) -> str:
-    """The source of ``parse`` with the next translations in place of its blocks."""
-    return "".join(
-        part if isinstance(part, str) else part.written(next(translations)) for part in parts
-    )
+    """The source with the next translations in place of its blocks; equal ones change nothing."""
+    sources = []
+    for part in parts:
+        if isinstance(part, Block):
+            text = next(translations)
+            part = part.source if text == part.text else part.write(text)
+        sources.append(part)
+    return "".join(sources)
 
 
 class _Pairing:
@@ -143,10 +143,6 @@ class _Pairing:
         self._names[token.name] += 1
         self._open_kept += token.name in self._rules.kept
 
-    def _has_letter(self, index: int) -> bool:
-        token = self._tokens[index]
-        return token.kind == "text" and any(map(str.isalpha, token.text))
-
     def _is_translated(self, token: Token) -> bool:
         if token.name in self._rules.kept:
             return False
@@ -180,7 +176,8 @@ class _Pairing:
             self.ends[element.index] = index
             self.ends[index] = index
             inside = range(element.index + 1, index)
-            if token.name == "sup" and not any(map(self._has_letter, inside)):
+            texts = (self._tokens[i].text for i in inside if self._tokens[i].kind == "text")
+            if token.name == "sup" and not any(map(str.isalpha, "".join(texts))):
                 # A reference or an exponent is kept: it would be a part of the word before it.
                 for each in (*inside, index):
                     self.ends.pop(each, None)
@@ -188,6 +185,7 @@ class _Pairing:
 
 def _blocks(tokens: Sequence[Token], ends: dict[int, int]) -> Iterator[str | Block]:
     """Blocks with a letter, and what is between them."""
+    write = partial(write_tagged, escape=partial(escape, quote=False))
     spans: list[Span] = []
     marks: list[Mark] = []
     first = index = 0
@@ -195,7 +193,7 @@ def _blocks(tokens: Sequence[Token], ends: dict[int, int]) -> Iterator[str | Blo
         if index not in ends:
             source = "".join(token.source for token in tokens[first:index])
             letters = any(not span.keep and any(map(str.isalpha, span.text)) for span in spans)
-            yield Block(source, tuple(spans)) if letters else source
+            yield Block(source, tuple(spans), write) if letters else source
             yield tokens[index].source if index < len(tokens) else ""
             first, spans = index + 1, []
         elif tokens[index].kind == "text":

@@ -8,33 +8,29 @@ It does not know what a mark is.
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Literal, Protocol
+from typing import Protocol
 
 from transformer.common.errors import InputError
-from transformer.decoding.constraints.request import Constraints
 from transformer.serving.config import Limits
 from transformer.serving.formats.nesting import nest
 from transformer.serving.formats.projection import NEAR_BEST, is_copy, project
 from transformer.serving.formats.spans import MarkedText, PlainText
-from transformer.serving.languages.sentences import Part, split_sentences
-from transformer.serving.languages.sentences import Splitting as AnySplitting
+from transformer.serving.languages.sentences import Part, Splitting, split_sentences
 from transformer.serving.translations import (
+    Constrain,
     Options,
     SentenceTranslation,
     TextTranslation,
     can_link,
 )
 
-Splitting = Literal["punctuation", "none"]
-"""Where a text is cut: at the ends of sentences, or nowhere. A line end is a blank."""
-
 _BLANK = re.compile(r"\s")
+"""A line end, too: it ends no sentence."""
 
 _Asked = tuple[str, bool]
 """A sentence, and whether links are asked for."""
-_Constrain = Callable[[str], Constraints | None]
 
 
 class Service(Protocol):
@@ -49,8 +45,8 @@ class Service(Protocol):
         texts: Sequence[str],
         options: Options,
         *,
-        splitting: AnySplitting = "sentences",
-        constrain: _Constrain | None = None,
+        splitting: Splitting = "sentences",
+        constrain: Constrain | None = None,
     ) -> list[TextTranslation]:
         """Translate texts, each sentence by itself."""
 
@@ -61,7 +57,7 @@ async def translate_marked(
     options: Options,
     *,
     splitting: Splitting = "punctuation",
-    constrain: _Constrain | None = None,
+    constrain: Constrain | None = None,
 ) -> list[MarkedText]:
     """Translate texts with marks, in their order.
 
@@ -96,13 +92,13 @@ def _cut(plain: PlainText, options: Options, splitting: Splitting) -> list[tuple
     text = _BLANK.sub(" ", plain.text)
     needed = plain.needs_links
     return [
-        (part, needed and can_link(options.direction, [part.sentence]))
+        (part, needed and can_link(options.direction, part.sentence))
         for part in split_sentences(text, options.direction.source, splitting)
     ]
 
 
 async def _translate(
-    service: Service, asked: Collection[_Asked], options: Options, constrain: _Constrain | None
+    service: Service, asked: Collection[_Asked], options: Options, constrain: Constrain | None
 ) -> dict[_Asked, SentenceTranslation]:
     """Translate sentences, those with links and those without at the same time."""
 

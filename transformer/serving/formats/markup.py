@@ -1,14 +1,18 @@
 """HTML and XML in, HTML and XML out: the text of the elements is translated, all else stays."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from transformer.decoding.constraints.request import Constraints
 from transformer.serving.formats.blocks import Rules, parse, written
-from transformer.serving.formats.marked_text import Service, Splitting, translate_marked
+from transformer.serving.formats.marked_text import Service, translate_marked
 from transformer.serving.formats.spans import PlainText
-from transformer.serving.languages.sentences import Part
-from transformer.serving.translations import Options, SentenceTranslation, TextTranslation
+from transformer.serving.languages.sentences import Part, Splitting
+from transformer.serving.translations import (
+    Constrain,
+    Options,
+    SentenceTranslation,
+    TextTranslation,
+)
 
 
 async def translate_markup(
@@ -18,7 +22,7 @@ async def translate_markup(
     rules: Rules,
     *,
     splitting: Splitting = "punctuation",
-    constrain: Callable[[str], Constraints | None] | None = None,
+    constrain: Constrain | None = None,
 ) -> list[str]:
     """Translate HTML or XML; arguments and errors are those of ``translate_marked``."""
     # In a thread, so that a long source keeps no other client waiting.

@@ -1,10 +1,8 @@
 """Placeholders, URLs and e-mail addresses come through a translation unchanged.
 
 A sentence is translated with them. If its translation does not hold each as often as the source, it
-is translated without them, and they go beside the words that they stood beside. So they are kept
-by any model, and cost nothing where there are none, or where the model copies them.
-
-It runs in the thread that owns the models, as ``translate_batch`` does.
+is translated without them, and they go beside the words that they stood beside. It runs in the
+thread that owns the models, as ``translate_batch`` does.
 """
 
 import re
@@ -56,15 +54,10 @@ def translate_with_placeholders(
                 lost.append(index)
     plain = {index: _without(sentences[index].text) for index in lost}
     for links in (True, False):
-        indices = [i for i in lost if can_link(options.direction, [plain[i].text]) is links]
+        indices = [i for i in lost if can_link(options.direction, plain[i].text) is links]
         texts = [Sentence(plain[i].text.strip(), sentences[i].constraints) for i in indices]
-        again = replace(
-            options,
-            alternatives=0,
-            attention=False,
-            links=links,
-            near_best=NEAR_BEST if links else None,
-        )
+        near_best = NEAR_BEST if links else None
+        again = replace(options, alternatives=0, attention=False, links=links, near_best=near_best)
         results = translate_batch(again, texts) if texts else []
         for index, result in zip(indices, results, strict=True):
             found[index] = _restored(sentences[index].text, plain[index], result, options)

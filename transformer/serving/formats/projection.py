@@ -12,7 +12,6 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from transformer.serving.formats.spans import Cell, PlainText, Span
 from transformer.serving.translations import SentenceTranslation, TextTranslation
@@ -26,29 +25,16 @@ _WORDS_AND_BLANKS = re.compile(r"[^ \n]+|[ \n]+")
 _BLANKS = (" ", "\n")
 
 
-class _Word(NamedTuple):
-    """The parts of a word; each may be empty."""
+_Word = list[tuple[str, int]]
+"""Leading punctuation, core and trailing punctuation of a word, each with its start."""
 
-    leading: str
-    core: str
-    trailing: str
-    start: int
 
-    @classmethod
-    def cut(cls, word: str, start: int = 0) -> "_Word":
-        """Cut a word; one of punctuation alone is trailing punctuation."""
-        letters = [index for index, letter in enumerate(word) if _is_letter(letter)]
-        if not letters:
-            return cls("", "", word, start)
-        first, last = letters[0], letters[-1] + 1
-        return cls(word[:first], word[first:last], word[last:], start)
-
-    @property
-    def parts(self) -> tuple[tuple[str, int], ...]:
-        """Leading punctuation, core and trailing punctuation, each with its start."""
-        core = self.start + len(self.leading)
-        trailing = core + len(self.core)
-        return (self.leading, self.start), (self.core, core), (self.trailing, trailing)
+def _cut(word: str, start: int = 0) -> _Word:
+    """Cut a word; one of punctuation alone is trailing punctuation."""
+    letters = [index for index, letter in enumerate(word) if _is_letter(letter)]
+    first, last = (letters[0], letters[-1] + 1) if letters else (0, 0)
+    parts = (word[:first], 0), (word[first:last], first), (word[last:], last)
+    return [(part, start + offset) for part, offset in parts]
 
 
 def _is_letter(character: str) -> bool:
@@ -110,7 +96,7 @@ def _with_kept(cells: list[Cell], kept: Sequence[tuple[int, Span]]) -> Iterator[
 def _sentence(plain: PlainText, start: int, found: SentenceTranslation) -> list[Cell]:
     """The cells of the translation of a sentence that begins there."""
     source = [
-        _Word.cut(match[0], start + match.start())
+        _cut(match[0], start + match.start())
         for match in _WORDS_AND_BLANKS.finditer(found.source)
         if not match[0].startswith(_BLANKS)
     ]
@@ -125,7 +111,7 @@ def _sentence(plain: PlainText, start: int, found: SentenceTranslation) -> list[
         number += 1
         partners = [source[index] for index in linked[number]]
         last = source[-1:] if number == len(linked) - 1 else []
-        for kind, (text, _) in enumerate(_Word.cut(chunk).parts):
+        for kind, (text, _) in enumerate(_cut(chunk)):
             if text:
                 cells += _part(plain, text, kind, partners, last if kind == 2 else [])
     return cells
@@ -146,9 +132,9 @@ def _part(
     plain: PlainText, text: str, kind: int, partners: Sequence[_Word], last: Sequence[_Word]
 ) -> Iterator[Cell]:
     """The cells of a core or of punctuation: that of the partner with the most marks."""
-    of_kind = [one.parts[kind] for one in partners] or [one.parts[kind] for one in last]
+    of_kind = [one[kind] for one in partners] or [one[kind] for one in last]
     if kind == 2 and not any(part for part, _ in of_kind):
-        of_kind = [one.parts[kind] for one in last]
+        of_kind = [one[kind] for one in last]
     candidates = [
         (part == text, len(plain.marks(start, start + len(part))), -start, len(part))
         for part, start in of_kind
@@ -188,13 +174,9 @@ def _beside(cells: list[Cell], kept: Sequence[tuple[int, Span]], source: str) ->
 
 
 def _apart(cell: Cell, before: bool, offset: int, source: str) -> bool:
-    """Whether a blank belongs between a kept text and the cell beside it.
+    """Whether a blank belongs between a kept text and the cell before or behind it.
 
-    Args:
-        cell: Of the translation.
-        before: Whether it is before the kept text.
-        offset: Of the kept text in the source, the text that was translated.
-        source: Decides whether the two were one word.
+    ``offset`` is that of the kept text in the source, which decides whether the two were one word.
     """
     touching = offset == (cell.end if before else cell.start)
     if cell.kept:

@@ -13,10 +13,8 @@ from typing import Any, NamedTuple
 class Mark:
     """Something around a part of a text, such as a tag of HTML or the formatting of a document.
 
-    Two marks are never equal, even if their payloads are: a mark is around one stretch of text.
-
-    Attributes:
-        payload: Of the reader that made it, which alone knows what it is.
+    Two marks are never equal: a mark is around one stretch of text. What ``payload`` is, only the
+    reader that made it knows.
     """
 
     payload: Any
@@ -85,12 +83,10 @@ class Cell(NamedTuple):
 
 
 class PlainText:
-    """A text with marks without its marks.
+    """A text with marks without its marks: ``text`` is what is translated.
 
-    Attributes:
-        text: What is translated.
-        spans: Those of ``text``, with their starts in it.
-        kept: Those that are not translated, with their offsets in ``text``.
+    ``spans`` are those of it, with their starts, ``kept`` those that are not translated, with their
+    offsets in it.
     """
 
     def __init__(self, spans: MarkedText) -> None:

@@ -13,8 +13,10 @@ from typing import Literal, NamedTuple
 Kind = Literal["text", "open", "close", "void", "other"]
 """``void`` is a tag that needs no end; ``other`` a comment, a declaration or a raw text."""
 
-_VOID = "area base br col embed hr img input link meta param source track wbr"
-VOID = frozenset(_VOID.split())
+_VOID = {
+    *("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param"),
+    *("source", "track", "wbr"),
+}
 RAW = frozenset({"script", "style", "textarea", "iframe", "noembed", "noframes", "xmp"})
 """Elements in which nothing but their end is a tag; so is ``title``, but its text is translated."""
 
@@ -33,11 +35,7 @@ _ATTRIBUTE = re.compile(r"""([^\s/>="'<]++)(?>\s*=\s*("[^"]*"|'[^']*'|[^\s>"']*)
 
 
 class Token(NamedTuple):
-    """A stretch of the source.
-
-    Attributes:
-        name: Of a tag, in lower case for HTML.
-    """
+    """A stretch of the source; ``name`` is that of a tag, in lower case for HTML."""
 
     kind: Kind
     source: str
@@ -81,7 +79,9 @@ def tokenize(source: str, *, xml: bool = False) -> Iterator[Token]:
         yield token
         start = at = at + len(token.source)
         if token.kind == "open" and not xml and (token.name in RAW or token.name == "title"):
-            at = _raw_end(source, start, token.name)
+            # No tag but the end is in it.
+            ends = re.compile(rf"</{token.name}(?=[\s/>])", re.IGNORECASE).search(source, start)
+            at = ends.start() if ends else len(source)
             if start < at:
                 yield Token("text" if token.name == "title" else "other", source[start:at])
             start = at
@@ -105,11 +105,5 @@ def _token(source: str, at: int, xml: bool) -> Token | None:
     tag = source[at : end_match.end()]
     if source.startswith("</", at):
         return Token("close", tag, name)
-    void = tag.endswith("/>") if xml else name in VOID
+    void = tag.endswith("/>") if xml else name in _VOID
     return Token("void" if void else "open", tag, name)
-
-
-def _raw_end(source: str, start: int, name: str) -> int:
-    """Where the end tag of an element without tags in it begins."""
-    match = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(source, start)
-    return match.start() if match else len(source)

@@ -6,7 +6,6 @@ name that the server made of it.
 
 import asyncio
 import secrets
-from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,7 +19,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from transformer.serving.config import Limits
-from transformer.serving.formats.documents.document import FORMATS, Document, plain_texts
+from transformer.serving.formats.documents.document import FORMATS, Document
+from transformer.serving.formats.spans import PlainText
 from transformer.serving.interfaces.http import Refusal, read_parameters
 
 _MOST_KEPT = 100
@@ -33,13 +33,11 @@ _LONGEST_NAME = 100
 
 
 class Upload(NamedTuple):
-    """A form with a file.
+    """A form with a file of a known format, which is not empty.
 
     Attributes:
         parameters: The other fields.
         name: That the client gave the file, without folders and control characters.
-        extension: Of a format that can be translated.
-        data: At least one byte.
     """
 
     parameters: dict[str, Any]
@@ -49,18 +47,12 @@ class Upload(NamedTuple):
 
 
 class Files:
-    """The files of all clients.
-
-    Attributes:
-        thread: Reads and writes documents one after the other, so that other threads are left to
-            those who send texts.
-    """
+    """The files of all clients; ``thread`` reads and writes documents, one after the other."""
 
     def __init__(self, limits: Limits) -> None:
         self._seconds, self._most_bytes = limits.file_seconds, limits.file_bytes or 0
         self._folder = Path()
-        self._sizes: OrderedDict[str, int] = OrderedDict()
-        self._total = 0
+        self._sizes: dict[str, int] = {}
         self.thread = ThreadPoolExecutor(1, "files")
 
     @contextmanager
@@ -73,11 +65,7 @@ class Files:
             self._sizes.clear()
 
     async def read_upload(self, request: Request) -> Upload:
-        """The form of a request with a file.
-
-        Raises:
-            Refusal: Files are not translated here, there is none, or its format is unknown.
-        """
+        """The form of a request with a file; raises Refusal if there is none that is translated."""
         if not self._most_bytes:
             raise Refusal(403, "Files translation are disabled on this server.")
         async with request.form(max_files=1) as form:
@@ -103,7 +91,7 @@ class Files:
 
         def read() -> tuple[Document, list[str]]:
             document = FORMATS[extension](data, self._most_bytes)
-            return document, plain_texts(document)
+            return document, [PlainText(text).text for text in document.texts]
 
         return await asyncio.get_running_loop().run_in_executor(self.thread, read)
 
@@ -119,10 +107,8 @@ class Files:
     def _keep(self, stored: str, size: int) -> None:
         """Count a file that is on the disk; the oldest make room, but the newest stays."""
         self._sizes[stored] = size
-        self._total += size
-        while len(self._sizes) > MOST_FILES or (
-            self._total > _MOST_KEPT * self._most_bytes and len(self._sizes) > 1
-        ):
+        most_bytes = max(size, _MOST_KEPT * self._most_bytes)
+        while len(self._sizes) > MOST_FILES or sum(self._sizes.values()) > most_bytes:
             self.remove(next(iter(self._sizes)))
         asyncio.get_running_loop().call_later(self._seconds, self.remove, stored)
 
@@ -138,9 +124,7 @@ class Files:
 
     def remove(self, stored: str) -> None:
         """Forget a file, if it is there."""
-        size = self._sizes.pop(stored, None)
-        if size is not None:
-            self._total -= size
+        if self._sizes.pop(stored, None) is not None:
             self._path(stored).unlink(missing_ok=True)
 
     def _path(self, stored: str) -> Path:

@@ -7,7 +7,7 @@ import asyncio
 import json
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from time import monotonic
 from typing import Any, TypeVar
@@ -28,27 +28,30 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Answer = Callable[[Request], Awaitable[Response]]
 
-CLIENT_CLOSED_REQUEST = 499
-"""The status that nginx logs for a client that has gone; nobody receives it."""
+Refusal = HTTPException
+"""A request that is not answered as asked: HTTP status, and one line for the client."""
+
+_REFUSALS: dict[type[Exception], tuple[Any, ...]] = {
+    QueueFull: (429, "Slowdown: too many sentences wait", {"Retry-After": "1"}),
+    TimeoutError: (504, "The translation took too long; send less at a time"),
+    # As nginx logs it; nobody receives it.
+    ClientDisconnect: (499, "The client has gone"),
+}
+
+_CLOSE = {"Connection": "close"}
+
+_FILE_PATHS = ("/translate_file", "/v2/document")
 
 
-class Refusal(Exception):
-    """A request that is not answered as asked: HTTP status, and one line for the client."""
-
-    def __init__(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
-        super().__init__(text)
-        self.status, self.text, self.headers = status, text, headers
-
-
-def endpoint(answer: Answer, body_of: Callable[[str], dict[str, Any]]) -> Answer:
-    """An answer whose errors have the JSON body that ``body_of`` makes of a text."""
+def endpoint(answer: Answer, key: str) -> Answer:
+    """An answer whose errors are JSON, with the text under that key."""
 
     async def answered(request: Request) -> Response:
         try:
             return await answer(request)
         except Exception as error:
             refusal = refusal_of(error)
-            return JSONResponse(body_of(refusal.text), refusal.status, refusal.headers)
+            return JSONResponse({key: refusal.detail}, refusal.status_code, refusal.headers)
 
     return answered
 
@@ -59,25 +62,16 @@ def refusal_of(error: Exception) -> Refusal:
         return error
     if isinstance(error, InputError):
         return Refusal(400, str(error))
-    if isinstance(error, HTTPException):
-        return Refusal(error.status_code, error.detail)
-    if isinstance(error, QueueFull):
-        return Refusal(429, "Slowdown: too many sentences wait", {"Retry-After": "1"})
-    if isinstance(error, TimeoutError):
-        return Refusal(504, "The translation took too long; send less at a time")
-    if isinstance(error, ClientDisconnect):
-        return Refusal(CLIENT_CLOSED_REQUEST, "The client has gone")
+    for kind, values in _REFUSALS.items():
+        if isinstance(error, kind):
+            return Refusal(*values)
     number = secrets.token_hex(4)
     log.error("request %s failed", number, exc_info=error)
     return Refusal(500, f"Internal error {number}; the log of the server says more")
 
 
 async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The result of work that is cancelled when the client hangs up.
-
-    Raises:
-        ClientDisconnect: The client has gone.
-    """
+    """The result of work; it is cancelled, and ClientDisconnect raised, if the client hangs up."""
     working = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_hang_up(request))
     try:
@@ -109,7 +103,7 @@ async def event_stream(
                     yield _event({"index": index, **event_of(item)})
                     index += 1
             except Exception as error:
-                yield _event({"error": refusal_of(error).text})
+                yield _event({"error": refusal_of(error).detail})
             yield "data: [DONE]\n\n"
 
     # nginx would collect what comes.
@@ -134,49 +128,51 @@ def charge(request: Request, access: Access, client: Client | None, texts: int) 
         raise Refusal(429, "Slowdown: too many requests a minute", {"Retry-After": "10"})
 
 
+def check_size(texts: Sequence[str], limits: Limits, status: int) -> None:
+    """Raise Refusal with that status for too many texts, or one that is too long."""
+    longest = max(map(len, texts), default=0)
+    for size, limit in ((len(texts), limits.texts), (longest, limits.characters)):
+        if limit is not None and size > limit:
+            wrong = f"request ({size}) exceeds text limit ({limit})"
+            raise Refusal(status, f"Invalid request: {wrong}")
+
+
 async def read_parameters(request: Request) -> dict[str, Any]:
     """The parameters of a request: its JSON object, or its query string and its form together.
 
-    A parameter that a form or query has several times is a list there. Raises Refusal if the body
-    is not what its type says.
+    A parameter that a form or query has several times is a list there; newlines are those of Unix.
+    Raises Refusal if the body is not what its type says.
     """
-    if "json" in request.headers.get("content-type", ""):
-        try:
-            values = json.loads(await request.body())
-        except (ValueError, RecursionError):
-            values = None
-        if not isinstance(values, dict):
-            raise Refusal(400, "Invalid JSON format")
-        return _whole_characters(values)
-    given: dict[str, list[str]] = {}
-    async for name, value in _pairs(request):
-        given.setdefault(name, []).append(value)
-    return _whole_characters({n: v if len(v) > 1 else v[0] for n, v in given.items()})
-
-
-def _whole_characters(parameters: dict[str, Any]) -> dict[str, Any]:
-    """The parameters; an escape can spell half of a character, which no text has."""
+    kind = request.headers.get("content-type", "")
     try:
+        if "json" in kind:
+            parameters = json.loads(await request.body())
+        else:
+            form = await request.form() if "form" in kind else FormData()
+            parameters = _joined((*request.query_params.multi_items(), *form.multi_items()))
+        # An escape can spell half of a character, which no text has.
         json.dumps(parameters, ensure_ascii=False).encode()
-    except (UnicodeEncodeError, RecursionError) as error:
+    except UnicodeEncodeError as error:
         raise Refusal(400, "Invalid request: a text holds half of a character") from error
+    except (ValueError, RecursionError):
+        parameters = None
+    if not isinstance(parameters, dict):
+        form_text = "Invalid request: the form is not UTF-8"
+        raise Refusal(400, "Invalid JSON format" if "json" in kind else form_text)
     return parameters
 
 
-async def _pairs(request: Request) -> AsyncGenerator[tuple[str, Any]]:
-    """Names and values of the query and of the form; newlines are those of Unix."""
-    form = FormData()
-    if "form" in request.headers.get("content-type", ""):
-        try:
-            form = await request.form()
-        except UnicodeError as error:
-            raise Refusal(400, "Invalid request: the form is not UTF-8") from error
-    for name, value in (*request.query_params.multi_items(), *form.multi_items()):
+def _joined(items: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """The texts of a query or form by their names."""
+    given: dict[str, list[str]] = {}
+    for name, value in items:
         if name.startswith("{"):
             wrong = "a JSON body needs the header Content-Type: application/json"
             raise Refusal(400, f"Invalid request: {wrong}")
         if isinstance(value, str):
-            yield name, value.replace("\r\n", "\n").replace("\r", "\n")
+            text = value.replace("\r\n", "\n").replace("\r", "\n")
+            given.setdefault(name, []).append(text)
+    return {name: texts if len(texts) > 1 else texts[0] for name, texts in given.items()}
 
 
 class LimitedBodies:
@@ -191,7 +187,11 @@ class LimitedBodies:
             await self.app(scope, receive, send)
             return
         size, complete = 0, False
-        most, seconds = self._bounds(scope["path"])
+        most, seconds = self.limits.body_bytes, self.limits.body_seconds
+        if scope["path"] in _FILE_PATHS and self.limits.file_bytes is not None:
+            # The form around the file is within the limit of other requests; none is slower.
+            most += self.limits.file_bytes
+            seconds *= most / self.limits.body_bytes
         deadline = monotonic() + seconds
 
         async def limited() -> Message:
@@ -209,17 +209,3 @@ class LimitedBodies:
             return message
 
         await self.app(scope, limited, send)
-
-    def _bounds(self, path: str) -> tuple[int, float]:
-        """Bytes and seconds of a body; a file has more of both, and must come no slower."""
-        most, seconds = self.limits.body_bytes, self.limits.body_seconds
-        if path not in _FILE_PATHS or self.limits.file_bytes is None:
-            return most, seconds
-        # The form around the file is within the limit of other requests.
-        larger = most + self.limits.file_bytes
-        return larger, seconds * larger / most
-
-
-_CLOSE = {"Connection": "close"}
-
-_FILE_PATHS = ("/translate_file", "/v2/document")

@@ -34,8 +34,7 @@ class Detector:
     def detect(self, text: str) -> list[Detected]:
         """The languages, the likeliest first; none for a text without a letter.
 
-        With one language to translate from it is that one, with the probability among all that
-        py3langid knows.
+        A single language has the probability among all that py3langid knows.
         """
         text = text[:_SAMPLE]
         if not any(map(str.isalpha, text)):

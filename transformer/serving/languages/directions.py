@@ -33,29 +33,21 @@ class Direction:
 
 
 class Directions:
-    """All directions of a service.
-
-    Raises:
-        InputError: Two models have one direction, or there is none.
-    """
+    """All directions of a service; raises InputError if two models have one direction."""
 
     def __init__(self, directions: Iterable[Direction]) -> None:
         self.all = tuple(directions)
-        self._by_codes: dict[tuple[str, str], Direction] = {}
+        self.by_codes: dict[tuple[str, str], Direction] = {}
         for one in self.all:
             pair = one.source, one.target
-            if pair in self._by_codes:
+            if pair in self.by_codes:
                 raise InputError(
                     f"two models translate from {one.source} to {one.target}; name the languages "
                     "of each: languages=[en-de,de-en]"
                 )
-            self._by_codes[pair] = one
+            self.by_codes[pair] = one
         self.sources = tuple(dict.fromkeys(one.source for one in self.all))
         self.targets = tuple(dict.fromkeys(one.target for one in self.all))
-
-    def find(self, source: str, target: str) -> Direction | None:
-        """The direction between two languages, if there is one."""
-        return self._by_codes.get((source, target))
 
     def code(self, asked: str, known: Sequence[str]) -> str | None:
         """The known code that a client means: that code itself, an alias, or the only variant."""
@@ -67,10 +59,6 @@ class Directions:
         variants = [code for code in known if code.partition("-")[0] == base]
         return variants[0] if len(variants) == 1 else None
 
-    def targets_of(self, source: str) -> list[str]:
-        """The languages into which this one can be translated, sorted."""
-        return sorted(one.target for one in self.all if one.source == source)
-
 
 def trained_directions(
     translator: Translator, config: Mapping[str, Any], named: str | None = None
@@ -80,10 +68,8 @@ def trained_directions(
     Args:
         config: Of the run that trained it; ``data.source``, ``data.target`` and those of
             ``data.corpora`` are the codes.
-        named: ``SOURCE-TARGET`` in place of them, for a model of one direction.
-
-    Raises:
-        InputError: ``named`` is something else, or the model has tags of target languages.
+        named: ``SOURCE-TARGET`` in place of them, for a model of one direction; raises InputError
+            if it cannot be.
     """
     tags = translator.tokenizer.tags
     codes = {_lower(code): code for code in tags.targets}

@@ -12,7 +12,6 @@ from typing import Literal, NamedTuple
 Splitting = Literal["sentences", "punctuation", "lines", "none"]
 """Where a text is cut: at the ends of sentences and lines, of sentences, of lines, or nowhere."""
 
-
 LONGEST = 1000
 """Characters of a sentence."""
 
@@ -30,8 +29,7 @@ class Part(NamedTuple):
 def split_sentences(text: str, language: str, splitting: Splitting) -> list[Part]:
     """The parts of a text; joined, they are the text.
 
-    Args:
-        language: Its code, such as ``en``; an unknown one has the rules of English.
+    An unknown language has the rules of English.
     """
     chunks = [text] if splitting == "none" else list(_chunks(text, language, splitting))
     parts, pending = [], ""
@@ -47,12 +45,12 @@ def split_sentences(text: str, language: str, splitting: Splitting) -> list[Part
 
 
 def _chunks(text: str, language: str, splitting: Splitting) -> Iterator[str]:
+    import sentencex
+
     lines = [text] if splitting == "punctuation" else text.splitlines(keepends=True)
     if splitting == "lines":
         yield from lines
         return
-    import sentencex
-
     for line in lines:
         yield from sentencex.segment(language.partition("-")[0], line) if line.strip() else [line]
 

@@ -1,16 +1,16 @@
 """Fine-tuning: the scores before the first update beside those of the best validation."""
 
 import logging
-from typing import Any
 
-from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning import LightningModule, Trainer
 
 from transformer.training.checkpointing.checkpoint_io import Criterion
+from transformer.training.checkpointing.saved_state import SavedCallback
 
 logger = logging.getLogger(__name__)
 
 
-class BeforeAndBest(Callback):
+class BeforeAndBest(SavedCallback):
     """Logs at the end of training what it has changed, for each corpus by itself."""
 
     def __init__(self, criterion: Criterion) -> None:
@@ -18,15 +18,6 @@ class BeforeAndBest(Callback):
         self.before: dict[str, float] = {}
         self.best: dict[str, float] = {}
         self.update = 0
-
-    def state_dict(self) -> dict[str, Any]:
-        """Metrics before training and at the best validation, and the update of the latter."""
-        return {"before": self.before, "best": self.best, "update": self.update}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore them."""
-        self.before, self.best = state_dict["before"], state_dict["best"]
-        self.update = state_dict["update"]
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Keep the metrics."""

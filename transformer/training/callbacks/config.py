@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from transformer.common.errors import raise_objections
-from transformer.common.schema import Range, out_of_range
+from transformer.common.schema import Range
 
 
 @dataclass(frozen=True)
@@ -27,9 +26,6 @@ class CallbacksConfig:
     keep_last: int
     save_interval: Annotated[int, Range(1)] | None
     samples: int
-
-    def __post_init__(self) -> None:
-        raise_objections(out_of_range(self, "callbacks"))
 
 
 @dataclass(frozen=True)

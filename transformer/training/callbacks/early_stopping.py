@@ -1,16 +1,16 @@
 """Early stopping; it does not know what the score measures."""
 
 import logging
-from typing import Any
 
-from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning import LightningModule, Trainer
 
 from transformer.training.checkpointing.checkpoint_io import Criterion
+from transformer.training.checkpointing.saved_state import SavedCallback
 
 logger = logging.getLogger(__name__)
 
 
-class Patience(Callback):
+class Patience(SavedCallback):
     """Stops training after some validations in a row without a better score.
 
     A validation at the end of a run, off the interval, does not count: a longer run has none there.
@@ -20,14 +20,6 @@ class Patience(Callback):
         self.criterion, self.patience = criterion, patience
         self.score: float | None = None
         self.waited = 0
-
-    def state_dict(self) -> dict[str, Any]:
-        """The best score, and the validations since; not the patience, which may change."""
-        return {"score": self.score, "waited": self.waited}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore score and count."""
-        self.score, self.waited = state_dict["score"], state_dict["waited"]
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Stop at once if a stopped run is resumed with no more patience."""

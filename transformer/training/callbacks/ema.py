@@ -40,12 +40,10 @@ class MovingAverage(EMAWeightAveraging):
 
     @torch.no_grad()
     def _follow(self, module: nn.Module, applied: Bool[Tensor, ""]) -> None:
-        """Update the average, if the weights were, without the host knowing whether they were.
-
-        The first average is the weights themselves.
-        """
+        """Update the average if the weights were updated, which the host need not know."""
         assert self._average_model is not None
         count = self._average_model.n_averaged
+        # The first average is the weights themselves.
         weight = applied * torch.where(count == 0, 1.0, 1 - self.decay)
         average: list[Tensor] = list(self._average_model.parameters())
         weights: list[Tensor] = list(module.parameters())

@@ -9,7 +9,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, cast
@@ -19,7 +19,7 @@ from lightning_fabric.plugins.environments import SLURMEnvironment
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from transformer.common.errors import Interrupted
-from transformer.common.processes import SIGNALS, listen, restore_handlers
+from transformer.common.processes import SIGNALS, handling
 from transformer.training.checkpointing.run_directory import has_checkpoint
 from transformer.training.step.update_module import UpdateModule
 
@@ -40,7 +40,7 @@ class GracefulStop(Callback):
         self._agreed: int | None = None
         self._module: Any = None
         self._alone, self._at_once = True, False
-        self._previous: dict[int, Any] = {}
+        self._handlers = ExitStack()
 
     def raise_if_stopped(self) -> None:
         """Raise Interrupted if a signal has ended training, on all ranks or on none."""
@@ -52,15 +52,12 @@ class GracefulStop(Callback):
         """Install the handler."""
         self._alone = trainer.world_size == 1
         self._module = pl_module
-        self._previous = listen(self._handle)
+        self._handlers.enter_context(handling(self._handle))
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, *_: object
     ) -> None:
-        """Stop before this update if any rank has received a signal (update_module.py skips it).
-
-        The ranks have told each other in an earlier update.
-        """
+        """Stop before this update (update_module.py skips it) if any rank has received a signal."""
         if not self._alone:
             self._agreed = self._agreed or cast(UpdateModule, pl_module).agreed_signal
         if self._agreed is not None or (self._alone and self.received is not None):
@@ -81,17 +78,14 @@ class GracefulStop(Callback):
         self._at_once = False
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Restore the handlers, after the last checkpoint.
-
-        Before, ranks agree on signals that have come in the last update or after it.
-        """
+        """Restore the handlers after the last checkpoint, once the ranks agree on late signals."""
         if not self._alone and self._agreed is None:
             self._any_rank(trainer)
-        restore_handlers(self._previous)
+        self._handlers.close()
 
     def on_exception(self, trainer: Trainer, *_: object) -> None:
         """Restore the handlers."""
-        restore_handlers(self._previous)
+        self._handlers.close()
 
     def _abort_if_stopped(self, trainer: Trainer) -> None:
         if self._at_once and self._any_rank(trainer):
@@ -130,27 +124,22 @@ def raise_if_stopped(trainer: Trainer) -> None:
 
 @contextmanager
 def stoppable(folder: Path) -> Iterator[None]:
-    """Turn signals into an exception at once, outside of training.
+    """Raise Interrupted, which names the folder of the run, at a signal outside of training.
 
     On a SLURM cluster SIGUSR1 puts the job back into the queue
     (``#SBATCH --signal=SIGUSR1@90``), as Lightning does.
-
-    Raises:
-        Interrupted: There was a signal; the message names the folder of the run.
     """
 
     def stop(signum: int, frame: FrameType | None) -> None:
         raise interrupted(signum, folder)
 
-    previous = listen(stop)
-    try:
-        yield
-    except Interrupted as stopped:
-        if stopped.code == 128 + signal.SIGUSR1:
-            _requeue()
-        raise
-    finally:
-        restore_handlers(previous)
+    with handling(stop):
+        try:
+            yield
+        except Interrupted as stopped:
+            if stopped.code == 128 + signal.SIGUSR1:
+                _requeue()
+            raise
 
 
 def interrupted(signum: int, folder: Path) -> Interrupted:

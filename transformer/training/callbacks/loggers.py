@@ -1,7 +1,4 @@
-"""Loggers of metrics: a CSV file and TensorBoard, both in the run directory.
-
-A resumed run continues both. They do not know which metrics there are.
-"""
+"""Loggers of metrics to a CSV file and TensorBoard, both continued by a resumed run."""
 
 import csv
 import logging

@@ -30,12 +30,7 @@ class MemoryPreflight(Callback):
         self.data = data
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Compare the plans of the ranks, and run the batch.
-
-        Raises:
-            InputError: The ranks plan different batches, or memory does not suffice for the state
-                of the optimiser and one sentence pair.
-        """
+        """Compare the plans of the ranks, and run the batch; InputError if either fails."""
         self._compare(trainer)
         check_memory: Any = pl_module.check_memory
         batch: Any = self.data.largest_batch()

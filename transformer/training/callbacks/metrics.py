@@ -65,17 +65,16 @@ class Measure(Callback):
         """Add up the outcomes since the last read; only here does the host wait for a GPU."""
         for outcome in self._unread:
             self.target += outcome.tokens
-            if outcome.good:
-                self._add(outcome.tokens, outcome.sums)
+            if not outcome.good:
+                continue
+            sums = outcome.sums
+            self.learnt += outcome.tokens
+            self.loss += sums["loss"]
+            pairs = zip(self.alignment, sums.get("alignment", (0.0, 0.0)), strict=True)
+            self.alignment = [before + more for before, more in pairs]
+            if "consistency" in sums:
+                self.consistency = (self.consistency or 0.0) + sums["consistency"]
         self._unread.clear()
-
-    def _add(self, tokens: int, sums: dict[str, Any]) -> None:
-        self.learnt += tokens
-        self.loss += sums["loss"]
-        pairs = zip(self.alignment, sums.get("alignment", (0.0, 0.0)), strict=True)
-        self.alignment = [before + more for before, more in pairs]
-        if "consistency" in sums:
-            self.consistency = (self.consistency or 0.0) + sums["consistency"]
 
     def _take_time(self) -> None:
         if self.since is not None:

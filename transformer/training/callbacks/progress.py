@@ -1,7 +1,4 @@
-"""A progress bar for a terminal, and a line at each interval for a log.
-
-It measures nothing: it shows logged metrics.
-"""
+"""Shows logged metrics: a progress bar for a terminal, a line at each interval for a log."""
 
 import logging
 import os

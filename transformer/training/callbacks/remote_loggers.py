@@ -52,8 +52,9 @@ class RemoteLogger(EpochLogger):
             return
         try:
             if self._record is None:
-                self._record = self._build(self.id)
-                new, self.id = self.id is None, self._open(self._record)
+                self._record, new = self._build(self.id), self.id is None
+                _ = self._record.experiment  # It has no version before.
+                self.id = str(self._record.version)
                 if new:
                     self._record.log_hyperparams(self._config)
             action(self._record)
@@ -61,12 +62,6 @@ class RemoteLogger(EpochLogger):
             self._failed = True
             reason = " ".join(str(error).split())[:300]
             log.warning("logger=%s gets nothing more: %s", self.kind, reason or repr(error))
-
-    @staticmethod
-    def _open(record: Any) -> str:
-        """The id of the record, which it has once it is used."""
-        _ = record.experiment
-        return str(record.version)
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Send the metrics of an update that the record does not have."""
@@ -85,12 +80,6 @@ class RemoteLogger(EpochLogger):
         """End the record, if there is one."""
         if self._record is not None:
             self.send(lambda record: record.finalize(status))
-
-    def finish(self, scores: Mapping[str, float], step: int, files: Sequence[Path]) -> None:
-        """Send the scores of the test and files of the run directory, the last of a record."""
-        if scores:
-            self.send(lambda record: record.log_metrics(scores, step))
-        self.send(partial(_FINISH[self.kind], files=files))
 
 
 class ContinuedRecords(Callback):
@@ -122,11 +111,13 @@ def _remote(trainer: Trainer) -> list[RemoteLogger]:
 
 
 def finish_records(trainer: Trainer, folder: Path, metrics: Mapping[str, float]) -> None:
-    """Give the results of a run to its records."""
+    """Send the scores of the test and files of the run directory, the last of a record."""
     scores = {name: value for name, value in metrics.items() if name.startswith("test")}
+    files = [folder / "config.yaml", *sorted(folder.glob("test*.json"))]
     for logger in _remote(trainer):
-        files = [folder / "config.yaml", *sorted(folder.glob("test*.json"))]
-        logger.finish(scores, trainer.global_step - 1, files)
+        if scores:
+            logger.send(lambda record: record.log_metrics(scores, trainer.global_step - 1))
+        logger.send(partial(_FINISH[logger.kind], files=files))
 
 
 def build_remote_loggers(

@@ -6,60 +6,52 @@ Test sets are never used. It does not know how the sweep chooses the next trial.
 from collections.abc import Mapping
 from typing import Any
 
-from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning import LightningModule, Trainer
 
 from transformer.common.errors import InputError
 from transformer.evaluation.metrics import METRICS, Better
 from transformer.training.checkpointing.checkpoint_io import Criterion
+from transformer.training.checkpointing.saved_state import SavedCallback
 
 _WITHOUT_TEXT: dict[str, Better] = {"loss": "lower", "perplexity": "lower", "accuracy": "higher"}
 """Values of a validation that are no metrics of text."""
 
 
-class Objective(Callback):
+class Objective(SavedCallback):
     """Remembers the best value of ``val/NAME``.
 
     Attributes:
         best: None before the first validation; NaN before the first that is a number.
-        direction: Of optimisation, as Optuna names it.
     """
 
     def __init__(self, metric: str, custom_better: Better = "higher") -> None:
         check_objective(metric)
         name, self.metric = metric.removeprefix("val/"), metric
         known = {**_WITHOUT_TEXT, **{key: kind.better for key, kind in METRICS.items()}}
-        self.better = custom_better if name == "custom" else known[name]
+        better = custom_better if name == "custom" else known[name]
+        self.criterion = Criterion(metric, "min" if better == "lower" else "max")
         self.best: float | None = None
 
     @property
     def direction(self) -> str:
         """Direction of optimisation, as Optuna names it."""
-        return "minimize" if self.better == "lower" else "maximize"
+        return "minimize" if self.criterion.mode == "min" else "maximize"
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Update the best value.
-
-        Raises:
-            InputError: The validation of this task has no such metric.
-        """
+        """Update the best value; raises InputError if this task has no such metric."""
         logged = {n: float(v) for n, v in trainer.callback_metrics.items() if n.startswith("val/")}
         if self.metric not in logged:
             known = ", ".join(sorted(logged))
             raise InputError(
                 f"objective={self.metric} is not there: a validation of this task has {known}"
             )
-        criterion = Criterion(self.metric, "min" if self.better == "lower" else "max")
-        if criterion.better(logged[self.metric], self.best):
+        if self.criterion.better(logged[self.metric], self.best):
             self.best = logged[self.metric]
 
-    def state_dict(self) -> dict[str, Any]:
-        """The best value so far."""
-        return {"metric": self.metric, "best": self.best}
-
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore it, unless it is of another metric."""
+        """Restore the best value, unless it is of another metric."""
         if state_dict["metric"] == self.metric:
-            self.best = state_dict["best"]
+            super().load_state_dict(state_dict)
 
     def recall(self, payload: Mapping[str, Any]) -> None:
         """Restore the best value of a finished trial from its last checkpoint."""
@@ -75,11 +67,7 @@ def check_objective(metric: str) -> None:
 
 
 def check_direction(objective: Objective, direction: object) -> None:
-    """Check that the direction of the sweeper, None if it has none, fits the objective.
-
-    Raises:
-        InputError: They contradict each other.
-    """
+    """Raise InputError if the sweeper has a direction that contradicts the objective."""
     wanted = objective.direction
     given = getattr(direction, "name", direction)
     if given not in (None, wanted):

@@ -15,11 +15,7 @@ from transformer.model.checkpoint.checkpoint import PORTABLE, read_merged, requi
 
 
 def recent_checkpoints(folder: Path, count: int) -> list[Path]:
-    """The ``count`` newest ``step-*.ckpt`` of a run directory, oldest first.
-
-    Raises:
-        InputError: There are fewer, or ``count`` is below 1.
-    """
+    """The ``count`` newest ``step-*.ckpt`` of a run, oldest first; raises InputError for fewer."""
     found = newest_checkpoints(folder)
     if not 1 <= count <= len(found):
         raise InputError(

@@ -21,7 +21,7 @@ from transformer.training.checkpointing.checkpoint_io import (
     set_aside_unused,
 )
 from transformer.training.checkpointing.run_directory import mark_unfinished
-from transformer.training.checkpointing.saved_state import validate_now
+from transformer.training.checkpointing.saved_state import SavedCallback, validate_now
 from transformer.training.optimization.divergence import DivergenceDetector
 
 _FILES = (f"{LAST}.ckpt", "best.ckpt", "step-*.ckpt", f"*{SUFFIX}")
@@ -36,7 +36,7 @@ def save(trainer: Trainer, path: Path, *, weights_only: bool = False) -> InputEr
     return InputError(message) if message else None
 
 
-class LastCheckpoint(Checkpoint):
+class LastCheckpoint(SavedCallback, Checkpoint):
     """Keeps ``last.ckpt``: written before every validation, at the end, and at an interval, if any.
 
     It holds the state after a whole update with all its metrics, and whether a validation follows.
@@ -53,14 +53,6 @@ class LastCheckpoint(Checkpoint):
         self._max_steps: int | None = None
         self._should_stop = False
 
-    def state_dict(self) -> dict[str, Any]:
-        """Whether a validation comes next."""
-        return {"validates": self.validates}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore whether a validation comes next."""
-        self.validates = state_dict["validates"]
-
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Let a finished run whose last validation is missing start."""
         if self.validates:
@@ -69,11 +61,7 @@ class LastCheckpoint(Checkpoint):
             trainer.should_stop = False
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Save a new run, or one that has returned; run the validation that a stop has prevented.
-
-        Raises:
-            InputError: The first checkpoint cannot be written; on other ranks AnotherRankFailed.
-        """
+        """Save a new run, or one that has returned; run a validation that a stop has prevented."""
         # Otherwise Lightning would repeat or skip a part of the loop.
         trainer.fit_loop.epoch_loop.restarting = False
         unused = None
@@ -116,11 +104,7 @@ class LastCheckpoint(Checkpoint):
         self.validates = False
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Save the final state.
-
-        Raises:
-            InputError: It cannot be written; on other ranks AnotherRankFailed.
-        """
+        """Save the final state; raises InputError if it cannot be written."""
         if self._saved != (trainer.global_step, False) and (error := self._save(trainer)):
             raise _on_rank(error, trainer)
 
@@ -134,21 +118,13 @@ class LastCheckpoint(Checkpoint):
         return save(trainer, self.path)
 
 
-class BestCheckpoint(Checkpoint):
+class BestCheckpoint(SavedCallback, Checkpoint):
     """Keeps ``best.ckpt``: the state at the best validation so far."""
 
     def __init__(self, folder: Path, criterion: Criterion) -> None:
         self.path = folder / "best.ckpt"
         self.criterion = criterion
         self.score: float | None = None
-
-    def state_dict(self) -> dict[str, Any]:
-        """The best score."""
-        return {"score": self.score}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the best score."""
-        self.score = state_dict["score"]
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Reset the score if its file is missing."""

@@ -84,11 +84,7 @@ def set_aside_outdated(run: Path) -> None:
 
 
 def set_aside_unused(folder: Path, resume: str | PathLike[str] | None) -> Path | None:
-    """Rename ``last.ckpt`` if training resumes from another file and would replace it.
-
-    Returns:
-        The new name; None if it stays.
-    """
+    """Rename ``last.ckpt``, and return its name, if training resumes from another file."""
     last = folder / f"{LAST}.ckpt"
     if resume is None or Path(resume).resolve() == last.resolve() or not last.exists():
         return None
@@ -105,11 +101,7 @@ def _set_aside(file: Path, why: str) -> Path:
 
 
 def consolidate(folder: Path) -> None:
-    """Join each checkpoint of a folder that consists of several complete files into one file.
-
-    Raises:
-        InputError: One cannot be written.
-    """
+    """Join each checkpoint of a folder that consists of several complete files into one file."""
     if not any(folder.glob(f"*{SUFFIX}")):
         return
     for file in sorted(folder.glob("*.ckpt")):

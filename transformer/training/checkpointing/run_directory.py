@@ -1,7 +1,4 @@
-"""State of a run directory: finished, locked by a process, with a checkpoint.
-
-It knows the names of files, not their content.
-"""
+"""State of a run directory, by the names of its files: finished, locked, with a checkpoint."""
 
 import fcntl
 import time
@@ -74,11 +71,9 @@ def is_locked(folder: Path) -> bool:
 
 
 def _lock(lock: IO[str], how: int) -> bool:
-    """Lock a file unless another process holds it; unlike flock, children do not inherit it.
-
-    Raises InputError if the file system has no locks, or no more.
-    """
+    """Lock a file unless another process holds it; InputError if the file system has no locks."""
     try:
+        # Unlike those of flock, children do not inherit it.
         fcntl.lockf(lock, how | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):  # either one means that the lock is held
         return False

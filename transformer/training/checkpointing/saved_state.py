@@ -6,19 +6,19 @@ rest. Here a file is always written after a whole update, and the number of upda
 everything: the next batches (loader.py), random numbers (update_module.py), the learning rate.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, make_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import make_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import WeightAveraging
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from transformer.common.errors import InputError, errors_name, raise_objections
-from transformer.common.schema import Range, out_of_range, typed, typed_value
+from transformer.common.schema import Range, typed, typed_value
 from transformer.data.modules.base import BatchModule
 from transformer.model.checkpoint.checkpoint import PORTABLE, find_last
 
@@ -53,6 +53,19 @@ _CALLBACKS: dict[str, dict[str, Any]] = {
     "BeforeAndBest": {**dict.fromkeys(("before", "best"), Mapping[str, float]), "update": Count},
 }
 
+
+class SavedCallback(Callback):
+    """A callback whose attributes of ``_CALLBACKS`` are in the checkpoint."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The attributes by name."""
+        return {name: getattr(self, name) for name in _CALLBACKS[type(self).__name__]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore them."""
+        vars(self).update(state_dict)
+
+
 _SHARD_POSITION = make_dataclass("_ShardPosition", {"row": Count, "offsets": Sequence[int]}.items())
 """A position in a shard of a stream: pairs, and bytes in each file."""
 
@@ -86,11 +99,7 @@ LIGHTNING_READS = (
 
 
 def find_resumable(path: Path) -> tuple[Path, dict[str, Any]]:
-    """Find and read the checkpoint to resume from (``find_last``).
-
-    Raises:
-        InputError: There is none from which training can resume.
-    """
+    """Find and read the checkpoint to resume from (``find_last``); InputError if there is none."""
     file, payload = find_last(path)
     if "optimizer_states" not in payload:
         raise InputError(
@@ -102,11 +111,7 @@ def find_resumable(path: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def check_saved_state(payload: Mapping[str, Any], file: Path) -> None:
-    """Check that a checkpoint holds the training state as a run writes it.
-
-    Raises:
-        InputError: A value is missing, or of the wrong type or range.
-    """
+    """Raise InputError unless a checkpoint holds the training state as a run writes it."""
     with errors_name(file):
         required = ("global_step", "optimizer_states", "loops", "callbacks", "recovery")
         raise_objections(
@@ -128,27 +133,18 @@ def check_saved_state(payload: Mapping[str, Any], file: Path) -> None:
 
 
 def _check(hints: Mapping[str, Any], values: Any, where: str) -> None:
-    kind = make_dataclass("State", hints.items())
-    raise_objections(_negative_counts(typed(kind, values, where), where))
-
-
-def _negative_counts(state: Any, where: str) -> Iterator[str]:
-    yield from out_of_range(state, where)
-    for field in fields(state):
-        if is_dataclass(value := getattr(state, field.name)):
-            yield from _negative_counts(value, f"{where}.{field.name}")
+    typed(make_dataclass("State", hints.items()), values, where)
 
 
 def loader_state(payload: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The state of the data loader; None if the file has none.
+    """The state of the data loader; None if the file has none, InputError if it is no state.
 
-    Lightning hands it back only where it takes an epoch for unfinished. Raises InputError if it is
-    laid out as no run writes it.
+    Lightning hands it back only where it takes an epoch for unfinished.
     """
     try:
         [state] = payload["loops"]["fit_loop"]["state_dict"].get("combined_loader", [None])
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise InputError("loops holds no state of the data loader") from error
+    except (LookupError, TypeError, ValueError, AttributeError):
+        state = ()
     if not isinstance(state, dict | None):
         raise InputError("loops holds no state of the data loader")
     return state
@@ -157,8 +153,7 @@ def loader_state(payload: Mapping[str, Any]) -> dict[str, Any] | None:
 def optimizer_state(states: Any, optimizer: Optimizer) -> dict[str, Any]:
     """Join ``optimizer_states`` of a checkpoint with the settings of a run's new optimiser.
 
-    Raises:
-        InputError: The moments are not those of the weights.
+    Raises InputError if the moments are not those of the weights.
     """
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     try:
@@ -197,8 +192,7 @@ def schedule_state(schedule: LambdaLR, done: int, scale: float) -> dict[str, Any
 def restore_progress(checkpoint: dict[str, Any], trainer: Trainer, module: LightningModule) -> None:
     """Change what Lightning is about to restore, so that it resumes after the last update.
 
-    Raises:
-        InputError: The weights do not fit the model of the config.
+    Raises InputError if the weights do not fit the model of the config.
     """
     if not any(isinstance(c, WeightAveraging) for c in trainer.callbacks):  # type: ignore[attr-defined]
         # Without callbacks.ema_decay, training resumes with the weights and not their average.

@@ -113,10 +113,7 @@ class ShardedStrategy(ReplicatedStrategy):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None
     ) -> None:
-        """Write this rank's part; then rank 0 writes the index, whole or not at all.
-
-        If a rank cannot write, there is no index, and training continues.
-        """
+        """Write this rank's part; then rank 0 writes the index, unless a rank could not write."""
         file, size = Path(filepath), self.world_size
         save = self.broadcast(uuid.uuid4().hex[:12])
         names = [f"{file.stem}-{save}-{rank}of{size}{SUFFIX}" for rank in range(size)]

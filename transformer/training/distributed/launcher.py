@@ -1,7 +1,4 @@
-"""Starts the ranks of this machine under torch's elastic agent, as ``torchrun --standalone`` does.
-
-It does not know what a rank does.
-"""
+"""Starts the ranks of this machine under torch's elastic agent, as ``torchrun --standalone``."""
 
 import logging
 import os
@@ -46,11 +43,8 @@ def count_devices(trainer: Mapping[str, Any]) -> int:
 def run_ranks(count: int, run: str, command: Sequence[str] = _TRAIN) -> None:
     """Start the ranks, each ``python`` with a command, and wait; once one has failed, all end.
 
-    The environment variable ``RUN`` gives the run to rank 0.
-
-    Raises:
-        AnotherRankFailed: A rank has failed and reported it, or was killed.
-        Interrupted: A signal has ended the ranks before any of them reported it.
+    The environment variable ``RUN`` gives the run to rank 0. Raises AnotherRankFailed if a rank has
+    failed, and Interrupted if a signal has ended the ranks before any of them reported it.
     """
     from torch.distributed.elastic.agent.server import WorkerSpec
     from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent

@@ -74,8 +74,7 @@ def shared_store(rank: Rank) -> "Store":
 def external_rank() -> Rank | None:
     """The rank of this process in a group that torchrun or SLURM has started; None: no group.
 
-    Raises:
-        InputError: SLURM has been called with options that contradict each other.
+    Raises InputError if SLURM has been called with options that contradict each other.
     """
     if "TORCHELASTIC_RUN_ID" not in os.environ and "SLURM_NTASKS" not in os.environ:
         return None
@@ -97,11 +96,8 @@ def external_rank() -> Rank | None:
 def reporting_once(rank: Rank | None) -> Iterator[None]:
     """Let only the first rank that fails report its error; the others end with its exit code.
 
-    Without a group, whose rank is None, nothing changes.
-
-    Raises:
-        AnotherRankFailed: Instead of every later error, of a lost connection, and of a bug, whose
-            traceback is then printed.
+    They raise AnotherRankFailed, as does a rank that has lost a connection, or has printed the
+    traceback of a bug. Without a group, whose rank is None, nothing changes.
     """
     try:
         yield

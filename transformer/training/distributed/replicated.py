@@ -58,8 +58,7 @@ class ReplicatedStrategy(DDPStrategy):
 def resolve_devices(trainer: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of the trainer, with the number of processes that torchrun has started.
 
-    Raises:
-        InputError: The arguments name another number, or several machines without a launcher.
+    Raises InputError if they name another number, or several machines without a launcher.
     """
     devices, nodes = trainer["devices"], trainer["num_nodes"]
     if TorchElasticEnvironment.detect():

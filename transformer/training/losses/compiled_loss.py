@@ -18,13 +18,7 @@ PassWeights = tuple[float, float]
 def fused_cross_entropy(
     logits: Float[Tensor, "token vocab"], right: Int[Tensor, "token 1"], smoothing: float
 ) -> Float[Tensor, ""]:
-    """The smoothed cross-entropy, summed; its gradient overwrites the logits.
-
-    Args:
-        logits: A chunk, in any dtype.
-        right: The right tokens.
-        smoothing: Probability mass spread evenly over the vocabulary.
-    """
+    """The smoothed cross-entropy, summed; its gradient overwrites the logits, of any dtype."""
     exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
     hit = torch.arange(logits.size(-1), device=logits.device) == right
     log_z = exact.logsumexp(-1, keepdim=True)
@@ -43,10 +37,7 @@ def fused_consistency(
     divergence: PassWeights,
     weight: float,
 ) -> Float[Tensor, " 2"]:
-    """The sums of cross-entropy and divergence; the gradient of the loss overwrites the logits.
-
-    The last three arguments are those of ``consistency.Terms``.
-    """
+    """Sums of cross-entropy and divergence by ``Terms``; the gradient overwrites the logits."""
     exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
     log_p, log_q = exact.log_softmax(-1)
     p, q, difference = log_p.exp(), log_q.exp(), log_p - log_q

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from transformer.common.errors import raise_objections
-from transformer.common.schema import Range, out_of_range
+from transformer.common.schema import Range
 
 Consistency = Literal["none", "r_drop", "simcut"]
 
@@ -42,7 +42,7 @@ class LossConfig:
     cut: Annotated[float, Range(0, below=1)]
 
     def __post_init__(self) -> None:
-        raise_objections((*out_of_range(self, "loss"), *_contradictions(self)))
+        raise_objections(_contradictions(self))
 
 
 def _contradictions(config: LossConfig) -> Iterator[str]:

@@ -7,25 +7,21 @@ Machine Translation", which simplifies Shen et al. 2020, "A Simple but Tough-to-
 Augmentation Approach for Natural Language Understanding and Generation" (cutoff).
 """
 
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from transformer.model.layers.mixed_precision import without_autocast
 from transformer.training.losses.config import LossConfig
 from transformer.training.losses.cross_entropy import (
-    BLOCK,
-    LogitsKernel,
+    FusedLoss,
+    LogitsFormula,
     Scalar,
     Target,
     Weight,
-    blocks,
-    in_blocks,
-    matrix_dtype,
-    scaled_gradients,
 )
 
 Passes = Float[Tensor, "2 token width"]
@@ -91,72 +87,21 @@ def plain_consistency_loss(
     return ConsistencyLoss(loss, entropy.detach(), divergence.detach())
 
 
-class _FusedConsistencyLoss(torch.autograd.Function):
-    """Projection and loss in one pass over chunks of tokens, the logits of both passes together.
+def _formula(
+    logits: Float[Tensor, "2 token vocab"],
+    right: Int[Tensor, "token 1"],
+    mean: Float[Tensor, "2 token 1"],
+    smoothing: float,
+    terms: Terms,
+) -> Float[Tensor, " 2"]:
+    """The sums of cross-entropy and divergence; the gradient of the loss overwrites the logits.
 
-    As in ``cross_entropy.py`` the forward pass computes both gradients. With c the weights of the
-    cross-entropies, u and v the weights of KL(p || q) and KL(q || p), and d = a - b the difference
-    of the logits, which is log p - log q but for a constant a token:
+    With c the weights of the cross-entropies, u and v the weights of KL(p || q) and KL(q || p), and
+    d = a - b the difference of the logits, which is log p - log q but for a constant a token:
 
         dL/da = p (c_a + v + u (d - E_p d)) - v q - c_a target
         dL/db = q (c_b + u - v (d - E_q d)) - u p - c_b target
     """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        hidden: Tensor,
-        weight: Tensor,
-        target: Tensor,
-        config: LossConfig,
-        terms: Terms,
-        kernel: LogitsKernel | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        device, dtype = hidden.device.type, matrix_dtype(config, hidden)
-        exact = torch.promote_types(hidden.dtype, torch.float32)
-        smoothing, half = config.label_smoothing, max(1, config.chunk // 2)
-        matrix, mean = weight.to(dtype), weight.mean(0).to(exact)
-        grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight)
-        sums = torch.zeros(2, dtype=exact, device=hidden.device)
-        with without_autocast(device):
-            for start in range(0, hidden.size(1), half):
-                some = slice(start, start + half)
-                # 2 token width -> (2 token) width
-                rows = in_blocks(hidden[:, some].to(dtype), half).flatten(0, 1)
-                logits = (rows @ matrix.T).unflatten(0, (2, -1))
-                right, tokens = target[some, None], len(target[some])
-                if kernel is not None:
-                    sums += kernel(logits[:, :tokens], right, smoothing, *terms)
-                else:
-                    # The mean row of the weight gives the mean of the logits over the vocabulary.
-                    means = (rows.to(exact) @ mean).view(2, -1, 1)
-                    for block in blocks(tokens, BLOCK if device == "cpu" else half):
-                        here, mean_here = logits[:, block].to(exact), means[:, block]
-                        grad, parts = _block(here, mean_here, right[block], smoothing, terms)
-                        sums += parts
-                        # The gradient overwrites the logits.
-                        logits[:, block].copy_(grad)
-                logits[:, tokens:] = 0
-                grad_hidden[:, some] = (logits @ matrix)[:, :tokens]
-                grad_weight += logits.flatten(0, 1).T @ rows
-        ctx.save_for_backward(grad_hidden, grad_weight)
-        entropy, divergence = sums.unbind()
-        ctx.mark_non_differentiable(entropy, divergence)
-        return entropy + terms.weight * divergence, entropy, divergence
-
-    @staticmethod
-    def backward(ctx: Any, grad_loss: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        return *scaled_gradients(ctx, grad_loss), None, None, None, None
-
-
-def _block(
-    logits: Float[Tensor, "2 token vocab"],
-    mean: Float[Tensor, "2 token 1"],
-    right: Int[Tensor, "token 1"],
-    smoothing: float,
-    terms: Terms,
-) -> tuple[Float[Tensor, "2 token vocab"], Float[Tensor, " 2"]]:
-    """Gradient of the loss by the logits, and the sums of cross-entropy and divergence."""
     first, second = terms.cross_entropy
     u, v = (terms.weight * part for part in terms.divergence)
     rightly = logits.gather(-1, right.expand(2, -1, -1))
@@ -180,7 +125,8 @@ def _block(
     entropy = first * surprise[0] + second * surprise[1]
     ahead, back = terms.divergence
     divergence = ahead * (under_p + shift).sum() - back * (under_q + shift).sum()
-    return grad, torch.stack([entropy, divergence])
+    logits.copy_(grad)
+    return torch.stack([entropy, divergence])
 
 
 def consistency_loss(
@@ -207,10 +153,13 @@ def fused_consistency_loss(
     ``loss.chunk`` counts the rows of both passes. Under autocast the matrix products run in its
     dtype, the rest in float32: with ``compiled`` in compiled kernels (compiled_loss.py).
     """
-    kernel: LogitsKernel | None = None
+    smoothing = config.label_smoothing
+    kernel: LogitsFormula | None = None
     if compiled:
         from transformer.training.losses.compiled_loss import compiled_loss, fused_consistency
 
-        kernel = compiled_loss(fused_consistency)
-    sums = _FusedConsistencyLoss.apply(hidden, weight, target, config, terms, kernel)
-    return ConsistencyLoss(*sums)
+        fused = compiled_loss(fused_consistency)
+        kernel = partial(fused, smoothing=smoothing, **terms._asdict())
+    formula, weights = partial(_formula, smoothing=smoothing, terms=terms), (1.0, terms.weight)
+    loss, sums = FusedLoss.apply(hidden, weight, target, config, weights, formula, kernel)
+    return ConsistencyLoss(loss, *sums)

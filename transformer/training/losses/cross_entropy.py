@@ -6,7 +6,8 @@ module knows. The plain formula stands beside its fused twin.
 Source: Szegedy et al. 2016, "Rethinking the Inception Architecture", section 7.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,8 +22,8 @@ Hidden = Float[Tensor, "token width"]
 Weight = Float[Tensor, "vocab width"]
 Target = Int[Tensor, " token"]
 Scalar = Float[Tensor, ""]
-LogitsKernel = Callable[..., Tensor]
-"""Computes the sums of a loss, and puts the gradient in the place of the logits."""
+LogitsFormula = Callable[..., Tensor]
+"""Computes the sums of a loss from ``passes token vocab``, which its gradient overwrites."""
 
 BLOCK = 64
 """Tokens of a block of logits that fits the cache of a CPU."""
@@ -46,7 +47,7 @@ def joined_bias(
 
 
 def cross_entropy(hidden: Hidden, weight: Weight, target: Target, label_smoothing: float) -> Scalar:
-    """Compute the loss by the formula.
+    """Compute the loss by the formula: the sum over the tokens, in nats.
 
     Args:
         hidden: Hidden state of the decoder for each target token.
@@ -54,9 +55,6 @@ def cross_entropy(hidden: Hidden, weight: Weight, target: Target, label_smoothin
         target: The right tokens, without padding.
         label_smoothing: Probability mass spread evenly over the vocabulary; with 0 the loss is the
             negative log-likelihood.
-
-    Returns:
-        The sum over the tokens, in nats.
     """
     logits = F.linear(hidden, weight)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
@@ -74,67 +72,66 @@ def negative_log_likelihood(hidden: Hidden, weight: Weight, target: Target) -> S
     return sum((cross_entropy(some, weight, right, 0.0) for some, right in chunks), torch.zeros(()))
 
 
-class _FusedCrossEntropy(torch.autograd.Function):
-    """Projection and cross-entropy in one pass over chunks of rows.
+class FusedLoss(torch.autograd.Function):
+    """Projection and loss in one pass over chunks of tokens, of one or more passes over each token.
 
-    The gradient of a sum of losses with respect to the logits is ``softmax - target``, known as
-    soon as the logits are: the forward pass computes both gradients, and only one chunk of logits
-    is in memory.
+    The gradient of a sum of losses with respect to the logits is known as soon as the logits are
+    (``softmax - target`` for the cross-entropy): the forward pass computes both gradients, and
+    only one chunk of logits is in memory. The loss is the weighted total of the sums that
+    ``formula`` returns, or ``kernel`` if it is compiled.
     """
 
     @staticmethod
     def forward(
         ctx: Any,
-        hidden: Tensor,
-        weight: Tensor,
-        target: Tensor,
+        hidden: Float[Tensor, "passes token width"],
+        weight: Weight,
+        target: Target,
         config: LossConfig,
-        kernel: LogitsKernel | None,
-    ) -> Tensor:
+        weights: Sequence[float],
+        formula: LogitsFormula,
+        kernel: LogitsFormula | None,
+    ) -> tuple[Scalar, Float[Tensor, " sum"]]:
+        """The loss, and its sums, which have no gradient."""
         device, dtype = hidden.device.type, matrix_dtype(config, hidden)
         exact = torch.promote_types(hidden.dtype, torch.float32)
+        passes, chunk = len(hidden), max(1, config.chunk // len(hidden))
         matrix, mean = weight.to(dtype), weight.mean(0).to(exact)
-        grad_hidden = torch.empty_like(hidden)
-        grad_weight = torch.zeros_like(weight)
-        loss = torch.zeros((), dtype=exact, device=hidden.device)
-        size = min(BLOCK if device == "cpu" else config.chunk, len(hidden))
-        # One buffer for all blocks stays in the cache.
-        scratch = loss.new_empty(0 if dtype == exact or kernel else size, len(weight))
+        grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight)
+        sums = torch.zeros(len(weights), dtype=exact, device=hidden.device)
+        size = min(BLOCK if device == "cpu" else chunk, len(target))
         with without_autocast(device):
-            for start in range(0, len(hidden), config.chunk):
-                some = slice(start, start + config.chunk)
-                rows, right = in_blocks(hidden[some].to(dtype), config.chunk), target[some, None]
-                logits = rows @ matrix.T
+            for start in range(0, len(target), chunk):
+                some = slice(start, start + chunk)
+                right, tokens = target[some, None], len(target[some])
+                # passes token width -> (passes token) width
+                rows = _in_blocks(hidden[:, some].to(dtype), chunk).flatten(0, 1)
+                logits = (rows @ matrix.T).unflatten(0, (passes, -1))
                 if kernel is not None:
-                    loss += kernel(logits[: len(right)], right, config.label_smoothing)
+                    sums += kernel(logits[:, :tokens], right)
                 else:
                     # The mean row of the weight gives the mean of the logits over the vocabulary.
-                    means = (rows.to(exact) @ mean)[:, None]
-                    for block in blocks(len(right), size):
-                        here = logits[block]
-                        exactly = here if dtype == exact else scratch[: len(here)].copy_(here)
-                        loss += _block(exactly, means[block], right[block], config.label_smoothing)
-                        # The gradient overwrites the logits.
-                        here.copy_(exactly)
-                logits[len(right) :] = 0
-                grad_hidden[some] = (logits @ matrix)[: len(right)]
+                    means = (rows.to(exact) @ mean).view(passes, -1, 1)
+                    for each in _by_blocks(formula, logits[:, :tokens], right, means, size):
+                        sums += each
+                logits[:, tokens:] = 0
+                grad_hidden[:, some] = (logits @ matrix)[:, :tokens]
                 if ctx.needs_input_grad[1]:  # not where it is frozen
-                    grad_weight += logits.T @ rows
+                    grad_weight += logits.flatten(0, 1).T @ rows
         ctx.save_for_backward(grad_hidden, grad_weight)
-        return loss
+        ctx.mark_non_differentiable(sums)
+        parts = zip(weights, sums, strict=True)
+        return sum((part * each for part, each in parts), sums.new_zeros(())), sums
 
     @staticmethod
-    def backward(ctx: Any, grad_loss: Tensor) -> tuple[Tensor | None, ...]:
-        return *scaled_gradients(ctx, grad_loss), None, None, None
+    def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        """Scale the gradients that the forward pass has computed."""
+        grad_hidden, grad_weight = ctx.saved_tensors
+        grads = grad_hidden * grad_loss.to(grad_hidden.dtype), grad_weight * grad_loss
+        return *grads, None, None, None, None, None
 
 
-def scaled_gradients(ctx: Any, grad_loss: Tensor) -> tuple[Tensor, Tensor]:
-    """The saved gradients of hidden states and weight, times the gradient of the loss."""
-    grad_hidden, grad_weight = ctx.saved_tensors
-    return grad_hidden * grad_loss.to(grad_hidden.dtype), grad_weight * grad_loss
-
-
-def in_blocks(
+def _in_blocks(
     rows: Float[Tensor, "*passes token width"], chunk: int
 ) -> Float[Tensor, "*passes padded width"]:
     """Append zeros to the last chunk, up to whole blocks, so that products have few shapes.
@@ -145,18 +142,33 @@ def in_blocks(
     return F.pad(rows, (0, 0, 0, missing)) if missing else rows
 
 
-def blocks(tokens: int, size: int) -> Iterator[slice]:
-    """Cut so many tokens into blocks."""
-    return (slice(start, min(start + size, tokens)) for start in range(0, tokens, size))
-
-
-def _block(
-    logits: Float[Tensor, "token vocab"],
-    mean: Float[Tensor, "token 1"],
+def _by_blocks(
+    formula: LogitsFormula,
+    logits: Float[Tensor, "passes token vocab"],
     right: Int[Tensor, "token 1"],
+    means: Float[Tensor, "passes padded 1"],
+    size: int,
+) -> Iterator[Tensor]:
+    """The sums of each block of so many tokens, computed in the dtype of the means."""
+    narrow = logits.dtype != means.dtype
+    # One buffer for all blocks stays in the cache.
+    buffer = means.new_empty(len(logits), size if narrow else 0, logits.size(-1))
+    for start in range(0, len(right), size):
+        block = slice(start, min(start + size, len(right)))
+        here = logits[:, block]
+        exact = buffer[:, : here.size(1)].copy_(here) if narrow else here
+        yield formula(exact, right[block], means[:, block])
+        here.copy_(exact)
+
+
+def _formula(
+    logits: Float[Tensor, "1 token vocab"],
+    right: Int[Tensor, "token 1"],
+    mean: Float[Tensor, "1 token 1"],
     smoothing: float,
 ) -> Scalar:
     """The sum of the loss; its gradient overwrites the logits."""
+    right = right[None]
     rightly, top = logits.gather(-1, right), logits.amax(-1, keepdim=True)
     # The softmax by hand, as log Z is needed, too.
     grad = logits.sub_(top).exp_()
@@ -183,10 +195,17 @@ def loss_function(
     """
     if config.chunk == 0:
         return cross_entropy(hidden, weight, target, config.label_smoothing)
-    kernel: LogitsKernel | None = None
+    kernel: LogitsFormula | None = None
     if compiled:
         from transformer.training.losses.compiled_loss import compiled_loss, fused_cross_entropy
 
-        kernel = compiled_loss(fused_cross_entropy)
-    loss: Tensor = _FusedCrossEntropy.apply(hidden, weight, target, config, kernel)
+        fused = compiled_loss(fused_cross_entropy)
+
+        def kernel_of_one_pass(logits: Tensor, right: Tensor) -> Tensor:
+            return fused(logits[0], right, config.label_smoothing)
+
+        kernel = kernel_of_one_pass
+    formula = partial(_formula, smoothing=config.label_smoothing)
+    loss: Tensor
+    loss, _ = FusedLoss.apply(hidden[None], weight, target, config, (1.0,), formula, kernel)
     return loss

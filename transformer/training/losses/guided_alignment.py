@@ -24,10 +24,7 @@ from transformer.model.transformer import Transformer
 def watching(
     model: Transformer, head: HeadName
 ) -> Iterator[list[Float[Tensor, "batch target source"]]]:
-    """List the attention weights of a cross-attention head at each run of the decoder.
-
-    The list stays empty if layer drop skips the layer.
-    """
+    """List the weights of a cross-attention head at each run, unless layer drop skips its layer."""
     layers = cast(Iterable[DecoderLayer], model.decoder.layers)
     attentions = [decoder_layer.cross_attention for decoder_layer in layers]
     guided = attentions[head.layer]
@@ -45,11 +42,7 @@ def alignment_loss(
     """Cross-entropy between the links of each target token and the attention of a head.
 
     The links of a token are a uniform distribution over its linked source tokens; a token without
-    links does not count.
-
-    Args:
-        weights: Attention of the head; row ``t`` belongs to the step that predicts token ``t``.
-        links: Which source tokens token ``t`` is linked to.
+    links does not count. Row ``t`` belongs to the step that predicts token ``t``.
 
     Returns:
         The sum over the linked tokens, in nats, and their number. As the other part of the loss,

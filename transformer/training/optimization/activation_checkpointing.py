@@ -24,52 +24,30 @@ def recompute_layers(model: nn.Module, guided: nn.Module | None = None) -> None:
     The layers of the guided attention keep their activations, as its loss needs the weights.
     """
     for layer in model.modules():
-        if isinstance(layer, EncoderLayer):
-            layer.forward = _encoder_layer(layer.forward)  # type: ignore[method-assign]
-        elif isinstance(layer, DecoderLayer) and layer.cross_attention is not guided:
-            layer.forward = _decoder_layer(layer.forward)  # type: ignore[method-assign]
+        keeps = isinstance(layer, DecoderLayer) and layer.cross_attention is guided
+        if isinstance(layer, EncoderLayer | DecoderLayer) and not keeps:
+            layer.forward = _recomputed(layer.forward)  # type: ignore[method-assign]
 
 
-def _encoder_layer(forward: Callable[[Tensor, AttentionBias], Tensor]) -> Callable[..., Tensor]:
-    def recomputed(hidden: Tensor, bias: AttentionBias) -> Tensor:
+def _recomputed(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def compute(hidden: Tensor, *context: LayerCache | AttentionBias) -> Tensor:
         if not torch.is_grad_enabled():
-            return forward(hidden, bias)
-        _compute_shared(bias)
-        return _checkpointed(lambda x: forward(x, _fresh(bias)), hidden)
+            return forward(hidden, *context)
+        for each in context:
+            # All layers share the relative bias: the second pass would find it and save other
+            # tensors. With a sparse pattern the bias of all queries and keys may not be needed.
+            if isinstance(each, AttentionBias) and each.pattern is None:
+                _ = each.dense_bias
+        result: Tensor = checkpoint(
+            lambda x: forward(x, *map(_fresh, context)), hidden, use_reentrant=False
+        )
+        return result
 
-    return recomputed
-
-
-def _decoder_layer(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    def recomputed(hidden: Tensor, cache: LayerCache, *biases: AttentionBias) -> Tensor:
-        def run(x: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-            # A layer adds its positions to the cache, which must be empty each time.
-            return forward(x, LayerCache(keys, values), *map(_fresh, biases))
-
-        if not torch.is_grad_enabled():
-            return forward(hidden, cache, *biases)
-        for bias in biases:
-            _compute_shared(bias)
-        return _checkpointed(run, hidden, cache.cross_keys, cache.cross_values)
-
-    return recomputed
+    return compute
 
 
-def _compute_shared(bias: AttentionBias) -> None:
-    """Compute the relative bias, which all layers share, before the first layer.
-
-    Otherwise the second pass would find it and save other tensors. With a sparse pattern the bias
-    of all queries and keys may not be needed.
-    """
-    if bias.pattern is None:
-        _ = bias.dense_bias
-
-
-def _fresh(bias: AttentionBias) -> AttentionBias:
-    """The bias in the same state in both passes: computed, or with a sparse pattern not at all."""
-    return bias if bias.bias is None or bias.pattern is None else replace(bias)
-
-
-def _checkpointed(function: Callable[..., Tensor], *arguments: Tensor) -> Tensor:
-    result: Tensor = checkpoint(function, *arguments, use_reentrant=False)
-    return result
+def _fresh(context: LayerCache | AttentionBias) -> LayerCache | AttentionBias:
+    """The same state in both passes: a cache without own positions, a bias computed or not."""
+    if isinstance(context, LayerCache):
+        return LayerCache(context.cross_keys, context.cross_values)
+    return context if context.bias is None or context.pattern is None else replace(context)

@@ -38,55 +38,42 @@ def compile_layers(model: nn.Module, guided: nn.Module | None = None, **options:
     shape_settings.use_duck_shape = False
     for layer in model.modules():
         if isinstance(layer, EncoderLayer):
-            layer.forward = _encoder_layer(layer.forward, options)  # type: ignore[method-assign]
+            compiled = torch.compile(layer.forward, dynamic=True, **options)
         elif isinstance(layer, DecoderLayer) and layer.cross_attention is not guided:
-            layer.forward = _decoder_layer(layer.forward, options)  # type: ignore[method-assign]
+            compiled = torch.compile(_teach(layer.forward), dynamic=True, **options)
+        else:
+            continue
+        layer.forward = _compiled(layer.forward, compiled)  # type: ignore[method-assign]
 
 
 def check_compiler(device: torch.device) -> None:
-    """Compile a sum for a device.
-
-    Raises:
-        InputError: ``torch.compile`` cannot, such as on a CPU without a C++ compiler.
-    """
+    """Compile a sum; raises InputError if the device cannot, such as without a C++ compiler."""
     with compiler_errors(*_SETTINGS):
         torch.compile(lambda x: x + 1)(torch.zeros(2, device=device))
 
 
-def _encoder_layer(forward: Forward, options: dict[str, Any]) -> Forward:
-    compiled = torch.compile(forward, dynamic=True, **options)
+def _teach(forward: Forward) -> Forward:
+    """A decoder layer without its cache where there is a gradient: no later position reads it."""
 
-    def compute(hidden: Tensor, bias: AttentionBias) -> Tensor:
-        if torch.is_inference_mode_enabled() or hidden.size(1) == 1:
-            return forward(hidden, bias)
-        return _run(compiled, hidden, bias)
-
-    return compute
-
-
-def _decoder_layer(forward: Forward, options: dict[str, Any]) -> Forward:
     def teach(hidden: Tensor, cache: LayerCache, *biases: AttentionBias) -> Tensor:
-        # With a gradient, no later position reads the cache.
         return forward(hidden, replace(cache) if torch.is_grad_enabled() else cache, *biases)
 
-    compiled = torch.compile(teach, dynamic=True, **options)
+    return teach
 
-    def compute(hidden: Tensor, cache: LayerCache, *biases: AttentionBias) -> Tensor:
-        single = 1 in (hidden.size(1), cache.cross_keys.size(2))
-        if torch.is_inference_mode_enabled() or single or cache.keys is not None:
-            return forward(hidden, cache, *biases)
-        return _run(compiled, hidden, cache, *biases)
+
+def _compiled(forward: Forward, compiled: Forward) -> Forward:
+    """The compiled layer; in a search, and for a length of one, the plain one."""
+
+    def compute(hidden: Tensor, *context: LayerCache | AttentionBias) -> Tensor:
+        caches = [each for each in context if isinstance(each, LayerCache)]
+        single = 1 in (hidden.size(1), *(cache.cross_keys.size(2) for cache in caches))
+        searches = torch.is_inference_mode_enabled() or any(c.keys is not None for c in caches)
+        if single or searches:
+            return forward(hidden, *context)
+        for each in context:
+            if isinstance(each, AttentionBias):
+                each.prepare(product_dtype(hidden))
+        with compiler_errors(*_SETTINGS):
+            return compiled(hidden, *context)
 
     return compute
-
-
-def _run(compiled: Forward, hidden: Tensor, *context: LayerCache | AttentionBias) -> Tensor:
-    """Compute a compiled layer.
-
-    A length of one is left to the callers: torch would compile it separately.
-    """
-    for each in context:
-        if isinstance(each, AttentionBias):
-            each.prepare(product_dtype(hidden))
-    with compiler_errors(*_SETTINGS):
-        return compiled(hidden, *context)

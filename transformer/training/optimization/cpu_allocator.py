@@ -1,7 +1,8 @@
 """How much freed memory glibc keeps, and how many compiled products oneDNN.
 
 By default glibc returns large blocks to the kernel and requests them again in the next step, and
-the kernel zeroes every page; and oneDNN keeps the programs of 1,024 shapes only.
+the kernel zeroes every page; and oneDNN keeps the programs of 1,024 shapes only. What the
+environment sets stays.
 """
 
 import ctypes
@@ -15,19 +16,15 @@ _NEVER = 2**31 - 1
 
 
 def keep_freed_memory() -> bool:
-    """Serve large blocks from the heap and never shrink it; returns whether it took effect.
-
-    See ``man 3 mallopt``. Without glibc on Linux it has no effect.
-    """
+    """Never shrink the heap (``man 3 mallopt``); returns whether it took effect, as with glibc."""
     return _mallopt(_M_MMAP_MAX, 0) and _mallopt(_M_TRIM_THRESHOLD, _NEVER)
 
 
 def return_freed_memory() -> bool:
     """Give large freed blocks back to the kernel at once; returns whether it took effect.
 
-    By default glibc keeps ever larger ones, and the heap of a process that runs for long is torn.
-    The programs that oneDNN keeps, one for each shape, are bounded too. Call it before the first
-    product; it does not override the environment.
+    By default glibc keeps ever larger ones, and the heap of a long process is torn. It also bounds
+    the programs of oneDNN; call it before the first product.
     """
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
     return _mallopt(_M_MMAP_THRESHOLD, 2**20) and _mallopt(_M_TRIM_THRESHOLD, 2**20)
@@ -40,10 +37,9 @@ def _mallopt(option: int, value: int) -> bool:
 
 
 def keep_products() -> None:
-    """Let oneDNN keep the programs for products of 8,192 shapes.
+    """Let oneDNN keep the programs for products of 8,192 shapes; call it before the first product.
 
     To compile one takes a millisecond on a processor with matrix units, and batches have more than
-    1,024 shapes. At a width of 512 the programs take gigabytes (docs/performance.md). Call it
-    before the first product; it does not override the environment.
+    1,024 shapes. At a width of 512 the programs take gigabytes (docs/performance.md).
     """
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")

@@ -15,9 +15,8 @@ from typing import Annotated, Any
 from jaxtyping import Bool
 from torch import Tensor
 
-from transformer.common.errors import raise_objections
 from transformer.common.files import open_unlinked
-from transformer.common.schema import Range, out_of_range
+from transformer.common.schema import Range
 from transformer.data.batching.loader import Update
 from transformer.data.tokenization.tokenizer import Tokenizer
 
@@ -45,9 +44,6 @@ class RecoveryConfig:
     returns: Annotated[int, Range(0)]
     lr_factor: Annotated[float, Range(above=0, most=1)]
 
-    def __post_init__(self) -> None:
-        raise_objections(out_of_range(self, "recovery"))
-
 
 class Diverged(Exception):
     """Too many bad updates in a row; the weights are still those before the first of them.
@@ -62,10 +58,9 @@ class Diverged(Exception):
 
 
 def save_text(divergence: Diverged, folder: Path, rank: int, tokenizer: Tokenizer) -> Path:
-    """Write the text of the batches of this rank at a divergence; returns the file.
+    """Write the text of the batches of this rank at a divergence, a line per sentence pair.
 
-    It has a line per sentence pair, separated by a tab. If it cannot be written, the log says so
-    and training continues.
+    If it cannot be written, the log says so and training continues.
     """
     path = folder / f"diverged-at-{divergence.number}-rank-{rank}.txt"
     decoders = (tokenizer.decode_source, tokenizer.decode_target)

@@ -22,11 +22,7 @@ _NAMES: dict[Frozen, str] = {
 
 
 def freeze(model: nn.Module, config: ModelConfig) -> None:
-    """Exclude weights from learning: the groups of ``model.freeze``, or all that are no adapters.
-
-    Raises:
-        InputError: Nothing is left to learn.
-    """
+    """Exclude ``model.freeze``, or all but adapters, from learning; InputError if none is left."""
     frozen = [re.compile(_NAMES[group]) for group in config.freeze]
     for name, weight in model.named_parameters(remove_duplicate=False):
         base = config.lora_rank > 0 and not name.endswith((DOWN, UP))

@@ -7,11 +7,13 @@ content of a batch nor the use of the gradient.
 
 import gc
 import logging
+import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -34,6 +36,18 @@ class Totals:
     tokens: int | Tensor = 0
     sums: dict[str, Tensor] = field(default_factory=dict)
     signals: Tensor | None = None
+
+
+def seed_for(seed: int, *path: int) -> None:
+    """Seed the generators of torch (every device), NumPy and Python for a micro-batch.
+
+    The path is its number in the run, and the indices of its half, quarter, … So no random state is
+    saved: a resumed run, a run on more ranks and a repeated update draw the same dropout masks.
+    """
+    word = int(np.random.SeedSequence([seed, len(path), *path]).generate_state(1, np.uint64)[0])
+    torch.manual_seed(word)
+    np.random.seed(word % 2**32)
+    random.seed(word)
 
 
 class Accumulator:
@@ -65,13 +79,10 @@ class Accumulator:
     ) -> Totals:
         """Compute the gradient of the whole update.
 
-        The backward pass of the micro-batch that completes it runs within ``sending``.
-
-        If memory does not suffice for a micro-batch, the update starts again, and from then on
-        batches of as many positions are halved: the gradients of the halves have the same sum.
-
-        Raises:
-            InputError: Memory does not suffice for a single sentence.
+        The backward pass of the micro-batch that completes it runs within ``sending``. If memory
+        does not suffice for a micro-batch, the update starts again, and from then on batches of as
+        many positions are halved: the gradients of the halves have the same sum. Raises InputError
+        if memory does not suffice for a single sentence.
         """
         while True:
             numbered = zip(update.batches, update.numbers, strict=True)
@@ -114,8 +125,7 @@ class Accumulator:
     def _make_room(self, batch: Any) -> None:
         self.clear()
         gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        torch.cuda.empty_cache()
         size = f"{batch.size} sentence pairs, {batch.positions:,} tokens of both sides with padding"
         if not self.alone:
             raise InputError(

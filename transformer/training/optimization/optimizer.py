@@ -1,7 +1,4 @@
-"""The optimiser: Adam as in the paper, or AdamW.
-
-It does not know the schedule, which scales the learning rate given here.
-"""
+"""The optimiser: Adam as in the paper, or AdamW; the schedule scales its learning rate."""
 
 import math
 from collections.abc import Iterable
@@ -11,8 +8,8 @@ from typing import Annotated, Literal
 from torch import nn
 from torch.optim import Adam, AdamW, Optimizer
 
-from transformer.common.errors import raise_objections
-from transformer.common.schema import Range, out_of_range
+from transformer.common.errors import InputError
+from transformer.common.schema import Range
 
 
 @dataclass(frozen=True)
@@ -33,10 +30,8 @@ class OptimizerConfig:
     weight_decay: Annotated[float, Range(0, below=math.inf)]
 
     def __post_init__(self) -> None:
-        objections = list(out_of_range(self, "optimizer"))
         if not all(0 <= beta < 1 for beta in self.betas):
-            objections.append(f"optimizer.betas={list(self.betas)} must be from 0 and below 1")
-        raise_objections(objections)
+            raise InputError(f"optimizer.betas={list(self.betas)} must be from 0 and below 1")
 
 
 def build_optimizer(config: OptimizerConfig, parameters: Iterable[nn.Parameter]) -> Optimizer:

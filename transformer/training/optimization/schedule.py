@@ -1,7 +1,4 @@
-"""The learning rate as a function of the update.
-
-Each schedule is a factor on ``optimizer.lr``; none knows the optimiser.
-"""
+"""The learning rate as a function of the update: each schedule is a factor on ``optimizer.lr``."""
 
 import math
 from dataclasses import dataclass
@@ -10,8 +7,7 @@ from typing import Annotated, Literal
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from transformer.common.errors import InputError, raise_objections
-from transformer.common.schema import Range, out_of_range
+from transformer.common.schema import Range
 
 
 @dataclass(frozen=True)
@@ -20,7 +16,8 @@ class ScheduleConfig:
 
     Attributes:
         warmup: Updates until the peak, rising linearly.
-        total: Updates until the cosine reaches ``floor``; no other schedule has an end.
+        total: Updates until the cosine reaches ``floor``; -1: those of ``trainer.max_epochs``.
+            No other schedule has an end.
         floor: Lowest factor of the cosine.
     """
 
@@ -28,14 +25,6 @@ class ScheduleConfig:
     warmup: Annotated[int, Range(0)]
     total: int | None = None
     floor: Annotated[float, Range(0, 1)] = 0.0
-
-    def __post_init__(self) -> None:
-        raise_objections(out_of_range(self, "schedule"))
-        if self.name == "cosine" and (self.total is None or self.total < 1):
-            raise InputError(
-                f"schedule.total={self.total}: a cosine needs its last update; set "
-                "trainer.max_steps or schedule.total, or take schedule=inverse_sqrt"
-            )
 
 
 def noam(update: int, warmup: int, d_model: int) -> float:

@@ -1,6 +1,6 @@
-"""Outcome of an update, read on the host after later work has been enqueued on the device.
+"""Sums of an update over the ranks, and its outcome, which the host reads later.
 
-It does not judge: divergence.py does.
+It knows neither the model nor which outcome is bad (divergence.py).
 """
 
 from collections.abc import Mapping
@@ -8,10 +8,12 @@ from functools import cached_property
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from transformer.common.processes import SIGNALS
 from transformer.training.optimization.gradient_accumulation import Totals
+from transformer.training.optimization.gradient_buckets import GradientBuckets
 
 
 class FlatTensors:
@@ -34,6 +36,31 @@ class FlatTensors:
             {name: next(parts).view(shape) for name, shape in group.items()}
             for group in self._shapes
         ]
+
+
+def sum_over_ranks(
+    totals: Totals, buckets: GradientBuckets | None, signal: int | None, device: torch.device
+) -> Totals:
+    """Sum gradients and totals over the ranks, and collect the signals to stop.
+
+    ``buckets`` has the gradients, unless the ranks have summed them already; ``signal`` is the one
+    that this rank has received. The ``tokens`` of the result are a 0-d float64, its ``signals`` one
+    count for each of SIGNALS.
+    """
+    has = [] if buckets is None else buckets.finish()
+    signals = [signal == one for one in SIGNALS]
+    counts = {"tokens": totals.tokens, "signals": signals, "gradients": has}
+    on_host = {name: torch.tensor(count, dtype=torch.float64) for name, count in counts.items()}
+    counted = FlatTensors(on_host)
+    counted.flat = counted.flat.to(device, non_blocking=True)
+    # The ranks may have met the sums in another order.
+    packed = FlatTensors(*counted.unpack(), dict(sorted(totals.sums.items())))
+    dist.all_reduce(packed.flat)
+    summed, sums = packed.unpack()
+    if buckets is not None and not all(has):
+        # After layer drop this rank reads whether another has the gradient.
+        buckets.drop(summed["gradients"].tolist())
+    return Totals(summed["tokens"], sums, summed["signals"])
 
 
 class Outcome:

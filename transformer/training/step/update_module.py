@@ -5,6 +5,7 @@ It does not know what a batch holds: the module of a task names the hidden state
 
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,16 +31,15 @@ from transformer.training.losses.cross_entropy import (
     negative_log_likelihood,
 )
 from transformer.training.optimization.divergence import DivergenceDetector, RecoveryConfig
-from transformer.training.optimization.gradient_accumulation import Accumulator
+from transformer.training.optimization.gradient_accumulation import Accumulator, seed_for
+from transformer.training.optimization.gradient_buckets import GradientBuckets
 from transformer.training.optimization.optimizer import OptimizerConfig, build_optimizer
 from transformer.training.optimization.schedule import ScheduleConfig, build_schedule
 from transformer.training.step.distributed_mean import Means
-from transformer.training.step.outcome import Outcome
-from transformer.training.step.seeding import seed_for
+from transformer.training.step.outcome import Outcome, sum_over_ranks
 
 if TYPE_CHECKING:
     from transformer.model.single_stack import SingleStack
-    from transformer.training.optimization.gradient_buckets import GradientBuckets
 
 
 class UpdateModule(LightningModule, ABC):
@@ -114,15 +114,11 @@ class UpdateModule(LightningModule, ABC):
     def training_step(self, update: Update[Any], update_index: int) -> dict[str, Any]:
         """Update the weights once, unless the update is bad; return its ``outcome``.
 
-        A GPU judges the update itself, and the host reads the outcome at the next one.
-
-        Raises:
-            Diverged: Too many updates in a row were bad.
+        A GPU judges the update itself, and the host reads the outcome at the next one. Raises
+        Diverged if too many updates in a row were bad.
         """
         totals = self.accumulate(update, self._buckets.sending if self._buckets else nullcontext)
         if self.trainer.world_size > 1:
-            from transformer.training.step.rank_totals import sum_over_ranks
-
             totals = sum_over_ranks(totals, self._buckets, self.signal, self.device)
         norm = self._normalised(totals.tokens)
         good = self.detector.accepts(totals.sums["loss"] / totals.tokens, norm)
@@ -186,7 +182,10 @@ class UpdateModule(LightningModule, ABC):
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """The optimiser, and the schedule, which steps once per update."""
         optimizer = build_optimizer(self.optimizer, self.model.parameters())
-        schedule = build_schedule(self.schedule, optimizer, self.model.config.d_model)
+        config = self.schedule
+        if config.total == -1:
+            config = replace(config, total=self.trainer.max_steps)
+        schedule = build_schedule(config, optimizer, self.model.config.d_model)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def on_fit_start(self) -> None:
@@ -196,8 +195,6 @@ class UpdateModule(LightningModule, ABC):
     def on_train_start(self) -> None:
         """Prepare the sum of gradients over the ranks, which sharded weights do themselves."""
         if self.trainer.world_size > 1 and not self.sharded and self._buckets is None:
-            from transformer.training.optimization.gradient_buckets import GradientBuckets
-
             strategy: Any = self.trainer.strategy
             parameters = self.model.parameters()
             self._buckets = GradientBuckets(parameters, bfloat16=strategy.reduce_bfloat16)
@@ -210,8 +207,7 @@ class UpdateModule(LightningModule, ABC):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore training and the divergence detector; settings are those of the config.
 
-        Raises:
-            InputError: Weights or moments do not fit the model of the config.
+        Raises InputError if weights or moments do not fit the model of the config.
         """
         restore_progress(checkpoint, self.trainer, self)
         saved = checkpoint["recovery"]

@@ -42,7 +42,7 @@ def test_code_that_a_checkpoint_names_wants_a_yes(
         "evaluate": ["checkpoint=run/checkpoints/best.ckpt", *text],
         "compare": ["run/checkpoints/best.ckpt", "text.1", *text, "training=false"],
         "tune": ["checkpoint=run/checkpoints/best.ckpt", "beam_sizes=[1]"],
-        "heads": ["checkpoint=run/checkpoints/best.ckpt", "metric=custom", "alone=false"],
+        "heads": ["checkpoint=run/checkpoints/best.ckpt", "metric=custom"],
         "export": ["checkpoint=run/checkpoints/best.ckpt", "output=exported"],
     }
     for verb, arguments in calls.items():
@@ -50,10 +50,17 @@ def test_code_that_a_checkpoint_names_wants_a_yes(
         printed = capsys.readouterr()
         assert f"metrics.custom={own}" in printed.err and not printed.out
     assert not Path("imported").exists()
-    assert main(["evaluate", *calls["evaluate"], f"custom={own}", "scores=[custom]"]) == 0
+    assert main(["evaluate", *calls["evaluate"], f"metrics={own}", "scores=[custom]"]) == 0
     assert Path("imported").exists()
     [found] = json.loads(capsys.readouterr().out)
     assert found["name"] == "custom" and found["function"] == own.replace(":", ".")
+    for verb in ("compare", "tune"):
+        assert main([verb, *calls[verb], f"metrics={own}"]) == 0, verb
+        assert "custom" in capsys.readouterr().out
+    assert main(["tune", *calls["tune"], "metrics=nowhere.at_all:x", "trust=true"]) == 2
+    assert (
+        "nowhere.at_all:x cannot be imported (No module named 'nowhere')" in capsys.readouterr().err
+    )
     del calls["export"]
     for verb, arguments in calls.items():
         assert main([verb, *arguments, "trust=true"]) == 0, verb

@@ -14,6 +14,8 @@ from transformer.cli.train.run_log import log_to
 def handlers() -> Iterator[None]:
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
+    # It does nothing the second time, and another test may have trained in this process.
+    logging.captureWarnings(False)
     yield
     logging.captureWarnings(False)
     root.handlers[:] = before

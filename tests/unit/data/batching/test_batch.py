@@ -33,12 +33,6 @@ def test_rows_labels_and_empty_sentences() -> None:
     assert [half.labels.tolist() for half in tagged.halves()] == [[2], [0]]
 
 
-@pytest.mark.parametrize(("sources", "targets"), [([], []), ([[1]], []), ([[1]], [[1], [2]])])
-def test_unpaired_sentences_are_refused(sources: list[list[int]], targets: list[list[int]]) -> None:
-    with pytest.raises(ValueError, match="do not make a batch"):
-        collate(sources, targets)
-
-
 def test_lightning_moves_a_batch_to_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = move_data_to_device(BATCH, torch.device("meta"))
     assert {moved.source.device.type, moved.target_input.device.type} == {"meta"}

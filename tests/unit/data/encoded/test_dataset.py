@@ -10,10 +10,10 @@ import torch
 
 from tests.helpers.corpora import data_config, tokenizer_config, write_corpus
 from transformer.common.errors import InputError
-from transformer.data.batching.batch_stream import PlannedBatches, plan_class
-from transformer.data.batching.sampler import BatchKey
+from transformer.data.batching.batch_stream import PlannedBatches
+from transformer.data.batching.sampler import BatchKey, BatchPlan
 from transformer.data.encoded import arrow_writer, preprocess
-from transformer.data.encoded.dataset import BatchDataset, EncodedCorpus, SamplingDataset
+from transformer.data.encoded.dataset import BatchDataset, EncodedCorpus, SegmentationSampler
 from transformer.data.encoded.preprocess import encode_corpus
 from transformer.data.text.parallel import Corpus
 from transformer.data.text.training_filters import Filters
@@ -79,9 +79,9 @@ def test_batches_have_their_pairs_in_a_worker_too(
 
 def sampled(
     corpus: EncodedCorpus, tokenizer: Tokenizer, seed: int = 5, **changes: Any
-) -> SamplingDataset:
+) -> BatchDataset:
     config = data_config(Path(), seed=seed, batch_tokens=128, max_length=30, **changes)
-    return SamplingDataset(corpus, tokenizer, config)
+    return BatchDataset(corpus, np.arange(len(corpus)), SegmentationSampler(tokenizer, config))
 
 
 def test_a_drawn_batch_depends_on_seed_epoch_and_pair_alone(
@@ -96,19 +96,16 @@ def test_a_drawn_batch_depends_on_seed_epoch_and_pair_alone(
     assert not torch.equal(sampled(corpus, tokenizer, 6)[BatchKey(1, np.array([8]))].source, alone)
 
 
-@pytest.mark.parametrize("packing", [False, True])
 def test_drawn_batches_say_the_same_and_keep_to_the_budget(
-    corpus: EncodedCorpus, tokenizer: Tokenizer, pairs: list[tuple[str, str]], packing: bool
+    corpus: EncodedCorpus, tokenizer: Tokenizer, pairs: list[tuple[str, str]]
 ) -> None:
-    drawn = sampled(corpus, tokenizer, packing=packing)
-    plan = plan_class(packing)(*drawn.lengths(), batch_tokens=128, seed=1)
+    drawn = sampled(corpus, tokenizer)
+    plan = BatchPlan(*drawn.lengths(), batch_tokens=128, seed=1)
     longer = 0
     row = PlannedBatches(plan)
     for key in (row[number] for number in range(len(plan))):
         batch = drawn[key]
-        padded = batch.size * max(batch.source.shape[1], batch.target_output.shape[1])
-        tokens = max(batch.source_tokens, batch.target_tokens)
-        assert (tokens if packing else padded) <= 128
+        assert batch.size * max(batch.source.shape[1], batch.target_output.shape[1]) <= 128
         texts = tokenizer.decode_target(batch.source.tolist())
         assert texts == [pairs[index][0] for index in key.pairs]
         longer += batch.source_tokens - batch.size - corpus.lengths("source")[key.pairs].sum()
@@ -171,11 +168,9 @@ def test_batches_carry_the_links_of_their_pieces(
 ) -> None:
     """However the words are cut: a linked source piece spells a word that the target one spells."""
     corpus = linked_corpus(pairs, tokenizer, tmp_path / "train")
-    made = (
-        SamplingDataset(corpus, tokenizer, data_config(tmp_path, batch_tokens=999), linked=True)
-        if drawn
-        else BatchDataset(corpus, np.arange(len(corpus)), tokenizer)
-    )
+    config = data_config(tmp_path, batch_tokens=999)
+    sampler = SegmentationSampler(tokenizer, config) if drawn else None
+    made = BatchDataset(corpus, np.arange(len(corpus)), sampler, linked_by=tokenizer)
     key = BatchKey(2, np.array([40, 3, 77]))
     batch = pickle.loads(pickle.dumps(made))[key]
     assert batch.alignment is not None

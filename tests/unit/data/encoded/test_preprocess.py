@@ -96,16 +96,17 @@ def test_texts_are_written_only_where_they_are_wanted(
 
 def prepare(folder: Path, slow: bool) -> None:
     """In a fork: in small blocks, of which each is written slowly where that is wanted."""
-    write = ShardWriter.write
+    at_once = ShardWriter.write
 
-    def slowly(writer: ShardWriter, block: Any) -> None:
+    # A process of a pool finds it by its name.
+    def write(writer: ShardWriter, block: Any) -> None:
         time.sleep(0.1)
-        write(writer, block)
+        at_once(writer, block)
 
     multiprocessing.set_start_method("fork", force=True)
     preprocess._BLOCK = 8
     if slow:
-        ShardWriter.write = slowly  # type: ignore[method-assign]
+        ShardWriter.write = write  # type: ignore[method-assign]
     data_module(folder, prepare_workers=2).prepare_data()
 
 
@@ -212,7 +213,11 @@ def test_a_killed_worker_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(preprocess, "_BLOCK", 50)
-    monkeypatch.setattr(ShardWriter, "write", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+
+    def write(*_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(ShardWriter, "write", write)
     with pytest.raises(InputError, match=r"process .* was killed.*data\.prepare_workers lower"):
         encode_corpus(
             *("train", lambda: pairs, tokenizer, None, tmp_path / "a"), texts=False, workers=2

@@ -84,10 +84,10 @@ def test_training_leaves_out_what_is_repeated_or_too_long(
         data.prepare_data()
         data.setup("fit")
     assert [line for line in caplog.messages if line.startswith("train: ")] == [
-        "train: 4 of 7 sentences (57.1%) are left out: 1 longer than 20 tokens (data.max_length), "
-        "3 exact duplicates (data.deduplicate); set these keys so that more stays, if it is good"
+        "train: 3 of 7 sentences kept; left out (57.1%): 1 longer than 20 tokens (data.max_length)"
+        ", 3 exact duplicates (data.deduplicate); set these keys so that more stays, if it is good"
     ]
-    assert "validation: 1 of 7 sentences, longer than 20 tokens, are left out of" in caplog.text
+    assert "validation: 1 of 7 sentences are empty or longer than 20 tokens" in caplog.text
     assert words(first_epoch(data)) == 3 + 2 + 2
     assert data.training_sentences() == SENTENCES
     # The validation keeps what is repeated; and the test keeps all.
@@ -99,8 +99,8 @@ def test_sentences_left_out_are_judged(tmp_path: Path, caplog: pytest.LogCapture
     long = TaggedSentence(("dog",) * 30, ("NOUN",) * 30)
     text = [*SENTENCES, long, *SENTENCES]
     files(tmp_path, text, max_length=20, max_left_out=0.25).prepare_data()
-    assert "train: 4 of 7 sentences (57.1%) are left out: 1 longer than 20 tokens" in caplog.text
-    with pytest.raises(InputError, match=r"train: 4 of 7 sentences .*max_left_out=1 \(now 0\.2\)"):
+    assert "train: 3 of 7 sentences kept; left out (57.1%): 1 longer than 20 tokens" in caplog.text
+    with pytest.raises(InputError, match=r"train: 3 of 7 sentences .*max_left_out=1 \(now 0\.2\)"):
         files(tmp_path, text, max_length=20, max_left_out=0.2).prepare_data()
 
 

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from transformer.data.quality.base import FindFault, either_side
+from transformer.data.quality.base import FindFault, NumberedPair, Side, bare, either_side, quoted
 from transformer.data.quality.checks.alphabet import (
     Alphabet,
     char_script,
@@ -15,19 +15,18 @@ from transformer.data.quality.checks.alphabet import (
 )
 from transformer.data.quality.checks.characters import (
     find_control,
+    find_markup_fault,
     find_mojibake,
     find_not_nfc,
     find_replacement,
 )
 from transformer.data.quality.checks.lengths import UsualLengths, find_disproportion
-from transformer.data.quality.checks.markup import find_markup_fault
 from transformer.data.quality.checks.numbers_and_urls import (
     find_different_numbers,
     find_different_urls,
 )
 from transformer.data.quality.checks.untranslated import Lexicon, find_copy
 from transformer.data.quality.factory import count_tokens
-from transformer.data.quality.pair import NumberedPair, Side, bare, quoted
 from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 
 

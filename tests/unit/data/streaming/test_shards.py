@@ -34,6 +34,8 @@ def test_a_shard_is_read_on_from_any_place(folder: Path, suffixes: list[str]) ->
     for index, (_, position) in enumerate(whole):
         assert position.row == index + 1
         assert list(shard.pairs(position)) == whole[index + 1 :]
+        # Runs of earlier versions have no offsets in gzip files.
+        assert list(shard.pairs(ShardPosition(index + 1))) == whole[index + 1 :]
 
 
 def test_a_parquet_shard_is_read_on_behind_whole_batches(
@@ -124,7 +126,7 @@ def test_a_local_file_is_known_by_its_size_and_time(folder: Path) -> None:
         (["gone-*.tsv"], r"gone-\*\.tsv: no such file"),
         (["part-0.x"], r"part-0\.x \(1\): plain text needs two names"),
         (["part-*.x", "part-0.y"], r"part-\*\.x \(3\), .*part-0\.y \(1\): plain text"),
-        (["cut.tsv.gz"], r"cut\.tsv\.gz: damaged gzip file after line"),
+        (["cut.tsv.gz"], r"cut\.tsv\.gz: damaged gzip file"),
         (["cut.parquet"], r"cut\.parquet: damaged Parquet file"),
         (["other.parquet"], r"other\.parquet: no key 'y' \(keys: 'x'\); set data\.target"),
         (["none.parquet"], r"none\.parquet:2: 'y' is not a string"),

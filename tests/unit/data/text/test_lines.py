@@ -58,16 +58,12 @@ def test_a_small_or_new_file_leaves_no_trace(
     assert not (file.parent / "cache").exists()
 
 
-def test_a_damaged_digest_is_not_believed(file: Path) -> None:
+def test_an_empty_digest_is_not_believed(file: Path) -> None:
     first = file_digest(file, file.parent / "cache")
     (answer,) = (file.parent / "cache" / "answers").iterdir()
     answer.write_text("")
     assert file_digest(file, file.parent / "cache") == first
     assert len(answer.read_text()) == 64
-    for damaged in (first.hex()[:32], "\0" * 64):
-        answer.write_text(damaged)
-        with pytest.raises(InputError, match=r"cache/answers: damaged; delete it"):
-            file_digest(file, file.parent / "cache")
 
 
 def written(path: Path, data: bytes) -> Path:

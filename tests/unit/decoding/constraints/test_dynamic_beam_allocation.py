@@ -16,7 +16,7 @@ from tests.helpers.tiny_language import (
 from tests.helpers.translators import PAIRS, tiny_translator
 from transformer.common.errors import InputError
 from transformer.data.text.phrases import occurs
-from transformer.decoding.constraints.compile import ConstrainedStep
+from transformer.decoding.constraints.compile import CompiledConstraints, ConstrainedStep
 from transformer.decoding.constraints.dynamic_beam_allocation import allocated_search
 from transformer.decoding.constraints.phrase_progress import Cut, MustPhrases
 from transformer.decoding.constraints.request import Constraints
@@ -47,9 +47,11 @@ def found_by(
     cuts = [[CUTS[phrase] for phrase in row] for row in phrases]
     must = MustPhrases.compile(cuts, VOCABULARY, torch.device("cpu"))
     limits = torch.full((len(seeds),), limit)
-    step = RecurrentStep(seeds, int(must.widths(beam).max()), len(PIECES))
+    width = int(must.widths(beam).max())
+    step = RecurrentStep(seeds, width, len(PIECES))
     if forced is not None:
-        step = ConstrainedStep(step, torch.tensor([forced]), limits)  # type: ignore[assignment]
+        begun = CompiledConstraints(torch.tensor([forced]), None, None, None)
+        step = ConstrainedStep(step, begun, limits, width)  # type: ignore[assignment]
     config = search_config(beam_size=beam, **changes)
     return allocated_search(step, limits, config, must)
 

@@ -13,7 +13,7 @@ from tests.helpers.tiny_language import LIMIT, PIECES, SEEDS, batch_text, best, 
 from tests.helpers.translators import PAIRS, tiny_tokenizer, tiny_translator
 from transformer.data.text.phrases import occurs
 from transformer.decoding.batched_search import SEARCHES
-from transformer.decoding.constraints.compile import ConstrainedStep
+from transformer.decoding.constraints.compile import CompiledConstraints, ConstrainedStep
 from transformer.decoding.constraints.phrase_automaton import PhraseAutomaton
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.constraints.vocabulary_spelling import Spelling, Vocabulary, spell
@@ -22,13 +22,13 @@ from transformer.decoding.search.sampling import sample_search
 from transformer.decoding.translation.translator import Translator
 
 
-def never(phrases: list[str], beam: int, sentences: int) -> ConstrainedStep:
+def forbidding(phrases: list[str], beam: int, sentences: int) -> ConstrainedStep:
     automaton = PhraseAutomaton([[spell(phrase) for phrase in phrases]], tiny_vocabulary())
-    states = automaton.starts[:1].expand(sentences, beam)
     step = RecurrentStep(SEEDS[:sentences], beam, len(PIECES))
     nothing = torch.empty(sentences, 0, dtype=torch.long)
     limits = torch.full((sentences,), LIMIT)
-    return ConstrainedStep(step, nothing, limits, never=(automaton, states))
+    never = automaton, automaton.starts[:1].expand(sentences)
+    return ConstrainedStep(step, CompiledConstraints(nothing, None, never, None), limits, beam)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_the_automaton_reads_characters_that_are_spelt_in_bytes() -> None:
 def test_never_phrases_leave_the_best_of_all_others(phrases: list[str]) -> None:
     config = search_config(beam_size=2000)
     limits = torch.full((3,), LIMIT)
-    found = beam_search(never(phrases, 2000, 3), limits, config)
+    found = beam_search(forbidding(phrases, 2000, 3), limits, config)
     for seed, [hypothesis] in zip(SEEDS, found, strict=True):
         total, row = best(seed, lambda text: not any(occurs(p, text) for p in phrases))
         assert hypothesis.tokens == row
@@ -101,7 +101,10 @@ def test_a_prefix_leaves_the_best_of_what_begins_so(prefix: list[int]) -> None:
     """In any pieces; and a sentence of the same batch without a prefix stays what it was."""
     forced = torch.tensor([prefix, [-1] * len(prefix)])
     step = ConstrainedStep(
-        RecurrentStep(SEEDS[:2], 2000, len(PIECES)), forced, torch.full((2,), LIMIT)
+        RecurrentStep(SEEDS[:2], 2000, len(PIECES)),
+        CompiledConstraints(forced, None, None, None),
+        torch.full((2,), LIMIT),
+        2000,
     )
     found = beam_search(step, torch.tensor([LIMIT, LIMIT]), search_config(beam_size=2000))
     begun = batch_text(tuple(prefix))
@@ -115,7 +118,7 @@ def test_a_prefix_leaves_the_best_of_what_begins_so(prefix: list[int]) -> None:
 def test_every_search_obeys(algorithm: str) -> None:
     changes = {"greedy": {"beam_size": 1}, "diverse": {"beam_size": 4, "groups": 2}}
     config = search_config(algorithm=algorithm, min_length=3, **changes.get(algorithm, {}))
-    step = never(["a", "."], config.width, 3)
+    step = forbidding(["a", "."], config.width, 3)
     step.prefixes = torch.tensor([[8, -1], [-1, -1], [5, 5]])
     step.lengths = torch.tensor([1, 0, 2])
     limits = torch.full((3,), LIMIT)
@@ -131,7 +134,7 @@ def test_every_search_obeys(algorithm: str) -> None:
 
 
 def test_endings_are_looked_up_at_a_limit_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    step = never(["a"], 2, 2)
+    step = forbidding(["a"], 2, 2)
     step.limits = torch.tensor([2, 9])
     assert step.automaton is not None
     spy = Mock(wraps=step.automaton.completing)
@@ -144,7 +147,10 @@ def test_endings_are_looked_up_at_a_limit_alone(monkeypatch: pytest.MonkeyPatch)
 
 def test_prefixes_that_repeat_or_end_in_a_space_or_too_late() -> None:
     step = ConstrainedStep(
-        RecurrentStep(SEEDS[:1], 3, len(PIECES)), torch.tensor([[4, 4, 4]]), torch.tensor([5])
+        RecurrentStep(SEEDS[:1], 3, len(PIECES)),
+        CompiledConstraints(torch.tensor([[4, 4, 4]]), None, None, None),
+        torch.tensor([5]),
+        3,
     )
     [[hypothesis]] = beam_search(step, torch.tensor([5]), search_config(no_repeat_ngram=1))
     assert hypothesis.tokens[:3] == (4, 4, 4)

@@ -9,9 +9,8 @@ from torch import Tensor
 from tests.helpers.steps import RecurrentStep, search_config
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 from transformer.decoding.search.beam import BLOCK, beam_search, largest
-from transformer.decoding.search.config import SearchConfig
+from transformer.decoding.search.config import SearchConfig, length_penalty
 from transformer.decoding.search.interface import Hypothesis
-from transformer.decoding.search.length_penalty import length_penalty
 
 SEEDS = list(range(12))
 

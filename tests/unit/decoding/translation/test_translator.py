@@ -15,12 +15,11 @@ from tests.helpers.steps import search_config
 from tests.helpers.tolerance import assert_close
 from tests.helpers.translators import PAIRS, tiny_tokenizer, tiny_translator
 from transformer.common.errors import InputError
-from transformer.decoding.batched_search import ModelSearcher
+from transformer.decoding.batched_search import ModelSearcher, warn_about_length_limit
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.forced import attention_maps
 from transformer.decoding.long_inputs import Segment
 from transformer.decoding.search.model_step import ModelStep
-from transformer.decoding.translation.length_limit import warn_about_length_limit
 from transformer.decoding.translation.result import BLANK
 from transformer.decoding.translation.translator import Translator
 from transformer.model.attention.multi_head import MultiHeadAttention
@@ -52,7 +51,7 @@ def test_translations_that_reach_the_longest_length_are_counted(
     counts = translator.length_limit.pop_counts()
     assert counts == (sum(longest), 6) and counts[0] > 0  # the blank ones are not there
     warn_about_length_limit([counts, (0, 4)])
-    assert caplog.messages[0].startswith(f"{counts[0]} of 10 translations reached the longest")
+    assert caplog.messages[0].startswith(f"{counts[0]} of 10 outputs reached the longest")
     caplog.clear()
     free = tiny_translator(max_length_offset=12, max_length=14, **wide)
     free.translate(TEXTS[:1])
@@ -118,7 +117,7 @@ def test_a_long_text_is_cut_with_a_warning(
     text = " ".join(source for source, _ in PAIRS)
     with caplog.at_level(logging.WARNING):
         whole, short = translator.translate([text, "a dog ."], attention=True)
-    said = "a text: longer than model.max_length=24 allows; translated in 3 segments"
+    said = "a text: longer than model.max_length=24 allows; decoded in 3 segments"
     assert [record.message for record in caplog.records] == [said]
     parts = translator.translate([PAIRS[0][0] + " " + PAIRS[1][0], PAIRS[2][0], PAIRS[3][0]])
     assert whole.text == " ".join(part.text for part in parts)
@@ -137,7 +136,7 @@ def test_a_long_text_is_cut_with_a_warning(
         [*["a dog"] * 9, long, long], name=lambda index: f"stdin:{index + 1}"
     )
     assert len(list(found)) == 11
-    said = "stdin:10 and 1 more: longer than model.max_length=24 allows; translated in 6 segments"
+    said = "stdin:10 and 1 more: longer than model.max_length=24 allows; decoded in 6 segments"
     assert [record.message for record in caplog.records] == [said]
 
 
@@ -192,14 +191,14 @@ def test_attention_weights_sum_to_one_and_leave_the_kernel(layers: int) -> None:
     target = torch.tensor([[2, 5, 6], [2, 9, 0]])
     kernels = [m.kernel for m in model.modules() if isinstance(m, MultiHeadAttention)]
     maps = attention_maps(model, source, target)
-    assert [tuple(weights.shape) for weights in maps.encoder] == [(2, 4, 4, 4)] * 2
-    assert [tuple(weights.shape) for weights in maps.decoder] == [(2, 4, 3, 3)] * layers
-    assert [tuple(weights.shape) for weights in maps.cross] == [(2, 4, 3, 4)] * layers
-    for weights in (*maps.encoder, *maps.decoder, *maps.cross):
+    assert [tuple(weights.shape) for weights in maps["encoder"]] == [(2, 4, 4, 4)] * 2
+    assert [tuple(weights.shape) for weights in maps["decoder"]] == [(2, 4, 3, 3)] * layers
+    assert [tuple(weights.shape) for weights in maps["cross"]] == [(2, 4, 3, 4)] * layers
+    for weights in (*maps["encoder"], *maps["decoder"], *maps["cross"]):
         assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
-    for weights in (*maps.encoder, *maps.cross):
+    for weights in (*maps["encoder"], *maps["cross"]):
         assert weights[1, :, :, 2:].eq(0).all()
-    for weights in maps.decoder:
+    for weights in maps["decoder"]:
         assert weights.triu(1).eq(0).all()
     assert kernels == [m.kernel for m in model.modules() if isinstance(m, MultiHeadAttention)]
 
@@ -296,13 +295,6 @@ def test_memory_that_does_not_suffice_changes_no_translation(
         raise torch.OutOfMemoryError
 
     monkeypatch.setattr(ModelSearcher, "_search_batch", no_memory)
-    advised: list[tuple[dict[str, Any], str]] = [
-        ({"beam_size": 2}, "set decoding.beam_size lower"),
-        ({"algorithm": "sampling", "nbest": 4}, "set decoding.nbest lower"),
-        ({"algorithm": "mbr", "beam_size": 1, "candidates": 4}, "set decoding.candidates lower"),
-        ({"algorithm": "greedy", "beam_size": 1}, "cut it in two"),
-    ]
-    for changes, advice in advised:
-        said = f"^the device runs out of memory with one sentence of .* tokens; {advice}$"
-        with pytest.raises(InputError, match=said):
-            tiny_translator(100_000, **changes).translate(TEXTS)
+    said = "^the device runs out of memory with one sentence of .* tokens; cut it in two, lower"
+    with pytest.raises(InputError, match=said):
+        tiny_translator(100_000, beam_size=2).translate(TEXTS)

@@ -76,7 +76,7 @@ def test_what_does_not_translate_is_refused(tmp_path: Path, task: str) -> None:
     payload[PORTABLE]["config"] = CONFIG | {"task": task}
     write_payload(payload, tmp_path / "x.ckpt")
     assert checkpoint_task(read_payload(tmp_path / "x.ckpt")) == task
-    with pytest.raises(InputError, match=f"x.ckpt was trained for task={task} and does not tran"):
+    with pytest.raises(InputError, match=f"x.ckpt was trained for task={task}, not text to text"):
         load_checkpoint(tmp_path / "x.ckpt")
 
 

@@ -15,7 +15,7 @@ from pytorch_lightning import LightningModule
 from tests.helpers.training_fakes import fake_trainer
 from transformer.cli.config.arguments import config_folder
 from transformer.common.errors import Interrupted
-from transformer.common.processes import SIGNALS, listen
+from transformer.common.processes import SIGNALS, handling
 from transformer.training.callbacks.early_stopping import Patience
 from transformer.training.callbacks.graceful_shutdown import GracefulStop, stoppable
 from transformer.training.checkpointing.checkpoint_io import Criterion
@@ -33,7 +33,8 @@ def handlers() -> Iterator[list[Any]]:
 
 
 def send(number: int) -> None:
-    os.kill(os.getpid(), number)
+    # To this very thread, and so before the next line.
+    signal.raise_signal(signal.Signals(number))
 
 
 def module(bad_updates: int = 0, agreed_signal: int | None = None) -> Mock:
@@ -174,13 +175,13 @@ def test_a_signal_to_any_rank_aborts_a_validation() -> None:
 
 
 def test_a_data_process_ends_at_sigterm_alone() -> None:
-    listen(lambda number, frame: None)
-    for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 7), (signal.SIGUSR1, 7)):
-        child = os.fork()
-        if not child:
-            os.kill(os.getpid(), number)
-            os._exit(7)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == code
+    with handling(lambda number, frame: None):
+        for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 7), (signal.SIGUSR1, 7)):
+            child = os.fork()
+            if not child:
+                os.kill(os.getpid(), number)
+                os._exit(7)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == code
 
 
 @pytest.mark.parametrize("number", SIGNALS)

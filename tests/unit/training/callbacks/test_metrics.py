@@ -14,9 +14,9 @@ from tests.helpers.training_fakes import fake_module, fake_trainer, logged, one_
 from transformer.data.batching.batch import collate
 from transformer.data.batching.loader import Update
 from transformer.data.corpora.evaluation_text import Texts
+from transformer.decoding.batched_search import LengthLimit
 from transformer.decoding.long_inputs import Segment
 from transformer.decoding.search.interface import Hypothesis
-from transformer.decoding.translation.length_limit import LengthLimit
 from transformer.decoding.translation.result import BLANK, Translation
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, score
@@ -204,7 +204,7 @@ def test_validation_scores_real_translations(caplog: pytest.LogCaptureFixture) -
     bleu, chrf = score(HYPOTHESES, REFERENCES, ("bleu", "chrf"), config=RAW)
     assert 0 < bleu.value < 100
     assert logged(module) == [{"val/bleu": bleu.value, "val/chrf": chrf.value}]
-    assert caplog.messages[0].startswith("1 of 5 translations reached the longest length and")
+    assert caplog.messages[0].startswith("1 of 5 outputs reached the longest length and")
     assert f"update 7, epoch 0.7: BLEU {bleu.value:.2f}" in caplog.messages[1]
     assert len(caplog.messages) == 4
     assert "zwei => two birds sing now . (reference: two birds" in caplog.messages[3]
@@ -271,7 +271,7 @@ def test_the_ranks_share_the_sentences(
         values += logged(module)
     assert sorted(asked) == sorted(SOURCES)  # each once
     bleu, chrf = score(HYPOTHESES, REFERENCES, ("bleu", "chrf"), config=RAW)
-    warning = f"{world_size} of {2 * world_size} translations reached the longest"
+    warning = f"{world_size} of {2 * world_size} outputs reached the longest"
     warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert [line.startswith(warning) for line in warnings] == [True]
     # Every rank logs the score of all sentences in their own order.

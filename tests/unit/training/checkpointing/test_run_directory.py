@@ -29,6 +29,7 @@ CONFIG: dict[str, Any] = {
     "tokenizer": {"vocab_size": 100, "sampling": 0.0},
     "metrics": {"tokenize": "none", "lowercase": False},
     "optimizer": {"lr": 0.1},
+    "data": {"max_length": 250},
 }
 STARTED = CONFIG | {"checkpoint": None}
 
@@ -49,7 +50,9 @@ def chosen(given: RunFolder | None, *others: RunFolder) -> str | None:
 def test_the_newest_unfinished_run_of_the_same_config_goes_on() -> None:
     runs = [
         folder("old", changed=1.0),
-        folder("new", changed=2.0),
+        folder(
+            "new", changed=2.0, config=STARTED | {"data": {"max_length": 250, "packing": False}}
+        ),
         folder("finished", changed=3.0, finished=True),
         folder("other", changed=3.0, config=STARTED | {"seed": 2}),
         folder("empty", changed=3.0, has_checkpoint=False),

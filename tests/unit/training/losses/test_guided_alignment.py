@@ -98,7 +98,7 @@ def test_the_head_that_is_watched_is_that_of_the_maps(sharing: str) -> None:
         model(BATCH.source, BATCH.target_input)
     [weights] = looked
     maps = attention_maps(model, BATCH.source, BATCH.target_input)
-    assert_close(weights, maps.cross[1][:, 2])
+    assert_close(weights, maps["cross"][1][:, 2])
     with torch.random.fork_rng():
         torch.manual_seed(1)
         dropping = build_transformer(tiny_config(layer_drop=0.999)).train()
@@ -111,7 +111,7 @@ def test_the_step_adds_the_weighted_loss_and_learns_from_it() -> None:
     plain, guided = module(), module(alignment_weight=0.5)
     alone, tokens, _ = plain.micro_loss(UNLINKED)
     together, same, sums = guided.micro_loss(BATCH)
-    maps = attention_maps(plain.model, BATCH.source, BATCH.target_input).cross
+    maps = attention_maps(plain.model, BATCH.source, BATCH.target_input)["cross"]
     assert BATCH.alignment is not None
     expected, linked = alignment_loss(maps[0][:, 0], BATCH.alignment)
     assert same == tokens == 6

@@ -3,25 +3,21 @@
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.attention import varlen
 from torch.optim import optimizer
 
 from tests.helpers.host_reads import HostReads
 from tests.helpers.losses import loss_config
 from tests.helpers.models import tiny_config, tiny_transformer
-from tests.helpers.packing import attend_as_on_gpu, can_pack
 from tests.helpers.training_fakes import fake_trainer
 from tests.helpers.updates import module_settings, recovery_config, translation_module
 from tests.unit.model.test_options import OTHERS
 from transformer.data.batching.batch import collate, collate_tagged
 from transformer.data.batching.loader import Update
-from transformer.data.batching.packed_batch import pack
 from transformer.model.single_stack import build_single_stack
 from transformer.tasks.language_modelling import LanguageModule
 from transformer.tasks.tagging import TaggingModule
@@ -33,7 +29,6 @@ from transformer.training.step.update_module import UpdateModule
 
 SOURCES, TARGETS = [[7, 8, 9, 10, 11], [5]], [[6, 8, 4], [9, 9, 9, 9]]
 PAIRS = collate(SOURCES, TARGETS)
-PACKED = pack(PAIRS)
 LINKS = [np.eye(len(t), len(s), dtype=bool) for s, t in zip(SOURCES, TARGETS, strict=True)]
 TAGGED = collate_tagged([[7, 8, 9], [5]], [[1, -1, 2], [0]])
 
@@ -65,10 +60,7 @@ def forward_and_backward(module: UpdateModule, batch: Any) -> None:
 @pytest.mark.usefixtures("unchecked")  # tests of the options check the shapes
 @pytest.mark.parametrize("changes", [m for m in OTHERS if "attention=flex" not in str(m.id)])
 def test_no_option_of_a_model_reads(changes: dict[str, Any]) -> None:
-    module = on_device(translation_module(tiny_transformer(**changes)))
-    forward_and_backward(module, PAIRS)
-    if can_pack(**changes):
-        forward_and_backward(module, PACKED)
+    forward_and_backward(on_device(translation_module(tiny_transformer(**changes))), PAIRS)
 
 
 @pytest.mark.parametrize("recompute", [False, True])
@@ -78,42 +70,10 @@ def test_no_loss_reads(loss: dict[str, Any], recompute: bool) -> None:
     if recompute:
         recompute_layers(module.model, module.guided_attention)
     forward_and_backward(on_device(module), collate(SOURCES, TARGETS, LINKS))
-    if "alignment_weight" not in loss:
-        forward_and_backward(module, PACKED)
-
-
-@pytest.mark.parametrize("changes", [{}, {"num_kv_heads": 2, "positions": "rotary"}])
-@pytest.mark.parametrize(
-    ("dtype", "head_dim", "calls"),
-    [
-        (torch.bfloat16, 8, 6),
-        (torch.float16, 256, 6),
-        (torch.float32, 8, 0),
-        (torch.bfloat16, 4, 0),
-    ],
-)
-def test_packed_sentences_take_flash_attention(
-    dtype: torch.dtype,
-    head_dim: int,
-    calls: int,
-    changes: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    attend_as_on_gpu(monkeypatch)
-    flash = Mock(wraps=varlen.varlen_attn)
-    monkeypatch.setattr(varlen, "varlen_attn", flash)
-    module = translation_module(tiny_transformer(head_dim=head_dim, **changes))
-    forward_and_backward(on_device(module.to(dtype)), PACKED)
-    assert flash.call_count == calls
 
 
 @pytest.mark.parametrize(
-    ("kind", "causal", "batch"),
-    [
-        (LanguageModule, True, PAIRS),
-        (LanguageModule, True, PACKED),
-        (TaggingModule, False, TAGGED),
-    ],
+    ("kind", "causal", "batch"), [(LanguageModule, True, PAIRS), (TaggingModule, False, TAGGED)]
 )
 def test_no_single_stack_reads(kind: type[UpdateModule], causal: bool, batch: Any) -> None:
     model = build_single_stack(tiny_config(), causal=causal)

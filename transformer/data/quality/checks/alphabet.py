@@ -1,8 +1,8 @@
 """Characters that a side does not use: of another script, or unknown to the vocabulary.
 
 Scripts such as Latin, Cyrillic or Hiragana are found by the Unicode names of letters. A tokenizer
-spells unknown characters in bytes; without one, those of validation and test text are unknown that
-the training text lacks.
+spells unknown characters in bytes, or has one token for unknown characters, words and features;
+without one, those of validation and test text are unknown that the training text lacks.
 """
 
 import unicodedata
@@ -10,7 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-from transformer.data.quality.pair import SIDES, Side, quoted
+from transformer.data.quality.base import SIDES, Side, quoted
+from transformer.data.tokenization.config import SYMBOLS, UNK
+from transformer.data.tokenization.symbol_vocabulary import FEATURES, split_text
 from transformer.data.tokenization.tokenizer import Tokenizer, normalize
 
 _BYTE = "<0x"
@@ -67,35 +69,47 @@ def describe_foreign_script(
 
 
 class Alphabet:
-    """Characters known on each side, in all splits."""
+    """Characters known on each side, in all splits; words and features, where these are tokens."""
 
     def __init__(self, tokenizer: Tokenizer | None) -> None:
         self._tokenizer = tokenizer
         self._known: dict[Side, set[str]] = {side: {" "} for side in SIDES}
-        self._unknown: dict[Side, set[str]] = {side: set() for side in SIDES}
 
     def describe(self, is_training: bool, side: Side, text: str) -> str | None:
         """Name the first unknown characters; training text has none without a tokenizer."""
-        known = self._known[side]
-        if known.issuperset(text):
+        known, tokens = self._known[side], self._tokens(side, text)
+        if known.issuperset(text if tokens is None else tokens):
             return None
-        characters = dict.fromkeys(normalize(text))
+        characters = dict.fromkeys(normalize(text) if tokens is None else tokens)
         if self._tokenizer is not None:
-            new = characters.keys() - known - self._unknown[side]
-            known |= {c for c in new if _has_subword(self._tokenizer, side, c)}
-            self._unknown[side] |= new - known
+            new = characters.keys() - known
+            known |= {c for c in new if _is_known(self._tokenizer, side, c)}
         elif is_training:
             known.update(text, characters)
         unknown = [character for character in characters if character not in known]
         if not unknown:
             return None
-        named = " ".join(f"{quoted(character)} U+{ord(character):04X}" for character in unknown[:3])
+        named = " ".join(map(_name, unknown[:3]))
         return f"{named} in {quoted(text, max(0, text.find(unknown[0])))}"
 
+    def _tokens(self, side: Side, text: str) -> list[str] | None:
+        """The given tokens of a text; None if it is cut into subwords."""
+        if self._tokenizer is None:
+            return None
+        config, index = self._tokenizer.config, SIDES.index(side)
+        if (algorithm := config.algorithms[index]) not in SYMBOLS:
+            return None
+        return split_text(text, algorithm == "words", None if index else config.features)
 
-def _has_subword(tokenizer: Tokenizer, side: Side, character: str) -> bool:
+
+@cache
+def _is_known(tokenizer: Tokenizer, side: Side, text: str) -> bool:
+    encode, spell = tokenizer.encode_target, tokenizer.subwords
     if side == "source":
-        subwords = tokenizer.source_subwords(tokenizer.encode_source([character])[0])
-    else:
-        subwords = tokenizer.subwords(tokenizer.encode_target([character])[0])
-    return not any(subword.startswith(_BYTE) for subword in subwords)
+        encode, spell = tokenizer.encode_source, tokenizer.source_subwords
+    [ids] = encode([text])
+    return UNK not in ids and not any(subword.startswith(_BYTE) for subword in spell(ids))
+
+
+def _name(token: str) -> str:
+    return quoted(token.strip(FEATURES)) + (f" U+{ord(token):04X}" if len(token) == 1 else "")

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from transformer.data.quality.base import Fault
+from transformer.data.quality.base import SIDES, Fault, NumberedPair, bare, quoted
 from transformer.data.quality.checks.untranslated import Lexicon
-from transformer.data.quality.pair import SIDES, NumberedPair, bare, quoted
 
 # Shorter texts are not judged; fewer words are a name.
 _MIN_CHARACTERS, _MIN_WORDS = 20, 5

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transformer.data.quality.base import Fault
-from transformer.data.quality.pair import SIDES, NumberedPair, quoted
+from transformer.data.quality.base import SIDES, Fault, NumberedPair, quoted
 from transformer.data.text.parallel import Pair
 
 # Characters added to both sides, so that one word does not put a short text out of proportion.

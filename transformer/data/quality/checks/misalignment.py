@@ -15,8 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from transformer.data.quality.base import Check, Example, Finding
-from transformer.data.quality.pair import NumberedPair
+from transformer.data.quality.base import Check, Example, Finding, NumberedPair
 
 Lengths = Int[np.ndarray, " line"]
 Lines = Float[np.ndarray, " line"]
@@ -28,8 +27,8 @@ _SHIFTS = (0, *(sign * by for by in range(1, _MOST_SHIFT + 1) for sign in (1, -1
 _UNRELATED = len(_SHIFTS)
 # Lengths count against those around them: a text may change its style.
 _NEIGHBOURS = 512
-# Lines that are taken together, for speed.
-_BLOCK = 16
+# Lines that are taken together, for speed: a stretch begins and ends with a block.
+_BLOCK = 4
 # Nats that a change of the shift costs, and that one odd pair may cost at most.
 _CHANGE, _MOST_COST = 18.0, 3.5
 # Below this correlation at the best of shifts, lengths tell nothing...
@@ -125,13 +124,12 @@ def find_stretches(source: Lengths, target: Lengths) -> list[Stretch]:
             return [Stretch(0, len(x), None, _correlation(x, y, 0), None)]
         return []
     states = _viterbi(_block_costs(x, y, likeness))
-    edges = [0, *(np.flatnonzero(np.diff(states)) + 1).tolist(), len(states)]
-    runs = [int(states[edge]) for edge in edges[:-1]]
-    lines = [0, *_refined(x, y, likeness, edges[1:-1], runs), len(x)]
+    edges = [0, *(np.flatnonzero(np.diff(states)) + 1).tolist()]
+    lines = [*(_BLOCK * edge for edge in edges), len(x)]
     found = [
         _stretch(x, y, start, stop, state)
-        for start, stop, state in zip(lines, lines[1:], runs, strict=False)
-        if state != 0 and stop > start
+        for start, stop, state in zip(lines, lines[1:], states[edges].tolist(), strict=False)
+        if state != 0
     ]
     # Where lengths go together less than elsewhere in the text, but do, nothing is wrong.
     return [one for one in found if one.shift is not None or one.aligned < _TELLING]
@@ -222,20 +220,3 @@ def _viterbi(costs: Float[np.ndarray, "block state"]) -> Int[np.ndarray, " block
         states[index] = state
         state = int(come_from[index]) if changed[index, state] else state
     return states
-
-
-def _refined(x: Lines, y: Lines, likeness: float, edges: list[int], runs: list[int]) -> list[int]:
-    """Return the line at which one state best gives way to the next, near each edge of blocks."""
-    lines = []
-    for edge, before, after in zip(edges, runs, runs[1:], strict=False):
-        start = max(0, (edge - 2) * _BLOCK)
-        stop = min(len(x), (edge + 2) * _BLOCK)
-        # With their neighbours, so that a shifted line is among them.
-        low, high = max(0, start - _MOST_SHIFT), min(len(x), stop + _MOST_SHIFT)
-        one, other = (
-            _cost(x[low:high], y[low:high], likeness, state)[start - low : stop - low]
-            for state in (before, after)
-        )
-        gained = np.concatenate([[0.0], np.cumsum(one - other)])
-        lines.append(start + int(gained.argmin()))
-    return lines

@@ -10,8 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
-from transformer.data.quality.base import Fault
-from transformer.data.quality.pair import NumberedPair, quoted
+from transformer.data.quality.base import Fault, NumberedPair, quoted
 
 # Readings: blanks separate numbers; or group digits, as in 1 000; or all marks are part of one.
 _READINGS = (
@@ -74,10 +73,8 @@ def find_different_numbers(pair: NumberedPair) -> Fault | None:
 
 
 def _normalized(text: str) -> str:
-    """Return the text in lower case with ASCII digits.
-
-    Empty if it has no number, or too many, or is a single word such as a value or a path.
-    """
+    """Return the text in lower case with ASCII digits; empty if it is not to be compared."""
+    # A single word is a value or a path.
     if not any(map(str.isdigit, text)) or (text.isascii() and len(text.split()) < 2):
         return ""
     if len(_DIGITS.findall(text)) > _MAX_NUMBERS:

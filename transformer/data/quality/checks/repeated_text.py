@@ -12,18 +12,14 @@ import numpy as np
 from jaxtyping import Int
 
 from transformer.data.corpora.split import Split
-from transformer.data.quality.base import Check, Example, Finding
-from transformer.data.quality.pair import SIDES, NumberedPair, bare
+from transformer.data.quality.base import SIDES, Check, Example, Finding, NumberedPair, bare
 from transformer.data.quality.texts import numbered
 
 Indices = Int[np.ndarray, " repeat"]
 
 
 class Repeats(Check):
-    """Exact duplicates and, for information, several translations of one text.
-
-    Takes 32 bytes of memory a pair.
-    """
+    """Exact duplicates, and several targets or sources of one text; takes 32 bytes a pair."""
 
     names = ("duplicate", "several_targets", "several_sources")
     needs_all_pairs = True
@@ -37,7 +33,7 @@ class Repeats(Check):
     def see(self, pair: NumberedPair) -> None:
         """Store the hashes of the pair and of its sides."""
         self._lines.append(pair.line)
-        for hashes, value in zip(self._hashes, (_hash(pair), *map(hash, pair.texts)), strict=True):
+        for hashes, value in zip(self._hashes, map(hash, (pair.texts, *pair.texts)), strict=True):
             hashes.append(value)
 
     def findings(self) -> Iterable[Finding]:
@@ -47,20 +43,19 @@ class Repeats(Check):
         first = _first_indices(pairs)
         repeated, distinct = every[first != every], every[first == every]
         yield self._finding("duplicate", repeated, first[repeated], "as line {}")
-        for name, side, texts in zip(self.names[1:], SIDES, sides, strict=True):
+        for name, side, other, texts in zip(self.names[1:], SIDES, SIDES[::-1], sides, strict=True):
             first = distinct[_first_indices(texts[distinct])]
             again = first != distinct
-            message = f"the {side} of line {{}}, translated otherwise"
+            message = f"the {side} of line {{}}, with another {other}"
             yield self._finding(name, distinct[again], first[again], message)
 
     def faults(self, pair: NumberedPair) -> Iterable[str]:
         """Return "duplicate" if an equal pair was kept; after a rejected one, the next is kept."""
-        return self.names[:1] if _hash(pair) in self._kept else ()
+        return self.names[:1] if hash(pair.texts) in self._kept else ()
 
     def keep(self, pair: NumberedPair) -> None:
         """Remember the pair if it occurs again."""
-        value = _hash(pair)
-        if value in self._repeated:
+        if (value := hash(pair.texts)) in self._repeated:
             self._kept.add(value)
 
     @cached_property
@@ -75,10 +70,6 @@ class Repeats(Check):
             for index, before in zip(indices[: self.max_examples], earlier, strict=False)
         )
         return Finding(name, self.split, len(indices), len(self._lines), examples)
-
-
-def _hash(pair: NumberedPair) -> int:
-    return hash((hash(pair.source), hash(pair.target)))
 
 
 def _first_indices(hashes: Int[np.ndarray, " pair"]) -> Int[np.ndarray, " pair"]:
@@ -139,10 +130,7 @@ class Leaks(Check):
 
 
 def _bare_hashes(pair: NumberedPair) -> tuple[int, int, int] | None:
-    """Return hashes of pair, source and target; None if a side has no letter or digit.
-
-    A pair with its sides swapped, as in the other direction, has the same hash.
-    """
+    """Return hashes of pair (in either order), source and target; None if one has no letter."""
     source, target = map(bare, pair.texts)
     if not source or not target:
         return None

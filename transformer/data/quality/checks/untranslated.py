@@ -7,8 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from transformer.data.quality.base import Fault
-from transformer.data.quality.pair import SIDES, NumberedPair, Side, quoted
+from transformer.data.quality.base import SIDES, Fault, NumberedPair, Side, quoted
 from transformer.data.text.parallel import Pair
 
 # A word stands between blanks: hyphens, slashes and the like make compounds, paths and options.
@@ -39,10 +38,7 @@ def _words(text: str) -> set[str]:
 
 
 class Lexicon:
-    """The words of either side that the corpus translates.
-
-    Counts in how many pairs a word stands on one side alone, and in how many on both.
-    """
+    """The words of either side that the corpus translates: they seldom stand on both sides."""
 
     def __init__(self, pairs: Iterable[Pair]) -> None:
         """Count words; pairs of the same words on both sides are no evidence."""

@@ -6,63 +6,50 @@ It does not know HTTP. The name of a file tells its format, and nothing else.
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import Protocol, runtime_checkable
 
-from transformer.decoding.constraints.request import Constraints
 from transformer.serving.formats.documents.office import OfficeDocument
-from transformer.serving.formats.documents.subtitles import Subtitles
-from transformer.serving.formats.documents.text_files import HtmlFile, TextFile
+from transformer.serving.formats.documents.text_files import (
+    TextFile,
+    parse_html,
+    parse_lines,
+    parse_subtitles,
+)
 from transformer.serving.formats.marked_text import Service, translate_marked
-from transformer.serving.formats.spans import MarkedText, PlainText
+from transformer.serving.formats.spans import MarkedText
 from transformer.serving.micro_batching import QueueFull
-from transformer.serving.translations import Options
+from transformer.serving.translations import Constrain, Options
 
 _CHARACTERS, _TEXTS = 4000, 100
 """That wait together: enough for full batches, and not in the way of others for long."""
 
 
-@runtime_checkable
-class Document(Protocol):
-    """A file whose texts can be replaced."""
-
-    texts: list[MarkedText]
-
-    def write(self, translations: Sequence[MarkedText]) -> bytes:
-        """The file with the translation of each text in its place."""
-
+Document = TextFile | OfficeDocument
+"""A file whose texts can be replaced: ``texts`` are translated, and given to ``write``."""
 
 FORMATS: Mapping[str, Callable[[bytes, int], Document]] = {
-    ".txt": lambda data, _: TextFile(data),
-    ".html": lambda data, _: HtmlFile(data),
-    ".htm": lambda data, _: HtmlFile(data),
-    ".srt": lambda data, _: Subtitles(data),
+    ".txt": lambda data, _: TextFile(data, parse_lines),
+    ".html": lambda data, _: TextFile(data, parse_html),
+    ".htm": lambda data, _: TextFile(data, parse_html),
+    ".srt": lambda data, _: TextFile(data, parse_subtitles),
     ".docx": lambda data, most_bytes: OfficeDocument(data, ".docx", most_bytes),
     ".odt": lambda data, most_bytes: OfficeDocument(data, ".odt", most_bytes),
 }
 """By the extension; the number is that of the bytes of the text at most."""
 
 
-def plain_texts(document: Document) -> list[str]:
-    """The texts without their marks."""
-    return [PlainText(text).text for text in document.texts]
-
-
 async def translate_document(
     service: Service,
     document: Document,
     options: Options,
+    thread: Executor,
     *,
-    constrain: Callable[[str], Constraints | None] | None = None,
+    constrain: Constrain | None = None,
     patient: bool = False,
-    thread: Executor | None = None,
 ) -> bytes:
-    """Translate a document, some texts at a time.
+    """Translate a document, some texts at a time; ``thread`` writes it.
 
-    The arguments and errors are those of ``translate_marked``.
-
-    Args:
-        patient: Try again when the server is busy, as long as it takes.
-        thread: That writes the document; None takes one of those of asyncio.
+    The arguments and errors are those of ``translate_marked``; with ``patient``, a busy server is
+    asked again, as long as it takes.
     """
     translations: list[MarkedText] = []
     for part in _parts(document.texts):

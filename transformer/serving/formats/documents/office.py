@@ -69,13 +69,8 @@ _OPEN_DOCUMENT_TYPE = b"application/vnd.oasis.opendocument.text"
 class OfficeDocument:
     """A document whose texts can be replaced, once.
 
-    Args:
-        data: The zip.
-        extension: ``.docx`` or ``.odt``.
-        most_bytes: Of its XML with text; the whole may be ten times as large.
-
-    Raises:
-        InputError: It is no such document, is encrypted, is too large or has a DTD.
+    ``most_bytes`` are those of its XML with text; the whole may be ten times as large. Raises
+    InputError if it is no such document, is encrypted, is too large or has a DTD.
     """
 
     def __init__(self, data: bytes, extension: str, most_bytes: int) -> None:
@@ -105,8 +100,10 @@ class OfficeDocument:
         written = io.BytesIO()
         with _malformed(self._extension), zipfile.ZipFile(written, "w") as archive:
             for info in self._zip.infolist():
-                tree = self._trees.get(info.filename)
-                data = self._zip.read(info) if tree is None else _serialised(tree)
+                data = self._zip.read(info)
+                if tree := self._trees.get(info.filename):
+                    declared = {"xml_declaration": True, "standalone": tree.docinfo.standalone}
+                    data = etree.tostring(tree, encoding="UTF-8", **declared)
                 archive.writestr(copy.copy(info), data)
         return written.getvalue()
 
@@ -180,10 +177,3 @@ def _parsed(data: bytes) -> Element:
     if tree.docinfo.doctype or tree.docinfo.internalDTD is not None:
         raise ValueError("it has a DTD")
     return tree
-
-
-def _serialised(tree: Element) -> bytes:
-    encoded: bytes = etree.tostring(
-        tree, encoding="UTF-8", xml_declaration=True, standalone=tree.docinfo.standalone
-    )
-    return encoded

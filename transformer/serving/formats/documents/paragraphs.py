@@ -2,9 +2,7 @@
 
 The formatting of most of the text of a paragraph is no mark: it is around all that has no other.
 Line breaks and tabs end a text. What has no text (an image, a field, a bookmark) goes along with
-its neighbour, and stays where it was at the ends of a text.
-
-It does not know the names of a format.
+its neighbour, and stays where it was at the ends of a text. It does not know the names of a format.
 """
 
 import re

@@ -141,7 +141,12 @@ def _container(element: Element, names: Names) -> Container:
             if len(copied) or copied.attrib:
                 shell.append(copied)
     key = etree.tostring(shell, method="c14n", exclusive=True)
-    return Container(shell, key, _size(shell), element.tag == names.run)
+    # 10 for each tag and each name of an attribute.
+    size = sum(
+        10 + sum(10 + len(value) for value in one.attrib.values()) + len(one.text or "")
+        for one in shell.iter()
+    )
+    return Container(shell, key, size, element.tag == names.run)
 
 
 def _namespaces(element: Element) -> dict[str | None, str]:
@@ -152,11 +157,3 @@ def _namespaces(element: Element) -> dict[str | None, str]:
         name = element.xpath("name(@*[namespace-uri() = $uri])", uri=uri)
         found[name.partition(":")[0]] = uri
     return found
-
-
-def _size(shell: Element) -> int:
-    """The bytes of an element in XML, with 10 for each tag and each name of an attribute."""
-    return sum(
-        10 + sum(10 + len(value) for value in one.attrib.values()) + len(one.text or "")
-        for one in shell.iter()
-    )

@@ -1,59 +1,150 @@
-"""Plain text and HTML in UTF-8; a byte order mark and line ends stay.
+"""Plain text, HTML and subtitles (SubRip) in UTF-8; a byte order mark and line ends stay.
 
-A line of plain text is a text, or what tabs part in it.
+A line of plain text is a text, or what tabs part in it. The lines of a cue of subtitles are one
+text, which is cut again into as many lines of like length; a line with a dash is of another
+speaker, and a text of its own. Tags of formatting are marks.
 """
 
 import codecs
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from transformer.common.errors import InputError
-from transformer.serving.formats.blocks import Rules, parse, written
-from transformer.serving.formats.spans import MarkedText, Span
+from transformer.serving.formats.blocks import Block, Rules, parse, written
+from transformer.serving.formats.spans import Mark, MarkedText, Span, write_tagged
 
-
-def decode_utf8(data: bytes) -> tuple[bytes, str]:
-    """The byte order mark of a file, or nothing, and its text.
-
-    Raises:
-        InputError: It is not UTF-8.
-    """
-    mark = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
-    try:
-        return mark, data[len(mark) :].decode()
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"the file is not UTF-8 (byte {error.start + len(mark)}); convert it to UTF-8"
-        ) from error
+_TIMES = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d+\s*-->\s*\d+:\d\d:\d\d[,.]\d+")
+_TAG = re.compile(r"<(/?)([ibus]|font)\b[^<>]*>|\{\\[^{}]*\}", re.IGNORECASE)
+_WORD = re.compile(r"(?:<[^<>]*>|[^ ])+")
+_DEEPEST = 10
+"""Tags inside each other; each span names all that are around it."""
+_DASH = re.compile(r"\s*[-\u2013\u2014]\s*")
 
 
 class TextFile:
-    """A text whose parts can be replaced."""
+    """A file whose texts can be replaced; ``parse`` finds them, and what is between them.
 
-    def __init__(self, data: bytes) -> None:
-        self._mark, text = decode_utf8(data)
-        self._parts = re.split(r"([\r\n\t]+)", text)
-        self._filled = [n for n, part in enumerate(self._parts) if any(map(str.isalpha, part))]
-        self.texts: list[MarkedText] = [(Span(self._parts[n]),) for n in self._filled]
+    Raises InputError if it is not UTF-8, or has another format.
+    """
 
-    def write(self, translations: Sequence[MarkedText]) -> bytes:
-        """The file with translations of its parts."""
-        parts = list(self._parts)
-        for number, translation in zip(self._filled, translations, strict=True):
-            parts[number] = "".join(span.text for span in translation)
-        return self._mark + "".join(parts).encode()
-
-
-class HtmlFile:
-    """A page whose texts can be replaced."""
-
-    def __init__(self, data: bytes) -> None:
-        self._mark, source = decode_utf8(data)
-        self._parts = parse(source, Rules())
-        self.texts: list[MarkedText] = [
-            part.text for part in self._parts if not isinstance(part, str)
-        ]
+    def __init__(self, data: bytes, parse: Callable[[str], list[str | Block]]) -> None:
+        self._mark = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
+        try:
+            text = data[len(self._mark) :].decode()
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"the file is not UTF-8 (byte {error.start + len(self._mark)}); convert it to UTF-8"
+            ) from error
+        self._parts = parse(text)
+        self.texts = [part.text for part in self._parts if isinstance(part, Block)]
 
     def write(self, translations: Sequence[MarkedText]) -> bytes:
-        """The page with translations of its texts."""
+        """The file with translations of its texts."""
         return self._mark + written(self._parts, iter(translations)).encode()
+
+
+def parse_html(source: str) -> list[str | Block]:
+    """The texts of a page."""
+    return parse(source, Rules())
+
+
+def parse_lines(text: str) -> list[str | Block]:
+    """The texts of a file without formatting."""
+    return [
+        Block(part, (Span(part),), write_tagged) if any(map(str.isalpha, part)) else part
+        for part in re.split(r"([\r\n\t]+)", text)
+    ]
+
+
+def parse_subtitles(text: str) -> list[str | Block]:
+    """The texts of cues; raises InputError if there is none."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    parts: list[str | Block] = []
+    for lines, is_text in _cues(text.replace("\r\n", "\n").split("\n")):
+        source = newline.join(lines)
+        parts += [newline, _cue(source, lines, newline) if is_text else source]
+    if not any(isinstance(part, Block) for part in parts):
+        raise InputError("the file is no .srt subtitles: it has no line 00:00:01,000 --> …")
+    return parts[1:]
+
+
+def _cue(source: str, lines: Sequence[str], newline: str) -> Block:
+    joined = " ".join(lines)
+    start = _dash_end(lines[0])
+
+    def write(translation: MarkedText) -> str:
+        text = joined[:start] + write_tagged(translation)
+        return newline.join(_broken(text, len(lines)))
+
+    return Block(source, _marked(joined[start:]), write)
+
+
+def _dash_end(line: str) -> int:
+    """The length of the dash that begins a line, with its blanks."""
+    dash = _DASH.match(line)
+    return dash.end() if dash else 0
+
+
+def _cues(lines: Sequence[str]) -> Iterator[tuple[list[str], bool]]:
+    """Lines that stay together, and whether they are a text."""
+    text: list[str] = []
+    in_cue = False
+    for line in lines:
+        if text and (not line.strip() or _dash_end(line) or _dash_end(text[0])):
+            yield text, True
+            text = []
+        if in_cue and line.strip():
+            text.append(line)
+            continue
+        in_cue = bool(_TIMES.match(line))
+        yield [line], False
+    if text:
+        yield text, True
+
+
+def _marked(text: str) -> MarkedText:
+    """The text with its tags as marks; a tag without its other half is a thing without text.
+
+    All tags are such things if they nest too deeply.
+    """
+    tags = list(_TAG.finditer(text))
+    closing: dict[int, re.Match[str]] = {}
+    opened: list[re.Match[str]] = []
+    for tag in tags:
+        if tag[2] and not tag[1]:
+            opened.append(tag)
+            if len(opened) > _DEEPEST:
+                closing = {}
+                break
+        elif tag[2] and opened and opened[-1][2].lower() == tag[2].lower():
+            closing[opened.pop().start()] = tag
+    closed = {tag.start() for tag in closing.values()}
+    spans: list[Span] = []
+    marks: tuple[Mark, ...] = ()
+    end = 0
+    for tag in tags:
+        if tag.start() > end:
+            spans.append(Span(text[end : tag.start()], marks))
+        end = tag.end()
+        if tag.start() in closing:
+            marks = (*marks, Mark((tag[0], closing[tag.start()][0])))
+        elif tag.start() in closed:
+            if not spans or marks[-1] not in spans[-1].marks:
+                spans.append(Span("", marks))
+            marks = marks[:-1]
+        else:
+            spans.append(Span("", (*marks, Mark((tag[0], "")))))
+    return (*spans, Span(text[end:])) if end < len(text) else tuple(spans)
+
+
+def _broken(text: str, lines: int) -> list[str]:
+    """The words of a text in as many lines; each goes where its middle is."""
+    words = _WORD.findall(text)
+    sizes = [len(_TAG.sub("", word)) + 1 for word in words]
+    whole = sum(sizes)
+    broken: list[list[str]] = [[] for _ in range(lines)]
+    before = 0
+    for word, size in zip(words, sizes, strict=True):
+        broken[int((before + size / 2) / whole * lines)].append(word)
+        before += size
+    return [" ".join(line) for line in broken if line]

@@ -4,7 +4,7 @@ import asyncio
 import hmac
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,22 +12,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from transformer.common.errors import InputError
-from transformer.decoding.constraints.request import Constraints
 from transformer.serving.access import Access, Client
 from transformer.serving.formats.documents.document import translate_document
 from transformer.serving.interfaces.files import MOST_FILES, Files, attachment
-from transformer.serving.interfaces.http import (
-    Answer,
-    Refusal,
-    charge,
-    read_parameters,
-    refusal_of,
-)
+from transformer.serving.interfaces.http import Refusal, charge, read_parameters, refusal_of
 from transformer.serving.languages.directions import Direction
 from transformer.serving.service import TranslationService
-from transformer.serving.translations import Options
-
-Constrain = Callable[[str], Constraints | None]
+from transformer.serving.translations import Constrain, Options
 
 _MOST_WAITING = 20
 """Documents of a client that are not finished, or not received yet."""
@@ -60,14 +51,7 @@ class _Document:
 
 
 class DeepLDocuments:
-    """Translates documents in the background.
-
-    Args:
-        access: Counts the texts of a client.
-        direction: The languages that parameters and texts ask for.
-        constrain: The constraints of a glossary that parameters name.
-        characters: Translated ones are counted there.
-    """
+    """Translates documents in the background, and counts the characters of those that are done."""
 
     def __init__(
         self,
@@ -85,12 +69,6 @@ class DeepLDocuments:
         self._documents: dict[str, _Document] = {}
         self._unfinished: Counter[Client | None] = Counter()
         self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
-
-    def answers(self) -> Iterator[tuple[str, str, Answer]]:
-        """Path, method and answer of each route."""
-        yield "/v2/document", "POST", self.upload
-        yield "/v2/document/{id}", "POST", self.show
-        yield "/v2/document/{id}/result", "POST", self.download
 
     async def upload(self, request: Request) -> Response:
         """Accept a document; what is wrong with it is said at once."""
@@ -112,8 +90,6 @@ class DeepLDocuments:
         asked, client = upload.parameters, request.state.client
         if asked.get("output_format") not in (None, "", upload.extension[1:]):
             raise Refusal(400, "output_format must be that of the document")
-        if asked.get("formality") in ("more", "less"):
-            raise Refusal(400, "formality is not supported for this language")
         for name in ("glossary_ids", "style_id", "translation_memory_id"):
             if asked.get(name):
                 raise Refusal(400, f"{name} is not supported for documents")
@@ -146,17 +122,16 @@ class DeepLDocuments:
                     raise InputError("the document was deleted, since too many others wait")
                 read, _ = await self._files.document(data, extension)
                 found = await translate_document(
-                    *(self._service, read, options),
+                    *(self._service, read, options, self._files.thread),
                     constrain=constrain,
                     patient=True,
-                    thread=self._files.thread,
                 )
             self._files.remove(document.stored)
             document.stored = await self._files.add(found, document.name)
             document.status = "done"
             self._characters[document.client] += document.characters
         except Exception as error:
-            document.status, document.message = "error", refusal_of(error).text
+            document.status, document.message = "error", refusal_of(error).detail
         asyncio.get_running_loop().call_later(seconds, self._documents.pop, document.id, None)
 
     async def show(self, request: Request) -> Response:

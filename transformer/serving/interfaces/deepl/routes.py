@@ -5,7 +5,8 @@ model that was not trained with them; a glossary makes phrases occur.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -13,18 +14,17 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from transformer.common.language_names import language_name
-from transformer.decoding.constraints.request import Constraints
-from transformer.serving.access import Access, Client, header_key
-from transformer.serving.formats.blocks import Rules
+from transformer.serving.access import Access, Client
+from transformer.serving.formats.blocks import KEPT, Rules
 from transformer.serving.formats.markup import translate_markup, visible_texts
 from transformer.serving.interfaces.deepl.documents import DeepLDocuments
 from transformer.serving.interfaces.deepl.glossaries import DeepLGlossaries
-from transformer.serving.interfaces.deepl.tags import tag_rules
 from transformer.serving.interfaces.files import Files
 from transformer.serving.interfaces.http import (
     Answer,
     Refusal,
     charge,
+    check_size,
     endpoint,
     read_parameters,
     unless_gone,
@@ -32,9 +32,12 @@ from transformer.serving.interfaces.http import (
 from transformer.serving.languages.directions import Direction
 from transformer.serving.languages.sentences import Splitting
 from transformer.serving.service import TranslationService
-from transformer.serving.translations import Options
+from transformer.serving.translations import Constrain, Options
 
 _SPLITTING: dict[str, Splitting] = {"0": "none", "1": "sentences", "nonewlines": "punctuation"}
+
+_MOST_NAMES = 100
+"""Of elements, in one parameter."""
 
 _UNLIMITED = 10**12
 """``character_limit``: the clients expect a number."""
@@ -59,38 +62,44 @@ class DeepL:
 
     def routes(self) -> Iterator[Route]:
         """All routes of the interface."""
+        glossaries, documents = self._glossaries, self.documents
         for path, method, answer in (
             ("/v2/translate", "POST", self.translate),
             ("/v2/languages", "GET", self.languages),
             ("/v2/usage", "GET", self.usage),
-            *self._glossaries.answers(),
-            *self.documents.answers(),
+            ("/v2/glossary-language-pairs", "GET", glossaries.pairs),
+            ("/v2/glossaries", "GET", glossaries.list_all),
+            ("/v2/glossaries", "POST", glossaries.add),
+            ("/v2/glossaries/{id}", "GET", glossaries.show),
+            ("/v2/glossaries/{id}", "DELETE", glossaries.delete),
+            ("/v2/glossaries/{id}/entries", "GET", glossaries.show_entries),
+            ("/v2/document", "POST", documents.upload),
+            ("/v2/document/{id}", "POST", documents.show),
+            ("/v2/document/{id}/result", "POST", documents.download),
         ):
-            admitted = endpoint(self._admitted(answer), lambda text: {"message": text})
+            admitted = endpoint(partial(self._admitted, answer), "message")
             yield Route(path, admitted, methods=[method])
 
-    def _admitted(self, answer: Answer) -> Answer:
+    async def _admitted(self, answer: Answer, request: Request) -> Response:
         """An answer for those who have a key, within their requests a minute."""
-
-        async def admitted(request: Request) -> Response:
-            client = None
-            if self.access.clients is not None:
-                client = self.access.client(header_key(request.headers, "DeepL-Auth-Key") or "")
-                if client is None:
-                    raise Refusal(403, "Wrong or missing key in Authorization: DeepL-Auth-Key KEY")
-            request.state.client = client
-            charge(request, self.access, client, 1)
-            return await answer(request)
-
-        return admitted
+        client = None
+        if self.access.clients is not None:
+            scheme, _, key = request.headers.get("authorization", "").partition(" ")
+            known = scheme.lower() == "deepl-auth-key"
+            client = self.access.client(key.strip()) if known else None
+            if client is None:
+                raise Refusal(403, "Wrong or missing key in Authorization: DeepL-Auth-Key KEY")
+        request.state.client = client
+        charge(request, self.access, client, 1)
+        return await answer(request)
 
     async def translate(self, request: Request) -> Response:
         """Translate texts."""
         asked = await read_parameters(request)
         texts = _strings(asked.get("text"))
         charge(request, self.access, request.state.client, len(texts) - 1)
-        self._check(asked, texts)
-        rules = tag_rules(asked)
+        check_size(texts, self.service.limits, 413)
+        rules = _tag_rules(asked)
         seen = (
             await visible_texts(texts, rules) if rules and not asked.get("source_lang") else texts
         )
@@ -116,7 +125,7 @@ class DeepL:
         rules: Rules | None,
         direction: Direction,
         splitting: Splitting,
-        constrain: Callable[[str], Constraints | None] | None,
+        constrain: Constrain | None,
     ) -> list[str]:
         """The translations of texts, or of HTML or XML, in which a line end is a blank."""
         options = Options(direction)
@@ -131,18 +140,10 @@ class DeepL:
         )
         return [one.text for one in found]
 
-    def _check(self, asked: Mapping[str, Any], texts: Sequence[str]) -> None:
-        limits = self.service.limits
-        if limits.texts is not None and len(texts) > limits.texts:
-            raise Refusal(413, f"{len(texts)} texts are more than {limits.texts}")
-        longest = max(map(len, texts), default=0)
-        if limits.characters is not None and longest > limits.characters:
-            raise Refusal(413, f"a text of {longest} characters is longer than {limits.characters}")
-        if asked.get("formality") in ("more", "less"):
-            raise Refusal(400, "formality is not supported for this language")
-
     def _direction(self, asked: Mapping[str, Any], texts: Sequence[str]) -> tuple[Direction, str]:
         """The direction that is asked for, and its source as the interface writes it."""
+        if asked.get("formality") in ("more", "less"):
+            raise Refusal(400, "formality is not supported for this language")
         target = self.directions.code(str(asked.get("target_lang", "")), self.directions.targets)
         if target is None:
             raise Refusal(400, "Value for 'target_lang' not supported.")
@@ -150,7 +151,7 @@ class DeepL:
         source = self.directions.code(str(given), self.directions.sources)
         if source is None:
             raise Refusal(400, "Value for 'source_lang' not supported.")
-        direction = self.directions.find(source, target)
+        direction = self.directions.by_codes.get((source, target))
         if direction is None:
             raise Refusal(400, f"Translation from {source} to {target} is not supported.")
         return direction, source.upper()
@@ -178,3 +179,32 @@ def _strings(given: Any) -> list[str]:
     if not isinstance(texts, list) or not texts or not all(isinstance(t, str) for t in texts):
         raise Refusal(400, "Parameter 'text' not specified.")
     return texts
+
+
+def _tag_rules(asked: Mapping[str, Any]) -> Rules | None:
+    """What is done with the tags of HTML or XML; None for plain text."""
+    kind = asked.get("tag_handling")
+    if not kind:
+        return None
+    if kind not in ("html", "xml"):
+        raise Refusal(400, "tag_handling must be html or xml")
+    kept = _names(asked, "ignore_tags")
+    if kind == "html":
+        return Rules(kept=KEPT | {name.lower() for name in kept})
+    return Rules(
+        xml=True,
+        kept=kept,
+        splitting=_names(asked, "splitting_tags"),
+        outline=str(asked.get("outline_detection", "1")).lower() not in ("0", "false"),
+        inline=_names(asked, "non_splitting_tags"),
+    )
+
+
+def _names(asked: Mapping[str, Any], parameter: str) -> frozenset[str]:
+    """Names of elements: a list, or names with commas between them."""
+    given = asked.get(parameter)
+    parts = given if isinstance(given, list) else [given or ""]
+    names = frozenset(name.strip() for part in parts for name in str(part).split(",")) - {""}
+    if len(names) > _MOST_NAMES:
+        raise Refusal(400, f"{parameter} may have {_MOST_NAMES} names, not {len(names)}")
+    return names

@@ -4,10 +4,12 @@ Additions: ``alignment``, ``confidence``, ``attention`` and ``stream`` as parame
 ``/translate``, and the limit of alternatives in ``/frontend/settings``.
 """
 
+import asyncio
 from collections.abc import Sequence
 from functools import partial
-from itertools import starmap
+from pathlib import PurePath
 from typing import Any
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -16,32 +18,33 @@ from starlette.routing import Route
 from transformer.common.language_names import language_name
 from transformer.serving.access import Access
 from transformer.serving.formats.blocks import Rules
-from transformer.serving.formats.documents.document import FORMATS
+from transformer.serving.formats.documents.document import FORMATS, translate_document
 from transformer.serving.formats.markup import translate_html, visible_texts
-from transformer.serving.interfaces.files import Files
+from transformer.serving.interfaces.files import Files, Upload, attachment
 from transformer.serving.interfaces.http import (
     Answer,
     Refusal,
     charge,
+    check_size,
     endpoint,
     event_stream,
     read_parameters,
     unless_gone,
 )
-from transformer.serving.interfaces.libretranslate.files import LibreTranslateFiles
 from transformer.serving.interfaces.libretranslate.values import (
     NOTHING_DETECTED,
     answer_of,
-    exceeds,
     is_set,
-    language_values,
-    number_of_alternatives,
     options_of,
     texts_of,
 )
 from transformer.serving.languages.detection import Detected
 from transformer.serving.languages.directions import Direction
 from transformer.serving.service import TranslationService
+from transformer.serving.translations import Options
+
+_MOST_AT_ONCE = 8
+"""Files in memory."""
 
 
 class LibreTranslate:
@@ -50,15 +53,14 @@ class LibreTranslate:
     def __init__(self, service: TranslationService, access: Access, files: Files) -> None:
         self.service, self.access = service, access
         self.limits, self.directions = service.limits, service.directions
-        self._files = LibreTranslateFiles(
-            service, files, check_access=self._check_access, direction=self._direction
-        )
+        self._files = files
+        self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
 
     def routes(self) -> list[Route]:
         """All routes of the interface."""
 
         def route(path: str, answer: Answer, method: str) -> Route:
-            return Route(path, endpoint(answer, lambda text: {"error": text}), methods=[method])
+            return Route(path, endpoint(answer, "error"), methods=[method])
 
         return [
             route("/translate", self.translate, "POST"),
@@ -66,7 +68,8 @@ class LibreTranslate:
             route("/languages", self.languages, "GET"),
             route("/frontend/settings", self.settings, "GET"),
             route("/suggest", self.no_suggestions, "POST"),
-            *starmap(route, self._files.answers()),
+            route("/translate_file", self.translate_file, "POST"),
+            route("/download_file/{name:path}", self.download_file, "GET"),
         ]
 
     async def translate(self, request: Request) -> Response:
@@ -77,8 +80,7 @@ class LibreTranslate:
                 raise Refusal(400, f"Invalid request: missing {name} parameter")
         texts = texts_of(asked["q"])
         self._check_access(request, asked, len(texts))
-        number_of_alternatives(asked.get("alternatives"), self.limits.alternatives)
-        self._check_size(texts)
+        check_size(texts, self.limits, 400)
         html = asked.get("format") == "html"
         auto = asked["source"] == "auto"
         seen = await visible_texts(texts, Rules()) if html and auto else texts
@@ -100,6 +102,38 @@ class LibreTranslate:
             return JSONResponse(answers[0])
         return JSONResponse({name: [one[name] for one in answers] for name in answers[0]})
 
+    async def translate_file(self, request: Request) -> Response:
+        """Translate a file; the answer has the address of the translation."""
+        upload = await self._files.read_upload(request)
+        for name in ("source", "target"):
+            if not upload.parameters.get(name):
+                raise Refusal(400, f"Invalid request: missing {name} parameter")
+        self._check_access(request, upload.parameters, 1)
+        stored = await unless_gone(request, self._translated(request, upload))
+        return JSONResponse({"translatedFileUrl": _address(request, stored)})
+
+    async def _translated(self, request: Request, upload: Upload) -> str:
+        """The name of the stored translation."""
+        if self._turns.locked():
+            raise Refusal(429, "Slowdown: too many files are translated", {"Retry-After": "5"})
+        async with self._turns, asyncio.timeout(self.limits.seconds):
+            document, texts = await self._files.document(upload.data, upload.extension)
+            self._check_access(request, upload.parameters, max(0, len(texts) - 1))
+            _, direction = self._direction(upload.parameters, texts)
+            data = await translate_document(
+                self.service, document, Options(direction), self._files.thread
+            )
+        name = PurePath(upload.name)
+        return await self._files.add(data, f"{name.stem}_{direction.target}{name.suffix}")
+
+    async def download_file(self, request: Request) -> Response:
+        """A translated file."""
+        stored = request.path_params["name"]
+        data = await self._files.read(stored)
+        if data is None:
+            raise Refusal(400, "Invalid filename")
+        return attachment(data, stored.partition(".")[2])
+
     async def detect(self, request: Request) -> Response:
         """The languages of a text."""
         asked = await read_parameters(request)
@@ -107,15 +141,20 @@ class LibreTranslate:
             raise Refusal(400, "Invalid request: missing q parameter")
         [text] = texts_of([asked["q"]])
         self._check_access(request, asked, 1)
-        self._check_size([text])
+        check_size([text], self.limits, 400)
         found = self.service.detector.detect(text) or [NOTHING_DETECTED]
-        return JSONResponse([language_values(one) for one in found])
+        return JSONResponse([one._asdict() for one in found])
 
     async def languages(self, request: Request) -> Response:
         """Every source language and its targets."""
-        targets = {code: self.directions.targets_of(code) for code in self.directions.sources}
+        targets: dict[str, list[str]] = {}
+        for source, target in sorted(self.directions.by_codes):
+            targets.setdefault(source, []).append(target)
         return JSONResponse(
-            [{"code": c, "name": language_name(c), "targets": to} for c, to in targets.items()]
+            [
+                {"code": code, "name": language_name(code), "targets": targets[code]}
+                for code in self.directions.sources
+            ]
         )
 
     async def settings(self, request: Request) -> Response:
@@ -141,14 +180,6 @@ class LibreTranslate:
     async def no_suggestions(self, request: Request) -> Response:
         """Refuse suggestions: nothing that a client sends is kept."""
         raise Refusal(403, "Suggestions are disabled on this server.")
-
-    def _check_size(self, texts: Sequence[str]) -> None:
-        texts_limit, characters = self.limits.texts, self.limits.characters
-        if texts_limit is not None and len(texts) > texts_limit:
-            raise exceeds(len(texts), texts_limit)
-        for text in texts:
-            if characters is not None and len(text) > characters:
-                raise exceeds(len(text), characters)
 
     def _check_access(self, request: Request, asked: dict[str, Any], texts: int) -> None:
         key, client = asked.get("api_key"), None
@@ -178,8 +209,19 @@ class LibreTranslate:
             raise Refusal(400, f"{given} is not supported")
         if form not in (None, "", "text", "html"):
             raise Refusal(400, f"{form} format is not supported")
-        direction = self.directions.find(source, target)
+        direction = self.directions.by_codes.get((source, target))
         if direction is None:
             here, there = (f"{language_name(code)} ({code})" for code in (source, target))
             raise Refusal(400, f"{there} is not available as a target language from {here}")
         return detected, direction
+
+
+def _address(request: Request, stored: str) -> str:
+    """Where the client finds a stored file, as far as a web server in front tells that.
+
+    A client that claims to be such a server misleads itself alone.
+    """
+    scheme = request.headers.get("x-forwarded-proto", request.url.scheme)
+    host = request.headers.get("x-forwarded-host", request.url.netloc)
+    prefix = request.headers.get("x-forwarded-prefix", "").rstrip("/")
+    return f"{scheme}://{host}{prefix}/download_file/{quote(stored)}"

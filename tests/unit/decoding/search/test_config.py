@@ -6,7 +6,7 @@ import torch
 from tests.helpers.models import tiny_transformer
 from tests.helpers.tolerance import assert_close
 from transformer.decoding.forced import score_targets
-from transformer.decoding.search.length_penalty import length_penalty
+from transformer.decoding.search.config import length_penalty
 
 
 @pytest.mark.parametrize(

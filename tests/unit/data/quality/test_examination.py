@@ -16,8 +16,7 @@ from tests.unit.data.quality.texts import (
 from transformer.cli.config.compose import compose_config
 from transformer.data.quality.base import Finding
 from transformer.data.quality.config import CHECKS
-from transformer.data.quality.report import describe_lengths
-from transformer.data.quality.scan import Examination, examine
+from transformer.data.quality.examination import Examination, describe_lengths, examine
 
 ALLOWED = dict(compose_config("doctor", []).thresholds.items())
 

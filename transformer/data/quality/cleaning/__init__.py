@@ -1,1 +1,0 @@
-"""Pairs that are repaired, kept or left out."""

@@ -1,1 +1,0 @@
-"""M2M-100 and NLLB models of Hugging Face."""
