@@ -38,7 +38,7 @@ NO_TRANSLATION = Hypothesis((), LOWEST, LOWEST)
 """The result if the constraints leave no translation."""
 
 
-@dataclass
+@dataclass(eq=False)
 class ModelSearcher:
     """The search of a model or an ensemble, which is in evaluation mode when it is called.
 

@@ -4,7 +4,9 @@ The same grid as the page: a block a kind, a row a layer, a column a head.
 """
 
 import io
+import logging
 import textwrap
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from transformer.evaluation.attention.head_metrics import describe
@@ -13,6 +15,8 @@ from transformer.evaluation.attention.view import AttentionKind, AttentionView
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import FigureBase
+
+log = logging.getLogger(__name__)
 
 # Inches; the longest sentences have no labels.
 _TOKEN, _MAP, _LABELS, _HEADER = 0.15, 1.25, 0.8, 0.95
@@ -39,7 +43,11 @@ def attention_figure(view: AttentionView) -> bytes:
     for block, kind in zip(blocks.flat, view.kinds, strict=True):
         _draw_block(block, kind)
     file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=_DPI)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        figure.savefig(file, format="png", dpi=_DPI)
+    if any("Glyph" in str(warning.message) for warning in caught):
+        log.warning("attention.png shows boxes for letters that no font of matplotlib has")
     return file.getvalue()
 
 

@@ -90,6 +90,8 @@ def _part(values: Mapping[str, Any], updates: int, checkpoint: Path | None) -> d
     part["trainer"] |= {"max_steps": 2 * updates, "max_epochs": -1, "max_time": None}
     part["trainer"] |= {"val_check_interval": interval, "log_every_n_steps": interval}
     part["trainer"] |= {"limit_val_batches": 1}
+    if part["schedule"].get("total") == -1:
+        part["schedule"]["total"] = 2 * updates
     part["logger"] |= {"csv": True, "tensorboard": False}
     return part
 

@@ -14,12 +14,12 @@ def vocab_size_key(png: bytes) -> tuple[int, int]:
     return width, height
 
 
-@pytest.mark.filterwarnings("ignore:Glyph")
-def test_a_formula_or_a_foreign_letter_is_drawn_as_text() -> None:
+def test_a_formula_or_a_foreign_letter_is_drawn_as_text(caplog: pytest.LogCaptureFixture) -> None:
     pytest.importorskip("matplotlib")
     png = attention_figure(attention_view(["$\\frac$", "▁字", "▁x$y"], ["$"], text="$\\foo{$"))
     width, height = vocab_size_key(png)
     assert min(width, height) > 300
+    assert ["boxes" in record.message for record in caplog.records] in ([], [True])
 
 
 def test_figure_grows_with_heads_and_layers() -> None:

@@ -14,6 +14,7 @@ from transformer.common.errors import InputError
 from transformer.model.checkpoint.checkpoint import write_payload
 from transformer.runs import resume_check
 from transformer.runs.resume_check import check_resume, differences
+from transformer.training.config import run_config
 
 WEIGHT = {"w": torch.arange(4.0)}
 
@@ -36,6 +37,7 @@ def check(
 
     def run(part: Mapping[str, Any], folder: Path, until: int | None = None) -> None:
         assert part["trainer"]["max_steps"] == 4
+        assert run_config(part).schedule.total != -1
         parts.append((folder.name, until, part["checkpoint"]))
         leave(folder, **(changes if folder.name == "broken" else {}))
 
@@ -46,7 +48,9 @@ def check(
 def test_equal_runs_are_equal_and_are_checked_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said, parts = check(tmp_path, monkeypatch)
+    # A cosine over epochs ends with the check.
+    epochs = ("schedule=cosine", "trainer.max_steps=-1", "trainer.max_epochs=3")
+    said, parts = check(tmp_path, monkeypatch, *epochs)
     assert said == (
         "resume_check: 4 updates at once, and 2, a restart and 2 more are equal: batches, "
         "metrics, and bit for bit 6,788 weights and the optimiser"

@@ -41,7 +41,7 @@ class Prediction(Protocol):
 P = TypeVar("P", bound="Predictor")
 
 
-@dataclass
+@dataclass(eq=False)
 class Predictor(ABC):
     """A stack in evaluation mode, and its tokenizer; ``batch_tokens`` of a batch count padding."""
 

@@ -11,7 +11,9 @@ from typing import Any
 from torch import Size, Tensor
 
 from transformer.common.errors import InputError
+from transformer.common.schema import typed
 from transformer.model.checkpoint.checkpoint import PORTABLE, read_merged, require_translation
+from transformer.model.config import ModelConfig
 
 
 def recent_checkpoints(folder: Path, count: int) -> list[Path]:
@@ -43,8 +45,9 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
     for path in paths[1:]:
         payload = read_merged(path)
         weights = payload["state_dict"]
-        same_model = payload[PORTABLE]["model"] == first[PORTABLE]["model"]
-        if not same_model or _shapes(weights) != _shapes(sums):
+        # A former version may have written one of them, without the keys that came later.
+        models = [typed(ModelConfig, one[PORTABLE]["model"], "model") for one in (first, payload)]
+        if models[0] != models[1] or _shapes(weights) != _shapes(sums):
             raise InputError(f"{path} has another model than {paths[0]}; average one run's only")
         for name, tensor in weights.items():
             sums[name] += tensor

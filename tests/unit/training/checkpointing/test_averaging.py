@@ -60,6 +60,12 @@ def test_it_is_a_checkpoint_of_its_own(tmp_path: Path, tie_embeddings: str) -> N
     assert (loaded.config["task"], loaded.config["seed"]) == ("translation", 1)
     payload = read_payload(averaged)
     assert set(payload) == {"state_dict", PORTABLE}
+    # The first was written before models had the keys of adapters.
+    older = read_payload(paths[0])
+    del older[PORTABLE]["model"]["lora_rank"]
+    write_payload(older, paths[0])
+    again = average_checkpoints(paths)["state_dict"]
+    assert all(torch.equal(again[name], payload["state_dict"][name]) for name in again)
     stored = {tensor.data_ptr() for tensor in payload["state_dict"].values()}
     before = {tensor.data_ptr() for tensor in read_payload(paths[0])["state_dict"].values()}
     assert len(stored) == len(before)
