@@ -1,5 +1,6 @@
 """Signals and patience, with a trainer that only records."""
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -26,8 +27,11 @@ from transformer.training.step.outcome import Outcome
 
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[list[Any]]:
+    # What was never closed gives its handlers back when it is collected: now, not within a test.
+    gc.collect()
     before = [signal.getsignal(number) for number in SIGNALS]
     yield before
+    gc.collect()
     for number, handler in zip(SIGNALS, before, strict=True):
         signal.signal(number, handler)
 
