@@ -45,7 +45,8 @@ class Objective(SavedCallback):
             raise InputError(
                 f"objective={self.metric} is not there: a validation of this task has {known}"
             )
-        if self.criterion.better(logged[self.metric], self.best):
+        best = None if self.best is None else (self.best, 0.0)
+        if self.criterion.better((logged[self.metric], 0.0), best):
             self.best = logged[self.metric]
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

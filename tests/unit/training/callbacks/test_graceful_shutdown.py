@@ -247,7 +247,7 @@ def test_slurm_gets_the_job_back(
 def validated(patience: Patience, trainer: Mock, *scores: float) -> list[bool]:
     stopped = []
     for score in scores:
-        trainer.callback_metrics = {"val/x": score}
+        trainer.callback_metrics = {"val/x": score, "val/loss": 1.0}
         patience.on_validation_end(trainer, module())
         stopped.append(bool(trainer.should_stop))
     return stopped
