@@ -124,7 +124,8 @@ def test_the_command_that_resumes_a_run_is_accepted(
 ) -> None:
     monkeypatch.delenv(TRUST)
     for root, trust in (("here", ""), (tmp_path, " trust=true")):
-        config = composed(["data=g2p", "data.lang=bul", f"data.root={root}"], tmp_path)
+        given = ["data=g2p", "data.lang=bul", f"data.root={root}"]
+        config = composed(given, Path("cache"))
         assert train._resume(config, Path("run")) == f"checkpoint=run{trust}"
 
 
