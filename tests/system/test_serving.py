@@ -263,6 +263,9 @@ def test_features_of_a_source_stay_features() -> None:
     with serving(translator=translator, pairs=[("lemma", "form")]) as address:
         asked = {"q": "\n".join(lines), "source": "lemma", "target": "form"}
         assert ask(f"{address}/translate", asked)[1]["translatedText"] == "\n".join(expected)
+        # Without the tab they would be text.
+        status, answer = ask(f"{address}/translate", asked | {"format": "html"})
+        assert (status, answer["error"][:34]) == (400, "the model reads features after a t")
 
 
 def test_a_crowd_gets_what_one_gets_offline(url: str, model: Translator) -> None:

@@ -8,7 +8,9 @@ from transformer.common.errors import InputError, MissingFile, how_to_install
 from transformer.common.files import HUB
 
 _NAME = re.compile(r"(?:hf://)?([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
-_FILES = ["*.json", "*.safetensors", "pytorch_model.bin", "*.spm", "*.model"]
+_CACHED = re.compile(r".*/([\w.-]+)--([\w.-]+)/[0-9a-f]{40}/run", re.ASCII)
+# Weights in several files, which cannot be imported, are not fetched.
+_FILES = ["*.json", "model.safetensors", "pytorch_model.bin", "*.spm", "*.model"]
 
 
 def repository(name: str) -> tuple[str, str | None]:
@@ -37,6 +39,12 @@ def download(name: str) -> Path:
         raise MissingFile(f"{name} is not on the Hub, or private; {advice}") from error
     except Exception as error:  # The client lets the errors of several libraries through.
         raise hub_error(name, error) from error
+
+
+def cached_model(run: str) -> str | None:
+    """``USER/MODEL`` that has become this run in the cache (``cli/import_model.py``)."""
+    match = _CACHED.fullmatch(run)
+    return match and f"{match[1]}/{match[2]}"
 
 
 def hub_error(name: str, error: Exception) -> InputError:

@@ -22,11 +22,15 @@ class Custom(SentenceMetric):
     """
 
     def __init__(self, config: MetricsConfig) -> None:
-        module, _, function = (config.custom or "").partition(":")
+        if config.custom is None:
+            raise InputError("the metric custom has no function; set metrics=MODULE:FUNCTION")
+        module, _, function = config.custom.partition(":")
         super().__init__(config, "custom", {"function": f"{module}.{function}"})
         self.of_sentences = True
         try:
             self.function = getattr(import_module(module), function)
+            if not callable(self.function):
+                raise TypeError("it is no function")
         except (ImportError, AttributeError, TypeError, ValueError) as error:
             raise InputError(
                 f"the metric {config.custom} cannot be imported ({error}); give MODULE:FUNCTION of "
@@ -37,15 +41,19 @@ class Custom(SentenceMetric):
         self, hypotheses: Any, references: Any
     ) -> list[list[float | int]]:
         right = [tuple(one["references"]) for one in self._cache_references(references)]
-        values = self.function([self._preprocess_segment(one) for one in hypotheses], right)
-        self.of_sentences = hasattr(values, "__len__")
-        found = [[float(one), 1] for one in (values if self.of_sentences else [values])]
+        given = self.function([self._preprocess_segment(one) for one in hypotheses], right)
+        try:
+            values = _numbers(given)
+        except (TypeError, ValueError):
+            values = []
+        self.of_sentences = isinstance(values, list)
+        found = values if isinstance(values, list) else [values]
         if self.of_sentences and len(found) != len(right):
             raise InputError(
-                f"metrics.custom={self.details['function']} gave {len(found)} numbers for "
-                f"{len(right)} sentences; return one for each, or one for all"
+                f"metrics.custom={self.details['function']} returned {str(given)[:60]!r} for "
+                f"{len(right)} sentences; return a number for each, or one for all"
             )
-        return found
+        return [[one, 1] for one in found]
 
     def _aggregate_and_compute(self, stats: Any) -> Score:
         if not self.of_sentences:
@@ -59,6 +67,14 @@ class Custom(SentenceMetric):
                 "compare systems it must return one for each sentence"
             )
         return Score(self.name, float(stats[0] / stats[1]))
+
+
+def _numbers(given: Any) -> float | list[float]:
+    """One number or several; a tensor of one number has no items."""
+    try:
+        return list(map(float, given))
+    except TypeError:
+        return float(given)
 
 
 class Comet(SentenceMetric):

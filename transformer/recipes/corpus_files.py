@@ -11,7 +11,7 @@ from transformer.data.corpora.catalog import PUBLISHED, find
 
 TEXT_KEYS = (
     *("corpus", "source", "target", "root", "train", "validation", "test", "validation_size"),
-    *("test_size", "cache", "lang", "features"),
+    *("test_size", "cache", "lang", "features", "repeated_sources"),
 )
 """Keys of ``data.`` that the verb ``text`` needs."""
 

@@ -100,7 +100,10 @@ class Plan:
         """Add the evaluation of a model, or an ensemble, on the validation text."""
         source, reference = text["validation"]
         own = {"checkpoint": one_or_all(models), "source": source, "reference": reference}
-        self.add(kind, "evaluate", own, [f"{source.name}.json", f"{source.name}.hyp"])
+        # Code that only a checkpoint names is not run.
+        code = {key: self.config["metrics"][key] for key in ("custom", "comet")}
+        settings = [override(key, value) for key, value in code.items() if value is not None]
+        self.add(kind, "evaluate", own, [f"{source.name}.json", f"{source.name}.hyp"], settings)
 
     def existing(self, key: str, name: str, text: CorpusFiles) -> Path:
         """The checkpoint of a run that the user names; InputError if it has another direction."""

@@ -13,6 +13,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 import torchmetrics.functional.text as reference
 from sacrebleu import corpus_bleu
 
@@ -177,6 +178,14 @@ def total_length(hypotheses: Texts, references: References) -> float:
     return float(sum(map(len, hypotheses)))
 
 
+def tensor(hypotheses: Texts, references: References) -> torch.Tensor:
+    return torch.tensor(4.0)
+
+
+def no_number(hypotheses: Texts, references: References) -> None:
+    pass
+
+
 def test_own_functions_and_comet_are_metrics_as_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,12 +198,20 @@ def test_own_functions_and_comet_are_metrics_as_others(
     [mean] = score(*texts, ("custom",), config=own(lengths))
     [whole] = score(*texts, ("custom",), config=own(total_length))
     assert (mean.value, whole.value, mean.better) == (1, 4, "lower")
+    assert score(*texts, ("custom",), config=own(tensor))[0].value == 4
+    with pytest.raises(InputError, match=r"no_number returned 'None' for 2 sentences; return a nu"):
+        score(*texts, ("custom",), config=own(no_number))
     resampling = Resampling(10, 10, 1)
     with pytest.raises(InputError, match="one for each sentence"):
         metric = build_metric("custom", own(total_length))
         paired_tests([texts[0]] * 2, texts[1], [metric], resampling)
-    with pytest.raises(InputError, match=r"the metric json:no cannot be imported"):
-        build_metric("custom", MetricsConfig("13a", False, custom="json:no"))
+    for name, reason in (
+        ("json:no", r"the metric json:no cannot be imported"),
+        ("json:__name__", r"cannot be imported \(it is no function\)"),
+        (None, "the metric custom has no function; set metrics=MODULE:FUNCTION"),
+    ):
+        with pytest.raises(InputError, match=reason):
+            build_metric("custom", MetricsConfig("13a", False, custom=name))
 
     class Model:
         def predict(self, samples: list[dict[str, str]], **settings: Any) -> SimpleNamespace:

@@ -100,6 +100,7 @@ RUN = {"data": {"source": "en", "target": "de", "corpus": "files", "corpora": No
 SCORES = [
     {"name": "BLEU", "score": 41.0, "signature": "nrefs:1|case:mixed", "verbose_score": "…"},
     {"name": "chrF2", "score": 62.5, "signature": "nrefs:1|nc:6"},
+    {"name": "squad_f1", "score": 9.5, "signature": "nrefs:1"},
 ]
 
 
@@ -112,7 +113,7 @@ def test_a_model_card_has_the_scores_of_its_checkpoint(tuned: bool, tmp_path: Pa
     data = RUN["data"] | {"train": ["/home/someone/own.en", "/home/someone/own.de"]}
     text = model_card(
         tiny_tokenizer().with_tags(Tags(targets=("de", "fr"))),
-        RUN | {"data": data},
+        RUN | {"data": data, "finetune_from": f"/home/someone/hub/ann--base/{'a1' * 20}/run"},
         read_tests(tmp_path),
         "transformers",
         {"license": "apache-2.0", "repo": "user/model"},
@@ -121,12 +122,17 @@ def test_a_model_card_has_the_scores_of_its_checkpoint(tuned: bool, tmp_path: Pa
     assert (card.language, card.license) == (["en", "de", "fr"], "apache-2.0")
     assert (card.library_name, card.pipeline_tag) == ("transformers", "translation")
     assert "`own.en`, `own.de`" in text
+    assert card.base_model == "ann/base" and "from the weights of `ann/base`" in text
     assert "someone" not in text
     if tuned:  # its scores are others
         assert (card.eval_results, card.metrics) == (None, None)
         return
-    assert card.metrics == ["bleu", "chrf"]
+    assert card.metrics == ["bleu", "chrf", "squad"]
     assert [
         (one.metric_type, one.metric_value, one.metric_args["signature"], one.dataset_split)
         for one in card.eval_results or ()
-    ] == [("bleu", 41.0, "nrefs:1|case:mixed", "test"), ("chrf", 62.5, "nrefs:1|nc:6", "test")]
+    ] == [
+        ("bleu", 41.0, "nrefs:1|case:mixed", "test"),
+        ("chrf", 62.5, "nrefs:1|nc:6", "test"),
+        ("squad", 9.5, "nrefs:1", "test"),
+    ]

@@ -40,6 +40,16 @@ def test_stages_have_own_arguments_and_the_last_counts(
     assert not any("averaging" in argument for argument in stages["07_evaluate"])
 
 
+def test_stages_know_the_metric_of_the_user_and_repeated_sources(
+    base: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = ["recipe=bidirectional", *base, "metrics=json:dumps", "data.repeated_sources=true"]
+    stages = plan([*call, "output=r"], capsys)
+    assert "metrics=json:dumps" in stages["03_finetune"]
+    assert "custom='json:dumps'" in stages["04_evaluate"]
+    assert "data.repeated_sources=true" in stages["01_text"]
+
+
 def test_the_pocket_corpus_and_its_experiment(capsys: pytest.CaptureFixture[str]) -> None:
     stages = plan(["recipe=bidirectional", "experiment=pocket", "output=r", "seed=4"], capsys)
     text = ["text", "splits=[train,validation,test]", "output=r/01_text"]

@@ -5,6 +5,7 @@ import re
 from argparse import ArgumentError
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,10 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("validpref", "valid", "dev"), ("data.validation",)),
     **dict.fromkeys(("save_dir", "output_dir", "save_model"), ("hydra.run.dir",)),
     **dict.fromkeys(
-        ("resume", "restore_file", "train_from", "resume_from_checkpoint", "model_path"),
+        (
+            *("resume", "restore_file", "train_from", "resume_from_checkpoint"),
+            *("model_path", "model"),
+        ),
         ("checkpoint",),
     ),
 }
@@ -129,13 +133,14 @@ def check_overrides(verb: str, overrides: Sequence[str], *, sweep: bool = False)
 
 
 def _objections(verb: str, override: Override) -> Iterator[str]:
-    """Objections to the choices of a group; an optional one may have several."""
+    """Objections to the choices of a group of a verb; an optional one may have several."""
     group, known = override.key_or_group, choices(override.key_or_group)
     value: Any = override.value()
-    if not known or override.is_delete():
+    defaults = (entry for entry in _verb_file(verb).get("defaults", []) if isinstance(entry, dict))
+    groups = set(chain.from_iterable(defaults))
+    optional = f"optional {group}" in groups
+    if not (optional or group in groups) or override.is_delete():
         return
-    defaults = _verb_file(verb).get("defaults", [])
-    optional = any(f"optional {group}" in entry for entry in defaults if isinstance(entry, dict))
     if isinstance(value, list) and not optional:
         yield f"{group}=[{','.join(map(str, value))}] is a list; choose one, {group}=NAME"
         return

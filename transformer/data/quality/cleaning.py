@@ -24,7 +24,7 @@ from transformer.data.quality.base import NumberedPair
 from transformer.data.quality.checks import characters
 from transformer.data.quality.checks.characters import ENTITY, find_markup, is_entity
 from transformer.data.quality.factory import Checks
-from transformer.data.text.parallel import Corpus, file_format, read_lines
+from transformer.data.text.parallel import Corpus, read_lines
 from transformer.data.text.word_alignment import word_count
 
 # Faults that a summary names.
@@ -177,12 +177,18 @@ def _opened(path: Path, stack: ExitStack) -> BufferedWriter:
 
 def _rewrite(lines: tuple[str, ...], corpus: Corpus, pair: NumberedPair) -> tuple[str, ...]:
     """Return the lines of a pair with its repaired texts."""
-    if len(corpus.paths) == 2:
+    if corpus.kind == "plain":
         return (*pair.texts, *lines[2:])
-    if file_format(corpus.paths[0]) == "tsv":
+    if corpus.kind == "tsv":
         return ("\t".join(pair.texts), *lines[1:])
-    values = json.loads(lines[0]) | {corpus.source: pair.source, corpus.target: pair.target}
-    return (json.dumps(values, ensure_ascii=lines[0].isascii()), *lines[1:])
+    if corpus.kind == "scan":
+        return ("IN: {} OUT: {}".format(*pair.texts), *lines[1:])
+    values = json.loads(lines[0])
+    target = [pair.target] if isinstance(values[corpus.target], list) else pair.target
+    values |= {corpus.source: pair.source, corpus.target: target}
+    # Half of a surrogate pair, in another key, has no other form than its escape.
+    escapes = lines[0].isascii() or "\\ud" in lines[0].lower()
+    return (json.dumps(values, ensure_ascii=escapes), *lines[1:])
 
 
 def _record(pair: NumberedPair, reason: Mapping[str, object], **more: object) -> bytes:

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from transformer.common.hub import cached_model
 from transformer.common.language_names import language_name
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.checkpoint.locate import find_checkpoint, is_exported, run_folder
@@ -30,7 +31,7 @@ def model_card(
     data = run["data"]
     languages = [data["source"], *(tokenizer.tags.targets or [data["target"]])]
     (codes, task), pair, corpus = _task(languages), "-".join(languages), data["corpus"]
-    name = about.get("repo") or pair
+    name, base = about.get("repo") or pair, _base(run.get("finetune_from"))
     results = [
         {
             "task": {"type": task, "name": f"{task.capitalize()} {pair}"},
@@ -45,7 +46,7 @@ def model_card(
     ]
     front = {
         "language": codes,
-        "license": about["license"],
+        **{"license": about["license"], "base_model": base if "/" in base else None},
         "library_name": library,
         "pipeline_tag": task if task == "translation" else None,
         "tags": [task],
@@ -60,7 +61,7 @@ def model_card(
         source=language_name(languages[0]),
         target=", ".join(map(language_name, languages[1:])),
         program=_asset(f"load_{library}.py.txt").replace("NAME", name).rstrip(),
-        text=_training_text(data, run.get("finetune_from")),
+        text=_training_text(data, base),
         scores=_table(tests) if tests else "The run has no scores of this checkpoint.",
         versions=", ".join(f"{one} {version(one)}" for one in ("transformer", "torch")),
     )
@@ -87,12 +88,18 @@ def _asset(name: str) -> str:
 
 
 def _metric(score: dict[str, Any]) -> str:
-    """The identifier of a metric on the Hub, which has no number: chrF2 is ``chrf``."""
-    return str(score["name"]).rstrip("0123456789").lower()
+    """The identifier of a metric on the Hub: chrF2 is ``chrf``, squad_f1 is ``squad``."""
+    name = str(score["name"]).lower()
+    return next((one for one in ("chrf", "rouge", "squad") if name.startswith(one)), name)
 
 
-def _training_text(data: dict[str, Any], base: str | None) -> str:
-    start = f", from the weights of `{Path(base).name}`," if base else ""
+def _base(path: str | None) -> str:
+    """What the run began with: ``USER/MODEL``, the name of a run, or nothing."""
+    return (cached_model(path) or Path(path).name) if path else ""
+
+
+def _training_text(data: dict[str, Any], base: str) -> str:
+    start = f", from the weights of `{base}`," if base else ""
     if data["corpus"] != "files":
         return f"It was trained{start} on the corpus `{data['corpus']}`."
     given = [one.get("train") or [] for one in (data, *(data["corpora"] or {}).values())]

@@ -72,6 +72,11 @@ async def translate_marked(
         Spans with the marks of the source, each mark around neighbours, once. A text that the model
         repeats is the very tuple that was given.
     """
+    if options.direction.translator.tokenizer.config.features is not None:
+        raise InputError(
+            "the model reads features after a tab, which markup and files do not keep; send "
+            "plain text"
+        )
     plain = [PlainText(text) for text in texts]
     # In a thread, so that a long text keeps no other client waiting.
     cut = await asyncio.to_thread(lambda: [_cut(one, options, splitting) for one in plain])

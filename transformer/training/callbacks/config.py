@@ -1,8 +1,10 @@
 """The keys under ``callbacks.`` and ``logger.``."""
 
+import re
 from dataclasses import dataclass
 from typing import Annotated
 
+from transformer.common.errors import InputError
 from transformer.common.schema import Range
 
 
@@ -42,6 +44,13 @@ class MLflowConfig:
 
     experiment: str
     tracking_uri: str | None
+
+    def __post_init__(self) -> None:
+        if re.search("://[^/@]*:[^/@]+@", self.tracking_uri or ""):
+            raise InputError(
+                "logger.mlflow.tracking_uri has a password, which config.yaml and checkpoints "
+                "would keep; set MLFLOW_TRACKING_URI in its place"
+            )
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,9 @@ from transformer.evaluation.metrics import MetricsConfig
         ("train", "zzyzx=3", "unknown key zzyzx"),
         ("translate", "chekpoint=RUN", "unknown key chekpoint (did you mean checkpoint?)"),
         ("evaluate", "decoding.beam=3", "unknown key decoding.beam (did you mean decoding.beam_"),
+        # Groups that the verb does not have.
+        ("translate", "model=RUN", "unknown key model (did you mean checkpoint?)"),
+        ("evaluate", "metrics=exakt", "unknown key metrics (did you mean scores?)"),
         ("translate", "RUN", "'RUN' is not of the form KEY=VALUE"),
         ("text", "README.md", "'README.md' is not of the form KEY=VALUE"),
         ("translate", "long " * 99, f"{'long ' * 99!r} is not of the form KEY=VALUE"),

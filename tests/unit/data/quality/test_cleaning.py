@@ -190,6 +190,25 @@ def test_only_the_repaired_texts_of_a_line_change(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "line"),
+    [
+        ("tasks_train.txt", "scan", "IN: jump%s twice OUT: I_JUMP I_JUMP"),
+        ("tur.trn", "tsv", "y%sürü\tV;PST\tyürüdü"),
+        # Half of a surrogate pair can only be escaped, with all else of its line.
+        ("text.jsonl", None, r'{"x": "%sa", "y": ["\u00e4"], "k": "\ud83d \u00fc"}'),
+    ],
+)
+def test_a_repaired_line_keeps_its_form(
+    tmp_path: Path, name: str, kind: str | None, line: str
+) -> None:
+    given = line.replace("\\u00fc", "ü") % "\u200b"
+    (tmp_path / name).write_text(f"{given}\n", encoding="utf-8")
+    corpus = Corpus((tmp_path / name,), "x", "y", format=kind, features=kind == "tsv")
+    cleaned({"train": Split(corpus)}, tmp_path / "out", frozenset({"empty"}), repair=True)
+    assert list(read_lines(tmp_path / "out" / name)) == [line % ""]
+
+
 def test_word_alignment_stays_in_step(tmp_path: Path) -> None:
     texts = {"train": [("a b", "c d"), ("lost", "\ufffd"), ("e", "f g")]}
     (split,) = written(texts, tmp_path / "in").values()

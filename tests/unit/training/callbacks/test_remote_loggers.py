@@ -78,3 +78,10 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     config = LoggerConfig(csv=True, tensorboard=True, mlflow=MLflowConfig("x", None))
     with pytest.raises(InputError, match=r"logger=mlflow needs mlflow: pip install .*\[mlflow\]"):
         build_remote_loggers(config, tmp_path, {})
+
+
+def test_a_run_keeps_no_password() -> None:
+    with pytest.raises(InputError, match=r"has a password, .* set MLFLOW_TRACKING_URI"):
+        MLflowConfig("x", "postgresql://ann:secret@host:5432/runs")
+    for uri in ("http://host:5000", "http://ann@host:5000/a:b@c", "sqlite:////tmp/a:b@c.db"):
+        assert MLflowConfig("x", uri).tracking_uri == uri
