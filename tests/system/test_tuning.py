@@ -64,7 +64,7 @@ def test_one_file_is_new_and_the_table_tells_score_and_cost(tuned: Any) -> None:
     assert all(trial["seconds"] > 0 and trial["sentences_per_second"] > 0 for trial in trials)
     head, *rows = stderr.strip().split("\n")
     assert head.split() == ["weights", "algorithm", "beam", "penalty", *head.split()[4:]]
-    assert head.split()[4:] == ["score", "seconds", "sentences/s"]
+    assert head.split()[4:] == ["BLEU", "seconds", "sentences/s"]
     assert len(rows) == len(trials) + 2
     assert rows[0].split()[:4] == ["ema", "beam", "2", "1.00"]
 

@@ -1,10 +1,12 @@
 """Metrics that other code computes: a function of the user, and COMET."""
 
+import math
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 from sacrebleu.metrics.base import Score
@@ -28,10 +30,11 @@ class Custom(SentenceMetric):
         super().__init__(config, "custom", {"function": f"{module}.{function}"})
         self.of_sentences = True
         try:
-            self.function = getattr(import_module(module), function)
+            imported = import_module(module)
+            self.file, self.function = vars(imported).get("__file__"), getattr(imported, function)
             if not callable(self.function):
                 raise TypeError("it is no function")
-        except (ImportError, AttributeError, TypeError, ValueError) as error:
+        except Exception as error:  # the module is the user's
             raise InputError(
                 f"the metric {config.custom} cannot be imported ({error}); give MODULE:FUNCTION of "
                 "a module on PYTHONPATH"
@@ -41,7 +44,7 @@ class Custom(SentenceMetric):
         self, hypotheses: Any, references: Any
     ) -> list[list[float | int]]:
         right = [tuple(one["references"]) for one in self._cache_references(references)]
-        given = self.function([self._preprocess_segment(one) for one in hypotheses], right)
+        given = self._called([self._preprocess_segment(one) for one in hypotheses], right)
         try:
             values = _numbers(given)
         except (TypeError, ValueError):
@@ -53,7 +56,24 @@ class Custom(SentenceMetric):
                 f"metrics.custom={self.details['function']} returned {str(given)[:60]!r} for "
                 f"{len(right)} sentences; return a number for each, or one for all"
             )
+        if nan := [number for number, one in enumerate(found, 1) if math.isnan(one)]:
+            where = f"sentence {nan[0]} of {len(right)}" if self.of_sentences else "the text"
+            raise InputError(
+                f"metrics.custom={self.details['function']} returned NaN for {where}, which no "
+                "score is better or worse than; return a number"
+            )
         return [[one, 1] for one in found]
+
+    def _called(self, hypotheses: list[str], references: list[tuple[str, ...]]) -> Any:
+        try:
+            return self.function(hypotheses, references)
+        except Exception as error:
+            places = extract_tb(error.__traceback__)
+            place = [one for one in places if one.filename == self.file] or places
+            raise InputError(
+                f"metrics.custom={self.details['function']} raised {type(error).__name__}: {error} "
+                f"({place[-1].filename}:{place[-1].lineno}); mend the function"
+            ) from error
 
     def _aggregate_and_compute(self, stats: Any) -> Score:
         if not self.of_sentences:

@@ -41,12 +41,13 @@ class RunFolder:
     """Time of its checkpoint, in seconds."""
 
 
-def check_no_other_run(folder: Path) -> None:
-    """Raise InputError if a new run would replace the checkpoints of another."""
+def check_no_other_run(folder: Path, *, sweeps: bool = False) -> None:
+    """Raise InputError if a new run, or trial of a sweep, would replace another's checkpoints."""
     if any((folder / "checkpoints").glob("*.ckpt")):
+        again, key = ("", "sweep") if sweeps else (f"checkpoint={folder} or ", "run")
         raise InputError(
-            f"{folder} holds a run: go on with checkpoint={folder} or checkpoint=auto, or begin "
-            "another with hydra.run.dir=FOLDER"
+            f"{folder} holds a run: go on with {again}checkpoint=auto, or begin another with "
+            f"hydra.{key}.dir=FOLDER"
         )
 
 

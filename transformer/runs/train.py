@@ -10,6 +10,7 @@ import torch
 from pytorch_lightning import Callback, Trainer, seed_everything
 
 from transformer.common.errors import InputError
+from transformer.data.corpora.trust import needs_trust
 from transformer.model.checkpoint.checkpoint import PORTABLE, load_weights
 from transformer.runs.config_warnings import warn_about_config
 from transformer.runs.resume import changes
@@ -54,7 +55,7 @@ def train(
         InputError: The config or the data is wrong, or the last checkpoint cannot be written.
         Interrupted: A signal has stopped it; a checkpoint has been written.
     """
-    with stoppable(folder):
+    with stoppable(folder, f"transformer train {_resume(config, folder)}"):
         watching = [] if objective is None else [objective]
         trainer, task, trained = fit(config, folder, watching)
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
@@ -100,8 +101,13 @@ def fit(
     trained = trainer.global_step - resume_state.done
     key, reached = end_reason(trainer, config)
     if not trained or key == "trainer.max_time":
-        logger.info("%s; resume with checkpoint=%s and a higher %s", reached, folder, key)
+        logger.info("%s; resume with %s and a higher %s", reached, _resume(config, folder), key)
     return trainer, task, trained
+
+
+def _resume(config: RunConfig, folder: Path) -> str:
+    """The arguments of a command that resumes the run."""
+    return f"checkpoint={folder}{' trust=true' if needs_trust(config.resolved) else ''}"
 
 
 def _prepare(config: RunConfig) -> tuple[RunConfig, Task, ResumeState]:

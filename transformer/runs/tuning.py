@@ -183,11 +183,12 @@ def sweep(
 
 
 def best_trial(trials: Sequence[Trial]) -> Trial:
-    """The trial with the best rounded score; at a tie the narrowest search, then the first."""
+    """The trial with the best rounded score; at a tie the first, then the narrowest search."""
 
-    def key(trial: Trial) -> tuple[float, int]:
+    def key(trial: Trial) -> tuple[float, bool, int]:
         value = round(trial.score.value, DECIMALS)
-        return value if trial.score.better == "lower" else -value, trial.search.width
+        value = value if trial.score.better == "lower" else -value
+        return value, trial is not trials[0], trial.search.width
 
     return min(trials, key=key)
 

@@ -54,6 +54,11 @@ class Task(ABC):
     def criterion(config: RunConfig) -> Criterion:
         """What chooses the best checkpoint at validation."""
 
+    @classmethod
+    def validation_metrics(cls, config: RunConfig) -> list[str]:
+        """What each validation logs; of several corpora it logs more."""
+        return ["val/loss", cls.criterion(config).metric]
+
     @property
     @abstractmethod
     def module(self) -> UpdateModule:

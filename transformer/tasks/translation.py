@@ -31,6 +31,9 @@ from transformer.training.precision import search_autocast
 
 logger = logging.getLogger(__name__)
 
+_SHOWN = 200
+"""Characters of a text of a sample."""
+
 
 class Translation(Task):
     """The task ``translation``."""
@@ -60,6 +63,11 @@ class Translation(Task):
         return Criterion(
             f"val/{chosen}", "max" if config.metrics.better(chosen) == "higher" else "min"
         )
+
+    @classmethod
+    def validation_metrics(cls, config: RunConfig) -> list[str]:
+        """The loss, and the metrics of its translations."""
+        return ["val/loss", *(f"val/{name}" for name in config.metrics.validated)]
 
     @cached_property
     def module(self) -> TranslationModule:
@@ -152,7 +160,7 @@ class TranslateValidation(Callback):
             logger.info("%s: %s", f"  {name[1:]}" if name else update, ", ".join(shown))
         lines = zip(self.sources, hypotheses, self.references, strict=True)
         for sample in islice(lines, max(0, self.samples)):
-            texts = map(escaped, (*sample[:2], " | ".join(sample[2])))
+            texts = (escaped(_shortened(one)) for one in (*sample[:2], " | ".join(sample[2])))
             logger.info("  %s => %s (reference: %s)", *texts)
 
     def _scores(self, hypotheses: list[str], lines: slice) -> dict[str, float]:
@@ -179,6 +187,11 @@ class TranslateValidation(Callback):
             for index, text in zip(indices, texts, strict=True):
                 hypotheses[index] = text
         return hypotheses
+
+
+def _shortened(text: str) -> str:
+    """The beginning of a text that is long for a log, such as an article."""
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
 def model_config(config: RunConfig, tokenizer: Tokenizer) -> ModelConfig:

@@ -100,7 +100,7 @@ def build_callbacks(
     its first update too.
     """
     # First, so that a signal aborts a validation before the callbacks of the task start.
-    callbacks: list[Callback] = [GracefulStop(folder.parent)]
+    callbacks: list[Callback] = [GracefulStop()]
     if config.ema_decay:
         # Before the task's, which must see the averaged weights.
         callbacks.append(MovingAverage(decay=config.ema_decay))

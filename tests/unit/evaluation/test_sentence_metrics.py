@@ -182,6 +182,14 @@ def tensor(hypotheses: Texts, references: References) -> torch.Tensor:
     return torch.tensor(4.0)
 
 
+def nan(hypotheses: Texts, references: References) -> list[float]:
+    return [0.0, math.nan]
+
+
+def broken(hypotheses: Texts, references: References) -> float:
+    return 1 / len(hypotheses[0][:0])
+
+
 def no_number(hypotheses: Texts, references: References) -> None:
     pass
 
@@ -201,6 +209,10 @@ def test_own_functions_and_comet_are_metrics_as_others(
     assert score(*texts, ("custom",), config=own(tensor))[0].value == 4
     with pytest.raises(InputError, match=r"no_number returned 'None' for 2 sentences; return a nu"):
         score(*texts, ("custom",), config=own(no_number))
+    with pytest.raises(InputError, match=r"nan returned NaN for sentence 2 of 2"):
+        score(*texts, ("custom",), config=own(nan))
+    with pytest.raises(InputError, match=r"^metrics\.custom=.*broken raised ZeroDiv.*\.py:\d+\)"):
+        score(*texts, ("custom",), config=own(broken))
     resampling = Resampling(10, 10, 1)
     with pytest.raises(InputError, match="one for each sentence"):
         metric = build_metric("custom", own(total_length))

@@ -12,6 +12,7 @@ from torch import distributed as dist
 
 from tests.helpers.runs import composed
 from transformer.common.errors import InputError
+from transformer.data.corpora.trust import TRUST
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.checkpoint.checkpoint import PORTABLE
 from transformer.runs import train
@@ -116,6 +117,15 @@ def test_the_key_that_ended_a_run_is_known(
     key, line = end_reason(ended, config)
     assert line.endswith(reached)
     assert key == override.partition("=")[0] or "max_epochs, trainer.max_time or" in key
+
+
+def test_the_command_that_resumes_a_run_is_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(TRUST)
+    for root, trust in (("here", ""), (tmp_path, " trust=true")):
+        config = composed(["data=g2p", "data.lang=bul", f"data.root={root}"], tmp_path)
+        assert train._resume(config, Path("run")) == f"checkpoint=run{trust}"
 
 
 def test_a_run_may_go_on_without_the_callbacks_it_had(

@@ -141,8 +141,9 @@ def trial(value: float, weights: str = "single", **changes: Any) -> Trial:
     ("trials", "best"),
     [
         ([trial(30.0), trial(31.0, beam_size=10), trial(29.0, beam_size=1)], 1),
-        # Scores that look equal are equal, and the narrower beam wins, or else the first.
-        ([trial(30.0, beam_size=5), trial(30.001, beam_size=10), trial(30.0, beam_size=2)], 2),
+        # Scores that look equal are equal, and the run's own wins, or else the narrower beam.
+        ([trial(30.0, beam_size=5), trial(30.001, beam_size=10), trial(30.0, beam_size=2)], 0),
+        ([trial(29.0), trial(30.0, beam_size=5), trial(30.001, beam_size=2)], 2),
         ([trial(30.0, beam_size=5), trial(30.006, beam_size=10)], 1),
         ([trial(30.0, "ema"), trial(30.0, "average")], 0),
     ],

@@ -16,7 +16,7 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     folder = resolve_path(config, "checkpoint")
     if not folder.is_dir():
         raise InputError(f"checkpoint={folder} is not a run directory; give one, checkpoint=RUN")
-    paths = recent_checkpoints(folder, resolve_value(config, "last", int))
+    paths = recent_checkpoints(folder, resolve_value(config, "last", int | None))
     output = resolve_path(config, "output", folder / "checkpoints" / "average.ckpt")
     write_payload(average_checkpoints(paths), output)
     for path in paths:

@@ -86,7 +86,7 @@ def train_as_rank(
             if typed.objective and objective is None and typed.checkpoint is None:
                 raise InputError(f"objective={typed.objective} is for a sweep; add --multirun")
             if typed.checkpoint is None:
-                check_no_other_run(folder)
+                check_no_other_run(folder, sweeps=objective is not None)
             stack.enter_context(saved_config(config, folder))
             if process is not None:
                 process.agreed(_call_json(config, folder, objective, exact))

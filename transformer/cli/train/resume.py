@@ -62,7 +62,7 @@ def resumed_config(checkpoint: Path, arguments: Sequence[str]) -> DictConfig:
     trusted = typed_value(given.pop(TRUST, False), bool, TRUST)
     raise_objections(reason for key in given for reason in _objections(key, config, checkpoint))
     given["checkpoint"] = str(checkpoint)
-    require_trust(saved, trusted, file, given)
+    require_trust(saved, trusted, file, given, advice="give it yourself, or ")
     for key, value in given.items():
         OmegaConf.update(config, key, value)
         copy = COPIES.get(key)

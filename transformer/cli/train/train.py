@@ -109,7 +109,12 @@ def _trial(config: DictConfig) -> float:
     # The directory of a trial has its number: a sweep resumes only in a directory that is named.
     folder = _resolve_auto(config, Path(job.runtime.output_dir), named=True, sized=sized)
     typed = run_config(OmegaConf.to_container(config, resolve=True))  # type: ignore[arg-type]
-    metric = typed.objective or task_class(typed.task).criterion(typed).metric
+    task = task_class(typed.task)
+    metric = typed.objective or task.criterion(typed).metric
+    if metric not in (known := task.validation_metrics(typed)):
+        raise InputError(
+            f"objective={metric} is not there: a validation of this run has {', '.join(known)}"
+        )
     objective = Objective(metric, typed.metrics.custom_better)
     check_direction(objective, job.sweeper.get("direction"))
     train_run(config, folder, objective.metric, exact=sized)

@@ -32,8 +32,6 @@ from transformer.runs.tuning import (
     with_search,
 )
 
-HEADER = "weights  algorithm  beam  penalty   score  seconds  sentences/s"
-
 
 def run(config: DictConfig, _: Sequence[str]) -> None:
     """Try all, and write the best into a checkpoint."""
@@ -44,19 +42,20 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     settings = _settings(config, of_run)
     # The search takes hours; its result is written at its end.
     require_writable(path / "checkpoints" if path.is_dir() else path.parent)
-    trials = sweep(candidates, settings, partial(_show, header=iter([HEADER])))
+    trials = sweep(candidates, settings, partial(_show, first=iter([True])))
     best = best_trial(trials)
-    if path.is_dir():
-        path = path / "checkpoints" / f"{TUNED}.ckpt"
-        payload = candidates[best.weights]
+    file = find_checkpoint(path)
+    if best is trials[0] and (path == file or file.stem != TUNED):
+        print(f"nothing is written: no other is better than {file} as it is:", file=sys.stderr)
     else:
-        # With all that training needs to resume from it.
-        payload = read_payload(path)
-    write_payload(with_search(payload, best.search), path)
-    print(f"written to {path}, now the default of its run; delete it to undo:", file=sys.stderr)
+        # A file keeps all that training needs to resume from it.
+        payload = candidates[best.weights] if path.is_dir() else read_payload(path)
+        file = path / "checkpoints" / f"{TUNED}.ckpt" if path.is_dir() else path
+        write_payload(with_search(payload, best.search), file)
+        print(f"written to {file}, now the default of its run; delete it to undo:", file=sys.stderr)
     _show(best)
     report = {
-        "checkpoint": str(path),
+        "checkpoint": str(file),
         "best": best.to_json(),
         "before": trials[0].to_json(),
         "trials": [trial.to_json() for trial in trials],
@@ -90,15 +89,16 @@ def _candidates(config: DictConfig, path: Path) -> Mapping[str, dict[str, Any]]:
     return candidates
 
 
-def _show(trial: Trial, header: Iterable[str] = ()) -> None:
-    """A line of the table; an iterator over the header gives it to the first line alone."""
-    for line in header:
-        print(line, file=sys.stderr)
-    search = trial.search
+def _show(trial: Trial, first: Iterable[bool] = ()) -> None:
+    """A line of the table; an iterator with one item puts the header above the first alone."""
+    search, name = trial.search, trial.score.name
     penalty = "-" if search.algorithm == "greedy" else f"{search.length_penalty:.2f}"
+    for _ in first:
+        header = f"weights  algorithm  beam  penalty  {name:>6}  seconds  sentences/s"
+        print(header, file=sys.stderr)
     print(
         f"{trial.weights:7}  {search.algorithm:9}  {search.beam_size:4}  "
-        f"{penalty:>7}  {trial.score.value:6.2f}  {trial.seconds:7.1f}  "
+        f"{penalty:>7}  {trial.score.value:{max(6, len(name))}.2f}  {trial.seconds:7.1f}  "
         f"{trial.sentences_per_second:11.1f}",
         file=sys.stderr,
         flush=True,

@@ -4,7 +4,7 @@ It does not read anything.
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from transformer.common.errors import InputError
@@ -30,23 +30,34 @@ def paths_outside(data: Mapping[str, Any], prefix: str = "data") -> Iterator[tup
             yield from paths_outside(corpus, f"{prefix}.corpora.{name}")
 
 
+def needs_trust(run: Mapping[str, Any], given: Container[str] = ()) -> list[tuple[str, str]]:
+    """The dotted keys, not ``given``, with programs, and files outside of the working folder."""
+    metrics = run.get("metrics", {})
+    code = [(f"metrics.{key}", metrics.get(key)) for key in ("custom", "comet")]
+    named = [*paths_outside(run["data"]), *((key, name) for key, name in code if name)]
+    trusts_all = os.environ.get(TRUST) == "true"
+    return [(key, path) for key, path in named if not trusts_all and key not in given]
+
+
 def require_trust(
-    run: Mapping[str, Any], trusted: bool, whose: object, given: Mapping[str, Any] | None = None
+    run: Mapping[str, Any],
+    trusted: bool,
+    whose: object,
+    given: Container[str] = (),
+    *,
+    advice: str = "",
 ) -> None:
     """Refuse programs, and files outside of the working folder, that an untrusted checkpoint names.
 
     ``run`` is the config of the checkpoint ``whose``; ``given`` are dotted keys that the command
-    sets itself. Raises InputError if the config names such a file, or a metric that is code.
+    sets itself; the advice precedes that of trust. Raises InputError if the config names such a
+    file, or a metric that is code.
     """
-    metrics = run.get("metrics", {})
-    code = [(f"metrics.{key}", metrics.get(key)) for key in ("custom", "comet")]
-    named = [*paths_outside(run["data"]), *((key, name) for key, name in code if name)]
-    outside = [(key, path) for key, path in named if key not in (given or {})]
-    if outside and not trusted and os.environ.get(TRUST) != "true":
+    if not trusted and (outside := needs_trust(run, given)):
         names = ", ".join(f"{key}={path}" for key, path in outside)
         raise InputError(
-            f"{whose} names {names}, outside of this folder or code; give it yourself, or add "
-            f"trust=true if you trust the checkpoint, or set {TRUST}=true for all of your own"
+            f"{whose} names {names}, outside of this folder or code; {advice}add trust=true if you "
+            f"trust the checkpoint, or set {TRUST}=true for all of your own"
         )
 
 

@@ -144,7 +144,11 @@ def _contradictions(config: SearchConfig) -> Iterator[str]:
     if mbr and width == 1:
         yield "decoding.candidates=1 leaves nothing to compare; set decoding=mbr, or a number"
     if config.algorithm != "sampling" and config.nbest > width:
-        yield f"decoding.nbest={config.nbest} is more than decoding.{key}={width} can find"
+        wider = f"decoding.{key}={config.nbest}"
+        yield (
+            f"decoding.nbest={config.nbest} is more than decoding.{key}={width} can find; set "
+            f"{'decoding=beam ' * (config.algorithm == 'greedy')}{wider}"
+        )
     if search == "diverse" and width % config.groups:
         yield f"decoding.{key}={width} is no multiple of decoding.groups={config.groups}"
     unused = {name: s for name, s in SETTINGS.items() if name not in (config.algorithm, search)}

@@ -14,7 +14,7 @@ class BeforeAndBest(SavedCallback):
     """Logs at the end of training what it has changed, for each corpus by itself."""
 
     def __init__(self, criterion: Criterion) -> None:
-        self.metric, self.better = criterion.metric, criterion.better
+        self.criterion = criterion
         self.before: dict[str, float] = {}
         self.best: dict[str, float] = {}
         self.update = 0
@@ -24,7 +24,8 @@ class BeforeAndBest(SavedCallback):
         now = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("val/")}
         if not trainer.global_step:
             self.before = now
-        if self.better(now[self.metric], self.best.get(self.metric)):
+        best = self.criterion.values(self.best) if self.best else None
+        if self.criterion.better(self.criterion.values(now), best):
             self.best, self.update = now, trainer.global_step
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -18,7 +18,7 @@ class Patience(SavedCallback):
 
     def __init__(self, criterion: Criterion, patience: int) -> None:
         self.criterion, self.patience = criterion, patience
-        self.score: float | None = None
+        self.best: tuple[float, float] | None = None
         self.waited = 0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -27,9 +27,9 @@ class Patience(SavedCallback):
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Count the validation; stop if patience is over."""
-        score = float(trainer.callback_metrics[self.criterion.metric])
-        if self.criterion.better(score, self.score):
-            self.score, self.waited = score, 0
+        values = self.criterion.values(trainer.callback_metrics)
+        if self.criterion.better(values, self.best):
+            self.best, self.waited = values, 0
         elif trainer.global_step % trainer.val_check_interval == 0:
             self.waited += 1
         self._stop(trainer)
@@ -38,6 +38,6 @@ class Patience(SavedCallback):
         if self.waited >= self.patience:
             logger.info(
                 "training ends: %d validations without a better %s than %s (callbacks.patience)",
-                *(self.waited, self.criterion.metric, self.score),
+                *(self.waited, self.criterion.metric, self.best and self.best[0]),
             )
             trainer.should_stop = True

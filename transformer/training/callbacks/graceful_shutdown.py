@@ -30,12 +30,10 @@ class GracefulStop(Callback):
     """Finishes the update at a signal, so that the checkpoint is of a whole update.
 
     All ranks stop after the same update. A validation, before which a checkpoint has been written,
-    is aborted, and comes first when the run is resumed. A second Ctrl-C stops at once. The message
-    names the folder of the run.
+    is aborted, and comes first when the run is resumed. A second Ctrl-C stops at once.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self) -> None:
         self.received: int | None = None
         self._agreed: int | None = None
         self._module: Any = None
@@ -46,7 +44,7 @@ class GracefulStop(Callback):
         """Raise Interrupted if a signal has ended training, on all ranks or on none."""
         ended = self.received if self._alone else self._agreed
         if ended is not None:
-            raise interrupted(ended, self.folder)
+            raise _interrupted(ended)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Install the handler."""
@@ -108,7 +106,7 @@ class GracefulStop(Callback):
             return  # Schedulers send it several times.
         self.received = self._module.signal = self.received or signum
         if again or (self._at_once and self._alone):
-            raise interrupted(signum, self.folder)
+            raise _interrupted(signum)
         advice = "; press Ctrl-C again to stop at once" if signum == signal.SIGINT else ""
         more = "" if self._alone else ", or up to two later, when all ranks know"
         name = signal.Signals(signum).name
@@ -123,15 +121,15 @@ def raise_if_stopped(trainer: Trainer) -> None:
 
 
 @contextmanager
-def stoppable(folder: Path) -> Iterator[None]:
-    """Raise Interrupted, which names the folder of the run, at a signal outside of training.
+def stoppable(folder: Path, resume: str) -> Iterator[None]:
+    """Raise Interrupted at a signal outside of training too, with the command to go on with.
 
-    On a SLURM cluster SIGUSR1 puts the job back into the queue
-    (``#SBATCH --signal=SIGUSR1@90``), as Lightning does.
+    That is ``resume`` if the folder has a checkpoint. On a SLURM cluster SIGUSR1 puts the job back
+    into the queue (``#SBATCH --signal=SIGUSR1@90``), as Lightning does.
     """
 
     def stop(signum: int, frame: FrameType | None) -> None:
-        raise interrupted(signum, folder)
+        raise _interrupted(signum)
 
     with handling(stop):
         try:
@@ -139,17 +137,14 @@ def stoppable(folder: Path) -> Iterator[None]:
         except Interrupted as stopped:
             if stopped.code == 128 + signal.SIGUSR1:
                 _requeue()
-            raise
+            again = "there is no checkpoint yet: give the same command again"
+            advice = f"go on with: {resume}" if has_checkpoint(folder) else again
+            raise Interrupted(f"{stopped}; {advice}", stopped.code) from stopped
 
 
-def interrupted(signum: int, folder: Path) -> Interrupted:
-    """The error of a signal, with the command that resumes the run and the exit code of a shell."""
-    advice = (
-        f"go on with: transformer train checkpoint={folder}"
-        if has_checkpoint(folder)
-        else "there is no checkpoint yet: give the same command again"
-    )
-    return Interrupted(f"stopped by {signal.Signals(signum).name}; {advice}", 128 + signum)
+def _interrupted(signum: int) -> Interrupted:
+    """The error of a signal, with the exit code of a shell."""
+    return Interrupted(f"stopped by {signal.Signals(signum).name}", 128 + signum)
 
 
 def _requeue() -> None:

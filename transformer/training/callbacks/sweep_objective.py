@@ -38,15 +38,11 @@ class Objective(SavedCallback):
         return "minimize" if self.criterion.mode == "min" else "maximize"
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Update the best value; raises InputError if this task has no such metric."""
-        logged = {n: float(v) for n, v in trainer.callback_metrics.items() if n.startswith("val/")}
-        if self.metric not in logged:
-            known = ", ".join(sorted(logged))
-            raise InputError(
-                f"objective={self.metric} is not there: a validation of this task has {known}"
-            )
-        if self.criterion.better(logged[self.metric], self.best):
-            self.best = logged[self.metric]
+        """Update the best value."""
+        value = float(trainer.callback_metrics[self.metric])
+        best = None if self.best is None else (self.best, 0.0)
+        if self.criterion.better((value, 0.0), best):
+            self.best = value
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the best value, unless it is of another metric."""

@@ -16,9 +16,13 @@ from transformer.model.checkpoint.checkpoint import PORTABLE, read_merged, requi
 from transformer.model.config import ModelConfig
 
 
-def recent_checkpoints(folder: Path, count: int) -> list[Path]:
-    """The ``count`` newest ``step-*.ckpt`` of a run, oldest first; raises InputError for fewer."""
+def recent_checkpoints(folder: Path, count: int | None) -> list[Path]:
+    """The ``count`` newest ``step-*.ckpt`` of a run, oldest first; raises InputError for fewer.
+
+    None takes what there is, at most five.
+    """
     found = newest_checkpoints(folder)
+    count = max(1, min(5, len(found))) if count is None else count
     if not 1 <= count <= len(found):
         raise InputError(
             f"last={count} must be at least 1 and at most {len(found)}, the step-*.ckpt of "

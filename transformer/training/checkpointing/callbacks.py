@@ -124,20 +124,20 @@ class BestCheckpoint(SavedCallback, Checkpoint):
     def __init__(self, folder: Path, criterion: Criterion) -> None:
         self.path = folder / "best.ckpt"
         self.criterion = criterion
-        self.score: float | None = None
+        self.best: tuple[float, float] | None = None
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Reset the score if its file is missing."""
+        """Reset the best if its file is missing."""
         if not trainer.strategy.broadcast(self.path.exists()):
-            self.score = None
+            self.best = None
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Save if this is the best score."""
-        score = float(trainer.callback_metrics[self.criterion.metric])
-        if self.criterion.better(score, self.score):
-            before, self.score = self.score, score
+        """Save if this is the best."""
+        values = self.criterion.values(trainer.callback_metrics)
+        if self.criterion.better(values, self.best):
+            before, self.best = self.best, values
             if save(trainer, self.path):
-                self.score = before
+                self.best = before
 
 
 class RecentCheckpoints(Checkpoint):

@@ -5,6 +5,7 @@
 
 import logging
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from os import PathLike
@@ -26,16 +27,26 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Criterion:
-    """Compares two checkpoints by a value that every validation logs."""
+    """Compares validations by a value that each logs; of equals the lower ``val/loss`` is better.
+
+    Exact match, for one, stays at 0 while a model begins to learn.
+    """
 
     metric: str
     mode: Literal["max", "min"]
 
-    def better(self, score: float, than: float | None) -> bool:
-        """Whether a score is better than another, or is the first; NaN never is."""
-        if than is None or math.isnan(than):
+    def values(self, metrics: Mapping[str, Any]) -> tuple[float, float]:
+        """The score and the loss of a validation."""
+        return float(metrics[self.metric]), float(metrics["val/loss"])
+
+    def better(self, values: tuple[float, float], than: tuple[float, float] | None) -> bool:
+        """Whether a validation is better than another, or is the first; NaN never is."""
+        if than is None or math.isnan(than[0]):
             return True
-        return score > than if self.mode == "max" else score < than
+        (score, loss), (best, least) = values, than
+        if score == best:
+            return loss < least
+        return score > best if self.mode == "max" else score < best
 
 
 class AtomicCheckpointIO(CheckpointIO):

@@ -45,9 +45,9 @@ _MEASURED = {
 """Sums of the training metrics since the last validation."""
 
 _CALLBACKS: dict[str, dict[str, Any]] = {
-    "BestCheckpoint": {"score": float | None},
+    "BestCheckpoint": {"best": tuple[float, float] | None},
     "LastCheckpoint": {"validates": bool},
-    "Patience": {"score": float | None, "waited": Count},
+    "Patience": {"best": tuple[float, float] | None, "waited": Count},
     "Objective": {"metric": str, "best": float | None},
     "MovingAverage": {"latest_update_step": Count},
     "BeforeAndBest": {**dict.fromkeys(("before", "best"), Mapping[str, float]), "update": Count},

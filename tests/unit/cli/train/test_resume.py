@@ -52,7 +52,7 @@ def test_text_outside_that_the_file_names_wants_a_yes(
     write_payload(payload, file)
     with pytest.raises(InputError, match=r"last\.ckpt names data\.train=") as caught:
         resumed_config(run, ["seed=6"])
-    assert path in str(caught.value) and "trust=true" in str(caught.value)
+    assert path in str(caught.value) and "give it yourself, or add trust=true" in str(caught.value)
     assert resumed_config(run, ["trust=true"]).data.train == [path, "here"]
     assert resumed_config(run, ["data.train=[/other,here]"]).data.train == ["/other", "here"]
     monkeypatch.setenv(TRUST, "true")

@@ -3,9 +3,11 @@
 import logging
 import multiprocessing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from transformer.__main__ import main
@@ -38,6 +40,27 @@ def test_only_rank_0_asks_for_a_sweep(trained: list[Any], tmp_path: Path) -> Non
     with pytest.raises(InputError, match="objective=val/loss is for a sweep; add --multirun"):
         ranks.train_as_rank(0, swept(), tmp_path)
     assert len(trained) == 1
+
+
+def test_a_sweep_is_refused_before_its_trials_train(
+    trained: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = SimpleNamespace(
+        mode=RunMode.MULTIRUN,
+        overrides=SimpleNamespace(task=[]),
+        runtime=SimpleNamespace(output_dir=tmp_path),
+        sweeper={},
+    )
+    config = compose_config("train", ["objective=val/bleu", "metrics=exact"])
+    monkeypatch.setattr(train, "HydraConfig", SimpleNamespace(get=lambda: job))
+    with pytest.raises(InputError, match=r"^objective=val/bleu .* val/loss, val/exact_match, val/"):
+        train._trial(config)
+    config.objective = None
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "last.ckpt").touch()
+    with pytest.raises(InputError, match=r"checkpoint=auto, or begin .* hydra\.sweep\.dir=FOLDER$"):
+        train._trial(config)
+    assert not trained
 
 
 @pytest.mark.parametrize(

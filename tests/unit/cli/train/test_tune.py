@@ -51,6 +51,23 @@ def test_a_file_keeps_all_but_its_search(
     assert {path for path, data in contents(run).items() if others.get(path) != data} <= {file}
 
 
+def test_if_nothing_is_better_nothing_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = write_run(tmp_path)
+    before = contents(run)
+    # Random weights match no reference.
+    given = (f"checkpoint={run}", "metric=exact_match", "beam_sizes=[1,3]")
+    code, stdout, stderr = call(capsys, *given)
+    assert code == 0, stderr
+    assert contents(run) == before
+    best = run / "checkpoints" / "best.ckpt"
+    assert f"nothing is written: no other is better than {best} as it is:" in stderr
+    report = json.loads(stdout)
+    assert (report["checkpoint"], report["best"]) == (str(best), report["before"])
+    assert "penalty  exact_match  seconds" in stderr
+
+
 @pytest.mark.parametrize(
     ("ema", "lacks"), [(False, "without weights=ema: the run kept no moving average"), (True, "")]
 )

@@ -26,7 +26,10 @@ def hypotheses(batch: int, beam: int, length: int) -> torch.Tensor:
         ({"beam_size": 0}, "decoding.beam_size=0 must be from 1 to 10000"),
         ({"beam_size": 10**8}, "decoding.beam_size=100000000 must be from 1"),
         ({"nbest": 0}, "decoding.nbest=0 must be from 1 to 10000"),
-        ({"nbest": 4}, "decoding.nbest=4 is more than decoding.beam_size=3"),
+        (
+            {"nbest": 4},
+            "beam_size=3 can find; set decoding.beam_size=4",
+        ),
         ({"min_length": -1}, "decoding.min_length=-1 must be from 0 to 10000"),
         ({"max_length_ratio": math.nan}, "decoding.max_length_ratio=nan"),
         ({"length_penalty": math.inf}, "decoding.length_penalty=inf must be from -100"),

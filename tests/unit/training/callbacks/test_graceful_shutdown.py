@@ -46,8 +46,8 @@ def module(bad_updates: int = 0, agreed_signal: int | None = None) -> Mock:
     return Mock(spec=LightningModule, detector=detector, agreed_signal=agreed_signal)
 
 
-def listening(folder: Path = Path("run"), **changes: Any) -> tuple[GracefulStop, Mock]:
-    stop, trainer = GracefulStop(folder), fake_trainer(**changes)
+def listening(**changes: Any) -> tuple[GracefulStop, Mock]:
+    stop, trainer = GracefulStop(), fake_trainer(**changes)
     stop.on_train_start(trainer, module())
     return stop, trainer
 
@@ -56,7 +56,7 @@ def listening(folder: Path = Path("run"), **changes: Any) -> tuple[GracefulStop,
 def test_a_signal_waits_for_the_update(
     tmp_path: Path, number: int, handlers: list[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    stop, trainer = listening(tmp_path)
+    stop, trainer = listening()
     send(number)
     assert "stopping after this update" in caplog.text
     assert not trainer.should_stop
@@ -66,12 +66,13 @@ def test_a_signal_waits_for_the_update(
     assert [signal.getsignal(n) for n in SIGNALS] == handlers
     for written, says in (
         (False, "there is no checkpoint yet: give the same command again"),
-        (True, rf"go on with: transformer train checkpoint={tmp_path}"),
+        (True, "; go on with: train checkpoint=run"),
     ):
         (tmp_path / "checkpoints").mkdir(exist_ok=True)
         if written:
             (tmp_path / "checkpoints" / "last.ckpt").touch()
-        with pytest.raises(Interrupted, match=says) as caught:
+        resume = stoppable(tmp_path, "train checkpoint=run")
+        with pytest.raises(Interrupted, match=says) as caught, resume:
             stop.raise_if_stopped()
         assert caught.value.code == 128 + number
 
@@ -146,7 +147,7 @@ def test_ranks_agree_on_a_signal_in_the_last_update(here: bool) -> None:
 
 
 def test_a_signal_waits_until_the_ranks_agree(caplog: pytest.LogCaptureFixture) -> None:
-    stop, trainer = GracefulStop(Path("run")), fake_trainer(world_size=2)
+    stop, trainer = GracefulStop(), fake_trainer(world_size=2)
     trained = module()
     stop.on_train_start(trainer, trained)
     send(signal.SIGTERM)
@@ -192,7 +193,7 @@ def test_a_data_process_ends_at_sigterm_alone() -> None:
 def test_where_there_is_nothing_to_finish_it_stops_at_once(
     number: int, handlers: list[Any]
 ) -> None:
-    with pytest.raises(Interrupted) as caught, stoppable(Path("run")):
+    with pytest.raises(Interrupted) as caught, stoppable(Path("run"), ""):
         send(number)
     assert caught.value.code == 128 + number
     assert [signal.getsignal(n) for n in SIGNALS] == handlers
@@ -235,11 +236,11 @@ def test_slurm_gets_the_job_back(
         monkeypatch.setenv(name, value)
     if not environment.get("SLURM_NTASKS", "2"):
         monkeypatch.delenv("SLURM_NTASKS")
-    with pytest.raises(Interrupted), stoppable(tmp_path):
+    with pytest.raises(Interrupted), stoppable(tmp_path, ""):
         send(number)
     assert (said.read_text() if said.exists() else None) == (job and f"requeue {job}\n")
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(Interrupted), stoppable(tmp_path):
+    with pytest.raises(Interrupted), stoppable(tmp_path, ""):
         send(number)
     assert (f"scontrol requeue {job} failed" in caplog.text) == (job is not None)
 
@@ -247,7 +248,7 @@ def test_slurm_gets_the_job_back(
 def validated(patience: Patience, trainer: Mock, *scores: float) -> list[bool]:
     stopped = []
     for score in scores:
-        trainer.callback_metrics = {"val/x": score}
+        trainer.callback_metrics = {"val/x": score, "val/loss": 1.0}
         patience.on_validation_end(trainer, module())
         stopped.append(bool(trainer.should_stop))
     return stopped

@@ -211,6 +211,14 @@ def test_validation_scores_real_translations(caplog: pytest.LogCaptureFixture) -
     assert translator.length_limit.pop_counts() == (0, 0)
 
 
+def test_samples_of_long_texts_are_shortened(caplog: pytest.LogCaptureFixture) -> None:
+    texts = Texts(SOURCES, [("x" * 1300,)] * len(SOURCES), {})
+    validation = TranslateValidation(Dictionary(), texts, samples=1, metrics=RAW)
+    with caplog.at_level(logging.INFO):
+        validation.on_validation_epoch_start(fake_trainer(), fake_module())
+    assert caplog.messages[-1].endswith(f"(reference: {'x' * 199}…)")
+
+
 def test_validation_scores_as_the_run_says() -> None:
     module, metrics = fake_module(), MetricsConfig(tokenize="char", lowercase=True)
     ranges = {"first": range(2), "rest": range(2, len(SOURCES))}

@@ -93,7 +93,7 @@ def test_the_newest_are_found_oldest_first(tmp_path: Path) -> None:
         "step-00000900",
         "step-00010000",
     ]
-    assert len(recent_checkpoints(tmp_path, 3)) == 3
+    assert len(recent_checkpoints(tmp_path, 3)) == len(recent_checkpoints(tmp_path, None)) == 3
     for count in (4, 0):
         with pytest.raises(InputError, match=f"last={count} must be at least 1 and at most 3"):
             recent_checkpoints(tmp_path, count)

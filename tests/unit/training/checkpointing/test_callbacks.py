@@ -1,5 +1,6 @@
 """Which checkpoints are written when, with a trainer that only records."""
 
+import math
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -9,6 +10,7 @@ from pytorch_lightning import LightningModule
 
 from tests.helpers.training_fakes import fake_trainer
 from transformer.common.errors import AnotherRankFailed, InputError
+from transformer.training.callbacks.early_stopping import Patience
 from transformer.training.checkpointing import callbacks
 from transformer.training.checkpointing.callbacks import (
     BestCheckpoint,
@@ -164,7 +166,7 @@ def test_a_validation_still_due_runs_though_time_is_up(
 def validate(best: Any, trainer: Mock, *scores: float) -> None:
     for score in scores:
         trainer.global_step += 1
-        trainer.callback_metrics = {"val/x": score}
+        trainer.callback_metrics = {"val/x": score, "val/loss": 1.0}
         best.on_validation_end(trainer, module())
 
 
@@ -175,6 +177,19 @@ def test_the_best_is_better_than_all_before(
     best, (trainer, written) = BestCheckpoint(tmp_path, Criterion("val/x", mode)), saving_trainer()
     validate(best, trainer, *scores)
     assert written == ["best 1", "best 2", "best 5"]
+
+
+def test_of_equal_scores_that_of_the_lower_loss_is_better(tmp_path: Path) -> None:
+    criterion, (trainer, written) = Criterion("val/x", "max"), saving_trainer()
+    best, patience, waited = BestCheckpoint(tmp_path, criterion), Patience(criterion, 9), []
+    for loss in (3.0, 2.0, 2.0, 2.5, math.nan, 1.0):
+        trainer.global_step += 1
+        trainer.callback_metrics = {"val/x": 0.0, "val/loss": loss}
+        for callback in (best, patience):
+            callback.on_validation_end(trainer, module())
+        waited.append(patience.waited)
+    assert written == ["best 1", "best 2", "best 6"]
+    assert waited == [0, 0, 1, 2, 3, 0]
 
 
 def test_the_best_score_goes_with_the_directory_wherever_it_is(tmp_path: Path) -> None:
@@ -207,11 +222,11 @@ def test_a_best_that_was_not_written_is_not_to_beat(tmp_path: Path) -> None:
     validate(best, trainer, 5)
     trainer.strategy.broadcast = lambda value: "full"  # this rank itself has seen no error
     validate(best, trainer, 7)
-    assert best.score == 5
+    assert best.best == (5, 1)
     trainer.strategy.broadcast = lambda value: ""  # nor does an error of its own count
     trainer.strategy.checkpoint_io.full = True
     validate(best, trainer, 6)
-    assert best.score == 6
+    assert best.best == (6, 1)
 
 
 @pytest.mark.parametrize(("keep", "expected"), [(2, [3, 4]), (-1, [1, 2, 3, 4]), (0, [])])

@@ -37,9 +37,9 @@ def state(**changes: Any) -> dict[str, Any]:
         "optimizer_states": [],
         "loops": {"fit_loop": {"state_dict": {"combined_loader": [LOADER]}}},
         "callbacks": {
-            "BestCheckpoint": {"score": 1.5},
+            "BestCheckpoint": {"best": [1.5, 2.0]},
             "LastCheckpoint": {"validates": False},
-            "Patience": {"score": None, "waited": 0},
+            "Patience": {"best": None, "waited": 0},
             "Objective": {"metric": "val/bleu", "best": None},
             "MovingAverage": {"latest_update_step": 0},
         },
