@@ -170,11 +170,16 @@ def tsv_pairs(
     lines: Iterable[str], name: object, start: int = 1, *, features: bool = False
 ) -> Iterator[Pair]:
     """Split lines at the last tab; raises InputError if there are fewer or more tabs than these."""
-    layout = "SOURCE<TAB>FEATURES<TAB>TARGET has two" if features else "SOURCE<TAB>TARGET has one"
+    layout = "SOURCE<TAB>TARGET has one"
+    if features:
+        layout = "SOURCE<TAB>FEATURES<TAB>TARGET (tokenizer.features) has two"
     for number, line in enumerate(lines, start):
         if (tabs := line.count("\t")) != 1 + features:
+            hint = ', or, if the second column has features such as V;PST, set tokenizer.features=";"'
+            hint += ' (to train) or data.features=";" (doctor, clean, text)'
             raise InputError(
-                f"{name}:{number}: {tabs} tabs where {layout}; fix it, or data.features"
+                f"{name}:{number}: {tabs} tabs where {layout}; correct the line"
+                f"{hint if tabs > 1 and not features else ''}"
             )
         source, _, target = line.rpartition("\t")
         yield source, target
@@ -209,7 +214,7 @@ def jsonl_pairs(
                 raise ValueError
         except (ValueError, RecursionError) as error:
             # Too large a number is a ValueError, and too deep nesting a RecursionError.
-            reason = getattr(error, "msg", f"write {{{sides[0]!r}: ..., {sides[1]!r}: ...}}")
+            reason = getattr(error, "msg", 'write {{"{}": "...", "{}": "..."}}'.format(*sides))
             raise InputError(f"{where}: not a JSON object ({reason}); correct the line") from error
         if document_key is not None:
             if document_key not in row:
@@ -218,7 +223,13 @@ def jsonl_pairs(
                 yield SEPARATOR
             document = row[document_key]
         targets = row.get(sides[1])
-        if isinstance(targets, list) and targets:
+        if isinstance(targets, list):
+            if not targets:
+                raise InputError(f"{where}: the list {sides[1]!r} is empty; leave the line out")
+            for item, one in enumerate(targets, 1):
+                if not isinstance(one, str):
+                    name = f"item {item} of {sides[1]!r}"
+                    raise InputError(f"{where}: {name} is not a string; write the text in quotes")
             pairs = [record_pair({**row, sides[1]: one}, sides, where) for one in targets]
             yield from pairs_of(pairs[0][0], [target for _, target in pairs])
         else:
