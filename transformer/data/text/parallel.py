@@ -102,10 +102,8 @@ class Corpus:
         lines = [read_lines(path, self.max_line) for path in self.paths]
         if self.kind == "scan":
             return scan_pairs(lines[0], self.paths[0])
-        if self.kind == "tsv":
-            return tsv_pairs(lines[0], self.paths[0], features=self.features)
-        sides = (self.source, self.target)
-        return parsed_pairs(lines, self.kind, self.paths, sides, document_key=self.document_key)
+        read = (lines, self.kind, self.paths, (self.source, self.target))
+        return parsed_pairs(*read, document_key=self.document_key, features=self.features)
 
     def fingerprint(self, cache: Path | None = None) -> str:
         """Return a hash of content, formats and keys; ``cache`` and errors as in `file_digest`."""
@@ -139,12 +137,13 @@ def parsed_pairs(
     sides: tuple[str, str],
     start: int = 1,
     document_key: str | None = None,
+    features: bool = False,
 ) -> Iterator[Pair]:
     """Read the lines of plain files, or of one TSV or JSONL file (``kind``)."""
     if kind == "plain":
         return plain_pairs(lines, names, start)
     if kind == "tsv":
-        return tsv_pairs(lines[0], names[0], start)
+        return tsv_pairs(lines[0], names[0], start, features=features)
     return jsonl_pairs(lines[0], names[0], sides, start, document_key)
 
 

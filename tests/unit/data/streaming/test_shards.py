@@ -104,6 +104,12 @@ def test_shards_come_from_any_file_system(folder: Path) -> None:
     assert sorted(texts(module, epoch_of(module, 0))) == sorted(target for _, target in PAIRS)
 
 
+def test_a_shard_has_features(folder: Path) -> None:
+    (folder / "forms.tsv").write_text("walk\tV;PST\twalked\n")
+    (shard,) = stream(folder, str(folder / "forms.tsv"), features=";")._shards
+    assert [pair for pair, _ in shard.pairs(ShardPosition())] == [("walk\tV;PST", "walked")]
+
+
 def test_a_local_file_is_known_by_its_size_and_time(folder: Path) -> None:
     path = folder / "part-0.tsv"
     (shard,) = find_shards([str(path)], ("x", "y"))
