@@ -270,7 +270,11 @@ def test_features_of_a_source_stay_features() -> None:
 
 def test_a_line_is_a_text_where_no_sentences_are_translated() -> None:
     model = tiny_translator(max_length=2000)
-    lines = ["a dog runs . Two cats sleep . " * 40, "question: a {dog} ? context: The dog. A cat.", "7"]
+    lines = [
+        "a dog runs . Two cats sleep . " * 40,
+        "question: a {dog} ? context: The dog. A cat.",
+        "7",
+    ]
     offline = [one.text for one in model.translate([line.strip() for line in lines])]
     with serving(translator=model, pairs=[("source", "target")], sentences=False) as address:
         asked = {"q": "\n".join(lines), "source": "auto", "target": "target"}

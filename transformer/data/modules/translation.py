@@ -46,9 +46,8 @@ class DataModule(BatchModule):
         config = self._tokenizer_config if initial is None else initial.config
         if self._data.features is not None and config.features is None:
             raise InputError(
-                f"data.features={self._data.features!r}: training reads tokenizer.features, without "
-                "which features would be letters of the source; set that, with tokenizer=char or "
-                "words"
+                f"data.features={self._data.features!r}: training reads tokenizer.features; "
+                "without it features are letters of the source: set it, and tokenizer=char or words"
             )
         tags = config_tags(self._data)
         if initial is not None:

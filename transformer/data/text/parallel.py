@@ -169,17 +169,12 @@ def tsv_pairs(
     lines: Iterable[str], name: object, start: int = 1, *, features: bool = False
 ) -> Iterator[Pair]:
     """Split lines at the last tab; raises InputError if there are fewer or more tabs than these."""
-    layout = "SOURCE<TAB>TARGET has one"
-    if features:
-        layout = "SOURCE<TAB>FEATURES<TAB>TARGET (tokenizer.features) has two"
+    layout = "SOURCE<TAB>FEATURES<TAB>TARGET has two" if features else "SOURCE<TAB>TARGET has one"
     for number, line in enumerate(lines, start):
         if (tabs := line.count("\t")) != 1 + features:
-            hint = ', or, if the second column has features such as V;PST, set tokenizer.features=";"'
-            hint += ' (to train) or data.features=";" (doctor, clean, text)'
-            raise InputError(
-                f"{name}:{number}: {tabs} tabs where {layout}; correct the line"
-                f"{hint if tabs > 1 and not features else ''}"
-            )
+            hint = ', or set tokenizer.features=";" (doctor, clean, text: data.features=";")'
+            hint = hint if tabs > 1 and not features else ""
+            raise InputError(f"{name}:{number}: {tabs} tabs where {layout}; correct the line{hint}")
         source, _, target = line.rpartition("\t")
         yield source, target
 
@@ -222,13 +217,7 @@ def jsonl_pairs(
                 yield SEPARATOR
             document = row[document_key]
         targets = row.get(sides[1])
-        if isinstance(targets, list):
-            if not targets:
-                raise InputError(f"{where}: the list {sides[1]!r} is empty; leave the line out")
-            for item, one in enumerate(targets, 1):
-                if not isinstance(one, str):
-                    name = f"item {item} of {sides[1]!r}"
-                    raise InputError(f"{where}: {name} is not a string; write the text in quotes")
+        if isinstance(targets, list) and targets:
             pairs = [record_pair({**row, sides[1]: one}, sides, where) for one in targets]
             yield from pairs_of(pairs[0][0], [target for _, target in pairs])
         else:
@@ -246,7 +235,8 @@ def record_pair(row: dict[str, object], sides: tuple[str, str], where: str) -> P
             )
         text = row[key]
         if not isinstance(text, str):
-            raise InputError(f"{where}: {key!r} is not a string; write the text in quotes")
+            wrong = "an empty list" if text == [] else f"{text!r:.40}"
+            raise InputError(f"{where}: {key!r} has {wrong}, no string; write a text in quotes")
         # A carriage return at the end would be half of a line end in a plain file.
         if _NOT_A_LINE.search(text):
             raise InputError(

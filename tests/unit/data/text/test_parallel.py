@@ -55,9 +55,9 @@ WRONG_FILES = [
     ("list.jsonl", '["a", "b"]\n', r'list\.jsonl:1: not a .* \(write {"en": "...", "de": "..."}'),
     ("deep.jsonl", "[" * 100_000, r"deep\.jsonl:1: not a JSON object"),
     ("key.jsonl", '{"en": "a", "ger": "b"}\n', r"key\.jsonl:1: no key 'de' \(keys: 'en', 'ger'\)"),
-    ("type.jsonl", '{"en": "a", "de": 3}\n', r"type\.jsonl:1: 'de' is not a string"),
-    ("empty.jsonl", '{"en": "a", "de": []}\n', r"empty\.jsonl:1: the list 'de' is empty"),
-    ("item.jsonl", '{"en": "a", "de": ["x", 3]}\n', r"item\.jsonl:1: item 2 of 'de' is not a str"),
+    ("type.jsonl", '{"en": "a", "de": 3}\n', r"type\.jsonl:1: 'de' has 3, no string"),
+    ("empty.jsonl", '{"en": "a", "de": []}\n', r"empty\.jsonl:1: 'de' has an empty list"),
+    ("item.jsonl", '{"en": "a", "de": ["x", 3]}\n', r"item\.jsonl:1: 'de' has 3, no string"),
     (
         "break.jsonl",
         '{"en": "a\\nb", "de": "c"}\n',
