@@ -172,9 +172,9 @@ def tsv_pairs(
     layout = "SOURCE<TAB>FEATURES<TAB>TARGET has two" if features else "SOURCE<TAB>TARGET has one"
     for number, line in enumerate(lines, start):
         if (tabs := line.count("\t")) != 1 + features:
-            raise InputError(
-                f"{name}:{number}: {tabs} tabs where {layout}; fix it, or data.features"
-            )
+            hint = ', or set tokenizer.features=";" (doctor, clean, text: data.features=";")'
+            hint = hint if tabs > 1 and not features else ""
+            raise InputError(f"{name}:{number}: {tabs} tabs where {layout}; correct the line{hint}")
         source, _, target = line.rpartition("\t")
         yield source, target
 
@@ -208,7 +208,7 @@ def jsonl_pairs(
                 raise ValueError
         except (ValueError, RecursionError) as error:
             # Too large a number is a ValueError, and too deep nesting a RecursionError.
-            reason = getattr(error, "msg", f"write {{{sides[0]!r}: ..., {sides[1]!r}: ...}}")
+            reason = getattr(error, "msg", 'write {{"{}": "...", "{}": "..."}}'.format(*sides))
             raise InputError(f"{where}: not a JSON object ({reason}); correct the line") from error
         if document_key is not None:
             if document_key not in row:
@@ -235,7 +235,8 @@ def record_pair(row: dict[str, object], sides: tuple[str, str], where: str) -> P
             )
         text = row[key]
         if not isinstance(text, str):
-            raise InputError(f"{where}: {key!r} is not a string; write the text in quotes")
+            wrong = "an empty list" if text == [] else f"{text!r:.40}"
+            raise InputError(f"{where}: {key!r} has {wrong}, no string; write a text in quotes")
         # A carriage return at the end would be half of a line end in a plain file.
         if _NOT_A_LINE.search(text):
             raise InputError(

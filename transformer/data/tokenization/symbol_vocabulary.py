@@ -106,7 +106,7 @@ def split_text(text: str, words: bool, features: str | None, decompose: bool) ->
 def count_symbols(texts: Iterable[str], config: TokenizerConfig, side: int, name: object) -> bytes:
     """Return the model of a vocabulary: the most frequent tokens of texts, by ``config``.
 
-    Raises InputError, with the ``name`` of the text, if no text has a token.
+    Raises InputError, with the ``name`` of the text, if no text has a token, or none is left.
     """
     words, features = config.algorithms[side] == "words", None if side else config.features
     decompose = config.decompose and not words
@@ -120,5 +120,10 @@ def count_symbols(texts: Iterable[str], config: TokenizerConfig, side: int, name
     order = sorted(counts, key=lambda token: (-counts[token], token))
     room = len(order) if config.vocab_size is None else config.vocab_size - len(_CONTROL)
     symbols = [token for token in order[:room] if counts[token] >= config.min_frequency]
+    if not symbols:
+        raise InputError(
+            f"{name}: no token occurs tokenizer.min_frequency={config.min_frequency} times, but "
+            f"{counts[order[0]]:,} at most; lower it"
+        )
     model = _Model(words, features, tuple(symbols), decompose)
     return json.dumps(asdict(model), ensure_ascii=False).encode()

@@ -72,7 +72,7 @@ def test_rare_tokens_and_those_beyond_the_size_are_unknown() -> None:
         for token, name in enumerate(joint.subwords(range(joint.target_vocab_size)))
         if name in ("\u2581[V]", "\u2581[PST]", "\u2581[NFIN]")
     ]
-    rare = learnt(algorithm="words", joint=False, min_frequency=2)
+    rare = learnt(target="words", min_frequency=2)
     assert rare.subwords(range(4, rare.target_vocab_size)) == ["\u2581w", "\u2581A"]
     small = learnt(algorithm="words", joint=False, vocab_size=5)
     assert small.subwords(range(4, small.target_vocab_size)) == ["\u2581w"]
@@ -102,6 +102,7 @@ def test_decomposed_characters_are_letters_and_marks_and_come_back_composed() ->
         ({"algorithm": "words", "decompose": True}, "decompose is for characters"),
         ({"features": ""}, "features='' separates nothing"),
         ({"min_frequency": 0}, "min_frequency=0 must be at least 1"),
+        ({"min_frequency": 99}, "no token occurs .*min_frequency=99 times, but . at most"),
     ],
 )
 def test_keys_that_do_not_fit_together_are_refused(changes: dict[str, Any], says: str) -> None:
