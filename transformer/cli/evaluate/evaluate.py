@@ -23,7 +23,7 @@ from transformer.cli.load import (
     resolve_file,
     resolve_precision,
 )
-from transformer.cli.unknown_symbols import checked_symbols
+from transformer.cli.translate.unknown_symbols import checked_symbols
 from transformer.common.errors import InputError
 from transformer.common.escaping import escaped
 from transformer.common.files import given_path

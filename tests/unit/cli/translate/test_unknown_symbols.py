@@ -4,7 +4,7 @@ import pytest
 
 from tests.helpers.corpora import tokenizer_config
 from tests.helpers.translators import tiny_tokenizer
-from transformer.cli.unknown_symbols import checked_symbols
+from transformer.cli.translate.unknown_symbols import checked_symbols
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
