@@ -123,7 +123,8 @@ def test_the_command_that_resumes_a_run_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(TRUST)
-    for root, trust in (("here", ""), (tmp_path, " trust=true")):
+    monkeypatch.chdir(tmp_path)
+    for root, trust in (("here", ""), (tmp_path.parent, " trust=true")):
         config = composed(["data=g2p", "data.lang=bul", f"data.root={root}"], tmp_path)
         assert train._resume(config, Path("run")) == f"checkpoint=run{trust}"
 

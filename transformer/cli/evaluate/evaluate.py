@@ -23,7 +23,6 @@ from transformer.cli.load import (
     resolve_file,
     resolve_precision,
 )
-from transformer.cli.translate.unknown_symbols import checked_symbols
 from transformer.common.errors import InputError
 from transformer.common.escaping import escaped
 from transformer.common.files import given_path
@@ -42,6 +41,7 @@ from transformer.evaluation.term_accuracy import term_accuracy
 from transformer.model.checkpoint.checkpoint import checkpoint_task, read_payload
 from transformer.model.checkpoint.locate import find_checkpoint, is_exported
 from transformer.report.scores import format_json, print_json, print_table, save_report
+from transformer.report.unknown_symbols import checked_symbols
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:

@@ -20,7 +20,6 @@ from transformer.cli.load import resolve_precision
 from transformer.cli.translate.engine import translator_by_engine
 from transformer.cli.translate.line_io import Form, line_files, open_input, open_output
 from transformer.cli.translate.part_files import LineAssignment, PartFiles
-from transformer.cli.translate.unknown_symbols import checked_symbols
 from transformer.common.errors import InputError, Interrupted, errors_name
 from transformer.common.escaping import escaped
 from transformer.data.text.lines import file_digest
@@ -31,6 +30,7 @@ from transformer.decoding.constraints.request import Request
 from transformer.decoding.translation.result import Translation
 from transformer.decoding.translation.translator import Translator
 from transformer.model.checkpoint.locate import ENGINE_WEIGHTS, is_ctranslate2
+from transformer.report.unknown_symbols import checked_symbols
 
 if TYPE_CHECKING:
     from transformer.decoding.translation.document_translator import DocumentTranslator

@@ -4,11 +4,11 @@ import pytest
 
 from tests.helpers.corpora import tokenizer_config
 from tests.helpers.translators import tiny_tokenizer
-from transformer.cli.translate.unknown_symbols import checked_symbols
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Request
+from transformer.report.unknown_symbols import checked_symbols
 
 CONFIG = tokenizer_config(algorithm="char", vocab_size=None, features=";")
 TOKENIZER = Tokenizer.train(CONFIG, lambda: [("abc\tV;PST", "x")]).with_tags(Tags(targets=("x",)))
