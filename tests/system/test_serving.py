@@ -432,6 +432,7 @@ def test_the_verb_answers_what_it_has_accepted(home: Path) -> None:
         process.send_signal(signal.SIGTERM)
         for connection in connections:
             answer = connection.getresponse()
-            assert answer.status == 200 and json.loads(answer.read())["translatedText"]
+            # The model of a few updates may translate to nothing.
+            assert answer.status == 200 and "translatedText" in json.loads(answer.read())
         assert process.wait(20) == 0
         assert process.stderr is not None and process.stderr.read() == ""
