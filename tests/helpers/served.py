@@ -39,11 +39,12 @@ def serving(
     pairs: Sequence[tuple[str, str]] = (("en", "de"),),
     clients: list[Client] | None = None,
     cache: int = 100,
+    sentences: bool = True,
     **changes: Any,
 ) -> Iterator[str]:
     """The address of a server, which ends with the context."""
     model = translator or tiny_translator(nbest=1)
-    directions = Directions(Direction(source, target, model) for source, target in pairs)
+    directions = Directions(Direction(*pair, model, sentences=sentences) for pair in pairs)
     asked = limits(**changes)
     pool = ThreadPoolExecutor(1)
     service = TranslationService(directions, asked, batch_tokens=100, cache=cache, thread=pool)

@@ -131,10 +131,11 @@ def test_what_may_change_and_another_score_is_said(
     caplog.set_level("INFO", "transformer.runs.finetuning")
     initial_payload(run_config(second(home)), home / "first")
     assert not caplog.messages
-    initial_payload(run_config(second(home, "metrics=tokenised")), home / "first")
+    other = second(home, "metrics=tokenised", "metrics.choose=chrf")
+    initial_payload(run_config(other), home / "first")
     assert caplog.messages == [
-        f"scored with metrics.tokenize=none, but {home}/first with metrics.tokenize=13a; if the "
-        "text is alike, set the same"
+        f"scored with metrics.tokenize=none metrics.choose=chrf, but {home}/first with "
+        "metrics.tokenize=13a metrics.choose=bleu; if the text is alike, set the same"
     ]
 
 

@@ -268,6 +268,27 @@ def test_features_of_a_source_stay_features() -> None:
         assert (status, answer["error"][:34]) == (400, "the model reads features after a t")
 
 
+def test_a_line_is_a_text_where_no_sentences_are_translated() -> None:
+    model = tiny_translator(max_length=2000)
+    lines = [
+        "a dog runs . Two cats sleep . " * 40,
+        "question: a {dog} ? context: The dog. A cat.",
+        "7",
+    ]
+    offline = [one.text for one in model.translate([line.strip() for line in lines])]
+    with serving(translator=model, pairs=[("source", "target")], sentences=False) as address:
+        asked = {"q": "\n".join(lines), "source": "auto", "target": "target"}
+        found = ask(f"{address}/translate", asked)[1]
+        assert found["translatedText"] == "{} \n{}\n{}".format(*offline)
+        assert found["detectedLanguage"]["language"] == "source"
+        html = asked | {"q": f"<p>{lines[1]}</p>", "format": "html"}
+        assert ask(f"{address}/translate", html)[1]["translatedText"] == f"<p>{offline[1]}</p>"
+    with serving(translator=model, pairs=[("xx", "de"), ("yy", "de")]) as address:
+        asked = {"q": "a dog", "source": "auto", "target": "de"}
+        found = ask(f"{address}/translate", asked)[1]["detectedLanguage"]
+        assert found == {"language": "en", "confidence": 0.0}
+
+
 def test_a_crowd_gets_what_one_gets_offline(url: str, model: Translator) -> None:
     texts = [f"{source} {number} ." for number in range(25) for source in SENTENCES]
     expected = [one.text for one in model.translate(texts)]
@@ -411,6 +432,7 @@ def test_the_verb_answers_what_it_has_accepted(home: Path) -> None:
         process.send_signal(signal.SIGTERM)
         for connection in connections:
             answer = connection.getresponse()
-            assert answer.status == 200 and json.loads(answer.read())["translatedText"]
+            # The model of a few updates may translate to nothing.
+            assert answer.status == 200 and "translatedText" in json.loads(answer.read())
         assert process.wait(20) == 0
         assert process.stderr is not None and process.stderr.read() == ""

@@ -69,10 +69,11 @@ def _directions(config: DictConfig, arguments: Sequence[str]) -> Iterator[Direct
             f"languages= names {len(languages)} directions, and checkpoint= {len(checkpoints)} "
             "models; give one for each model, such as languages=[en-de,de-en]"
         )
+    sentences = resolve_value(config, "sentences", bool | None)
     for checkpoint, named in zip(checkpoints, languages, strict=True):
         one = config.copy()
         one.checkpoint = str(checkpoint)
         translator, trained = translator_by_engine(one, arguments)
         if translator.tokenizer.tags.sentences:
             raise InputError(f"{checkpoint} translates documents; serve takes models of sentences")
-        yield from trained_directions(translator, trained, named)
+        yield from trained_directions(translator, trained, named, sentences)

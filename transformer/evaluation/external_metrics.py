@@ -68,11 +68,11 @@ class Custom(SentenceMetric):
         try:
             return self.function(hypotheses, references)
         except Exception as error:
-            places = extract_tb(error.__traceback__)
-            place = [one for one in places if one.filename == self.file] or places
+            frames = extract_tb(error.__traceback__)
+            own = [one for one in frames if one.filename == self.file] or frames
             raise InputError(
                 f"metrics.custom={self.details['function']} raised {type(error).__name__}: {error} "
-                f"({place[-1].filename}:{place[-1].lineno}); mend the function"
+                f"({own[-1].filename}:{own[-1].lineno}); mend the function"
             ) from error
 
     def _aggregate_and_compute(self, stats: Any) -> Score:

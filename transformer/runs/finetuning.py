@@ -81,7 +81,7 @@ def _means(weight: Tensor, rows: Sequence[Sequence[int]]) -> Tensor:
 
 
 def take_model(config: DictConfig, given: Collection[str]) -> None:
-    """Set ``model``, ``tokenizer`` and ``data.target_tag=both`` as the checkpoint has them.
+    """Set ``model``, ``tokenizer``, ``data.target_tag=both`` and ``data.features`` as it has them.
 
     Keys and groups that are ``given`` in the command stay. Nothing happens without a checkpoint
     that can be read, which a run that goes on does not need.
@@ -99,6 +99,8 @@ def take_model(config: DictConfig, given: Collection[str]) -> None:
     for key, value in other_model(_former(payload), now).items():
         if not {key, key.partition(".")[0]} & set(given):
             OmegaConf.update(config, key, value)
+    if config.data.features is None and "data.features" not in given:
+        config.data.features = config.tokenizer.features
 
 
 def _former(payload: dict[str, Any]) -> dict[str, Any]:
@@ -121,7 +123,7 @@ def _log_other_metrics(config: RunConfig, path: Path, payload: dict[str, Any]) -
     with errors_name(path):
         trained = typed(MetricsConfig, payload[PORTABLE]["config"]["metrics"], "metrics")
     before, now = asdict(trained), asdict(config.metrics)
-    keys = [key for key in ("tokenize", "lowercase") if now[key] != before[key]]
+    keys = [key for key in ("tokenize", "lowercase", "choose") if now[key] != before[key]]
     if other := {f"metrics.{key}": before[key] for key in keys}:
         own = {key: now[key.removeprefix("metrics.")] for key in other}
         logger.info(

@@ -80,7 +80,7 @@ class TranslationService:
         splitting: Splitting = "sentences",
         constrain: Constrain | None = None,
     ) -> list[TextTranslation]:
-        """Translate texts, each sentence by itself.
+        """Translate texts, each sentence by itself, or each line (``Direction.whole_lines``).
 
         Args:
             texts: Any strings; their blanks and line ends are kept, and a sentence without a letter
@@ -155,17 +155,16 @@ class TranslationService:
         direction, count = options.direction, 0
         # These need memory by the square of the length.
         squared = options.links or options.confidence or options.attention
-        # A source with features is a line, with a tab in it.
-        featured = direction.translator.tokenizer.config.features is not None
+        lines = direction.whole_lines
         for text in texts:
-            parts = split_sentences(text, direction.source, "lines" if featured else splitting)
+            parts = split_sentences(text, direction.source, "lines" if lines else splitting)
             count += sum(bool(part.sentence) for part in parts)
             if count > self.limits.waiting:
                 raise InputError(
                     f"one request may have {self.limits.waiting} sentences; send fewer at a time"
                 )
             whole = [part.sentence for part in parts]
-            plain = whole if featured else list(map(plain_blanks, whole))
+            plain = whole if lines else list(map(plain_blanks, whole))
             sentences = [Sentence(text, constrain and constrain(text)) for text in plain]
             split.append(list(zip(parts, sentences, strict=True)))
             for _, sentence in split[-1]:
@@ -192,7 +191,8 @@ class TranslationService:
         return found[0] if found else Detected((sources or self.directions.sources)[0], 0.0)
 
     def _remembered(self, sentence: Sentence, options: Options) -> SentenceTranslation | None:
-        if not any(map(str.isalpha, sentence.text)):
+        is_copied = not options.direction.whole_lines or not sentence.text
+        if is_copied and not any(map(str.isalpha, sentence.text)):
             return SentenceTranslation(sentence.text, sentence.text)
         known = self._cached.get((options, sentence))
         if known is not None:

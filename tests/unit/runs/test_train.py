@@ -12,7 +12,7 @@ from torch import distributed as dist
 
 from tests.helpers.runs import composed
 from transformer.common.errors import InputError
-from transformer.data.corpora.trust import TRUST
+from transformer.data.corpora.trust import TRUST, needs_trust
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.checkpoint.checkpoint import PORTABLE
 from transformer.runs import train
@@ -123,10 +123,13 @@ def test_the_command_that_resumes_a_run_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(TRUST)
-    for root, trust in (("here", ""), (tmp_path, " trust=true")):
-        given = ["data=g2p", "data.lang=bul", f"data.root={root}"]
-        config = composed(given, Path("cache"))
-        assert train._resume(config, Path("run")) == f"checkpoint=run{trust}"
+    monkeypatch.chdir(tmp_path)
+    for root, trust in (("here", ""), (tmp_path.parent, " trust=true")):
+        config = composed(["data=g2p", "data.lang=bul", f"data.root={root}"], tmp_path)
+        monkeypatch.setenv("TRANSFORMER_CACHE", str(config.resolved["data"]["cache"]))
+        assert train._resume(config, Path("run")) == f"checkpoint=run{trust}", needs_trust(
+            config.resolved
+        )
 
 
 def test_a_run_may_go_on_without_the_callbacks_it_had(

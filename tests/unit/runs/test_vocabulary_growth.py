@@ -1,20 +1,23 @@
 """The vocabulary of a checkpoint grows, and old text is translated as before."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from tests.helpers.corpora import tokenizer_config
 from tests.helpers.models import portable, tiny_transformer
 from tests.helpers.steps import search_config
 from tests.helpers.translators import PAIRS, tiny_tokenizer
+from transformer.cli.config.compose import compose_config
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translation.translator import Translator
-from transformer.model.checkpoint.checkpoint import PORTABLE
-from transformer.runs.finetuning import grown
+from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
+from transformer.runs.finetuning import grown, take_model
 
 TEXTS = [*(source for source, _ in PAIRS), "a long cat sees two books"]
 
@@ -85,3 +88,16 @@ def test_an_added_word_is_never_cut(algorithm: Any) -> None:
             assert tokenizer.decode_source([row]) == [text]
     with pytest.raises(InputError, match=r"tokenizer.add has 'a b'; a word to add has no spaces"):
         replace(config, add=("a b",))
+
+
+def test_a_run_takes_the_features_of_a_checkpoint(tmp_path: Path) -> None:
+    tokens = tokenizer_config(algorithm="char", vocab_size=None, features=";")
+    tokenizer = Tokenizer.train(tokens, lambda: [("a\tV;PST", "b")])
+    sizes = {"source_vocab_size": tokenizer.source_vocab_size}
+    model = tiny_transformer(target_vocab_size=tokenizer.target_vocab_size, **sizes)
+    weights = {f"model.{name}": weight for name, weight in model.state_dict().items()}
+    part = portable(model.config, tokenizer.to_state(), {"task": "translation"})
+    write_payload({"state_dict": weights, PORTABLE: part}, tmp_path / "run.ckpt")
+    config = compose_config("train", ["data=files", f"finetune_from={tmp_path}/run.ckpt"])
+    take_model(config, {"data", "finetune_from"})
+    assert config.tokenizer.features == config.data.features == ";"

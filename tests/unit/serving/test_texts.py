@@ -27,6 +27,7 @@ TEXT = "Hello there.  How are you?\n\n\tMr. Smith left."
     [
         ("sentences", ["Hello there.", "How are you?", "Mr. Smith left."]),
         ("none", [TEXT]),
+        ("lines", ["Hello there.  How are you?", "Mr. Smith left."]),
     ],
 )
 @given(text=st.text(alphabet="aB.?! \n\r\t\u2028\u00a0。", max_size=60))
@@ -40,7 +41,8 @@ def test_a_text_is_cut_where_asked_without_loss(
         assert "".join(part.blanks + part.sentence for part in parts) == whole
         assert all(part.sentence == part.sentence.strip() for part in parts)
     long = split_sentences("word " * 500 + "a" * 2500, "en", splitting)
-    assert [len(part.sentence) for part in long] == [999, 999, 499, 1000, 1000, 500]
+    sizes = [5000] if splitting == "lines" else [999, 999, 499, 1000, 1000, 500]
+    assert [len(part.sentence) for part in long] == sizes
     assert plain_blanks("a\u00a0b\tc") == "a b c" and plain_blanks("5\u00a0%") == "5\u00a0%"
 
 
@@ -66,6 +68,12 @@ def test_languages_by_code_alias_variant_and_run() -> None:
     corpora = {"one": {"source": "fr"}, "two": {"target": None}}
     found = trained_directions(model, {"data": config["data"] | {"corpora": corpora}})
     assert [(one.source, one.target) for one in found] == [("en", "de"), ("fr", "de")]
+    chosen = [("bleu", True), ("rougel", False), ("squad_f1", False), ("exact_match", False)]
+    for metric, sentences in chosen:
+        run = config | {"metrics": {"choose": metric}}
+        for asked in (None, True, False):
+            [one] = trained_directions(model, run, sentences=asked)
+            assert one.sentences is (sentences if asked is None else asked)
     with pytest.raises(InputError, match="languages=english must be SOURCE-TARGET"):
         list(trained_directions(model, config, "english"))
 
@@ -79,6 +87,7 @@ def test_the_language_of_a_text_is_detected() -> None:
     alone = Detector(["en"])
     assert [one.language for one in alone.detect(german)] == ["en"]
     assert alone.detect(german)[0].confidence < 5
+    assert alone.detect("12 :-) 5") == [("en", 0.0)]
 
 
 def test_a_glossary_asks_for_its_phrases() -> None:

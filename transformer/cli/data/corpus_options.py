@@ -48,9 +48,10 @@ def split_names(config: DictConfig, known: Iterable[str]) -> Sequence[str]:
 def examination_config(
     config: DictConfig, data: DataConfig, checks: Iterable[str], examples: int
 ) -> ExaminationConfig:
-    """Which checks run, and their settings."""
+    """Which checks run, and their settings; without a ratio of lengths, they tell no shift."""
+    lengths_tell = data.max_ratio is not None
     return ExaminationConfig(
-        checks=frozenset(checks),
+        checks=frozenset(name for name in checks if lengths_tell or name != "misaligned"),
         examples=examples,
         ratio=resolve_value(config, "ratio", float),
         max_length=data.max_length,

@@ -18,6 +18,7 @@ from transformer.data.quality import examination as rows
 from transformer.data.quality.config import allowed_fractions
 from transformer.data.quality.examination import examine, to_json
 from transformer.data.quality.texts import given_texts
+from transformer.data.text.parallel import AnotherTarget
 from transformer.report.scores import build_table, print_json, table_console
 
 
@@ -26,6 +27,10 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     allowed = allowed_fractions(resolve_value(config, "thresholds", Mapping[str, float | None]))
     examples = resolve_value(config, "examples", int)
     data = corpus_options.data_config(config)
+    named = any(one.startswith("thresholds.leak_target=") for one in arguments)
+    if data.max_ratio is None and "leak_target" in allowed and not named:
+        # Such a text is no translation: its targets, as actions of commands, may recur.
+        allowed["leak_target"] = 1.0
     settings = corpus_options.examination_config(config, data, allowed, examples)
     splits = given_texts(data)
     tokenizer = corpus_options.build_tokenizer(config, splits, data.cache, arguments)
@@ -36,9 +41,14 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     _show(report, examination.unit, speed)
     print_json(json.dumps({**report, "pairs_per_second": speed}, indent=1, ensure_ascii=False))
     if exceeded := report["exceeded"]:
+        several = any(
+            isinstance(pair[1], AnotherTarget) for text in splits.values() for pair in text.corpus
+        )
+        # Clean takes one target a line.
+        advice = "" if several else "leave them out with transformer clean, "
         raise InputError(
-            f"too many faults ({'; '.join(exceeded)}): mend the text, leave them out with "
-            "transformer clean, or allow more with thresholds.NAME=SHARE"
+            f"too many faults ({'; '.join(exceeded)}): mend the text, {advice}or allow more with "
+            "thresholds.NAME=SHARE"
         )
     print("no fault is more frequent than it may be", file=sys.stderr)
 

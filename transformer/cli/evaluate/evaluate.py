@@ -1,6 +1,7 @@
 """``evaluate``: score a checkpoint; a table on stderr, JSON as sacreBLEU's to a file or a pipe."""
 
 import sys
+from collections import deque
 from collections.abc import Sequence
 
 from omegaconf import DictConfig, ListConfig
@@ -40,6 +41,7 @@ from transformer.evaluation.term_accuracy import term_accuracy
 from transformer.model.checkpoint.checkpoint import checkpoint_task, read_payload
 from transformer.model.checkpoint.locate import find_checkpoint, is_exported
 from transformer.report.scores import format_json, print_json, print_table, save_report
+from transformer.report.unknown_symbols import checked_symbols
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
@@ -83,7 +85,7 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     names = resolve_value(config, "scores", Sequence[str] | None) or metrics.tested
     for metric in names:
         build_metric(metric, metrics)
-    split = own_text(config) or scored_split(config, run)
+    split = own_text(config, run) or scored_split(config, run)
     pairs = pairs_to_score(split)
     gold = _gold_links(config, split)
     if gold is not None and len(gold) != len(pairs):
@@ -92,6 +94,8 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     output = writable_output(config)
     aligned = [] if gold is None else _alignment_scores(translator, pairs, gold)
     sources, references = zip(*pairs, strict=True)
+    named = checked_symbols(sources, translator.tokenizer, lambda at: f"source {at + 1}")
+    deque(named, maxlen=0)
     found = in_documents(translator).translate(sources, constraints)
     warn_about_length_limit([translator.length_limit.pop_counts()])
     hypotheses = [translation.text for translation in found]

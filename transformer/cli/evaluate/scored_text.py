@@ -1,6 +1,7 @@
 """The text that a verb scores on, and the metrics: the keys from ``split`` to ``lowercase``."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +16,29 @@ from transformer.data.corpora.evaluation_text import read_texts
 from transformer.data.corpora.mixture import AnySplit
 from transformer.data.corpora.split import Split
 from transformer.data.corpora.trust import require_trust
-from transformer.data.text.parallel import Corpus, Referenced
+from transformer.data.text.parallel import Corpus, Referenced, file_format
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.evaluation.run_text import found_in_run, run_splits
 from transformer.report.scores import require_writable
 
 
-def own_text(config: DictConfig) -> Split | None:
-    """The user's files, if they are given."""
+def own_text(config: DictConfig, run: Mapping[str, Any] | None = None) -> Split | None:
+    """The user's files, if they are given; one of both sides is read as the training of the run."""
+    source = None if config.source is None else resolve_path(config, "source")
+    if config.reference is None and source is not None and file_format(source) != "plain":
+        data = {"source": "source", "target": "target", **(run or {"data": {}})["data"]}
+        corpus = Corpus.of(source, data["source"], data["target"])
+        corpus = replace(corpus, features=data.get("features") is not None)
+        return Split(corpus, repeated_sources=data.get("repeated_sources", False))
     if (config.source is None) != (config.reference is None):
-        raise InputError("source=FILE and reference=FILE go together; give both or neither")
-    if config.source is None:
+        raise InputError(
+            "source=FILE and reference=FILE go together; give both or neither, or one TSV or JSONL "
+            "file of both as source="
+        )
+    if source is None:
         return None
     given = config.reference if isinstance(config.reference, ListConfig) else [config.reference]
-    files = [resolve_path(config, "source"), *(given_path(str(reference)) for reference in given)]
+    files = [source, *(given_path(str(reference)) for reference in given)]
     return Split(Corpus.of(files, "source", "reference"))
 
 

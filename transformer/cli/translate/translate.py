@@ -30,6 +30,7 @@ from transformer.decoding.constraints.request import Request
 from transformer.decoding.translation.result import Translation
 from transformer.decoding.translation.translator import Translator
 from transformer.model.checkpoint.locate import ENGINE_WEIGHTS, is_ctranslate2
+from transformer.report.unknown_symbols import checked_symbols
 
 if TYPE_CHECKING:
     from transformer.decoding.translation.document_translator import DocumentTranslator
@@ -99,7 +100,7 @@ def _translate_file(
             lines, _ = open_input(source)
             own = assignment.lines(lines)
             with parts.naming_part():
-                _stream(config, translator, own, part, assignment.number, done=done)
+                _stream(config, translator, own, part, assignment.number, done=done, checked=True)
             parts.finish()
     if not assignment.rank:
         parts.join()
@@ -108,8 +109,12 @@ def _translate_file(
 def _check_lines(source: Path, input_format: str, tokenizer: Tokenizer) -> None:
     """Raise errors of the input now: a corrected file is another job, which starts again."""
     lines, _ = open_input(source)
-    requests = _requests(input_format, lines, lambda index: f"{source}:{index + 1}", tokenizer)
-    deque(requests, maxlen=0)
+
+    def where(index: int) -> str:
+        return f"{source}:{index + 1}"
+
+    requests = _requests(input_format, lines, where, tokenizer)
+    deque(checked_symbols(requests, tokenizer, where), maxlen=0)
 
 
 def _stream(
@@ -121,6 +126,7 @@ def _stream(
     *,
     ready: Callable[[], bool] | None = None,
     done: int = 0,
+    checked: bool = False,
 ) -> None:
     """Translate lines after the first ``done``; ``number`` is the number of each in its file."""
     name = config.input or "stdin"
@@ -129,6 +135,8 @@ def _stream(
         return f"{name}:{number(index)}"
 
     requests = _requests(config.input_format, lines, where, translator.tokenizer)
+    if not checked:
+        requests = checked_symbols(requests, translator.tokenizer, where)
     if isinstance(translator, Translator):
         found = translator.translate_stream(
             islice(requests, done, None),

@@ -4,7 +4,7 @@ Validation and test text are ordinary files. Does not know models.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 
@@ -39,7 +39,8 @@ class StreamData(DataModule):
     @cached_property
     def _shards(self) -> list[Shard]:
         data = self._data
-        return find_shards(data.train, (data.source, data.target), data.max_line)
+        found = find_shards(data.train, (data.source, data.target), data.max_line)
+        return [replace(shard, features=data.features is not None) for shard in found]
 
     @cached_property
     def _fingerprint(self) -> str:

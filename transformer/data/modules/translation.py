@@ -42,10 +42,17 @@ class DataModule(BatchModule):
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer: given, from the cache, or learnt from the training text."""
+        initial = self._initial_tokenizer
+        config = self._tokenizer_config if initial is None else initial.config
+        if self._data.features is not None and config.features is None:
+            raise InputError(
+                f"data.features={self._data.features!r}: training reads tokenizer.features; "
+                "without it features are letters of the source: set it, and tokenizer=char or words"
+            )
         tags = config_tags(self._data)
-        if self._initial_tokenizer is not None:
-            tags.check_same_tags(self._initial_tokenizer.tags)
-            return self._initial_tokenizer.with_sampling(self._tokenizer_config.sampling)
+        if initial is not None:
+            tags.check_same_tags(initial.tags)
+            return initial.with_sampling(self._tokenizer_config.sampling)
         with locked(self._cache):
             return self._learnt_tokenizer().with_tags(tags)
 

@@ -121,7 +121,9 @@ class PairCheck(Check):
         fault = self._find(pair)
         if fault is not None:
             self._count += 1
-            if len(self._examples) < self.max_examples:
+            # A line with several answers may have the fault in each.
+            lines = [example.line for example in self._examples]
+            if len(lines) < self.max_examples and pair.line not in lines:
                 self._examples.append(Example(pair.line, *fault))
 
     def findings(self) -> Iterable[Finding]:

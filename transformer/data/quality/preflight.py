@@ -72,9 +72,12 @@ def _describe(finding: Mapping[str, Any], split: Split) -> str:
         f"{line_location(split, side, line)}: {message}"
         for line, side, message in finding["examples"]
     )
+    advice = ""
+    if finding["check"] == "misaligned":
+        advice = "; data.max_ratio=null is for text whose lengths do not go together"
     return (
         f"{finding['split']}: {finding['count']:,} of {finding['total']:,} pairs: "
-        f"{finding['check']} ({examples}); transformer doctor shows more"
+        f"{finding['check']} ({examples}); transformer doctor shows more{advice}"
     )
 
 

@@ -61,6 +61,8 @@ class Shard:
     """Keys of source and target in JSONL, columns in Parquet."""
     max_line: int | None = None
     """Bytes of the longest line (``data.max_line``); None: `lines.MAX_LINE`."""
+    features: bool = False
+    """As in `Corpus`."""
 
     def pairs(self, start: ShardPosition) -> Iterator[tuple[Pair, ShardPosition]]:
         """Yield the pairs from a position on, each with the position after it.
@@ -89,7 +91,8 @@ class Shard:
                 yield line
 
         lines = [decoded_lines(counted(index), url, number) for index, url in enumerate(self.urls)]
-        pairs = parsed_pairs(lines, _kind(self.urls[0]), self.urls, self.sides, number)
+        read = (lines, _kind(self.urls[0]), self.urls, self.sides, number)
+        pairs = parsed_pairs(*read, features=self.features)
         for row, pair in enumerate(pairs, number):
             if isinstance(pair[1], AnotherTarget):
                 raise InputError(f"{self.urls[0]}: a stream has one target a line")

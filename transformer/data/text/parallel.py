@@ -102,10 +102,8 @@ class Corpus:
         lines = [read_lines(path, self.max_line) for path in self.paths]
         if self.kind == "scan":
             return scan_pairs(lines[0], self.paths[0])
-        if self.kind == "tsv":
-            return tsv_pairs(lines[0], self.paths[0], features=self.features)
-        sides = (self.source, self.target)
-        return parsed_pairs(lines, self.kind, self.paths, sides, document_key=self.document_key)
+        read = (lines, self.kind, self.paths, (self.source, self.target))
+        return parsed_pairs(*read, document_key=self.document_key, features=self.features)
 
     def fingerprint(self, cache: Path | None = None) -> str:
         """Return a hash of content, formats and keys; ``cache`` and errors as in `file_digest`."""
@@ -139,12 +137,13 @@ def parsed_pairs(
     sides: tuple[str, str],
     start: int = 1,
     document_key: str | None = None,
+    features: bool = False,
 ) -> Iterator[Pair]:
     """Read the lines of plain files, or of one TSV or JSONL file (``kind``)."""
     if kind == "plain":
         return plain_pairs(lines, names, start)
     if kind == "tsv":
-        return tsv_pairs(lines[0], names[0], start)
+        return tsv_pairs(lines[0], names[0], start, features=features)
     return jsonl_pairs(lines[0], names[0], sides, start, document_key)
 
 
@@ -173,9 +172,9 @@ def tsv_pairs(
     layout = "SOURCE<TAB>FEATURES<TAB>TARGET has two" if features else "SOURCE<TAB>TARGET has one"
     for number, line in enumerate(lines, start):
         if (tabs := line.count("\t")) != 1 + features:
-            raise InputError(
-                f"{name}:{number}: {tabs} tabs where {layout}; fix it, or data.features"
-            )
+            hint = ', or set tokenizer.features=";" (doctor, clean, text: data.features=";")'
+            hint = hint if tabs > 1 and not features else ""
+            raise InputError(f"{name}:{number}: {tabs} tabs where {layout}; correct the line{hint}")
         source, _, target = line.rpartition("\t")
         yield source, target
 
@@ -209,7 +208,7 @@ def jsonl_pairs(
                 raise ValueError
         except (ValueError, RecursionError) as error:
             # Too large a number is a ValueError, and too deep nesting a RecursionError.
-            reason = getattr(error, "msg", f"write {{{sides[0]!r}: ..., {sides[1]!r}: ...}}")
+            reason = getattr(error, "msg", 'write {{"{}": "...", "{}": "..."}}'.format(*sides))
             raise InputError(f"{where}: not a JSON object ({reason}); correct the line") from error
         if document_key is not None:
             if document_key not in row:
@@ -236,7 +235,8 @@ def record_pair(row: dict[str, object], sides: tuple[str, str], where: str) -> P
             )
         text = row[key]
         if not isinstance(text, str):
-            raise InputError(f"{where}: {key!r} is not a string; write the text in quotes")
+            wrong = "an empty list" if text == [] else f"{text!r:.40}"
+            raise InputError(f"{where}: {key!r} has {wrong}, no string; write a text in quotes")
         # A carriage return at the end would be half of a line end in a plain file.
         if _NOT_A_LINE.search(text):
             raise InputError(

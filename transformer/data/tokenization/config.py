@@ -49,6 +49,8 @@ class TokenizerConfig:
     """Algorithm of the target side; None: ``algorithm``."""
     min_frequency: Annotated[int, Range(1)] = 1
     """Characters, words and features that are rarer in the training text are unknown."""
+    decompose: bool = False
+    """Characters are those of NFD: an accent by itself, a Hangul syllable in its letters."""
     features: str | None = None
     """Separator of the features of a source, such as ";" in ``walk TAB V;PST``: each is one token,
     after the characters or words of the source. None: there are none."""
@@ -68,6 +70,8 @@ class TokenizerConfig:
                 yield f"tokenizer.add has {word!r}; a word to add has no spaces and is not empty"
         if self.add and len(subwords) < len({*self.algorithms}):
             yield "tokenizer.add is for subwords: char and words take all tokens of the text"
+        if self.decompose and "char" not in self.algorithms:
+            yield "tokenizer.decompose is for characters; set tokenizer.source or target to char"
         if self.features is not None and self.algorithms[0] not in SYMBOLS:
             yield "tokenizer.features are read with tokenizer.source=char or words; set one of them"
         if self.features == "":

@@ -1,12 +1,15 @@
 """A vocabulary of given tokens: characters, or the words between blanks; and features of a source.
 
 Text is taken as it is, without Unicode normalization. Characters are code points; decoding gives
-the text back exactly, except that a text of blanks alone is empty. Words are what U+0020 separates;
+the text back exactly, except that a text of blanks alone is empty. With ``decompose`` they are
+those of the normal form NFD, an accent by itself and a Hangul syllable in its letters, and decoding
+gives the text in NFC (Unicode Standard Annex 15). Words are what U+0020 separates;
 decoding gives the text back with single blanks between words, and none at its ends. A token that
 the vocabulary does not have is UNK.
 """
 
 import json
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -31,6 +34,7 @@ class _Model:
     features: str | None
     """Their separator."""
     symbols: tuple[str, ...]
+    decompose: bool = False
 
 
 class Symbols(Vocabulary):
@@ -41,6 +45,7 @@ class Symbols(Vocabulary):
         self._arguments = (model, tags)
         read = typed(_Model, json.loads(model), "vocabulary")
         self._words, self._features, symbols = read.words, read.features, read.symbols
+        self._decompose = read.decompose
         # U+2047 stands for UNK, as in SentencePiece.
         self._texts = ["", "\u2047", "", "", *symbols]
         self._ids = {symbol: index for index, symbol in enumerate(symbols, len(_CONTROL))}
@@ -54,10 +59,8 @@ class Symbols(Vocabulary):
 
     def split(self, sentences: Sequence[str]) -> list[list[int]]:
         """Return the ids of the characters or words of sentences, then of their features."""
-        return [
-            [self._ids.get(token, UNK) for token in split_text(text, self._words, self._features)]
-            for text in sentences
-        ]
+        form = self._words, self._features, self._decompose
+        return [[self._ids.get(token, UNK) for token in split_text(t, *form)] for t in sentences]
 
     def join(self, sentences: list[list[int]]) -> list[str]:
         """Return the sentences of these ids, each with its features."""
@@ -67,6 +70,8 @@ class Symbols(Vocabulary):
         tokens = [self._texts[token] for token in ids if not self._is_feature(token)]
         features = [self._texts[token][1:] for token in ids if self._is_feature(token)]
         text = (" " if self._words else "").join(tokens)
+        if self._decompose:
+            text = unicodedata.normalize("NFC", text)
         return text + FEATURES + (self._features or "").join(features) if features else text
 
     def spell(self, token: int) -> str:
@@ -85,7 +90,7 @@ class Symbols(Vocabulary):
         return self._features is not None and self._texts[token].startswith(FEATURES)
 
 
-def split_text(text: str, words: bool, features: str | None) -> list[str]:
+def split_text(text: str, words: bool, features: str | None, decompose: bool) -> list[str]:
     """Return the characters or words of a text, then its features if their separator is given."""
     names: list[str] = []
     if features is not None and FEATURES in text:
@@ -93,16 +98,20 @@ def split_text(text: str, words: bool, features: str | None) -> list[str]:
         names = [FEATURES + name for name in after.split(features)]
     if words:
         return [word for word in text.split(" ") if word] + names
+    if decompose:
+        text = unicodedata.normalize("NFD", text)
     return [*(text if text.strip(" ") else ""), *names]
 
 
 def count_symbols(texts: Iterable[str], config: TokenizerConfig, side: int, name: object) -> bytes:
     """Return the model of a vocabulary: the most frequent tokens of texts, by ``config``.
 
-    Raises InputError, with the ``name`` of the text, if no text has a token.
+    Raises InputError, with the ``name`` of the text, if no text has a token, or none is left.
     """
     words, features = config.algorithms[side] == "words", None if side else config.features
-    counts = Counter(token for text in texts for token in split_text(text, words, features))
+    decompose = config.decompose and not words
+    form = words, features, decompose
+    counts = Counter(token for text in texts for token in split_text(text, *form))
     if not counts:
         raise InputError(
             f"{name}: no line has text to learn a vocabulary from; give another training text"
@@ -111,5 +120,10 @@ def count_symbols(texts: Iterable[str], config: TokenizerConfig, side: int, name
     order = sorted(counts, key=lambda token: (-counts[token], token))
     room = len(order) if config.vocab_size is None else config.vocab_size - len(_CONTROL)
     symbols = [token for token in order[:room] if counts[token] >= config.min_frequency]
-    model = _Model(words, features, tuple(symbols))
+    if not symbols:
+        raise InputError(
+            f"{name}: no token occurs tokenizer.min_frequency={config.min_frequency} times, but "
+            f"{counts[order[0]]:,} at most; lower it"
+        )
+    model = _Model(words, features, tuple(symbols), decompose)
     return json.dumps(asdict(model), ensure_ascii=False).encode()

@@ -31,8 +31,7 @@ def model_card(
     data = run["data"]
     languages = [data["source"], *(tokenizer.tags.targets or [data["target"]])]
     (codes, task), pair, corpus = _task(languages), "-".join(languages), data["corpus"]
-    name, base = about.get("repo") or pair, run.get("finetune_from")
-    of_hub = base and cached_model(base)
+    name, base = about.get("repo") or pair, _base(run.get("finetune_from"))
     results = [
         {
             "task": {"type": task, "name": f"{task.capitalize()} {pair}"},
@@ -47,8 +46,7 @@ def model_card(
     ]
     front = {
         "language": codes,
-        "license": about["license"],
-        "base_model": of_hub,
+        **{"license": about["license"], "base_model": base if "/" in base else None},
         "library_name": library,
         "pipeline_tag": task if task == "translation" else None,
         "tags": [task],
@@ -63,7 +61,7 @@ def model_card(
         source=language_name(languages[0]),
         target=", ".join(map(language_name, languages[1:])),
         program=_asset(f"load_{library}.py.txt").replace("NAME", name).rstrip(),
-        text=_training_text(data, of_hub or (base and Path(base).name)),
+        text=_training_text(data, base),
         scores=_table(tests) if tests else "The run has no scores of this checkpoint.",
         versions=", ".join(f"{one} {version(one)}" for one in ("transformer", "torch")),
     )
@@ -95,7 +93,12 @@ def _metric(score: dict[str, Any]) -> str:
     return next((one for one in ("chrf", "rouge", "squad") if name.startswith(one)), name)
 
 
-def _training_text(data: dict[str, Any], base: str | None) -> str:
+def _base(path: str | None) -> str:
+    """What the run began with: ``USER/MODEL``, the name of a run, or nothing."""
+    return (cached_model(path) or Path(path).name) if path else ""
+
+
+def _training_text(data: dict[str, Any], base: str) -> str:
     start = f", from the weights of `{base}`," if base else ""
     if data["corpus"] != "files":
         return f"It was trained{start} on the corpus `{data['corpus']}`."

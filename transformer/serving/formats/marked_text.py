@@ -96,6 +96,8 @@ def _cut(plain: PlainText, options: Options, splitting: Splitting) -> list[tuple
     # Links count words between spaces, and a tokenizer may know no other blank.
     text = _BLANK.sub(" ", plain.text)
     needed = plain.needs_links
+    if options.direction.whole_lines:
+        splitting = "lines"
     return [
         (part, needed and can_link(options.direction, part.sentence))
         for part in split_sentences(text, options.direction.source, splitting)

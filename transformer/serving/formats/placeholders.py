@@ -43,8 +43,13 @@ _WORD = re.compile(r"[^ \n]+")
 def translate_with_placeholders(
     options: Options, sentences: Sequence[Sentence]
 ) -> list[SentenceTranslation]:
-    """Translate sentences together; errors are those of ``translate_batch``."""
+    """Translate sentences together; errors are those of ``translate_batch``.
+
+    What is no sentence, such as an article, needs no placeholder in its summary.
+    """
     found = translate_batch(options, sentences)
+    if options.direction.whole_lines:
+        return found
     lost = []
     for index, one in enumerate(found):
         if _PLACEHOLDER.search(one.source):

@@ -32,14 +32,13 @@ class Detector:
             self._identifier.set_languages(known)
 
     def detect(self, text: str) -> list[Detected]:
-        """The languages, the likeliest first; none for a text without a letter.
+        """The languages, the likeliest first.
 
-        A single language has the probability among all that py3langid knows.
+        A single language has the probability among all that py3langid knows. A text without a
+        letter has none, or the single one with the probability 0.
         """
         text = text[:_SAMPLE]
-        if not any(map(str.isalpha, text)):
-            return []
-        ranked = self._identifier.rank(text)
+        ranked = self._identifier.rank(text) if any(map(str.isalpha, text)) else []
         if self._only is not None:
             probability = dict(ranked).get(self._only.partition("-")[0], 0.0)
             return [Detected(self._only, round(100.0 * float(probability), 1))]

@@ -11,6 +11,9 @@ from transformer.decoding.translation.translator import Translator
 _ALIASES = {"zh": "zh-hans", "zt": "zh-hant", "pb": "pt-br"}
 """Codes of LibreTranslate."""
 
+_OF_SENTENCES = ("bleu", "chrf", "ter", "gleu", "comet", "custom")
+"""Metrics; those of summaries, answers and single words are of whole lines."""
+
 
 @dataclass(frozen=True)
 class Direction:
@@ -19,12 +22,20 @@ class Direction:
     Attributes:
         translator: Of the model that translates so; several directions may share it.
         tags: Before each source, to tell the model the direction.
+        sentences: Whether a text is cut into sentences, else at line ends alone.
     """
 
     source: str
     target: str
     translator: Translator
     tags: SourceTags = UNTAGGED
+    sentences: bool = True
+
+    @property
+    def whole_lines(self) -> bool:
+        """Whether each line is translated as it is, as ``translate`` does."""
+        # A source with features is a line, with a tab in it.
+        return not self.sentences or self.translator.tokenizer.config.features is not None
 
     def length(self, text: str) -> int:
         """Tokens of a source text, with its tags and its end."""
@@ -61,7 +72,10 @@ class Directions:
 
 
 def trained_directions(
-    translator: Translator, config: Mapping[str, Any], named: str | None = None
+    translator: Translator,
+    config: Mapping[str, Any],
+    named: str | None = None,
+    sentences: bool | None = None,
 ) -> Iterator[Direction]:
     """The directions of a model.
 
@@ -70,7 +84,11 @@ def trained_directions(
             ``data.corpora`` are the codes.
         named: ``SOURCE-TARGET`` in place of them, for a model of one direction; raises InputError
             if it cannot be.
+        sentences: Of each direction; None is true where the metric that chose the checkpoint is one
+            of translated sentences.
     """
+    if sentences is None:
+        sentences = config.get("metrics", {}).get("choose", "bleu") in _OF_SENTENCES
     tags = translator.tokenizer.tags
     codes = {_lower(code): code for code in tags.targets}
     # A model that must be before the kind of text is before the first.
@@ -85,7 +103,7 @@ def trained_directions(
                 "with target tags knows its languages"
             )
         before = SourceTags(codes.get(target), kind, codes.get(source))
-        yield Direction(source, target, translator, before)
+        yield Direction(source, target, translator, before, sentences)
         return
     data = config["data"]
     corpora = (data.get("corpora") or {"": {}}).values()
@@ -97,7 +115,7 @@ def trained_directions(
         before = SourceTags(codes.get(_lower(target)), kind, codes.get(_lower(source)))
         if not tags.both_sides:
             before = before._replace(source=None)
-        yield Direction(_lower(source), _lower(target), translator, before)
+        yield Direction(_lower(source), _lower(target), translator, before, sentences)
 
 
 def _lower(code: str) -> str:

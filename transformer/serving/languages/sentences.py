@@ -1,7 +1,8 @@
 """Cuts a text into sentences so that it can be put together again with its own blanks.
 
 ``sentencex`` (Wikimedia) finds the ends of sentences; a line end always ends one. A longer one than
-``LONGEST`` is cut at a blank, so that no text keeps the others waiting for long.
+``LONGEST`` is cut at a blank, so that no text keeps the others waiting for long; a line, where
+lines are asked for, is whole.
 """
 
 import re
@@ -31,9 +32,13 @@ def split_sentences(text: str, language: str, splitting: Splitting) -> list[Part
 
     An unknown language has the rules of English.
     """
-    chunks = [text] if splitting == "none" else list(_chunks(text, language, splitting))
+    if splitting == "lines":
+        chunks = re.split(r"(?<=\n)", text)
+    else:
+        whole = [text] if splitting == "none" else _chunks(text, language, splitting)
+        chunks = list(chain.from_iterable(map(_short, whole)))
     parts, pending = [], ""
-    for chunk in chain.from_iterable(map(_short, chunks)):
+    for chunk in chunks:
         sentence = chunk.strip()
         if sentence:
             start = len(chunk) - len(chunk.lstrip())
@@ -47,11 +52,7 @@ def split_sentences(text: str, language: str, splitting: Splitting) -> list[Part
 def _chunks(text: str, language: str, splitting: Splitting) -> Iterator[str]:
     import sentencex
 
-    lines = [text] if splitting == "punctuation" else text.splitlines(keepends=True)
-    if splitting == "lines":
-        yield from lines
-        return
-    for line in lines:
+    for line in [text] if splitting == "punctuation" else text.splitlines(keepends=True):
         yield from sentencex.segment(language.partition("-")[0], line) if line.strip() else [line]
 
 

@@ -125,6 +125,25 @@ def test_a_text_of_which_little_is_kept(capsys: pytest.CaptureFixture[str]) -> N
         assert Path(f"out{kept}").exists() is (kept > 0)
 
 
+def test_text_that_is_no_translation(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its targets recur, and a line may have several, of which clean takes none."""
+    row = {"source": "", "target": ["one", "two", "three"]}
+    Path("odd.jsonl").write_text(json.dumps(row) + "\n")
+    files = ["data=files", "data.source=source", "data.target=target", "data.train=odd.jsonl"]
+    assert call("doctor", *files) == 2
+    said = capsys.readouterr().err
+    assert said.count("odd.jsonl:1: empty: ") == 1 == said.count("odd.jsonl:1: several_targets: ")
+    assert "mend the text, or allow more with thresholds.NAME" in said
+    Path("train.tsv").write_text("walk\tI_WALK\nrun\tI_RUN\n")
+    Path("test.tsv").write_text("war\tI_WALK\n")
+    files = ["data=files", "data.train=train.tsv", "data.test=test.tsv"]
+    for more, code in ([], 2), (["data.max_ratio=null"], 0):
+        assert call("doctor", *files, *more) == code
+        assert ("test: leak_target" in capsys.readouterr().err) is bool(code)
+    assert call("doctor", *files, "data.max_ratio=null", "thresholds.leak_target=0") == 2
+    assert "leave them out with transformer clean" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("call_of_verb", [["doctor"], ["clean", "output=out"]])
 def test_a_pipe_which_can_be_read_once_is_refused(
     call_of_verb: list[str], capsys: pytest.CaptureFixture[str]

@@ -9,7 +9,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from tests.helpers.corpora import data_config, write_corpus
-from transformer.cli.evaluate.scored_text import pairs_to_score, scored_split
+from transformer.cli.evaluate.scored_text import own_text, pairs_to_score, scored_split
 from transformer.common.errors import InputError, MissingFile
 from transformer.data.config import DataConfig
 from transformer.data.corpora.evaluation_text import validation_pairs
@@ -63,6 +63,22 @@ def test_elsewhere_own_text_is_advised_where_it_is_taken(
         PLACES[0]({**data, **changed})
     with pytest.raises(MissingFile, match=f"{trained}$"):
         PLACES[1]({**data, **changed})
+
+
+def test_a_file_of_both_sides_is_read_as_training_reads_it(tmp_path: Path) -> None:
+    file = tmp_path / "test.jsonl"
+    file.write_text('{"in": "a", "out": ["x", "y"]}\n{"in": "b", "out": "z"}\n')
+    run = {"data": {"source": "in", "target": "out", "features": None, "repeated_sources": False}}
+    config = OmegaConf.create({"source": str(file), "reference": None})
+    split = own_text(config, run)
+    assert split is not None and pairs_to_score(split) == [("a", ("x", "y")), ("b", ("z",))]
+    (tmp_path / "test.tsv").write_text("a\tV\tx\na\tV\ty\n")
+    config.source = str(tmp_path / "test.tsv")
+    split = own_text(config, {"data": run["data"] | {"features": ";", "repeated_sources": True}})
+    assert split is not None and pairs_to_score(split) == [("a\tV", ("x", "y"))]
+    config.source = str(tmp_path / "plain")
+    with pytest.raises(InputError, match="or one TSV or JSONL file of both as source="):
+        own_text(config, run)
 
 
 def test_a_text_without_a_line_is_named(tmp_path: Path) -> None:

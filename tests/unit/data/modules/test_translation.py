@@ -178,6 +178,12 @@ def test_splits_and_their_texts(folder: Path) -> None:
         module.texts("dev")
 
 
+def test_features_of_a_file_need_a_tokenizer_of_features(folder: Path) -> None:
+    config = data_config(folder, features=";")
+    with pytest.raises(InputError, match=r"data.features=';': training reads tokenizer.features"):
+        _ = DataModule(config, tokenizer_config()).tokenizer
+
+
 def test_a_given_tokenizer_is_used(folder: Path) -> None:
     given = data_module(folder).tokenizer
     (folder / "text.tsv").write_text("x y z\tz y x\n" * 10 + "x z\tz x\n" * 10)

@@ -41,6 +41,7 @@ def test_faults_are_warnings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
         "transformer doctor shows more"
     )
     # As of texts and summaries, whose lengths are not compared.
+    assert ["max_ratio=null" in line for line in lines] == ["misaligned" in line for line in lines]
     summaries = log_faults(config(tmp_path, max_ratio=None))
     assert summaries == [line for line in lines if "misaligned" not in line]
 

@@ -104,6 +104,12 @@ def test_shards_come_from_any_file_system(folder: Path) -> None:
     assert sorted(texts(module, epoch_of(module, 0))) == sorted(target for _, target in PAIRS)
 
 
+def test_a_shard_has_features(folder: Path) -> None:
+    (folder / "forms.tsv").write_text("walk\tV;PST\twalked\n")
+    (shard,) = stream(folder, str(folder / "forms.tsv"), features=";")._shards
+    assert [pair for pair, _ in shard.pairs(ShardPosition())] == [("walk\tV;PST", "walked")]
+
+
 def test_a_local_file_is_known_by_its_size_and_time(folder: Path) -> None:
     path = folder / "part-0.tsv"
     (shard,) = find_shards([str(path)], ("x", "y"))
@@ -129,7 +135,7 @@ def test_a_local_file_is_known_by_its_size_and_time(folder: Path) -> None:
         (["cut.tsv.gz"], r"cut\.tsv\.gz: damaged gzip file"),
         (["cut.parquet"], r"cut\.parquet: damaged Parquet file"),
         (["other.parquet"], r"other\.parquet: no key 'y' \(keys: 'x'\); set data\.target"),
-        (["none.parquet"], r"none\.parquet:2: 'y' is not a string"),
+        (["none.parquet"], r"none\.parquet:2: 'y' has None, no string"),
         (["tabs.tsv"], r"tabs\.tsv:2: 0 tabs"),
         (["latin.tsv"], r"latin\.tsv:1: byte 1 of the line is not UTF-8"),
         (["part-0.x", "longer.y"], r"has 30 lines and .*longer\.y has 31"),

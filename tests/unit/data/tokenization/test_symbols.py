@@ -72,10 +72,25 @@ def test_rare_tokens_and_those_beyond_the_size_are_unknown() -> None:
         for token, name in enumerate(joint.subwords(range(joint.target_vocab_size)))
         if name in ("\u2581[V]", "\u2581[PST]", "\u2581[NFIN]")
     ]
-    rare = learnt(algorithm="words", joint=False, min_frequency=2)
+    rare = learnt(target="words", min_frequency=2)
     assert rare.subwords(range(4, rare.target_vocab_size)) == ["\u2581w", "\u2581A"]
     small = learnt(algorithm="words", joint=False, vocab_size=5)
     assert small.subwords(range(4, small.target_vocab_size)) == ["\u2581w"]
+
+
+def test_decomposed_characters_are_letters_and_marks_and_come_back_composed() -> None:
+    pairs = [("kǎiš\tV", "é 한"), ("ǐ\tV", "e")]
+    config = tokenizer_config(
+        algorithm="char", vocab_size=None, joint=False, features=";", decompose=True
+    )
+    tokenizer = Tokenizer.train(config, lambda: pairs)
+    # Three letters of a syllable, and a vowel under a mark that was seen above another one.
+    rows = tokenizer.encode_source(["ǎiš\tV", "ǐ"])
+    assert tokenizer.source_subwords(rows[0]) == ["a", "\u030c", "i", "s", "\u030c", "\u2581[V]"]
+    assert tokenizer.decode_source(rows) == ["ǎiš\tV", "ǐ"]
+    [row] = tokenizer.encode_target(["é 한"])
+    assert tokenizer.subwords(row) == ["e", "\u0301", "\u2581", "\u1112", "\u1161", "\u11ab"]
+    assert Tokenizer.from_state(tokenizer.to_state()).decode_target([row]) == ["é 한"]
 
 
 @pytest.mark.parametrize(
@@ -84,8 +99,10 @@ def test_rare_tokens_and_those_beyond_the_size_are_unknown() -> None:
         ({"algorithm": "bpe"}, "vocab_size=null: a vocabulary of bpe needs a size"),
         ({"sampling": 0.1}, "sampling draws subwords, which char and words do not have"),
         ({"source": "bpe", "vocab_size": 9, "features": ";"}, "features are read with .*=char"),
+        ({"algorithm": "words", "decompose": True}, "decompose is for characters"),
         ({"features": ""}, "features='' separates nothing"),
         ({"min_frequency": 0}, "min_frequency=0 must be at least 1"),
+        ({"min_frequency": 99}, "no token occurs .*min_frequency=99 times, but . at most"),
     ],
 )
 def test_keys_that_do_not_fit_together_are_refused(changes: dict[str, Any], says: str) -> None:

@@ -99,7 +99,8 @@ class Alphabet:
         config, index = self._tokenizer.config, SIDES.index(side)
         if (algorithm := config.algorithms[index]) not in SYMBOLS:
             return None
-        return split_text(text, algorithm == "words", None if index else config.features)
+        features = None if index else config.features
+        return split_text(text, algorithm == "words", features, config.decompose)
 
 
 @cache

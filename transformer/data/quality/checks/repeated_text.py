@@ -65,11 +65,22 @@ class Repeats(Check):
         return set(values[counts > 1].tolist())
 
     def _finding(self, name: str, indices: Indices, earlier: Indices, message: str) -> Finding:
-        examples = tuple(
+        examples = (
             Example(self._lines[index], None, message.format(self._lines[before]))
-            for index, before in zip(indices[: self.max_examples], earlier, strict=False)
+            for index, before in zip(indices, earlier, strict=True)
         )
-        return Finding(name, self.split, len(indices), len(self._lines), examples)
+        shown = _distinct(examples, self.max_examples)
+        return Finding(name, self.split, len(indices), len(self._lines), shown)
+
+
+def _distinct(examples: Iterable[Example], count: int) -> tuple[Example, ...]:
+    """Return the first examples, one a line, which may have several answers."""
+    found: dict[int, Example] = {}
+    for example in examples:
+        if len(found) == count:
+            break
+        found.setdefault(example.line, example)
+    return tuple(found.values())
 
 
 def _first_indices(hashes: Int[np.ndarray, " pair"]) -> Int[np.ndarray, " pair"]:
@@ -114,7 +125,7 @@ class Leaks(Check):
                     for line, hashes in pairs
                     if hashes is not None and hashes[index] in found
                 ]
-                examples = tuple(leaked[: self.max_examples])
+                examples = _distinct(leaked, self.max_examples)
                 yield Finding(name, split, len(leaked), len(pairs), examples)
 
     def faults(self, pair: NumberedPair) -> Iterable[str]:

@@ -213,6 +213,8 @@ class LibreTranslate:
         if direction is None:
             here, there = (f"{language_name(code)} ({code})" for code in (source, target))
             raise Refusal(400, f"{there} is not available as a target language from {here}")
+        if detected and not detected.confidence and len(self.directions.sources) > 1:
+            detected = NOTHING_DETECTED
         return detected, direction
 
 

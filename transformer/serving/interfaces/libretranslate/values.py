@@ -51,8 +51,7 @@ def answer_of(
     """What the answer says of one text."""
     answer: dict[str, Any] = {"translatedText": found.text}
     if detected is not None:
-        shown = detected if detected.confidence else NOTHING_DETECTED
-        answer["detectedLanguage"] = shown._asdict()
+        answer["detectedLanguage"] = detected._asdict()
     if options.alternatives:
         answer["alternatives"] = found.alternatives(options.alternatives)
     if options.links or options.confidence or options.attention:

@@ -1,0 +1,35 @@
+"""Sources of characters or words: what the vocabulary lacks is told once, bad tabs are errors."""
+
+import pytest
+
+from tests.helpers.corpora import tokenizer_config
+from tests.helpers.translators import tiny_tokenizer
+from transformer.common.errors import InputError
+from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.decoding.constraints.request import Request
+from transformer.report.unknown_symbols import checked_symbols
+
+CONFIG = tokenizer_config(algorithm="char", vocab_size=None, features=";")
+TOKENIZER = Tokenizer.train(CONFIG, lambda: [("abc\tV;PST", "x")]).with_tags(Tags(targets=("x",)))
+
+
+def where(index: int) -> str:
+    return f"stdin:{index + 1}"
+
+
+def test_unknown_symbols_are_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [TaggedText("abc\tV", SourceTags("x")), "a😀b\tV", Request("abc\tQ"), ""]
+    assert [*checked_symbols(lines, TOKENIZER, where)] == lines
+    assert capsys.readouterr().err == (
+        "warning: 2 lines have symbols that the vocabulary lacks, first stdin:2: "
+        '"😀" U+1F600 in "a😀b⟨U+0009⟩V"\n'
+    )
+    assert [*checked_symbols(["abc\tV;PST\n"], TOKENIZER, where)] == ["abc\tV;PST\n"]
+    assert [*checked_symbols(["a😀\tb\tc"], tiny_tokenizer(), where)]
+    assert capsys.readouterr().err == ""
+
+
+def test_a_second_tab_is_an_error() -> None:
+    with pytest.raises(InputError, match=r"^stdin:2: 2 tabs; write TEXT<TAB>FEATURES, with ';' be"):
+        [*checked_symbols(["abc\tV", "abc\tV\tPST"], TOKENIZER, where)]

@@ -1,0 +1,44 @@
+"""Checks sources of a vocabulary of characters or words, which cannot spell what it lacks."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from transformer.common.errors import InputError
+from transformer.data.quality.checks.alphabet import Alphabet
+from transformer.data.tokenization.config import SYMBOLS
+from transformer.data.tokenization.symbol_vocabulary import FEATURES
+from transformer.data.tokenization.tags import Tags
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.decoding.constraints.request import Request
+
+Line = TypeVar("Line", str, Request)
+
+
+def checked_symbols(
+    lines: Iterable[Line], tokenizer: Tokenizer, where: Callable[[int], str]
+) -> Iterator[Line]:
+    """Yield the lines; at their end, one line on stderr counts those with unknown symbols.
+
+    Raises InputError if the features of a line have a tab.
+    """
+    if tokenizer.config.algorithms[0] not in SYMBOLS:
+        yield from lines
+        return
+    alphabet, count, first = Alphabet(tokenizer.with_tags(Tags())), 0, ""
+    for index, line in enumerate(lines):
+        text = Request.from_line(line).text
+        if tokenizer.config.features is not None and text.count(FEATURES) > 1:
+            raise InputError(
+                f"{where(index)}: {text.count(FEATURES)} tabs; write TEXT<TAB>FEATURES, with "
+                f"{tokenizer.config.features!r} between features"
+            )
+        if unknown := alphabet.describe(False, "source", str(text)):
+            count, first = count + 1, first or f"{where(index)}: {unknown}"
+        yield line
+    if count:
+        has = "line has" if count == 1 else "lines have"
+        print(
+            f"warning: {count:,} {has} symbols that the vocabulary lacks, first {first}",
+            file=sys.stderr,
+        )
