@@ -417,22 +417,24 @@ def started(home: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str]
 
 
 def test_the_verb_answers_what_it_has_accepted(home: Path) -> None:
+    texts = [f"a b c {number}" for number in range(24)]
+    offline = [one.text for one in Translator.load(home / "run").translate(texts)]
     with started(home, "cache=0") as (process, address):
         asked = {"source": "src", "target": "tgt"}
         assert ask(f"{address}/health") == (200, {"status": "ok"})
         connections = []
-        for number in range(24):
+        for text in texts:
             parts = urlparse(address)
             connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=60)
-            body = json.dumps(asked | {"q": f"a b c {number}"})
+            body = json.dumps(asked | {"q": text})
             connection.request("POST", "/translate", body, {"Content-Type": "application/json"})
             connections.append(connection)
         # A later request is answered, so that those before have been accepted.
         assert ask(f"{address}/health")[0] == 200
         process.send_signal(signal.SIGTERM)
-        for connection in connections:
+        for connection, expected in zip(connections, offline, strict=True):
             answer = connection.getresponse()
             # The model of a few updates may translate to nothing.
-            assert answer.status == 200 and "translatedText" in json.loads(answer.read())
+            assert (answer.status, json.loads(answer.read())["translatedText"]) == (200, expected)
         assert process.wait(20) == 0
         assert process.stderr is not None and process.stderr.read() == ""

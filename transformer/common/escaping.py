@@ -22,6 +22,11 @@ def escaped(text: str) -> str:
     )
 
 
+def shortened(text: str, letters: int) -> str:
+    """The beginning of a text, with an ellipsis if it has more letters."""
+    return text if len(text) <= letters else f"{text[: letters - 1]}…"
+
+
 def escaped_markdown(text: str) -> str:
     """Return the text for a heading or table cell in Markdown, not at its start; without links."""
     return _MARKS.sub(r"\\\g<0>", _MAIL.sub(_spelt("@"), escaped(text)))

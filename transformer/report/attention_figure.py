@@ -9,6 +9,7 @@ import textwrap
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from transformer.common.escaping import shortened
 from transformer.evaluation.attention.head_metrics import describe
 from transformer.evaluation.attention.view import AttentionKind, AttentionView
 
@@ -88,5 +89,4 @@ def _draw_head(axes: "Axes", kind: AttentionKind, layer: int, head: int) -> None
 
 
 def _cut(text: str, letters: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= letters else line[: letters - 1] + "…"
+    return shortened(" ".join(text.split()), letters)

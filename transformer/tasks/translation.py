@@ -11,7 +11,7 @@ import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from transformer.common.errors import InputError
-from transformer.common.escaping import escaped
+from transformer.common.escaping import escaped, shortened
 from transformer.data.corpora.evaluation_text import Texts
 from transformer.data.modules.translation import DataModule
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -160,7 +160,9 @@ class TranslateValidation(Callback):
             logger.info("%s: %s", f"  {name[1:]}" if name else update, ", ".join(shown))
         lines = zip(self.sources, hypotheses, self.references, strict=True)
         for sample in islice(lines, max(0, self.samples)):
-            texts = (escaped(_shortened(one)) for one in (*sample[:2], " | ".join(sample[2])))
+            texts = (
+                escaped(shortened(one, _SHOWN)) for one in (*sample[:2], " | ".join(sample[2]))
+            )
             logger.info("  %s => %s (reference: %s)", *texts)
 
     def _scores(self, hypotheses: list[str], lines: slice) -> dict[str, float]:
@@ -187,11 +189,6 @@ class TranslateValidation(Callback):
             for index, text in zip(indices, texts, strict=True):
                 hypotheses[index] = text
         return hypotheses
-
-
-def _shortened(text: str) -> str:
-    """The beginning of a text that is long for a log, such as an article."""
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
 def model_config(config: RunConfig, tokenizer: Tokenizer) -> ModelConfig:

@@ -52,10 +52,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("validpref", "valid", "dev"), ("data.validation",)),
     **dict.fromkeys(("save_dir", "output_dir", "save_model"), ("hydra.run.dir",)),
     **dict.fromkeys(
-        (
-            *("resume", "restore_file", "train_from", "resume_from_checkpoint"),
-            *("model_path", "model"),
-        ),
+        ("resume", "restore_file", "train_from", "resume_from_checkpoint", "model_path", "model"),
         ("checkpoint",),
     ),
 }

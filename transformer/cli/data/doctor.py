@@ -18,7 +18,6 @@ from transformer.data.quality import examination as rows
 from transformer.data.quality.config import allowed_fractions
 from transformer.data.quality.examination import examine, to_json
 from transformer.data.quality.texts import given_texts
-from transformer.data.text.parallel import AnotherTarget
 from transformer.report.scores import build_table, print_json, table_console
 
 
@@ -41,14 +40,9 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     _show(report, examination.unit, speed)
     print_json(json.dumps({**report, "pairs_per_second": speed}, indent=1, ensure_ascii=False))
     if exceeded := report["exceeded"]:
-        several = any(
-            isinstance(pair[1], AnotherTarget) for text in splits.values() for pair in text.corpus
-        )
-        # Clean takes one target a line.
-        advice = "" if several else "leave them out with transformer clean, "
         raise InputError(
-            f"too many faults ({'; '.join(exceeded)}): mend the text, {advice}or allow more with "
-            "thresholds.NAME=SHARE"
+            f"too many faults ({'; '.join(exceeded)}): mend the text, leave them out with "
+            "transformer clean (one target a line), or allow more with thresholds.NAME=SHARE"
         )
     print("no fault is more frequent than it may be", file=sys.stderr)
 

@@ -35,6 +35,7 @@ class _Model:
     """Their separator."""
     symbols: tuple[str, ...]
     decompose: bool = False
+    """Characters are those of NFD."""
 
 
 class Symbols(Vocabulary):
@@ -59,8 +60,13 @@ class Symbols(Vocabulary):
 
     def split(self, sentences: Sequence[str]) -> list[list[int]]:
         """Return the ids of the characters or words of sentences, then of their features."""
-        form = self._words, self._features, self._decompose
-        return [[self._ids.get(token, UNK) for token in split_text(t, *form)] for t in sentences]
+        return [
+            [
+                self._ids.get(token, UNK)
+                for token in split_text(text, self._words, self._features, self._decompose)
+            ]
+            for text in sentences
+        ]
 
     def join(self, sentences: list[list[int]]) -> list[str]:
         """Return the sentences of these ids, each with its features."""
@@ -110,8 +116,9 @@ def count_symbols(texts: Iterable[str], config: TokenizerConfig, side: int, name
     """
     words, features = config.algorithms[side] == "words", None if side else config.features
     decompose = config.decompose and not words
-    form = words, features, decompose
-    counts = Counter(token for text in texts for token in split_text(text, *form))
+    counts = Counter(
+        token for text in texts for token in split_text(text, words, features, decompose)
+    )
     if not counts:
         raise InputError(
             f"{name}: no line has text to learn a vocabulary from; give another training text"

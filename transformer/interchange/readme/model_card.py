@@ -32,21 +32,11 @@ def model_card(
     languages = [data["source"], *(tokenizer.tags.targets or [data["target"]])]
     (codes, task), pair, corpus = _task(languages), "-".join(languages), data["corpus"]
     name, base = about.get("repo") or pair, _base(run.get("finetune_from"))
-    results = [
-        {
-            "task": {"type": task, "name": f"{task.capitalize()} {pair}"},
-            "dataset": {"type": corpus, "name": corpus, "config": pair, "split": split},
-            "metrics": [
-                {"type": _metric(one), "name": one["name"], "value": one["score"]}
-                | {"args": {"signature": one["signature"]}}
-                for one in scores
-            ],
-        }
-        for split, scores in tests.items()
-    ]
+    results = [_result(task, pair, corpus, split, scores) for split, scores in tests.items()]
     front = {
         "language": codes,
-        **{"license": about["license"], "base_model": base if "/" in base else None},
+        "license": about["license"],
+        "base_model": base if "/" in base else None,
         "library_name": library,
         "pipeline_tag": task if task == "translation" else None,
         "tags": [task],
@@ -65,6 +55,20 @@ def model_card(
         scores=_table(tests) if tests else "The run has no scores of this checkpoint.",
         versions=", ".join(f"{one} {version(one)}" for one in ("transformer", "torch")),
     )
+
+
+def _result(
+    task: str, pair: str, corpus: str, split: str, scores: list[dict[str, Any]]
+) -> dict[str, Any]:
+    return {
+        "task": {"type": task, "name": f"{task.capitalize()} {pair}"},
+        "dataset": {"type": corpus, "name": corpus, "config": pair, "split": split},
+        "metrics": [
+            {"type": _metric(one), "name": one["name"], "value": one["score"]}
+            | {"args": {"signature": one["signature"]}}
+            for one in scores
+        ],
+    }
 
 
 def _task(languages: list[str]) -> tuple[list[str], str]:

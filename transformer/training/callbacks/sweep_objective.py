@@ -40,8 +40,7 @@ class Objective(SavedCallback):
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Update the best value."""
         value = float(trainer.callback_metrics[self.metric])
-        best = None if self.best is None else (self.best, 0.0)
-        if self.criterion.better((value, 0.0), best):
+        if self.criterion.improves(value, self.best):
             self.best = value
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -41,12 +41,15 @@ class Criterion:
 
     def better(self, values: tuple[float, float], than: tuple[float, float] | None) -> bool:
         """Whether a validation is better than another, or is the first; NaN never is."""
-        if than is None or math.isnan(than[0]):
+        if than is not None and values[0] == than[0]:
+            return values[1] < than[1]
+        return self.improves(values[0], than and than[0])
+
+    def improves(self, score: float, than: float | None) -> bool:
+        """Whether a score alone is better than another, or is the first; NaN never is."""
+        if than is None or math.isnan(than):
             return True
-        (score, loss), (best, least) = values, than
-        if score == best:
-            return loss < least
-        return score > best if self.mode == "max" else score < best
+        return score > than if self.mode == "max" else score < than
 
 
 class AtomicCheckpointIO(CheckpointIO):

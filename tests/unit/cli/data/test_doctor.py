@@ -133,7 +133,7 @@ def test_text_that_is_no_translation(capsys: pytest.CaptureFixture[str]) -> None
     assert call("doctor", *files) == 2
     said = capsys.readouterr().err
     assert said.count("odd.jsonl:1: empty: ") == 1 == said.count("odd.jsonl:1: several_targets: ")
-    assert "mend the text, or allow more with thresholds.NAME" in said
+    assert "transformer clean (one target a line), or allow more with thresholds.NAME" in said
     Path("train.tsv").write_text("walk\tI_WALK\nrun\tI_RUN\n")
     Path("test.tsv").write_text("war\tI_WALK\n")
     files = ["data=files", "data.train=train.tsv", "data.test=test.tsv"]
