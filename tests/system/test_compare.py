@@ -23,7 +23,7 @@ def test_runs_are_compared(home: Path, tmp_path: Path) -> None:
     told = json.loads(stdout)
     assert (told["text"], told["sentences"]) == ("test", 40)
     assert [one["name"] for one in told["systems"]] == [str(early), str(late)]
-    assert "BLEU by words of the source" in stderr
+    assert "chrF by words of the source" in stderr
     references = (home / "test.tgt").read_text().split()
     assert sum(one["words"] for one in told["by_frequency"]["buckets"]) == len(references)
     assert sum(one["sentences"] for one in told["by_length"]["buckets"]) == 40

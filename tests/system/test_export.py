@@ -23,7 +23,7 @@ def test_an_export_is_verified_and_whole(home: Path) -> None:
     assert verified["agreement"] > 0.95
     assert (verified["split"], verified["sentences"]) == ("validation", 40)
     assert verified["search"] == "greedy (beam size 1)"
-    assert verified["bleu"] == pytest.approx(verified["bleu_exported"], abs=0.3)
+    assert verified["chrf2"] == pytest.approx(verified["chrf2_exported"], abs=0.3)
     files = {file.name for file in (home / "engine").iterdir()}
     assert files >= {"model.bin", "config.json", "source.model", "transformer.json", "README.md"}
     code, _, stderr = verb("export", "checkpoint=run", "output=engine", home=home)

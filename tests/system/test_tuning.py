@@ -27,7 +27,7 @@ def tuned(home: Path) -> tuple[Path, dict[str, str], dict[str, Any], str]:
     for file in hidden:
         file.rename(file.with_suffix(".hidden" + file.suffix))
     try:
-        code, stdout, stderr = verb("tune", "checkpoint=tuned", *GRID, home=home)
+        code, stdout, stderr = verb("tune", "checkpoint=tuned", "metric=bleu", *GRID, home=home)
     finally:
         for file in hidden:
             file.with_suffix(".hidden" + file.suffix).rename(file)
