@@ -1,10 +1,10 @@
-"""BLEU of the recipes on their test sets: what README.md and docs/results.md report.
+"""Scores of the recipes on their test sets: what README.md and docs/results.md report.
 
     python benchmarks/results.py --data FOLDER [--only NAME…] [--seeds 1] [--threads 2]
 
-FOLDER holds ``multi30k`` and ``tanaka_enja``, as ``data.root`` wants them. Each recipe is trained
-as its file says, with seeds 1, 2 and so on; validation chooses the checkpoint, the test set is
-scored once, at the end of training. What a run has given goes into docs/results.jsonl, and a run
+FOLDER holds ``multi30k``, ``tanaka_enja`` and ``g2p``, as ``data.root`` wants them. Each recipe is
+trained as its file says, with seeds 1, 2 and so on; validation chooses the checkpoint, the test set
+is scored once, at the end of training. What a run has given goes into docs/results.jsonl, and a run
 that is there is not repeated: take its line out and its folder away to have it made again. So the
 command goes on where it was stopped, and the tables grow: one for each kind of text, whose scores
 are not to be compared with those of another.
@@ -27,12 +27,9 @@ TEXTS = {
     "B": "raw text",
     "A": "tokenised and lower-cased, as papers on Multi30k report it",
     "C": "as the Tanaka corpus is segmented, its English lower-cased",
+    "P": "words to phones",
 }
 """What is scored."""
-COLUMNS = (
-    *("recipe", "direction", "model", "parameters", "BLEU", "chrF2", "BLEU of validation"),
-    *("seeds", "updates", "hours", "machine", "commit", "command"),
-)
 
 
 @dataclass(frozen=True)
@@ -49,10 +46,9 @@ class Measured:
         parameters: How many.
         updates: How many.
         hours: Training, validation and tests.
-        validation: The best BLEU.
-        bleu: Of the test set.
-        chrf: Likewise.
-        signatures: Of BLEU and chrF.
+        validation: The best score of the metric that chooses.
+        scores: Of the test set by name, that metric first.
+        signatures: Of these scores.
     """
 
     name: str
@@ -65,9 +61,8 @@ class Measured:
     updates: int
     hours: float
     validation: float
-    bleu: float
-    chrf: float
-    signatures: list[str]
+    scores: dict[str, float]
+    signatures: dict[str, str]
 
 
 RECORDS = Records(PAGE.with_suffix(".jsonl"), Measured, key=("name", "seed"))
@@ -75,7 +70,7 @@ RECORDS = Records(PAGE.with_suffix(".jsonl"), Measured, key=("name", "seed"))
 
 @dataclass(frozen=True)
 class Result:
-    """A recipe on one direction of its corpus."""
+    """A recipe on one direction, or language, of its corpus."""
 
     experiment: str
     corpus: str | None
@@ -93,11 +88,12 @@ class Result:
 
     def run(self, data: Path, folder: Path, seed: int) -> Trained:
         """The run of a seed."""
-        source, target = self.direction.split("-")
+        source, hyphen, target = self.direction.partition("-")
         overrides = [f"experiment={self.experiment}", *filter(None, [self.changed])]
         if self.corpus is not None:
             overrides.append(f"data.root={data / self.corpus}")
-        overrides += [f"data.source={source}", f"data.target={target}", f"seed={seed}"]
+        sides = [f"data.source={source}", f"data.target={target}"]
+        overrides += [*(sides if hyphen else [f"data.lang={source}"]), f"seed={seed}"]
         return Trained(tuple(overrides), folder / f"{self.name}-{seed}")
 
 
@@ -115,6 +111,10 @@ RESULTS = [
     Result("multi30k_tok", "multi30k", "en-de", "A", PLAIN),
     Result("tanaka_enja", "tanaka_enja", "en-ja", "C"),
     Result("tanaka_enja", "tanaka_enja", "ja-en", "C"),
+    *(
+        Result("g2p", "g2p", language, "P")
+        for language in ("arm_e", "dut", "fre", "hbs_latn", "jpn_hira", "eng_us")
+    ),
 ]
 
 
@@ -123,7 +123,10 @@ def measured(result: Result, seed: int, run: Trained) -> Measured:
     found = load_checkpoint(run.folder).model
     config = found.config
     layers = f"{config.encoder_layers}+{config.decoder_layers}"
-    (bleu, of_bleu), (chrf, of_chrf) = (run.score("test", name) for name in ("BLEU", "chrF2"))
+    metrics = run.metrics
+    best = max if metrics.better(metrics.choose) == "higher" else min
+    scores = dict(zip(metrics.tested, run.scores("test"), strict=True))
+    kept = [scores[name] for name in dict.fromkeys([metrics.choose, *metrics.validated])]
     return Measured(
         name=result.name,
         seed=seed,
@@ -134,10 +137,9 @@ def measured(result: Result, seed: int, run: Trained) -> Measured:
         parameters=sum(parameter.numel() for parameter in found.parameters()),
         updates=run.validated[-1][0],
         hours=round(run.hours, 3),
-        validation=max(score for _, score in run.validated),
-        bleu=bleu,
-        chrf=chrf,
-        signatures=[of_bleu, of_chrf],
+        validation=best(score for _, score in run.validated),
+        scores={score["name"]: score["score"] for score in kept},
+        signatures={score["name"]: score["signature"] for score in kept},
     )
 
 
@@ -148,9 +150,17 @@ def command(run: Trained) -> str:
     return " ".join(["python train.py", *shown, *where])
 
 
+def columns(names: Sequence[str]) -> tuple[str, ...]:
+    """The head of a table of these scores, that which chooses first."""
+    return (
+        *("recipe", "direction", "model", "parameters", *names, f"{names[0]} of validation"),
+        *("seeds", "updates", "hours", "machine", "commit", "command"),
+    )
+
+
 def row(result: Result, runs: Sequence[Measured]) -> list[str]:
     """A line of the table: the seeds of a result."""
-    scores = [(run.bleu, run.chrf, run.validation) for run in runs]
+    scores = [(*run.scores.values(), run.validation) for run in runs]
     hours = statistics.mean(run.hours for run in runs)
     return [
         f"{result.experiment} {result.changed}".strip(),
@@ -213,10 +223,13 @@ def table(records: Sequence[Measured]) -> list[str]:
             if result.text == text
         }
         rows = [row(result, runs) for result, runs in found.items() if runs]
-        signed = {tuple(run.signatures) for runs in found.values() for run in runs}
+        signed = {tuple(run.signatures.items()) for runs in found.values() for run in runs}
         if rows:
-            lines += [f"**{text}**, {what}:", "", *markdown(COLUMNS, rows), ""]
-            lines += [f"BLEU `{bleu}`, chrF2 `{chrf}`" for bleu, chrf in sorted(signed)] + [""]
+            names = [name for name, _ in min(signed)]
+            lines += [f"**{text}**, {what}:", "", *markdown(columns(names), rows), ""]
+            for signatures in sorted(signed):
+                lines.append(", ".join(f"{name} `{signature}`" for name, signature in signatures))
+            lines.append("")
     return lines[:-1]
 
 

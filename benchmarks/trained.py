@@ -17,6 +17,7 @@ from omegaconf import OmegaConf
 
 from benchmarks.calls import Calls
 from transformer.cli.config.compose import compose_config
+from transformer.evaluation.metrics import MetricsConfig
 from transformer.training.checkpointing.run_directory import is_finished
 
 
@@ -160,17 +161,23 @@ class Trained(Training):
                 )
 
     @property
+    def metrics(self) -> MetricsConfig:
+        """How its text is compared."""
+        config: Any = OmegaConf.to_container(OmegaConf.load(self.folder / "config.yaml"))
+        return MetricsConfig(**config["metrics"])
+
+    @property
     def validated(self) -> list[tuple[int, float]]:
-        """Each validation: after how many updates, and BLEU."""
+        """Each validation: after how many updates, and the score that chooses."""
+        column = f"val/{self.metrics.choose}"
         with open(self.folder / "metrics.csv", newline="") as file:
             rows = list(csv.DictReader(file))
-        return [(int(row["step"]) + 1, float(row["val/bleu"])) for row in rows if row["val/bleu"]]
+        return [(int(row["step"]) + 1, float(row[column])) for row in rows if row[column]]
 
-    def score(self, split: str, name: str) -> tuple[float, str]:
-        """A score of a test split, and its signature."""
-        scores = json.loads((self.folder / f"{split}.json").read_text())
-        [found] = [one for one in scores if one["name"] == name]
-        return found["score"], found["signature"]
+    def scores(self, split: str) -> list[dict[str, Any]]:
+        """The scores of a test split: name, score, signature and more."""
+        found: list[dict[str, Any]] = json.loads((self.folder / f"{split}.json").read_text())
+        return found
 
 
 def train_all(runs: Sequence[Run], *, processes: int, threads: int) -> Iterator[Run]:

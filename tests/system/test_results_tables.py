@@ -1,16 +1,18 @@
 """The tables of results and of ablations, made of what the runs have written."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from omegaconf import OmegaConf
 
 from benchmarks import ablations, results
 from benchmarks.ablation_rows import CHAINS, ROWS, Change, chosen
 from benchmarks.ablations import compared, system, training
 from benchmarks.records import Records, machine, short
-from benchmarks.results import COLUMNS, RESULTS, Measured, Result, command, measured, row, spread
+from benchmarks.results import RESULTS, Measured, Result, columns, command, measured, row, spread
 from benchmarks.trained import Trained
 from tests.system.test_experiments import write_corpus
 from transformer.__main__ import main
@@ -21,14 +23,15 @@ CHANGE = Change("callbacks.ema_decay=0", "Vaswani et al. 2017", average=2)
 def test_a_line_of_results_says_what_was_measured(trained: Trained) -> None:
     result = Result("pocket", "pocket", "en-de", "A")
     found = measured(result, 1, trained)
-    said = dict(zip(COLUMNS, row(result, [found]), strict=True))
-    bleu, signature = trained.score("test", "BLEU")
-    assert said["BLEU"] == f"{bleu:.2f}"
+    said = dict(zip(columns(list(found.scores)), row(result, [found]), strict=True))
+    [bleu, chrf, _] = trained.scores("test")
+    assert said["BLEU"] == f"{bleu['score']:.2f}"
+    assert said["BLEU of validation"] == f"{max(score for _, score in trained.validated):.2f}"
     assert said["model"] == "2+2, 64, 128"
     assert (said["seeds"], said["updates"]) == ("1", "4")
     assert said["machine"] == machine(1)
     assert said["commit"] == short(trained.commit)
-    assert signature in found.signatures and len(found.signatures) == 2
+    assert found.signatures == {"BLEU": bleu["signature"], "chrF2": chrf["signature"]}
     commit = "0123456789" * 4
     assert (short(commit), short(f"{commit} {commit}+")) == ("0123456", "0123456 0123456+")
     # A changed recipe has a name and a line of its own.
@@ -41,12 +44,32 @@ def test_a_line_of_results_says_what_was_measured(trained: Trained) -> None:
     assert row(result, [measured(result, 2, trained)])[0] == "pocket loss=label_smoothed"
 
 
+def test_the_metric_that_chooses_comes_first(trained: Trained, tmp_path: Path) -> None:
+    other = replace(trained, folder=tmp_path / "run")
+    shutil.copytree(trained.folder, other.folder)
+    shutil.copy(f"{trained.folder}.calls.jsonl", f"{other.folder}.calls.jsonl")
+    config = OmegaConf.load(other.folder / "config.yaml")
+    config.metrics.update({"choose": "ter", "validation": ["ter", "chrf"]})
+    OmegaConf.save(config, other.folder / "config.yaml")
+    table = other.folder / "metrics.csv"
+    table.write_text(table.read_text().replace("val/bleu", "val/ter"))
+    result = Result("g2p", "g2p", "dut", "P")
+    found = measured(result, 1, other)
+    assert list(found.scores) == ["TER", "chrF2"]
+    assert found.validation == min(score for _, score in trained.validated)
+    assert columns(list(found.scores))[4:7] == ("TER", "chrF2", "TER of validation")
+    run = result.run(Path("data"), Path("runs"), seed=3)
+    assert run.overrides[1:] == ("data.root=data/g2p", "data.lang=dut", "seed=3")
+
+
 def test_seeds_make_one_line_and_tell_where_they_differ(trained: Trained) -> None:
     result = Result("pocket", "pocket", "en-de", "B")
     first = measured(result, 1, trained)
-    second = replace(first, seed=2, bleu=first.bleu + 2, machine="another", hours=3.0)
-    said = dict(zip(COLUMNS, row(result, [first, second]), strict=True))
-    assert said["BLEU"] == f"{first.bleu + 1:.2f} ± 1.41"
+    bleu, chrf = first.scores.values()
+    better = {"BLEU": bleu + 2, "chrF2": chrf}
+    second = replace(first, seed=2, scores=better, machine="another", hours=3.0)
+    said = dict(zip(columns(["BLEU", "chrF2"]), row(result, [first, second]), strict=True))
+    assert said["BLEU"] == f"{bleu + 1:.2f} ± 1.41"
     assert (said["seeds"], said["machine"]) == ("2", f"{machine(1)}, another")
     assert said["model"] == "2+2, 64, 128"
     assert spread([39.0]) == "39.00"
@@ -55,7 +78,7 @@ def test_seeds_make_one_line_and_tell_where_they_differ(trained: Trained) -> Non
 
 def test_records_outlive_the_trainings(trained: Trained, tmp_path: Path) -> None:
     first = measured(Result("pocket", "pocket", "en-de", "B"), 1, trained)
-    second, again = replace(first, seed=2), replace(first, bleu=50.0)
+    second, again = replace(first, seed=2), replace(first, validation=50.0)
     records = Records(tmp_path / "records.jsonl", Measured, key=("name", "seed"))
     assert records.read() == []
     for record in (second, first, again):
@@ -74,8 +97,9 @@ def test_scores_of_two_kinds_of_text_are_in_two_tables() -> None:
     scored = {raw: "case:mixed|tok:13a", tokenised: "case:lc|tok:none"}
     records = [
         Measured(
-            *(result.name, 1, "c" * 40, "m", "train", "2+2, 64, 128", 1, 4, 0.1, 3.0, 2.0, 1.0),
-            signatures=[signature, "chrF2"],
+            *(result.name, 1, "c" * 40, "m", "train", "2+2, 64, 128", 1, 4, 0.1, 3.0),
+            scores={"BLEU": 2.0, "chrF2": 1.0},
+            signatures={"BLEU": signature, "chrF2": "chrF2"},
         )
         for result, signature in scored.items()
     ]
