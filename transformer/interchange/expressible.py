@@ -10,6 +10,7 @@ _FULL: dict[str, tuple[Any, ...]] = {
     "pattern": ("full",),
     "decoder_pattern": ("full", None),
     "query_key_norm": (False,),
+    "convolution_window": (None,),
 }
 _LAYERS = {
     **_FULL,

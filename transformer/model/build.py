@@ -13,6 +13,7 @@ from transformer.model.config import ActivationName, ModelConfig, PatternName
 from transformer.model.decoder import Decoder, DecoderLayer
 from transformer.model.encoder import Encoder, EncoderLayer
 from transformer.model.initialisation import Stack, deepnorm_scale, initialise
+from transformer.model.layers.convolution import GatedConvolution
 from transformer.model.layers.embedding import (
     Embedding,
     LearnedPositions,
@@ -60,8 +61,11 @@ def build_embedding(config: ModelConfig, tokens: TokenEmbedding, token_dropout: 
 
 def build_encoder(config: ModelConfig, *, causal: bool = False) -> Encoder:
     """The left stack; with ``causal`` that of a language model."""
-    first = build_encoder_layer(config)
-    layers = [build_encoder_layer(config, like=first) for _ in range(1, config.encoder_layers)]
+    first = build_encoder_layer(config, causal=causal)
+    layers = [
+        build_encoder_layer(config, causal=causal, like=first)
+        for _ in range(1, config.encoder_layers)
+    ]
     attention_bias = build_attention_bias(config, config.pattern, causal=causal)
     return Encoder([first, *layers], attention_bias, build_final_norm(config), config.layer_drop)
 
@@ -75,17 +79,25 @@ def build_decoder(config: ModelConfig) -> Decoder:
     return Decoder([first, *layers], attention_bias, build_final_norm(config), config.layer_drop)
 
 
-def build_encoder_layer(config: ModelConfig, like: EncoderLayer | None = None) -> EncoderLayer:
+def build_encoder_layer(
+    config: ModelConfig, *, causal: bool, like: EncoderLayer | None = None
+) -> EncoderLayer:
     """Self-attention and feed-forward; ``like`` is the layer whose modules it may share."""
     if like is not None and config.share_layers == "all":
         return like
     attention = like if config.share_layers == "attention" else None
     feed_forward = like if config.share_layers == "feed_forward" else None
+    convolution = convolution_residual = None
+    if config.convolution_window is not None:
+        convolution = GatedConvolution(config.d_model, config.convolution_window, causal=causal)
+        convolution_residual = build_residual(config, "encoder")
     return EncoderLayer(
         attention.attention if attention else build_attention(config),
         feed_forward.feed_forward if feed_forward else build_feed_forward(config),
         attention_residual=build_residual(config, "encoder"),
         feed_forward_residual=build_residual(config, "encoder"),
+        convolution=convolution,
+        convolution_residual=convolution_residual,
     )
 
 

@@ -60,6 +60,8 @@ class ModelConfig:
         relative_max_distance: All distances from here on share a bucket.
         activation: Of the feed-forward block; ``swish`` is SiLU (Ramachandran et al. 2017),
             ``swiglu`` and ``geglu`` are gated (Shazeer 2020).
+        convolution_window: Positions that a gated convolution before the self-attention of each
+            encoder layer sees (Gehring et al. 2017); null is no convolution.
         share_layers: Modules that the layers of a stack share (ALBERT, Lan et al. 2020).
         tie_embeddings: ``decoder`` shares the target embedding with the output projection,
             ``all`` the source embedding too (Press and Wolf 2017), ``none`` nothing.
@@ -119,6 +121,7 @@ class ModelConfig:
     random_blocks: Size
     random_block_size: Size
     pattern_seed: int
+    convolution_window: Size | None = None
     output_bias: bool = False
     freeze: Sequence[Frozen] = ()
     lora_rank: Annotated[int, Range(0, below=2**31)] = 0

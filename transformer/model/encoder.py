@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from transformer.model.attention.attention_bias import AttentionBias, SelfAttentionBias
 from transformer.model.attention.masks import Mask
 from transformer.model.attention.multi_head import MultiHeadAttention
+from transformer.model.layers.convolution import GatedConvolution
 from transformer.model.layers.dropout import HiddenStates, layer_is_dropped
 from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
 from transformer.model.layers.norm import Residual
@@ -23,7 +24,7 @@ class Memory:
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then feed-forward, each with its residual."""
+    """A convolution if there is one, self-attention, feed-forward, each with its residual."""
 
     def __init__(
         self,
@@ -32,8 +33,12 @@ class EncoderLayer(nn.Module):
         *,
         attention_residual: Residual,
         feed_forward_residual: Residual,
+        convolution: GatedConvolution | None = None,
+        convolution_residual: Residual | None = None,
     ) -> None:
         super().__init__()
+        self.convolution = convolution
+        self.convolution_residual = convolution_residual
         self.attention = attention
         self.attention_residual = attention_residual
         self.feed_forward = feed_forward
@@ -41,6 +46,9 @@ class EncoderLayer(nn.Module):
 
     def forward(self, hidden: HiddenStates, attention_bias: AttentionBias) -> HiddenStates:
         """One layer of the left half of figure 1."""
+        if self.convolution is not None and self.convolution_residual is not None:
+            convolve, mask = self.convolution, attention_bias.mask
+            hidden = self.convolution_residual(hidden, lambda x: convolve(x, mask))
         hidden = self.attention_residual(
             hidden, lambda x: self.attention.attend_self(x, attention_bias)
         )

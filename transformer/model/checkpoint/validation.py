@@ -93,6 +93,7 @@ def validate_size(model: ModelConfig, max_numbers: int) -> None:
         declared *= layers
     declared += model.d_model * max(model.source_vocab_size, model.target_vocab_size)
     declared += model.lora_rank * model.d_model
+    declared += 2 * model.d_model**2 * (model.convolution_window or 0)
     if model.positions == "learned":
         declared += model.d_model * model.max_length
     if model.positions == "relative":
