@@ -1,5 +1,7 @@
 """Analytic gradients against differences, in float64."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch.autograd import gradcheck
@@ -39,9 +41,8 @@ def test_a_query_that_attends_to_nothing_makes_no_nan() -> None:
 @pytest.mark.parametrize("norm_order", ["pre", "post", "deepnorm", "sandwich"])
 @pytest.mark.parametrize("activation", ["gelu", "swiglu"])
 def test_layers(norm_order: str, activation: str) -> None:
-    model = tiny_transformer(
-        norm_order=norm_order, d_model=4, num_heads=2, ffn_dim=4, activation=activation
-    ).double()
+    sizes: dict[str, Any] = {"d_model": 4, "num_heads": 2, "ffn_dim": 4, "convolution_window": 2}
+    model = tiny_transformer(norm_order=norm_order, activation=activation, **sizes).double()
     hidden, memory = rand(2, 3, 4), rand(2, 3, 4)
     mask = torch.tensor([[True, True, True], [True, False, False]])[:, None, None]
     encoder_layer, decoder_layer = model.encoder.layers[0], model.decoder.layers[0]

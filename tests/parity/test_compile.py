@@ -53,7 +53,7 @@ def learn(model: Transformer, batch: Batch, narrow: bool) -> dict[str, Any]:
 
 def layers_equal_the_plain_ones() -> None:
     options: list[dict[str, Any]] = [
-        {"positions": "alibi", "query_key_norm": True, "norm_order": "deepnorm"},
+        {"positions": "alibi", "convolution_window": 3, "norm_order": "deepnorm"},
         {"positions": "rotary", "num_kv_heads": 2, "norm": "rms", "activation": "swiglu"},
     ]
     for number, changes in enumerate(options):

@@ -40,6 +40,7 @@ VALUES: dict[str, Sequence[Any]] = {
     **dict.fromkeys(("source_token_dropout", "target_token_dropout"), (0.0, 0.3)),
     "layer_drop": [0.0, 0.9],
     "max_length": [64, 12],
+    "convolution_window": [None, 1, 4],
     "output_bias": [False, True],
     "lora_rank": [0, 2, 4],
     "lora_alpha": [16.0, 4.0],

@@ -25,6 +25,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"num_kv_heads": 1, "query_key_norm": True},
     {"activation": "swiglu", "share_layers": "all"},
     {"pattern": "sliding", "attention": "eager"},
+    {"convolution_window": 3},
 ]
 
 
@@ -51,8 +52,9 @@ def test_only_a_causal_stack_does_not_see_what_follows(options: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_padding_is_not_seen(causal: bool) -> None:
-    model = stack(causal)
+@pytest.mark.parametrize("convolution_window", [None, 3])
+def test_padding_is_not_seen(causal: bool, convolution_window: int | None) -> None:
+    model = stack(causal, convolution_window=convolution_window)
     padded = torch.tensor([[5, 6, 7, 0, 0], [8, 9, 10, 11, 12]])
     with torch.no_grad():
         assert_close(model(padded)[0, :3], model(torch.tensor([[5, 6, 7]]))[0])
