@@ -72,7 +72,7 @@ def verify_argos(
 ) -> dict[str, Any]:
     """Compare a model with its package, both searching as Argos does (``compare_texts``)."""
     like_argos = {
-        **{**PLAIN, "algorithm": "beam", "beam_size": BEAM, "stopping": "full"},
+        **{**PLAIN, "algorithm": "beam", "beam_size": BEAM, "stopping": "exact"},
         **{"length_penalty": LENGTH_PENALTY, "length_penalty_form": "average"},
         # The limit of the engine.
         **{"max_length_ratio": 0.0, "max_length_offset": 256},

@@ -2,7 +2,9 @@
 
 import pickle
 import re
+import warnings
 import zipfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +13,7 @@ from torch import Tensor
 
 from transformer.common.errors import InputError
 from transformer.common.schema import typed, typed_value
-from transformer.data.tokenization.tokenizer import PAD, Tokenizer
+from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, Tokenizer
 from transformer.interchange import m2m
 from transformer.interchange.marian.files import read_mapping
 from transformer.interchange.marian.npz import DECODER, read_npz
@@ -67,9 +69,12 @@ def read_folder(folder: Path) -> Imported:
             vocabulary, keys = m2m.import_tokenizer(folder, size), ("src_lang", "tgt_lang")
         else:
             vocabulary = import_tokenizer(folder)
+        _check_symbols(values, vocabulary.target.rows)
         names = read_mapping(folder / "tokenizer_config.json", optional=True)
         languages = tuple(_code(names.get(key)) for key in keys)
     ours = import_weights(weights, config, vocabulary.source, vocabulary.target)
+    if not all(weight.isfinite().all() for weight in ours.values()):
+        raise InputError(f"{folder}: its weights hold NaN or infinity; use another model")
     settings = config.settings() | {"output_bias": "projection.bias" in ours}
     decoding = {
         "beam_size": config.num_beams,
@@ -78,6 +83,17 @@ def read_folder(folder: Path) -> Imported:
         "length_penalty_form": "average",
     }
     return Imported(settings, vocabulary.tokenizer, ours, languages, decoding)
+
+
+def _check_symbols(values: Mapping[str, Any], ids: Sequence[int]) -> None:
+    """Raise InputError if a config has other control symbols than the vocabulary."""
+    start = EOS if values["model_type"] == "m2m_100" else BOS
+    for key, own in {"pad": PAD, "eos": EOS, "decoder_start": start}.items():
+        if values.get(f"{key}_token_id", ids[own]) != ids[own]:
+            raise InputError(
+                f"config.json.{key}_token_id={str(values[f'{key}_token_id'])[:20]} must be "
+                f"{ids[own]}, as the vocabulary has it; another symbol is not supported"
+            )
 
 
 def _code(name: Any) -> str | None:
@@ -102,7 +118,10 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
             return load_file(files[0])
         # Files of torch before 1.6 are no archives, and cannot be mapped into the memory.
         mapped = zipfile.is_zipfile(files[0])
-        found = torch.load(files[0], map_location="cpu", weights_only=True, mmap=mapped)
+        with warnings.catch_warnings():
+            # Before it refuses a pickle, torch warns of its protocol.
+            warnings.simplefilter("ignore", UserWarning)
+            found = torch.load(files[0], map_location="cpu", weights_only=True, mmap=mapped)
     except damage as error:
         reason = " ".join(str(error).split())[:120]
         raise InputError(f"{files[0]} cannot be read: {reason}") from error
