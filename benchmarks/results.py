@@ -113,7 +113,7 @@ RESULTS = [
     Result("tanaka_enja", "tanaka_enja", "ja-en", "C"),
     *(
         Result("g2p", "g2p", language, "P")
-        for language in ("arm_e", "dut", "fre", "hbs_latn", "jpn_hira", "eng_us")
+        for language in ("arm_e", "dut", "fre", "hbs_latn", "jpn_hira")
     ),
 ]
 

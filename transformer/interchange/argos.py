@@ -70,7 +70,10 @@ def write_argos(
 def verify_argos(
     translator: Translator, file: Path, pairs: Sequence[Referenced], metrics: MetricsConfig
 ) -> dict[str, Any]:
-    """Compare a model with its package, both searching as Argos does (``compare_texts``)."""
+    """Compare a model with its package, which searches as Argos does (``compare_texts``).
+
+    CTranslate2 often goes on where ``stopping=full`` ends; ``exact`` finds what it finds.
+    """
     like_argos = {
         **{**PLAIN, "algorithm": "beam", "beam_size": BEAM, "stopping": "exact"},
         **{"length_penalty": LENGTH_PENALTY, "length_penalty_form": "average"},

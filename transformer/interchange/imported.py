@@ -4,7 +4,7 @@ import pickle
 import re
 import warnings
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, Tokenizer
 from transformer.interchange import m2m
 from transformer.interchange.marian.files import read_mapping
 from transformer.interchange.marian.npz import DECODER, read_npz
-from transformer.interchange.marian.vocabulary import import_tokenizer
+from transformer.interchange.marian.vocabulary import ImportedTokenizer, import_tokenizer
 from transformer.interchange.marian.weights import import_weights, read_config
 from transformer.interchange.safetensors import read_safetensors
 from transformer.model.checkpoint.checkpoint import PORTABLE, WEIGHTS_PREFIX, portable_part
@@ -59,9 +59,8 @@ def read_folder(folder: Path) -> Imported:
             raise InputError(
                 f"{folder} has model_type {str(kind)[:40]!r}; import takes {' or '.join(KINDS)}"
             )
-        config = read_config(
-            {**values, **read_mapping(folder / "generation_config.json", optional=True)}
-        )
+        values |= read_mapping(folder / "generation_config.json", optional=True)
+        config = read_config(values)
         weights = read_weights(folder)
         keys = ("source_lang", "target_lang")
         if kind == "m2m_100":
@@ -69,7 +68,7 @@ def read_folder(folder: Path) -> Imported:
             vocabulary, keys = m2m.import_tokenizer(folder, size), ("src_lang", "tgt_lang")
         else:
             vocabulary = import_tokenizer(folder)
-        _check_symbols(values, vocabulary.target.rows)
+        _check_symbols(values, vocabulary)
         names = read_mapping(folder / "tokenizer_config.json", optional=True)
         languages = tuple(_code(names.get(key)) for key in keys)
     ours = import_weights(weights, config, vocabulary.source, vocabulary.target)
@@ -85,14 +84,16 @@ def read_folder(folder: Path) -> Imported:
     return Imported(settings, vocabulary.tokenizer, ours, languages, decoding)
 
 
-def _check_symbols(values: Mapping[str, Any], ids: Sequence[int]) -> None:
+def _check_symbols(values: Mapping[str, Any], vocabulary: ImportedTokenizer) -> None:
     """Raise InputError if a config has other control symbols than the vocabulary."""
-    start = EOS if values["model_type"] == "m2m_100" else BOS
-    for key, own in {"pad": PAD, "eos": EOS, "decoder_start": start}.items():
-        if values.get(f"{key}_token_id", ids[own]) != ids[own]:
+    source, target = vocabulary.source.rows, vocabulary.target.rows
+    start = target[EOS if values["model_type"] == "m2m_100" else BOS]
+    for key, own in {"pad": source[PAD], "eos": target[EOS], "decoder_start": start}.items():
+        given = values.get(f"{key}_token_id")
+        if given is not None and given != own and given != [own]:
             raise InputError(
-                f"config.json.{key}_token_id={str(values[f'{key}_token_id'])[:20]} must be "
-                f"{ids[own]}, as the vocabulary has it; another symbol is not supported"
+                f"config.json.{key}_token_id={str(given)[:20]} must be {own}, as the vocabulary "
+                "has it; another symbol is not supported"
             )
 
 

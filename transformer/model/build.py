@@ -13,7 +13,6 @@ from transformer.model.config import ActivationName, ModelConfig, PatternName
 from transformer.model.decoder import Decoder, DecoderLayer
 from transformer.model.encoder import Encoder, EncoderLayer
 from transformer.model.initialisation import Stack, deepnorm_scale, initialise
-from transformer.model.layers.convolution import GatedConvolution
 from transformer.model.layers.embedding import (
     Embedding,
     LearnedPositions,
@@ -89,6 +88,8 @@ def build_encoder_layer(
     feed_forward = like if config.share_layers == "feed_forward" else None
     convolution = convolution_residual = None
     if config.convolution_window is not None:
+        from transformer.model.layers.convolution import GatedConvolution
+
         convolution = GatedConvolution(config.d_model, config.convolution_window, causal=causal)
         convolution_residual = build_residual(config, "encoder")
     return EncoderLayer(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -9,10 +10,12 @@ from torch import Tensor, nn
 from transformer.model.attention.attention_bias import AttentionBias, SelfAttentionBias
 from transformer.model.attention.masks import Mask
 from transformer.model.attention.multi_head import MultiHeadAttention
-from transformer.model.layers.convolution import GatedConvolution
 from transformer.model.layers.dropout import HiddenStates, layer_is_dropped
 from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
 from transformer.model.layers.norm import Residual
+
+if TYPE_CHECKING:
+    from transformer.model.layers.convolution import GatedConvolution
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class EncoderLayer(nn.Module):
         *,
         attention_residual: Residual,
         feed_forward_residual: Residual,
-        convolution: GatedConvolution | None = None,
+        convolution: "GatedConvolution | None" = None,
         convolution_residual: Residual | None = None,
     ) -> None:
         super().__init__()

@@ -10,7 +10,6 @@ from transformer.model.attention.relative_positions import BucketBias
 from transformer.model.config import ModelConfig
 from transformer.model.decoder import Decoder
 from transformer.model.encoder import Encoder
-from transformer.model.layers.convolution import GatedConvolution
 from transformer.model.layers.embedding import LearnedPositions, TokenEmbedding
 from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
 
@@ -24,7 +23,7 @@ def initialise(
 
     Linear layers by Glorot and Bengio 2010, those of queries, keys and values with a gain of
     ``1 / sqrt(2)`` (as one matrix of all three), biases zero, embeddings and trained positions
-    normal with variance ``1 / d_model``. DeepNorm draws the sublayers differently.
+    normal with variance ``1 / d_model``. DeepNorm draws attention and feed-forward differently.
     The output projection is drawn like an embedding, or shares the table of ``tokens``.
     """
     std = config.d_model**-0.5
@@ -77,7 +76,7 @@ def deepnorm_scale(config: ModelConfig, stack: Stack) -> DeepNormScale:
 
 
 def _draw_deepnorm(model: nn.Module, config: ModelConfig) -> None:
-    """Draw attention and feed-forward as in figure 2 of the paper, convolutions like these."""
+    """Draw attention and feed-forward as in figure 2 of the paper."""
     for stack in model.modules():
         if not isinstance(stack, Encoder | Decoder):
             continue
@@ -92,7 +91,7 @@ def _draw_deepnorm(model: nn.Module, config: ModelConfig) -> None:
                     module.value: gain,
                     module.output: gain,
                 }
-            elif isinstance(module, FeedForward | GatedFeedForward | GatedConvolution):
+            elif isinstance(module, FeedForward | GatedFeedForward):
                 gains = dict.fromkeys(module.children(), gain)
             for linear, own in gains.items():
                 if isinstance(linear, nn.Linear):

@@ -21,6 +21,9 @@ _WITHOUT_WEIGHTS = frozenset(
 )
 """Keys of a model that do not change its weights."""
 
+_LATER = {"convolution_window": None, "output_bias": False}
+"""What keys with weights stand for in a run of before they existed."""
+
 _NOT_COMPARED = ("checkpoint", "packing")
 """Keys that do not make another run; `data.packing` was removed, and is false."""
 
@@ -131,6 +134,7 @@ def other_weights(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str
 
     A key that is null, or missing, does not differ from the value that it stands for.
     """
+    before = {**_LATER, **before} if before else before
     old, new = _with_weights(before), _with_weights(now)
     return [
         key

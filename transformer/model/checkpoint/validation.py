@@ -93,7 +93,8 @@ def validate_size(model: ModelConfig, max_numbers: int) -> None:
         declared *= layers
     declared += model.d_model * max(model.source_vocab_size, model.target_vocab_size)
     declared += model.lora_rank * model.d_model
-    declared += 2 * model.d_model**2 * (model.convolution_window or 0)
+    convolutions = 1 if model.share_layers == "all" else model.encoder_layers
+    declared += 2 * model.d_model**2 * (model.convolution_window or 0) * convolutions
     if model.positions == "learned":
         declared += model.d_model * model.max_length
     if model.positions == "relative":

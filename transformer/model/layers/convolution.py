@@ -1,4 +1,4 @@
-"""A convolution for what lies next to each other, such as the letters of an ending."""
+"""A gated convolution over neighbouring positions (Gehring et al. 2017, section 3.2)."""
 
 from jaxtyping import Bool
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ class GatedConvolution(nn.Module):
     """``(X * W + b) ⊗ sigmoid(X * V + c)`` over the ``window`` positions around each.
 
     Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", section 3.2. With
-    ``causal`` the window ends at its position.
+    ``causal`` the window ends at its position; else an even one has one more before it than after.
     """
 
     def __init__(self, d_model: int, window: int, *, causal: bool) -> None:
@@ -23,7 +23,7 @@ class GatedConvolution(nn.Module):
         self.linear = Linear(window * d_model, 2 * d_model)
 
     def forward(
-        self, hidden: HiddenStates, mask: Bool[Tensor, "batch 1 1 length"] | None
+        self, hidden: HiddenStates, mask: Bool[Tensor, "#batch 1 1 length"] | None
     ) -> HiddenStates:
         """Map each window; padding, where the mask is False, and what is outside count as zero."""
         if mask is not None:
