@@ -283,11 +283,11 @@ FAULTS: dict[str, tuple[Callable[[], object], str]] = {
     "not a number": (spoil_weight, "bad: its weights hold NaN or infinity"),
     "start": (
         lambda: change(Path("bad/generation_config.json"), decoder_start_token_id=3),
-        "config.json.decoder_start_token_id=3 must be ",
+        "decoder_start_token_id=3 in config.json or generation_config.json must be ",
     ),
     "end": (
         lambda: change(Path("bad/generation_config.json"), eos_token_id=5),
-        "config.json.eos_token_id=5 must be ",
+        "eos_token_id=5 in config.json or generation_config.json must be 0,",
     ),
     "no JSON": (
         lambda: Path("bad/vocab.json").write_text("[" * 100_000),

@@ -72,7 +72,7 @@ def verify_argos(
 ) -> dict[str, Any]:
     """Compare a model with its package, which searches as Argos does (``compare_texts``).
 
-    CTranslate2 often goes on where ``stopping=full`` ends; ``exact`` finds what it finds.
+    Neither stop of ours is quite that of CTranslate2 (docs/interchange.md).
     """
     like_argos = {
         **{**PLAIN, "algorithm": "beam", "beam_size": BEAM, "stopping": "exact"},

@@ -92,8 +92,8 @@ def _check_symbols(values: Mapping[str, Any], vocabulary: ImportedTokenizer) -> 
         given = values.get(f"{key}_token_id")
         if given is not None and given != own and given != [own]:
             raise InputError(
-                f"config.json.{key}_token_id={str(given)[:20]} must be {own}, as the vocabulary "
-                "has it; another symbol is not supported"
+                f"{key}_token_id={str(given)[:20]} in config.json or generation_config.json must "
+                f"be {own}, as the vocabulary has it; another symbol is not supported"
             )
 
 
