@@ -6,14 +6,12 @@ import torch
 
 from transformer.training.config import RunConfig
 from transformer.training.optimization.schedule import noam
+from transformer.training.precision import multiplies_bfloat16
 
 logger = logging.getLogger(__name__)
 
 _MIN_FACTOR = 0.05
 """A smaller factor of ``noam`` is probably a learning rate, meant for another schedule."""
-
-_BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16")
-"""Instruction sets that multiply in bfloat16, two of x86-64 and that of ARM."""
 
 
 def warn_about_config(config: RunConfig) -> None:
@@ -41,16 +39,10 @@ def warn_about_config(config: RunConfig) -> None:
         )
     on_cpu, narrow = (
         config.trainer["accelerator"] == "cpu",
-        config.trainer["precision"] != "32-true",
+        config.trainer["precision"] == "bf16-mixed" or config.loss.bfloat16 is True,
     )
-    if on_cpu and (narrow or config.loss.bfloat16) and _lacks_bfloat16():
+    if on_cpu and narrow and multiplies_bfloat16(torch.device("cpu")) is False:
         logger.warning(
             "this processor has no instructions for products in bfloat16; float32 is probably "
-            "faster here: try precision=32-true loss.bfloat16=false"
+            "faster here: try precision=auto loss.bfloat16=auto"
         )
-
-
-def _lacks_bfloat16() -> bool:
-    """False if torch cannot tell, as before its version 2.13."""
-    known = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
-    return bool(known) and not any(known.get(name) for name in _BFLOAT16_INSTRUCTIONS)

@@ -5,19 +5,33 @@ from typing import Any
 
 import torch
 
+_BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16")
+"""Instruction sets that multiply in bfloat16, two of x86-64 and that of ARM."""
+
 
 def resolve_precision(trainer: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of the trainer, with the fastest precision of the device for ``auto``.
 
-    On a GPU that is bf16-mixed, and TF32 for products that stay float32; on older cards, and on a
-    CPU, 32-true.
+    That is bf16-mixed where products in bfloat16 are fast, else 32-true. Products that stay
+    float32 are in TF32 on a GPU.
     """
     if trainer["precision"] != "auto":
         return dict(trainer)
     if on_gpu := trains_on_gpu(trainer):
         torch.set_float32_matmul_precision("high")
-    narrow = on_gpu and torch.cuda.is_bf16_supported(including_emulation=False)
+    narrow = multiplies_bfloat16(torch.device("cuda" if on_gpu else "cpu"))
     return {**trainer, "precision": "bf16-mixed" if narrow else "32-true"}
+
+
+def multiplies_bfloat16(device: torch.device) -> bool | None:
+    """Whether the device has instructions for products in bfloat16; None if torch cannot tell.
+
+    Before its version 2.13 torch does not know it of a CPU.
+    """
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    known = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
+    return any(known.get(name) for name in _BFLOAT16_INSTRUCTIONS) if known else None
 
 
 def trains_on_gpu(trainer: Mapping[str, Any]) -> bool:

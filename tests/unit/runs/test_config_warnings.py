@@ -44,6 +44,7 @@ def test_schedules_that_cannot_be_meant_are_warned_about(
         (["precision=32-true", "loss.bfloat16=true"], {"avx512_bf16": False}, True),
         (["precision=bf16-mixed"], {"avx512_bf16": True}, False),
         (["precision=32-true", "loss.bfloat16=false"], {"avx2": True}, False),
+        (["precision=auto", "loss.bfloat16=auto"], {"avx2": True}, False),
         (["precision=bf16-mixed"], {}, False),  # torch cannot tell
     ],
 )
@@ -57,4 +58,4 @@ def test_bfloat16_wants_its_instructions(
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: there)
     warn_about_config(composed(["data=multi30k", *overrides], tmp_path))
-    assert ("try precision=32-true" in caplog.text) is advised
+    assert ("try precision=auto" in caplog.text) is advised

@@ -11,7 +11,9 @@ from transformer.training.precision import resolve_precision, search_autocast
     [
         ("auto", "gpu", True, "bf16-mixed", "high"),
         ("auto", "gpu", False, "32-true", "high"),
-        ("auto", "cpu", True, "32-true", "highest"),
+        ("auto", "cpu", True, "bf16-mixed", "highest"),
+        ("auto", "cpu", False, "32-true", "highest"),
+        ("auto", "cpu", None, "32-true", "highest"),
         ("32-true", "gpu", True, "32-true", "highest"),
     ],
 )
@@ -19,13 +21,15 @@ def test_auto_is_the_fastest_of_the_device(
     *,
     precision: str,
     accelerator: str,
-    has_bfloat16: bool,
+    has_bfloat16: bool | None,
     resolved: str,
     products: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: has_bfloat16)
+    known = {} if has_bfloat16 is None else {"avx2": True, "avx512_bf16": has_bfloat16}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: known, raising=False)
     try:
         given = {"precision": precision, "accelerator": accelerator}
         assert resolve_precision(given) == given | {"precision": resolved}

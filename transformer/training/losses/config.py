@@ -21,6 +21,7 @@ class LossConfig:
             which keeps all of them.
         bfloat16: Multiply in bfloat16 in the fused form, whatever the precision of the rest; on
             a CPU with AVX512-BF16 twice as fast, with a relative error of the gradient of 3e-3.
+            ``auto`` does so where the device has instructions for it.
         alignment_weight: Weight of guided alignment (``guided_alignment.py``); 0 leaves it out.
         alignment_layer: Decoder layer, from 0, of the cross-attention head that learns the links;
             null takes the last but one.
@@ -33,7 +34,7 @@ class LossConfig:
 
     label_smoothing: Annotated[float, Range(0, below=1)]
     chunk: Annotated[int, Range(0)]
-    bfloat16: bool
+    bfloat16: bool | Literal["auto"]
     alignment_weight: Annotated[float, Range(0)]
     alignment_layer: int | None
     alignment_head: int
@@ -49,7 +50,8 @@ def _contradictions(config: LossConfig) -> Iterator[str]:
     """Combinations that would train something else than the config says."""
     kind = config.consistency
     if config.bfloat16 and not config.chunk:
-        yield "loss.bfloat16=true needs the fused form; set loss.chunk=512"
+        value = "auto" if config.bfloat16 == "auto" else "true"
+        yield f"loss.bfloat16={value} needs the fused form; set loss.chunk=512"
     if kind != "none" and not config.consistency_weight:
         yield f"loss.consistency={kind} needs loss.consistency_weight above 0"
     if (kind == "simcut") != (config.cut > 0):

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from transformer.model.layers.mixed_precision import product_dtype, without_autocast
 from transformer.training.losses.config import LossConfig
+from transformer.training.precision import multiplies_bfloat16
 
 Hidden = Float[Tensor, "token width"]
 Weight = Float[Tensor, "vocab width"]
@@ -182,7 +183,10 @@ def _formula(
 
 def matrix_dtype(config: LossConfig, hidden: Tensor) -> torch.dtype:
     """The dtype of the matrix products of the fused form."""
-    return torch.bfloat16 if config.bfloat16 else product_dtype(hidden)
+    narrow = config.bfloat16
+    if narrow == "auto":
+        narrow = bool(multiplies_bfloat16(hidden.device))
+    return torch.bfloat16 if narrow else product_dtype(hidden)
 
 
 def loss_function(
