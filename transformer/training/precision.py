@@ -5,6 +5,8 @@ from typing import Any
 
 import torch
 
+from transformer.model.layers.mixed_precision import processor_has
+
 _BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16")
 """Instruction sets that multiply in bfloat16, two of x86-64 and that of ARM."""
 
@@ -24,14 +26,10 @@ def resolve_precision(trainer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def multiplies_bfloat16(device: torch.device) -> bool | None:
-    """Whether the device has instructions for products in bfloat16; None if torch cannot tell.
-
-    Before its version 2.13 torch does not know it of a CPU.
-    """
+    """Whether the device has instructions for products in bfloat16; None if torch cannot tell."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
-    known = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
-    return any(known.get(name) for name in _BFLOAT16_INSTRUCTIONS) if known else None
+    return processor_has(*_BFLOAT16_INSTRUCTIONS)
 
 
 def trains_on_gpu(trainer: Mapping[str, Any]) -> bool:

@@ -49,3 +49,9 @@ def precise_on_cpu(query: Float[Tensor, "batch head query head_dim"]) -> Iterato
         return
     with torch.autocast("cpu", enabled=False):
         yield torch.float32
+
+
+def processor_has(*instructions: str) -> bool | None:
+    """Whether the processor has one of them; None if torch before 2.13 cannot tell."""
+    known = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
+    return any(known.get(name) for name in instructions) if known else None

@@ -15,11 +15,14 @@ from torch import Tensor, nn
 from transformer.common.errors import InputError
 from transformer.model.config import Precision
 from transformer.model.layers.linear import Linear
+from transformer.model.layers.mixed_precision import processor_has
 
 Model = TypeVar("Model", bound=nn.Module)
 
 LARGEST = 127
 """Largest quantized value; the symmetric range leaves -128 unused."""
+_WIDE_SUMS = ("avx512_vnni", "avx_vnni", "amx_int8")
+"""Instruction sets that add up products of bytes in 32 bits."""
 
 
 class Int8Linear(nn.Module):
@@ -43,10 +46,12 @@ class Int8Linear(nn.Module):
             self.packed = torch.ops.quantized.linear_prepack(quantized, bias)
         finally:
             engines.engine = engine
+        # Others add two products in 16 bits, which overflow unless the input has 7 bits.
+        self.seven_bits = not processor_has(*_WIDE_SUMS)
 
     def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width_out"]:
         """Map the last axis."""
-        mapped: Tensor = torch.ops.quantized.linear_dynamic(x, self.packed)
+        mapped: Tensor = torch.ops.quantized.linear_dynamic(x, self.packed, self.seven_bits)
         return mapped
 
     def unpacked(
