@@ -14,22 +14,24 @@ _BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16")
 def resolve_precision(trainer: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of the trainer, with the fastest precision of the device for ``auto``.
 
-    That is bf16-mixed where products in bfloat16 are fast, else 32-true. Products that stay
-    float32 are in TF32 on a GPU.
+    That is bf16-mixed on a GPU or a CPU with instructions for products in bfloat16, else 32-true.
+    Products that stay float32 are in TF32 on a GPU.
     """
     if trainer["precision"] != "auto":
         return dict(trainer)
     if on_gpu := trains_on_gpu(trainer):
         torch.set_float32_matmul_precision("high")
-    narrow = multiplies_bfloat16(torch.device("cuda" if on_gpu else "cpu"))
+    device = torch.device("cuda" if on_gpu else "cpu")
+    known = on_gpu or trainer["accelerator"] == "cpu"
+    narrow = known and multiplies_bfloat16(device)
     return {**trainer, "precision": "bf16-mixed" if narrow else "32-true"}
 
 
 def multiplies_bfloat16(device: torch.device) -> bool | None:
-    """Whether the device has instructions for products in bfloat16; None if torch cannot tell."""
+    """Whether a GPU or CPU has instructions for products in bfloat16; None if torch cannot tell."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
-    return processor_has(*_BFLOAT16_INSTRUCTIONS)
+    return processor_has(*_BFLOAT16_INSTRUCTIONS) if device.type == "cpu" else None
 
 
 def trains_on_gpu(trainer: Mapping[str, Any]) -> bool:

@@ -66,7 +66,7 @@ def test_a_type_without_support_is_verified_in_another(quantization: str, tmp_pa
     for name, weight in translator.model.state_dict().items():
         assert torch.equal(weight, before[name])
     found = verify_ctranslate2(translator, tmp_path, TEXTS, RAW)
-    assert found["agreement"] >= 0.5
+    assert found["agreement"] > 0.5
     supported = ctranslate2.get_supported_compute_types("cpu")
     if quantization in supported:
         assert found["computed_in"].startswith(quantization)

@@ -14,6 +14,7 @@ from transformer.training.precision import resolve_precision, search_autocast
         ("auto", "cpu", True, "bf16-mixed", "highest"),
         ("auto", "cpu", False, "32-true", "highest"),
         ("auto", "cpu", None, "32-true", "highest"),
+        ("auto", "mps", True, "32-true", "highest"),
         ("32-true", "gpu", True, "32-true", "highest"),
     ],
 )

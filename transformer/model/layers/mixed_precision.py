@@ -1,4 +1,7 @@
-"""Attention in bfloat16, by autocast and on a CPU; in float32 nothing here changes anything."""
+"""Attention in bfloat16, by autocast and on a CPU, and what the processor multiplies in few bits.
+
+In float32 nothing here changes anything.
+"""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -52,6 +55,6 @@ def precise_on_cpu(query: Float[Tensor, "batch head query head_dim"]) -> Iterato
 
 
 def processor_has(*instructions: str) -> bool | None:
-    """Whether the processor has one of them; None if torch before 2.13 cannot tell."""
+    """Whether the processor has one of these instruction sets; None before torch 2.13."""
     known = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
     return any(known.get(name) for name in instructions) if known else None

@@ -22,7 +22,7 @@ Model = TypeVar("Model", bound=nn.Module)
 LARGEST = 127
 """Largest quantized value; the symmetric range leaves -128 unused."""
 _WIDE_SUMS = ("avx512_vnni", "avx_vnni", "amx_int8")
-"""Instruction sets that add up products of bytes in 32 bits."""
+"""Instruction sets of x86-64 that add up products of bytes in 32 bits."""
 
 
 class Int8Linear(nn.Module):
@@ -46,8 +46,8 @@ class Int8Linear(nn.Module):
             self.packed = torch.ops.quantized.linear_prepack(quantized, bias)
         finally:
             engines.engine = engine
-        # Others add two products in 16 bits, which overflow unless the input has 7 bits.
-        self.seven_bits = not processor_has(*_WIDE_SUMS)
+        # Without them x86-64 adds two products in 16 bits, which overflow if the input has 8 bits.
+        self.seven_bits = processor_has("avx2") is not False and not processor_has(*_WIDE_SUMS)
 
     def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width_out"]:
         """Map the last axis."""

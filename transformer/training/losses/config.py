@@ -50,7 +50,7 @@ def _contradictions(config: LossConfig) -> Iterator[str]:
     """Combinations that would train something else than the config says."""
     kind = config.consistency
     if config.bfloat16 and not config.chunk:
-        value = "auto" if config.bfloat16 == "auto" else "true"
+        value = str(config.bfloat16).lower()
         yield f"loss.bfloat16={value} needs the fused form; set loss.chunk=512"
     if kind != "none" and not config.consistency_weight:
         yield f"loss.consistency={kind} needs loss.consistency_weight above 0"

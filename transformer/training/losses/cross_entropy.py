@@ -185,7 +185,7 @@ def matrix_dtype(config: LossConfig, hidden: Tensor) -> torch.dtype:
     """The dtype of the matrix products of the fused form."""
     narrow = config.bfloat16
     if narrow == "auto":
-        narrow = bool(multiplies_bfloat16(hidden.device))
+        narrow = multiplies_bfloat16(hidden.device) is True
     return torch.bfloat16 if narrow else product_dtype(hidden)
 
 

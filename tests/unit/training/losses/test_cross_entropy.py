@@ -1,5 +1,7 @@
 """The fused loss is the plain one, and the plain one is torch's."""
 
+from typing import Literal
+
 import pytest
 import torch
 from torch import Tensor
@@ -25,7 +27,9 @@ def inputs(rows: int = ROWS) -> tuple[Tensor, Tensor, Tensor]:
     return hidden, weight, torch.randint(0, VOCAB, (rows,), generator=generator)
 
 
-def config(smoothing: float = 0.1, chunk: int = 4, bfloat16: bool = False) -> LossConfig:
+def config(
+    smoothing: float = 0.1, chunk: int = 4, bfloat16: bool | Literal["auto"] = False
+) -> LossConfig:
     return loss_config(label_smoothing=smoothing, chunk=chunk, bfloat16=bfloat16)
 
 
@@ -77,6 +81,19 @@ def test_validation_takes_larger_chunks_on_a_gpu(
     monkeypatch.setattr(losses, "cross_entropy", sized)
     negative_log_likelihood(*(tensor.detach().to(device) for tensor in inputs(1025)))
     assert seen == parts
+
+
+@pytest.mark.parametrize(
+    ("known", "chosen"),
+    [({"avx512_bf16": True}, True), ({"avx2": True}, False), ({}, False)],
+)
+def test_auto_is_bfloat16_where_the_processor_has_it(
+    known: dict[str, bool], chosen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: known, raising=False)
+    found, expected = (loss_function(config(bfloat16=one), *inputs()) for one in ("auto", chosen))
+    assert torch.equal(found, expected)
+    assert not torch.equal(found, loss_function(config(bfloat16=not chosen), *inputs()))
 
 
 @pytest.mark.parametrize("chunk", [5, 512])
