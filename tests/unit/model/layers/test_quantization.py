@@ -44,9 +44,10 @@ def test_int8_is_the_product_of_rounded_numbers() -> None:
     scale = linear.weight.abs().amax(1, keepdim=True) / 127
     rounded = (linear.weight / scale).round() * scale
     # Seven bits do not overflow anywhere; eight are what most processors take.
-    for quantized.seven_bits in {quantized.seven_bits, True}:
+    for seven_bits in {quantized.seven_bits, True}:
+        quantized.seven_bits = seven_bits
         # Activations have 256 or 128 values from the least to the largest, zero included.
-        steps = 127 if quantized.seven_bits else 255
+        steps = 127 if seven_bits else 255
         step = (x.max().clamp(min=0) - x.min().clamp(max=0)) / steps
         expected = torch.nn.functional.linear((x / step).round() * step, rounded, linear.bias)
         torch.testing.assert_close(quantized(x), expected, rtol=0, atol=1e-4)
