@@ -8,11 +8,8 @@ The forward model learns from the bitext and from these synthetic pairs. Sennric
 from dataclasses import dataclass
 from typing import Annotated
 
-from transformer.common.errors import InputError
-from transformer.common.files import given_path
 from transformer.common.schema import Range
-from transformer.data.text.parallel import file_format
-from transformer.recipes.corpus_files import only_train
+from transformer.recipes.corpus_files import monolingual_file, only_train
 from transformer.recipes.plan import Plan, Recipe
 
 
@@ -31,14 +28,6 @@ class Backtranslate(Recipe):
     bitext_share: Annotated[float, Range(above=0, below=1)] | None
     """Fraction of the batches that is not synthetic; None is in proportion to the sizes."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if file_format(self.monolingual) != "plain":
-            raise InputError(
-                f"monolingual={self.monolingual} must be plain text, a sentence a line, which may "
-                "be gzipped"
-            )
-
     def add(self, plan: Plan) -> None:
         """Add the stages; raises InputError if the reverse model is not of that direction."""
         text = plan.text()
@@ -47,7 +36,7 @@ class Backtranslate(Recipe):
         else:
             reverse = plan.existing("reverse", self.reverse, text.swapped)
         plan.evaluate([reverse], text.swapped, "evaluate_reverse")
-        monolingual = given_path(self.monolingual)
+        monolingual = monolingual_file(self.monolingual)
         own = {"checkpoint": reverse, "input": monolingual}
         [source] = plan.add("translate", "translate", own, [f"synthetic.{text.source}"])
         bitext, synthetic = text.as_corpus, only_train([source, monolingual], self.tag)

@@ -5,9 +5,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.data.config import DataConfig
 from transformer.data.corpora.catalog import PUBLISHED, find
+from transformer.data.text.parallel import file_format
 
 TEXT_KEYS = (
     *("corpus", "source", "target", "root", "train", "validation", "test", "validation_size"),
@@ -59,6 +61,15 @@ def only_train(train: Sequence[Path], tag: str | None) -> dict[str, Any]:
     """Keys of a corpus that neither validates nor tests."""
     keys = {"train": list(train), "validation_size": 0, "test_size": 0}
     return keys if tag is None else {**keys, "tag": tag}
+
+
+def monolingual_file(name: str) -> Path:
+    """A text of one language that the user names, a sentence a line; InputError if it is not."""
+    if file_format(name) != "plain":
+        raise InputError(
+            f"monolingual={name} must be plain text, a sentence a line, which may be gzipped"
+        )
+    return given_path(name)
 
 
 def corpus_splits(data: DataConfig) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """Sequence-level knowledge distillation: a student learns what an ensemble of teachers writes.
 
 Kim and Rush 2016, "Sequence-Level Knowledge Distillation"; ensembles: Freitag et al. 2017,
-"Ensemble Distillation for Neural Machine Translation".
+"Ensemble Distillation for Neural Machine Translation"; more text than the teachers were trained on:
+Buciluă et al. 2006, "Model Compression", whose further examples are invented.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from transformer.common.errors import InputError
 from transformer.common.schema import Range
-from transformer.recipes.corpus_files import CorpusFiles, only_train
+from transformer.recipes.corpus_files import CorpusFiles, monolingual_file, only_train
 from transformer.recipes.overrides import override, override_key
 from transformer.recipes.plan import Plan, Recipe, one_or_all
 
@@ -29,6 +30,8 @@ class Distill(Recipe):
     """What the student learns from."""
     tag: str | None
     """Before the distilled sources, if the original text is learnt from too; None puts none."""
+    monolingual: str | None
+    """More text of the source language, a sentence a line, which the teachers translate, too."""
     interpolation: Annotated[int, Range(2)] | None
     """Candidates for each sentence, of which the student learns the one nearest to the reference
     (Kim and Rush 2016, section 3.3); None takes the best translation."""
@@ -51,10 +54,18 @@ class Distill(Recipe):
         plan.evaluate(teachers, text, "evaluate_teachers")
         distilled = [text["train"][0], _distilled_target(plan, self.interpolation, teachers, text)]
         if self.text == "distilled":
-            data = text.alone | {"train": distilled}
+            tag, corpora = None, {"distilled": text.as_corpus | {"train": distilled}}
         else:
-            corpora = {"original": text.as_corpus, "distilled": only_train(distilled, self.tag)}
-            data = text.mixed(corpora)
+            tag, written = self.tag, only_train(distilled, self.tag)
+            corpora = {"original": text.as_corpus, "distilled": written}
+        if self.monolingual is not None:
+            source = monolingual_file(self.monolingual)
+            own = {"checkpoint": one_or_all(teachers), "input": source}
+            files = [f"synthetic.{text.target}"]
+            [target] = plan.add("translate", "translate", own, files, suffix="_monolingual")
+            corpora["monolingual"] = only_train([source, target], tag)
+        several = len(corpora) > 1
+        data = text.mixed(corpora) if several else text.alone | corpora["distilled"]
         plan.evaluate([plan.train("student", data)], text)
 
 

@@ -20,6 +20,28 @@ def test_a_dry_run_writes_nothing(
     assert train in stages["05_student"]
 
 
+def test_the_teachers_translate_further_text(
+    base: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = tmp_path / "more.src.gz"
+    more.touch()
+    call = ["recipe=distill", *base, "output=r", f"monolingual={more}", "tag=told"]
+    stages = plan(call, capsys)
+    assert f"input={more}" in stages["05_translate_monolingual"]
+    [corpora] = (one for one in stages["06_student"] if one.startswith("data.corpora="))
+    assert f"train:[{more},r/05_translate_monolingual/synthetic.tgt]" in corpora
+    assert "original:" in corpora and corpora.count("tag:told") == 2
+    # Without the original text, all is what teachers wrote: no tag tells them apart.
+    [corpora] = (
+        one
+        for one in plan([*call, "text=distilled"], capsys)["06_student"]
+        if one.startswith("data.corpora=")
+    )
+    assert "original:" not in corpora and "tag:" not in corpora
+    told = refused([*call, "monolingual=more.tsv"], capsys)
+    assert "monolingual=more.tsv must be plain text" in told
+
+
 def test_stages_have_own_arguments_and_the_last_counts(
     base: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
