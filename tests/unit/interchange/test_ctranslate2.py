@@ -88,6 +88,7 @@ def test_tags_are_pieces_that_no_text_is_taken_for(tmp_path: Path) -> None:
         {"pattern": "sliding"},
         {"decoder_pattern": "longformer"},
         {"query_key_norm": True},
+        {"convolution_window": 3},
     ],
     ids=str,
 )

@@ -41,7 +41,7 @@ def written(folder: Path, **changes: Any) -> Path:
         {"tie_embeddings": "none"},
         {"share_layers": "all"},
         {"positions": "relative", "norm": "rms", "activation": "swiglu"},
-        {"positions": "learned", "num_kv_heads": 2},
+        {"positions": "learned", "num_kv_heads": 2, "convolution_window": 3},
     ],
     ids=str,
 )
