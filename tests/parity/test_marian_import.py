@@ -10,6 +10,7 @@ import warnings
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from transformer.decoding.translation.translator import Translator
 from transformer.interchange.huggingface import write_huggingface
 from transformer.interchange.imported import read_folder, read_weights
 from transformer.interchange.marian.vocabulary import import_tokenizer
+from transformer.training.losses.cross_entropy import cross_entropy, joined_bias
 
 LIMIT = 60
 SIDES = ("source", "target")
@@ -60,7 +62,9 @@ def test_an_imported_model_is_that_of_transformers(
         # The last is too long for the model.
         lines = [*sentences(language, "validation", 12), "ein " * 200]
         Path(f"v.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    assert main(["import", "checkpoint=marian", "output=run", "validation=[v.en,v.de]"]) == 0
+    call = ["import", "checkpoint=marian", "output=run"]
+    assert main([*call, "validation=[gone.en,v.de]"]) == 2 and not Path("run").exists()
+    assert main([*call, "validation=[v.en,v.de]"]) == 0
     model, tokenizer = theirs(folder)
     translator = Translator.load("run")
     texts = sentences("en", "test", 760 if name == "joint" else 100)
@@ -108,6 +112,27 @@ def test_an_imported_model_is_that_of_transformers(
             assert json.loads(file.read_text()) == json.loads(
                 (Path("back") / file.name).read_text()
             )
+
+
+def test_what_is_never_written_hardly_counts_in_training(tmp_path: Path) -> None:
+    folder = marian_folder(tmp_path / "marian", ends=2.0)
+    assert main(["import", f"checkpoint={folder}", f"output={tmp_path / 'run'}"]) == 0
+    translator = Translator.load(tmp_path / "run")
+    projection = translator.model.projection
+    hidden = torch.randn(50, projection.in_features, generator=torch.manual_seed(1))
+    loss = partial(cross_entropy, *joined_bias(hidden, projection), torch.randint(4, 100, (50,)))
+    assert abs(loss(label_smoothing=0.1) - loss(label_smoothing=0.0)) / 50 < 0.5
+    with torch.no_grad():
+        projection.bias += 0.25  # as training moves it
+    (tmp_path / "back").mkdir()
+    data = {"source": "en", "target": "de"}
+    run = {"data": data, "model": {"max_length": translator.model.config.max_length}}
+    write_huggingface(translator, run, tmp_path / "back")
+    before, after = (
+        read_weights(one)["final_logits_bias"][0] for one in (folder, tmp_path / "back")
+    )
+    *pieces, pad = (after - before).tolist()
+    assert pad == 0 and pieces == pytest.approx([0.25] * len(pieces))
 
 
 NASTY = [

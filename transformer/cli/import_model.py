@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from transformer.cli.config.compose import compose_config, resolve_path, resolve_value
 from transformer.common.cache import locked
 from transformer.common.errors import InputError, errors_name, how_to_install
-from transformer.common.files import HUB, written_whole
+from transformer.common.files import HUB, given_path, written_whole
 from transformer.common.hub import download, repository
 from transformer.interchange.imported import (
     Imported,
@@ -87,5 +87,8 @@ def _config(config: DictConfig, found: Imported) -> DictConfig:
                     f"two of {', '.join(tags.targets[:20])}{', …' * bool(tags.targets[20:])}"
                 )
     for split in ("validation", "test"):
-        composed.data[split] = resolve_value(config, split, str | Sequence[str] | None)
+        composed.data[split] = names = resolve_value(config, split, str | Sequence[str] | None)
+        for name in [names] if isinstance(names, str) else names or ():
+            if not given_path(name).is_file():
+                raise InputError(f"{split}: {name}: no such file")
     return composed

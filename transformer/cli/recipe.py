@@ -88,7 +88,8 @@ def _show(plan: "Plan") -> None:
     """Print the commands as a script."""
     from transformer.recipes.runner import states
 
-    plan_states = states(plan.stages, given_path(plan.data.cache))
+    # An input that is missing is found before anything is printed.
+    plan_states = list(states(plan.stages, given_path(plan.data.cache)))
     for stage, state in zip(plan.stages, plan_states, strict=True):
         print(f"# {stage.name} ({state})")
         if stage.verb == "translate":

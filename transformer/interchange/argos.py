@@ -36,8 +36,8 @@ def write_argos(
     """
     if not translator.tokenizer.joint:
         raise InputError(
-            "a package of Argos has one vocabulary for both sides; train with "
-            "tokenizer.joint=true, or export format=ctranslate2"
+            "a package of Argos has one SentencePiece model for both sides, and this model has "
+            "two; export format=ctranslate2, or train one with tokenizer.joint=true"
         )
     if translator.tokenizer.tags != Tags():
         raise InputError("a package of Argos has no tags before a source")

@@ -157,7 +157,7 @@ def export_ids(model: Transformer, tokenizer: Tokenizer) -> ExportedIds:
     if "<0x00>" in names:
         raise InputError("the tokenizers of M2M-100 and NLLB have no pieces of single bytes")
     bias = model.projection.bias
-    if bias is not None and not bool(((bias == 0) | (bias == NEVER)).all()):
+    if bias is not None and not bool(((bias == 0) | (bias <= NEVER / 2)).all()):
         raise InputError("M2M-100 has no output bias, and this model has learnt one")
     first = len(names) - len(tags.targets)
     after = EXTRA.format(0), REST

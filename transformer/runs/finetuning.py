@@ -20,6 +20,7 @@ from transformer.common.schema import typed
 from transformer.data.corpora.mixture import config_tags
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.decoding.search.config import SearchConfig
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.model.checkpoint.checkpoint import PORTABLE, checkpoint_task, read_merged
 from transformer.model.checkpoint.locate import find_checkpoint
@@ -81,7 +82,7 @@ def _means(weight: Tensor, rows: Sequence[Sequence[int]]) -> Tensor:
 
 
 def take_model(config: DictConfig, given: Collection[str]) -> None:
-    """Set ``model``, ``tokenizer``, ``data.target_tag=both`` and ``data.features`` as it has them.
+    """Set what follows from the checkpoint: ``model``, ``tokenizer``, the search, keys of ``data``.
 
     Keys and groups that are ``given`` in the command stay. Nothing happens without a checkpoint
     that can be read, which a run that goes on does not need.
@@ -91,12 +92,19 @@ def take_model(config: DictConfig, given: Collection[str]) -> None:
     except InputError:
         return
     now: Any = OmegaConf.to_container(config)
+    portable = payload[PORTABLE]
     if checkpoint_task(payload) != now["task"]:
         return
-    both = payload[PORTABLE]["tokenizer"]["tags"].get("both_sides")
+    both = portable["tokenizer"]["tags"].get("both_sides")
     if both and "data.target_tag" not in given:
         config.data.target_tag = "both"
-    for key, value in other_model(_former(payload), now).items():
+    former = other_model(_former(payload), now)
+    former["model.max_length"] = portable["model"]["max_length"]
+    # Scores before and after are of one search.
+    with errors_name(config.finetune_from):
+        search = typed(SearchConfig, portable["config"]["decoding"], "decoding")
+    former |= {f"decoding.{key}": value for key, value in asdict(search).items()}
+    for key, value in former.items():
         if not {key, key.partition(".")[0]} & set(given):
             OmegaConf.update(config, key, value)
     if config.data.features is None and "data.features" not in given:

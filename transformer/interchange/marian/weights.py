@@ -19,8 +19,8 @@ from transformer.interchange.marian.vocabulary import ExportedIds, ImportedIds
 from transformer.model.layers.embedding import sinusoids
 from transformer.model.transformer import Transformer
 
-NEVER = -1e4
-"""Bias of symbols that no translation has."""
+NEVER = -100.0
+"""Bias of symbols that no translation has; label smoothing takes it into its mean."""
 
 _STACKS = ("encoder", "decoder")
 _ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
@@ -200,7 +200,7 @@ def export_weights(
         return theirs
     bias = ours.get("projection.bias", torch.zeros(config.target_vocab_size))
     bias = bias[list(target.rows)]
-    # Of symbols that no translation has: transformers bans them itself.
-    bias[bias == NEVER] = 0.0
+    # Of symbols that no translation has, trained or not: transformers bans them itself.
+    bias[bias <= NEVER / 2] = 0.0
     theirs["final_logits_bias"] = bias[None]
     return theirs
