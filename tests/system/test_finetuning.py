@@ -131,11 +131,13 @@ def test_what_may_change_and_another_score_is_said(
     caplog.set_level("INFO", "transformer.runs.finetuning")
     initial_payload(run_config(second(home)), home / "first")
     assert not caplog.messages
-    other = second(home, "metrics=tokenised", "metrics.choose=chrf")
+    search = ["decoding=beam", "decoding.beam_size=3"]
+    other = second(home, "metrics=tokenised", "metrics.choose=chrf", *search)
     initial_payload(run_config(other), home / "first")
     assert caplog.messages == [
-        f"scored with metrics.tokenize=none metrics.choose=chrf, but {home}/first with "
-        "metrics.tokenize=13a metrics.choose=bleu; if the text is alike, set the same"
+        "scored with metrics.tokenize=none metrics.choose=chrf decoding.algorithm=beam "
+        f"decoding.beam_size=3, but {home}/first with metrics.tokenize=13a metrics.choose=bleu "
+        "decoding.algorithm=greedy decoding.beam_size=1; if the text is alike, set the same"
     ]
 
 

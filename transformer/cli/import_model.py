@@ -33,6 +33,15 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     folder = download(name) if name.startswith(HUB) else resolve_path(config, "checkpoint")
     if not folder.is_dir():
         raise InputError(f"checkpoint={folder} is no folder")
+    for split in ("validation", "test"):
+        named = resolve_value(config, split, str | Sequence[str] | None)
+        if named and is_own(folder):
+            raise InputError(
+                f"{split}= has no effect: {folder} holds the config of a run; leave it out"
+            )
+        for file in [named] if isinstance(named, str) else named or ():
+            if not given_path(file).is_file():
+                raise InputError(f"{split}: {file}: no such file")
     require_writable(output.parent)
     _write_run(folder, output, config)
     print(output)
@@ -87,8 +96,5 @@ def _config(config: DictConfig, found: Imported) -> DictConfig:
                     f"two of {', '.join(tags.targets[:20])}{', …' * bool(tags.targets[20:])}"
                 )
     for split in ("validation", "test"):
-        composed.data[split] = names = resolve_value(config, split, str | Sequence[str] | None)
-        for name in [names] if isinstance(names, str) else names or ():
-            if not given_path(name).is_file():
-                raise InputError(f"{split}: {name}: no such file")
+        composed.data[split] = resolve_value(config, split, str | Sequence[str] | None)
     return composed

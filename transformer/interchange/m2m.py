@@ -30,7 +30,7 @@ from transformer.interchange.marian.vocabulary import (
     tokenizer_of,
     with_subwords,
 )
-from transformer.interchange.marian.weights import NEVER
+from transformer.interchange.marian.weights import NEVER_TRAINED
 from transformer.model.transformer import Transformer
 
 SYMBOLS = {"<pad>": 1, "<unk>": 3, "<s>": 0, "</s>": 2}
@@ -157,7 +157,7 @@ def export_ids(model: Transformer, tokenizer: Tokenizer) -> ExportedIds:
     if "<0x00>" in names:
         raise InputError("the tokenizers of M2M-100 and NLLB have no pieces of single bytes")
     bias = model.projection.bias
-    if bias is not None and not bool(((bias == 0) | (bias <= NEVER / 2)).all()):
+    if bias is not None and not bool(((bias == 0) | (bias < NEVER_TRAINED)).all()):
         raise InputError("M2M-100 has no output bias, and this model has learnt one")
     first = len(names) - len(tags.targets)
     after = EXTRA.format(0), REST

@@ -2,7 +2,7 @@
 
 Kim and Rush 2016, "Sequence-Level Knowledge Distillation"; ensembles: Freitag et al. 2017,
 "Ensemble Distillation for Neural Machine Translation"; more text than the teachers were trained on:
-Buciluă et al. 2006, "Model Compression", whose further examples are invented.
+Buciluă et al. 2006, "Model Compression", whose further examples are synthetic.
 """
 
 from collections.abc import Sequence

@@ -30,6 +30,12 @@ from transformer.training.config import RunConfig
 
 logger = logging.getLogger(__name__)
 
+_SCORING = {
+    "metrics": ("tokenize", "lowercase", "choose"),
+    "decoding": ("algorithm", "beam_size", "length_penalty", "length_penalty_form"),
+}
+"""Keys that have to be the same for two scores to be compared."""
+
 
 def initial_payload(config: RunConfig, path: Path) -> dict[str, Any]:
     """The checkpoint that a new run begins with, a file or a run directory.
@@ -43,7 +49,7 @@ def initial_payload(config: RunConfig, path: Path) -> dict[str, Any]:
     if checkpoint_task(payload) == config.task:
         _check_model(config, path, payload)
         if config.task == "translation":
-            _log_other_metrics(config, path, payload)
+            _log_other_scores(config, path, payload)
             payload = grown(payload, config_tags(config.data), config.tokenizer.add)
     return payload
 
@@ -82,7 +88,7 @@ def _means(weight: Tensor, rows: Sequence[Sequence[int]]) -> Tensor:
 
 
 def take_model(config: DictConfig, given: Collection[str]) -> None:
-    """Set what follows from the checkpoint: ``model``, ``tokenizer``, the search, keys of ``data``.
+    """Set ``model``, ``tokenizer``, ``data.target_tag=both`` and ``data.features`` as it has them.
 
     Keys and groups that are ``given`` in the command stay. Nothing happens without a checkpoint
     that can be read, which a run that goes on does not need.
@@ -92,19 +98,12 @@ def take_model(config: DictConfig, given: Collection[str]) -> None:
     except InputError:
         return
     now: Any = OmegaConf.to_container(config)
-    portable = payload[PORTABLE]
     if checkpoint_task(payload) != now["task"]:
         return
-    both = portable["tokenizer"]["tags"].get("both_sides")
+    both = payload[PORTABLE]["tokenizer"]["tags"].get("both_sides")
     if both and "data.target_tag" not in given:
         config.data.target_tag = "both"
-    former = other_model(_former(payload), now)
-    former["model.max_length"] = portable["model"]["max_length"]
-    # Scores before and after are of one search.
-    with errors_name(config.finetune_from):
-        search = typed(SearchConfig, portable["config"]["decoding"], "decoding")
-    former |= {f"decoding.{key}": value for key, value in asdict(search).items()}
-    for key, value in former.items():
+    for key, value in other_model(_former(payload), now).items():
         if not {key, key.partition(".")[0]} & set(given):
             OmegaConf.update(config, key, value)
     if config.data.features is None and "data.features" not in given:
@@ -126,14 +125,17 @@ def _check_model(config: RunConfig, path: Path, payload: dict[str, Any]) -> None
         )
 
 
-def _log_other_metrics(config: RunConfig, path: Path, payload: dict[str, Any]) -> None:
-    """Log metrics that differ: only the user knows whether both texts are tokenised alike."""
+def _log_other_scores(config: RunConfig, path: Path, payload: dict[str, Any]) -> None:
+    """Log metrics and searches that differ: only the user knows whether both texts are alike."""
+    trained = payload[PORTABLE]["config"]
     with errors_name(path):
-        trained = typed(MetricsConfig, payload[PORTABLE]["config"]["metrics"], "metrics")
-    before, now = asdict(trained), asdict(config.metrics)
-    keys = [key for key in ("tokenize", "lowercase", "choose") if now[key] != before[key]]
-    if other := {f"metrics.{key}": before[key] for key in keys}:
-        own = {key: now[key.removeprefix("metrics.")] for key in other}
+        metrics = typed(MetricsConfig, trained["metrics"], "metrics")
+        search = typed(SearchConfig, trained["decoding"], "decoding")
+    before = {"metrics": asdict(metrics), "decoding": asdict(search)}
+    now = {"metrics": asdict(config.metrics), "decoding": asdict(config.decoding)}
+    differ = [(g, k) for g, keys in _SCORING.items() for k in keys if now[g][k] != before[g][k]]
+    if differ:
+        own, other = ({f"{g}.{k}": values[g][k] for g, k in differ} for values in (now, before))
         logger.info(
             "scored with %s, but %s with %s; if the text is alike, set the same",
             *(_settings(own), path, _settings(other)),

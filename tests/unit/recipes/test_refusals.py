@@ -125,10 +125,8 @@ def test_what_is_said_for_stages_that_are_not_there_is_refused(
             ["recipe=backtranslate", "output=r", "monolingual=a", "bitext_share=1"],
             "bitext_share=1.0 ",
         ),
-        (
-            ["recipe=backtranslate", "output=r", "monolingual=nix"],
-            "nix: no such file",
-        ),
+        (["recipe=backtranslate", "output=r", "monolingual=nix"], "nix: no such file"),
+        (["recipe=distill", "output=r", "monolingual=nix", "dry_run=true"], "nix: no such file"),
         (
             ["recipe=bidirectional", "output=r", "trainer.max_steps=1"],
             "pretraining=0.3333 of trainer",

@@ -14,6 +14,7 @@ from transformer.training.precision import resolve_precision, search_autocast
         ("auto", "cpu", True, "bf16-mixed", "highest"),
         ("auto", "cpu", False, "32-true", "highest"),
         ("auto", "cpu", None, "32-true", "highest"),
+        ("auto", "auto", True, "bf16-mixed", "highest"),
         ("auto", "mps", True, "32-true", "highest"),
         ("32-true", "gpu", True, "32-true", "highest"),
     ],
@@ -27,7 +28,7 @@ def test_auto_is_the_fastest_of_the_device(
     products: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: accelerator == "gpu")
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: has_bfloat16)
     known = {} if has_bfloat16 is None else {"avx2": True, "avx512_bf16": has_bfloat16}
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: known, raising=False)

@@ -20,7 +20,11 @@ from transformer.model.layers.embedding import sinusoids
 from transformer.model.transformer import Transformer
 
 NEVER = -100.0
-"""Bias of symbols that no translation has; label smoothing takes it into its mean."""
+"""Bias of symbols that no translation has: too low to win, and not so low that label smoothing,
+which averages over the vocabulary, makes it most of the loss."""
+
+NEVER_TRAINED = NEVER / 2
+"""Biases below it were NEVER, or the -10,000 of former imports, before training moved them."""
 
 _STACKS = ("encoder", "decoder")
 _ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
@@ -201,6 +205,6 @@ def export_weights(
     bias = ours.get("projection.bias", torch.zeros(config.target_vocab_size))
     bias = bias[list(target.rows)]
     # Of symbols that no translation has, trained or not: transformers bans them itself.
-    bias[bias <= NEVER / 2] = 0.0
+    bias[bias < NEVER_TRAINED] = 0.0
     theirs["final_logits_bias"] = bias[None]
     return theirs
