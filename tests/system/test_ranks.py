@@ -43,6 +43,8 @@ SETTINGS = [
     "data.batch_tokens=256",
     "decoding=greedy",
     "callbacks.samples=0",
+    # trainer=ddp takes bfloat16 where the processor has it.
+    "precision=32-true",
 ]
 
 
