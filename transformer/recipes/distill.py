@@ -53,19 +53,18 @@ class Distill(Recipe):
             teachers = [plan.existing("teachers", name, text) for name in self.teachers]
         plan.evaluate(teachers, text, "evaluate_teachers")
         distilled = [text["train"][0], _distilled_target(plan, self.interpolation, teachers, text)]
+        tag = None if self.text == "distilled" else self.tag
+        corpora = {"original": text.as_corpus, "distilled": only_train(distilled, tag)}
         if self.text == "distilled":
-            tag, corpora = None, {"distilled": text.as_corpus | {"train": distilled}}
-        else:
-            tag, written = self.tag, only_train(distilled, self.tag)
-            corpora = {"original": text.as_corpus, "distilled": written}
+            corpora = {"distilled": text.as_corpus | {"train": distilled}}
         if self.monolingual is not None:
             source = monolingual_file(self.monolingual)
             own = {"checkpoint": one_or_all(teachers), "input": source}
             files = [f"synthetic.{text.target}"]
             [target] = plan.add("translate", "translate", own, files, suffix="_monolingual")
             corpora["monolingual"] = only_train([source, target], tag)
-        several = len(corpora) > 1
-        data = text.mixed(corpora) if several else text.alone | corpora["distilled"]
+        alone = len(corpora) == 1
+        data = text.alone | corpora["distilled"] if alone else text.mixed(corpora)
         plan.evaluate([plan.train("student", data)], text)
 
 

@@ -30,12 +30,6 @@ from transformer.training.config import RunConfig
 
 logger = logging.getLogger(__name__)
 
-_SCORING = {
-    "metrics": ("tokenize", "lowercase", "choose"),
-    "decoding": ("algorithm", "beam_size", "length_penalty", "length_penalty_form"),
-}
-"""Keys that have to be the same for two scores to be compared."""
-
 
 def initial_payload(config: RunConfig, path: Path) -> dict[str, Any]:
     """The checkpoint that a new run begins with, a file or a run directory.
@@ -131,15 +125,22 @@ def _log_other_scores(config: RunConfig, path: Path, payload: dict[str, Any]) ->
     with errors_name(path):
         metrics = typed(MetricsConfig, trained["metrics"], "metrics")
         search = typed(SearchConfig, trained["decoding"], "decoding")
-    before = {"metrics": asdict(metrics), "decoding": asdict(search)}
-    now = {"metrics": asdict(config.metrics), "decoding": asdict(config.decoding)}
-    differ = [(g, k) for g, keys in _SCORING.items() for k in keys if now[g][k] != before[g][k]]
-    if differ:
-        own, other = ({f"{g}.{k}": values[g][k] for g, k in differ} for values in (now, before))
+    before, now = _scoring(metrics, search), _scoring(config.metrics, config.decoding)
+    if other := {key: value for key, value in before.items() if now[key] != value}:
+        own = {key: now[key] for key in other}
         logger.info(
             "scored with %s, but %s with %s; if the text is alike, set the same",
             *(_settings(own), path, _settings(other)),
         )
+
+
+def _scoring(metrics: MetricsConfig, search: SearchConfig) -> dict[str, Any]:
+    """What has to be the same for two scores to be compared."""
+    searching = ("algorithm", "beam_size", "length_penalty", "length_penalty_form")
+    scoring = {
+        f"metrics.{key}": getattr(metrics, key) for key in ("tokenize", "lowercase", "choose")
+    }
+    return scoring | {f"decoding.{key}": getattr(search, key) for key in searching}
 
 
 def other_model(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,8 +22,8 @@ def resolve_precision(trainer: Mapping[str, Any]) -> dict[str, Any]:
     if on_gpu := trains_on_gpu(trainer):
         torch.set_float32_matmul_precision("high")
     device = torch.device("cuda" if on_gpu else "cpu")
-    apple = trainer["accelerator"] == "auto" and torch.backends.mps.is_available()
-    known = on_gpu or (trainer["accelerator"] in ("cpu", "auto") and not apple)
+    on_mps = trainer["accelerator"] == "auto" and torch.backends.mps.is_available()
+    known = on_gpu or (trainer["accelerator"] in ("cpu", "auto") and not on_mps)
     narrow = known and multiplies_bfloat16(device)
     return {**trainer, "precision": "bf16-mixed" if narrow else "32-true"}
 
