@@ -64,7 +64,10 @@ def state(folder: Path) -> dict[Path, tuple[int, bytes]]:
 
 
 def test_distill_is_killed_and_resumes(base: list[str], tmp_path: Path) -> None:
+    more = tmp_path / "more.src"
+    more.write_text("alpha beta\nbeta\n", encoding="utf-8")
     call = ["recipe=distill", *base, "output=d", "teachers=2", "interpolation=2", "tag=distilled"]
+    call.append(f"monolingual={more}")
     fault = SignalAt("on_train_batch_end", 4, signal.SIGKILL)
     assert recipe(call, tmp_path, fault_in="03_teacher_2", fault=fault) == -signal.SIGKILL
     folder = tmp_path / "d"
@@ -76,18 +79,22 @@ def test_distill_is_killed_and_resumes(base: list[str], tmp_path: Path) -> None:
         f"{tmp_path}/", ""
     )
     teachers = ["02_teacher_1", "03_teacher_2", "04_evaluate_teachers"]
-    assert_marked(
-        folder, ["01_text", *teachers, "05_translate", "06_select", "07_student", "08_evaluate"]
-    )
+    translations = ["05_translate", "06_select", "07_translate_monolingual"]
+    assert_marked(folder, ["01_text", *teachers, *translations, "08_student", "09_evaluate"])
     assert [config(folder / name)["seed"] for name in teachers[:2]] == [1, 2]
     assert set(report(tmp_path)["scores"]) == {"test_original", "validation"}
-    assert report(tmp_path)["checkpoint"] == "d/07_student/checkpoints/best.ckpt"
+    assert report(tmp_path)["checkpoint"] == "d/08_student/checkpoints/best.ckpt"
     distilled = (folder / "06_select" / "train.tgt").read_text().split("\n")
     nbest = (folder / "05_translate" / "train.tgt.jsonl").read_text().splitlines()
     assert len(distilled) - 1 == len(nbest) == 120
     for line, row in zip(distilled, map(json.loads, nbest), strict=False):
         assert line in [candidate["text"] for candidate in row["nbest"]]
-    payload = torch.load(folder / "07_student" / "checkpoints" / "best.ckpt", weights_only=True)
+    corpora = config(folder / "08_student")["data"]["corpora"]
+    assert list(corpora) == ["original", "distilled", "monolingual"]
+    synthetic = folder / "07_translate_monolingual" / "synthetic.tgt"
+    assert corpora["monolingual"]["train"] == [str(more), "d/07_translate_monolingual/synthetic.tgt"]
+    assert len(synthetic.read_text().split("\n")) == 3
+    payload = torch.load(folder / "08_student" / "checkpoints" / "best.ckpt", weights_only=True)
     assert payload[PORTABLE]["tokenizer"]["tags"]["corpora"] == ("distilled",)
     assert "Traceback" not in said(tmp_path)
 
