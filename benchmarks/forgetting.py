@@ -1,6 +1,6 @@
 """What fine-tuning gives on new text, and what it takes on old: plain, mixed, LoRA, frozen encoder.
 
-    python benchmarks/forgetting.py --output FOLDER --updates 1000 \\
+    python benchmarks/forgetting.py --output FOLDER --updates 500 \\
         --text captions RUN corpus:multi30k,root:FOLDER --text pocket RUN corpus:pocket
 
 Each text has a name, a run that was trained on it, and its entry of ``data.corpora``. Each run is

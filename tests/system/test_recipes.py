@@ -91,9 +91,9 @@ def test_distill_is_killed_and_resumes(base: list[str], tmp_path: Path) -> None:
         assert line in [candidate["text"] for candidate in row["nbest"]]
     corpora = config(folder / "08_student")["data"]["corpora"]
     assert list(corpora) == ["original", "distilled", "monolingual"]
-    synthetic = folder / "07_translate_monolingual" / "synthetic.tgt"
-    assert corpora["monolingual"]["train"] == [str(more), "d/07_translate_monolingual/synthetic.tgt"]
-    assert len(synthetic.read_text().split("\n")) == 3
+    synthetic = "07_translate_monolingual/synthetic.tgt"
+    assert corpora["monolingual"]["train"] == [str(more), f"d/{synthetic}"]
+    assert len((folder / synthetic).read_text().split("\n")) == 3
     payload = torch.load(folder / "08_student" / "checkpoints" / "best.ckpt", weights_only=True)
     assert payload[PORTABLE]["tokenizer"]["tags"]["corpora"] == ("distilled",)
     assert "Traceback" not in said(tmp_path)
