@@ -41,6 +41,12 @@ def write_argos(
         )
     if translator.tokenizer.tags != Tags():
         raise InputError("a package of Argos has no tags before a source")
+    config = translator.model.config
+    if config.positions == "learned" and config.max_length < ctranslate2.ENGINE_LENGTH:
+        raise InputError(
+            f"Argos reads {ctranslate2.ENGINE_LENGTH} subwords, more than the model has positions; "
+            "train one with model.positions=sinusoidal, or with a larger model.max_length"
+        )
     source, target = data["source"], data["target"]
     name = f"translate-{source}_{target}-1_0"
     file = folder / f"{name}.argosmodel"
@@ -70,12 +76,11 @@ def write_argos(
 def verify_argos(
     translator: Translator, file: Path, pairs: Sequence[Referenced], metrics: MetricsConfig
 ) -> dict[str, Any]:
-    """Compare a model with its package, which searches as Argos does (``compare_texts``).
-
-    Neither stop of ours is quite that of CTranslate2 (docs/interchange.md).
-    """
+    """Compare a model with its package, which searches as Argos does (``compare_texts``)."""
     like_argos = {
-        **{**PLAIN, "algorithm": "beam", "beam_size": BEAM, "stopping": "exact"},
+        **{**PLAIN, "algorithm": "beam", "beam_size": BEAM, "stopping": "full"},
+        # The engine has no empty hypothesis, unless it is asked for.
+        "min_length": 1,
         **{"length_penalty": LENGTH_PENALTY, "length_penalty_form": "average"},
         # The limit of the engine.
         **{"max_length_ratio": 0.0, "max_length_offset": 256},

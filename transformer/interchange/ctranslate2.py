@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 SETTINGS = "transformer.json"
 """Settings that the engine does not read; a translation without the run needs them."""
 
+ENGINE_LENGTH = 1024
+"""Subwords of a source that the engine reads, unless it is told otherwise."""
+
 QUANTIZATIONS = ("float32", "int8", "int8_float32", "int16", "float16", "bfloat16")
 
 
@@ -109,6 +112,9 @@ def _spec(config: ModelConfig) -> "TransformerSpec":
 
 def _fill(spec: "TransformerSpec", model: Transformer) -> None:
     length = model.config.max_length
+    if model.config.positions == "sinusoidal":
+        # Beyond the positions that it was given, the engine would fail.
+        length = max(length, ENGINE_LENGTH)
     _fill_embedding(spec.encoder.embeddings[0], spec.encoder, model.source_embedding, length)
     _fill_embedding(spec.decoder.embeddings, spec.decoder, model.target_embedding, length)
     encoder = cast(Iterable[EncoderLayer], model.encoder.layers)
