@@ -1,7 +1,7 @@
 """What fine-tuning gives on new text, and what it takes on old: plain, mixed, LoRA, frozen encoder.
 
     python benchmarks/forgetting.py --output FOLDER --updates 500 \\
-        --text captions RUN corpus:multi30k,root:FOLDER --text pocket RUN corpus:pocket
+        --text captions RUN corpus:multi30k,root:CORPUS --text pocket RUN corpus:pocket
 
 Each text has a name, a run that was trained on it, and its entry of ``data.corpora``. Each run is
 tuned on the text of the other in every way, with ``experiment=finetune`` and what ``--set`` adds,
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--text", nargs=3, action="append", required=True)
-    parser.add_argument("--updates", type=int, default=1000)
+    parser.add_argument("--updates", type=int, default=500)
     parser.add_argument("--only", nargs="*", choices=VARIANTS, default=list(VARIANTS))
     parser.add_argument("--set", nargs="*", default=[], help="more KEY=VALUE of train.py")
     given = parser.parse_args(arguments)

@@ -44,8 +44,9 @@ def write_argos(
     config = translator.model.config
     if config.positions == "learned" and config.max_length < ctranslate2.ENGINE_LENGTH:
         raise InputError(
-            f"Argos reads {ctranslate2.ENGINE_LENGTH} subwords, more than the model has positions; "
-            "train one with model.positions=sinusoidal, or with a larger model.max_length"
+            f"Argos reads up to {ctranslate2.ENGINE_LENGTH} subwords, more than the learned "
+            f"positions of model.max_length={config.max_length}; train a model with "
+            f"model.max_length={ctranslate2.ENGINE_LENGTH}, or with model.positions=sinusoidal"
         )
     source, target = data["source"], data["target"]
     name = f"translate-{source}_{target}-1_0"
@@ -82,7 +83,7 @@ def verify_argos(
         # The engine has no empty hypothesis, unless it is asked for.
         "min_length": 1,
         **{"length_penalty": LENGTH_PENALTY, "length_penalty_form": "average"},
-        # The limit of the engine.
+        # The limit of the engine, where any subword may be the last; ours needs the end.
         **{"max_length_ratio": 0.0, "max_length_offset": 256},
     }
     search = replace(translator.search, **like_argos)
