@@ -144,5 +144,4 @@ def test_hostile_input_takes_linear_time(fragment: str) -> None:
     start = time.process_time()
     assert "".join(p if isinstance(p, str) else p.source for p in parse(source, rules)) == source
     translated(source[:15_000], upper_case)
-    # Slow processors take five seconds.
-    assert time.process_time() - start < 20
+    assert time.process_time() - start < 5
