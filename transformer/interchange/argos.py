@@ -34,20 +34,7 @@ def write_argos(
 
     The group ``data`` of the run names the languages. Raises InputError if no package can hold it.
     """
-    if not translator.tokenizer.joint:
-        raise InputError(
-            "a package of Argos has one SentencePiece model for both sides, and this model has "
-            "two; export format=ctranslate2, or train one with tokenizer.joint=true"
-        )
-    if translator.tokenizer.tags != Tags():
-        raise InputError("a package of Argos has no tags before a source")
-    config = translator.model.config
-    if config.positions == "learned" and config.max_length < ctranslate2.ENGINE_LENGTH:
-        raise InputError(
-            f"Argos reads up to {ctranslate2.ENGINE_LENGTH} subwords, more than the learned "
-            f"positions of model.max_length={config.max_length}; train a model with "
-            f"model.max_length={ctranslate2.ENGINE_LENGTH}, or with model.positions=sinusoidal"
-        )
+    _refuse_what_no_package_holds(translator)
     source, target = data["source"], data["target"]
     name = f"translate-{source}_{target}-1_0"
     file = folder / f"{name}.argosmodel"
@@ -72,6 +59,23 @@ def write_argos(
         packed = shutil.make_archive(str(Path(temporary) / "packed"), "zip", temporary, name)
         shutil.move(packed, file)
     return file
+
+
+def _refuse_what_no_package_holds(translator: Translator) -> None:
+    if not translator.tokenizer.joint:
+        raise InputError(
+            "a package of Argos has one SentencePiece model for both sides, and this model has "
+            "two; export format=ctranslate2, or train one with tokenizer.joint=true"
+        )
+    if translator.tokenizer.tags != Tags():
+        raise InputError("a package of Argos has no tags before a source")
+    config = translator.model.config
+    if config.positions == "learned" and config.max_length < ctranslate2.ENGINE_LENGTH:
+        raise InputError(
+            f"Argos reads up to {ctranslate2.ENGINE_LENGTH} subwords, more than the learned "
+            f"positions of model.max_length={config.max_length}; train a model with "
+            f"model.max_length={ctranslate2.ENGINE_LENGTH}, or with model.positions=sinusoidal"
+        )
 
 
 def verify_argos(
