@@ -4,7 +4,7 @@
     python benchmarks/gpu.py all [--folder runs/gpu] [--write docs/gpu.md]
     python benchmarks/gpu.py cost [--tflops N] [--price N] … [--write docs/gpu.md]
 
-A case is *env*, *shapes*, *loss*, *attention*, *step*, *syncs*, *train*, *oom*, *resume*, *decode*
+A case is *env*, *shapes*, *loss*, *attention*, *step*, *train*, *decode*, *syncs*, *oom*, *resume*
 or *ddp*; each prints one line of JSON. Times are the median of 5 turns of 20 updates after 20, by
 CUDA events. *all* runs every case in a process of its own and within ten minutes; where one fails,
 its line says why. ``--write`` puts the tables of *all*, or of *cost*, on the page. *cost* needs no
@@ -47,17 +47,17 @@ class Case:
 
 
 CASES = {
-    "env": Case(gpu_kernels.env, 25),
-    "shapes": Case(gpu_steps.shapes, 40),
-    "loss": Case(gpu_kernels.loss, 30),
+    "env": Case(gpu_kernels.env, 20),
+    "shapes": Case(gpu_steps.shapes, 25),
+    "loss": Case(gpu_kernels.loss, 25),
     "attention": Case(gpu_kernels.attention, 35),
     "step": Case(gpu_steps.step, 160),
-    "syncs": Case(gpu_runs.syncs, 45),
     "train": Case(gpu_runs.train, 50),
-    "oom": Case(gpu_runs.oom, 35),
-    "resume": Case(gpu_runs.resume, 60),
     "decode": Case(gpu_decoding.decode, 45),
-    "ddp": Case(gpu_runs.ddp, 75),
+    "syncs": Case(gpu_runs.syncs, 50),
+    "oom": Case(gpu_runs.oom, 35),
+    "resume": Case(gpu_runs.resume, 110),
+    "ddp": Case(gpu_runs.ddp, 45),
 }
 
 

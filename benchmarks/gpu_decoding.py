@@ -34,11 +34,14 @@ def decode(bench: Bench, counts: Sequence[int] = (32, 256, 1024)) -> Rows:
     folder, name = new_folder(bench), f"CTranslate2, {precision}"
     write_ctranslate2(subject.model, subject.tokenizer, folder, precision)
     try:
-        calls[name] = ctranslate2_engine(
+        theirs = ctranslate2_engine(
             subject, folder, precision, subject.search, threads=0, device=bench.device.type
         )
+        theirs(subject.sources[:1], SEARCH_TOKENS)
     except RuntimeError as error:  # built for CUDA libraries that are not here
         rows.append({"engine": f"{name}: {error}"})
+    else:
+        calls[name] = theirs
     for count in counts:
         for engine, translate in calls.items():
             sources = subject.sources[:count]

@@ -103,6 +103,9 @@ def syncs(bench: Bench) -> Rows:
             if bench.device.type == "cuda":
                 torch.cuda.set_sync_debug_mode("warn")
         elif done == bench.warm_up + bench.updates:
+            recording.close()  # what ends a run waits, too
+            if bench.device.type == "cuda":
+                torch.cuda.set_sync_debug_mode("default")
             raise Enough
 
     with ExitStack() as recording:
@@ -165,7 +168,7 @@ def oom(bench: Bench) -> Rows:
     """A run with batches that do not fit into a small part of the card: they are halved."""
     if bench.device.type == "cuda":
         total = torch.cuda.get_device_properties(bench.device).total_memory
-        torch.cuda.set_per_process_memory_fraction(MEMORY * 2**30 / total, bench.device)
+        torch.cuda.set_per_process_memory_fraction(MEMORY * 2**30 / total)
     tokens = max(bench.budgets)
     settings = run_settings(bench, f"data.batch_tokens={tokens}", "trainer.max_steps=3")
     _, task, trained = fit(bench.config(*settings), new_folder(bench))

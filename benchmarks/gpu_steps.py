@@ -30,7 +30,10 @@ from transformer.training.optimization.optimizer import build_optimizer
 Rows = list[dict[str, Any]]
 """Of a table; the keys are its columns."""
 
-SETTINGS = ("model=base", "schedule=noam", "optimizer.lr=1.0", "precision=bf16-mixed")
+SETTINGS = (
+    *("model=base", "schedule=noam", "optimizer.lr=1.0", "precision=bf16-mixed"),
+    "loss.chunk=8192",  # as in trainer=gpu
+)
 LAYERS: dict[str, Sequence[str]] = {"eager": (), "compiled": ["trainer.compile=layers"]}
 """Ways to run the layers, with their settings."""
 LONGEST = (10, 60)

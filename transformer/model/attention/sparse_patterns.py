@@ -63,7 +63,7 @@ class BigBird(Longformer):
         later = torch.maximum(query // self.block, key // self.block)
         earlier = torch.minimum(query // self.block, key // self.block)
         for draw in range(self.random_blocks):
-            seen = seen | (_hash(later, self.seed * 1_000_003 + draw) % (later + 1) == earlier)
+            seen = seen | (_hash(later, self.seed, draw) % (later + 1) == earlier)
         return seen
 
 
@@ -94,9 +94,11 @@ def build_pattern(config: ModelConfig, name: PatternName) -> Pattern | None:
     }[name]
 
 
-def _hash(number: Tensor, seed: int) -> Tensor:
-    """Non-negative pseudo-random integers below 2**31, a function of number and seed."""
-    mixed = number.long() * 0x9E3779B1 + (seed * 0x85EBCA77 & 0xFFFFFFFF)
+def _hash(number: Tensor, seed: int, draw: int) -> Tensor:
+    """Non-negative pseudo-random integers below 2**31, a function of number, seed and draw."""
+    # A tensor, because compiled for a GPU an integer of Python has 32 bits.
+    salt = (torch.full_like(number, seed, dtype=torch.long) * 1_000_003 + draw) * 0x85EBCA77
+    mixed = number.long() * 0x9E3779B1 + (salt & 0xFFFFFFFF)
     for factor in (0x7FEB352D, 0x846CA68B):
         mixed = ((mixed ^ (mixed >> 16)) * factor) & 0xFFFFFFFF
     return (mixed ^ (mixed >> 16)) & 0x7FFFFFFF
