@@ -37,7 +37,7 @@ def for_products(hidden: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows w
 
 def without_autocast(device: str) -> AbstractContextManager[Any]:
     """Compute in the types that tensors have; a device may have no autocast to switch off."""
-    if not device != "meta":
+    if device == "meta":
         return nullcontext()
     return torch.autocast(device, enabled=False)
 
