@@ -5,10 +5,10 @@
     python benchmarks/gpu.py cost [--tflops N] [--price N] … [--write docs/gpu.md]
 
 A case is *env*, *shapes*, *loss*, *attention*, *step*, *train*, *decode*, *syncs*, *oom*, *resume*
-or *ddp*; each prints one line of JSON. Times are the median of 5 turns of 20 updates after 20, by
-CUDA events. *all* runs every case in a process of its own and within ten minutes; where one fails,
-its line says why. ``--write`` puts the tables of *all*, or of *cost*, on the page. *cost* needs no
-card.
+or *ddp*; each prints a line of JSON, again with each row it has measured. Times are the median of 3
+turns of 20 updates after 20, by CUDA events. *all* runs every case in a process of its own and
+within ten minutes, and prints its last line; where one fails, or time runs out, that line says why.
+``--write`` puts the tables of *all*, or of *cost*, on the page. *cost* needs no card.
 """
 
 import argparse
@@ -47,34 +47,44 @@ class Case:
 
 
 CASES = {
-    "env": Case(gpu_kernels.env, 20),
-    "shapes": Case(gpu_steps.shapes, 25),
-    "loss": Case(gpu_kernels.loss, 25),
-    "attention": Case(gpu_kernels.attention, 35),
-    "step": Case(gpu_steps.step, 160),
+    "env": Case(gpu_kernels.env, 30),
+    "shapes": Case(gpu_steps.shapes, 35),
+    "loss": Case(gpu_kernels.loss, 30),
+    "attention": Case(gpu_kernels.attention, 40),
+    "step": Case(gpu_steps.step, 130),
     "train": Case(gpu_runs.train, 50),
     "decode": Case(gpu_decoding.decode, 45),
-    "syncs": Case(gpu_runs.syncs, 50),
-    "oom": Case(gpu_runs.oom, 35),
-    "resume": Case(gpu_runs.resume, 110),
-    "ddp": Case(gpu_runs.ddp, 45),
+    "syncs": Case(gpu_runs.syncs, 40),
+    "oom": Case(gpu_runs.oom, 50),
+    "resume": Case(gpu_runs.resume, 90),
+    "ddp": Case(gpu_runs.ddp, 60),
 }
 
 
 def result(name: str, bench: Bench) -> dict[str, Any]:
-    """The line of a case: its rows, or why there are none, and the seconds it took."""
+    """Print the line of a case with each row, and give the last.
+
+    It has the rows, why there are no more where it failed, and the seconds it took.
+    """
     began = time.monotonic()
-    line: dict[str, Any] = {"case": name}
+    line: dict[str, Any] = {"case": name, "rows": []}
     try:
-        line["rows"] = CASES[name].measure(bench)
+        for row in CASES[name].measure(bench):
+            line["rows"].append(row)
+            line["seconds"] = round(time.monotonic() - began, 1)
+            print(json.dumps(line), flush=True)
     except Exception as error:  # whatever it is, the other cases go on
         traceback.print_exc()
         line["why"] = f"{type(error).__name__}: {' '.join(str(error).split())}"
-    return line | {"seconds": round(time.monotonic() - began, 1)}
+        print(json.dumps(line), flush=True)
+    return line
 
 
 def result_of_process(name: str, call: Sequence[str], seconds: float) -> dict[str, Any]:
-    """The line that a call prints last; its processes are killed after so many seconds."""
+    """The line that a call prints last; its processes are killed after so many seconds.
+
+    The rows that it has measured until then stay.
+    """
     process = subprocess.Popen(
         call,
         stdout=subprocess.PIPE,
@@ -83,35 +93,34 @@ def result_of_process(name: str, call: Sequence[str], seconds: float) -> dict[st
         start_new_session=True,
         preexec_fn=stop_with_parent(),
     )
+    why = None
     try:
         said, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
-        return {"case": name, "why": f"it takes more than {seconds:g} seconds"}
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    lines = said.splitlines()
-    if not lines or not lines[-1].startswith("{"):
-        return {"case": name, "why": f"it has ended with {process.returncode}"}
-    line: dict[str, Any] = json.loads(lines[-1])
-    return line
+        why = f"it takes more than {seconds:g} seconds"
+        os.killpg(process.pid, signal.SIGKILL)
+        said, _ = process.communicate()
+    whole = [line for line in said.splitlines() if line.startswith("{") and line.endswith("}")]
+    line: dict[str, Any] = json.loads(whole[-1]) if whole else {"case": name}
+    if why is None and process.returncode and "why" not in line:
+        why = f"it has ended with {process.returncode}"
+    return line if why is None else line | {"why": why}
 
 
 def tables(results: Sequence[dict[str, Any]]) -> list[str]:
-    """A table of each case, in the order of ``CASES``, and why the others have none."""
+    """A table of each case, in the order of ``CASES``, and why the others have none, or no more."""
     by_name = {line["case"]: line for line in results}
     lines, missing = [], []
     for name in CASES:
         line = by_name.get(name, {"why": UNMEASURED})
-        if "rows" in line:
+        if line.get("rows"):
             lines += [f"**{name}**", "", *table(line["rows"]), ""]
-        else:
+        if "why" in line:
             missing.append([name, shown(line["why"])])
-    return [*lines, *(markdown(["case", "no numbers"], missing) if missing else ())]
+    return [*lines, *(markdown(["case", "no (more) numbers"], missing) if missing else ())]
 
 
-def table(rows: Rows) -> list[str]:
+def table(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Columns are the keys of all rows."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     return markdown(columns, [[shown(row.get(column, "")) for column in columns] for row in rows])
@@ -157,9 +166,7 @@ def measured(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     folder = arguments.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     if arguments.case != "all":
-        lines = [result(arguments.case, Bench(torch.device("cuda"), folder))]
-        print(json.dumps(lines[0]), flush=True)
-        return lines
+        return [result(arguments.case, Bench(torch.device("cuda"), folder))]
     lines = []
     for name, case in CASES.items():
         call = [sys.executable, "-m", "benchmarks.gpu", name, "--folder", str(folder)]

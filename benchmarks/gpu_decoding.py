@@ -29,7 +29,6 @@ def decode(bench: Bench, counts: Sequence[int] = (32, 256, 1024)) -> Rows:
 
     subject = decoding_subject(bench, max(counts))
     calls: dict[str, Translate] = {"ours, bfloat16": ours(subject, "bfloat16", subject.search)}
-    rows: Rows = []
     precision = "float16" if bench.device.type == "cuda" else "float32"
     folder, name = new_folder(bench), f"CTranslate2, {precision}"
     write_ctranslate2(subject.model, subject.tokenizer, folder, precision)
@@ -39,7 +38,7 @@ def decode(bench: Bench, counts: Sequence[int] = (32, 256, 1024)) -> Rows:
         )
         theirs(subject.sources[:1], SEARCH_TOKENS)
     except RuntimeError as error:  # built for CUDA libraries that are not here
-        rows.append({"engine": f"{name}: {error}"})
+        yield {"engine": f"{name}: {error}"}
     else:
         calls[name] = theirs
     for count in counts:
@@ -52,8 +51,7 @@ def decode(bench: Bench, counts: Sequence[int] = (32, 256, 1024)) -> Rows:
                 translate(sources, SEARCH_TOKENS)
                 taken.append(watch.stop() / 1000)
             speed = count / statistics.median(taken)
-            rows.append({"engine": engine, "sentences": count, "sentences/s": speed})
-    return rows
+            yield {"engine": engine, "sentences": count, "sentences/s": speed}
 
 
 def decoding_subject(bench: Bench, sentences: int) -> "Subject":

@@ -60,7 +60,6 @@ def loss(bench: Bench) -> Rows:
     weight = torch.randn(size.vocabulary, size.width, device=bench.device).mul_(0.02)
     weight.requires_grad_()
     right = torch.randint(4, size.vocabulary, (bench.tokens,), device=bench.device)
-    rows = []
     for chunk in (0, 512, 2048, 8192):
         config = bench.config(f"loss.chunk={chunk}").loss
 
@@ -70,14 +69,11 @@ def loss(bench: Bench) -> Rows:
             torch.autograd.grad(summed, (hidden, weight))
 
         bench.peak()
-        row = {"chunk": chunk or "none", "ms": bench.milliseconds(work), "peak GiB": bench.peak()}
-        rows.append(row)
-    return rows
+        yield {"chunk": chunk or "none", "ms": bench.milliseconds(work), "peak GiB": bench.peak()}
 
 
 def attention(bench: Bench) -> Rows:
     """Milliseconds forward and backward of each kernel, in bfloat16, eight heads of 64."""
-    rows = []
     for length in (16, 32, 64, 128, 512):
         count = max(1, bench.tokens // length)
         lengths = torch.full((count, 1), length).sub_(torch.arange(count)[:, None] % 3)
@@ -91,8 +87,7 @@ def attention(bench: Bench) -> Rows:
             row: dict[str, Any] = {"length": length, "mask": name}
             for kernel, call in KERNELS.items():
                 row[kernel] = _attend(bench, call, heads, bias)
-            rows.append(row)
-    return rows
+            yield row
 
 
 def _heads(bench: Bench, rows: int, length: int) -> list[Tensor]:

@@ -190,7 +190,7 @@ def ddp(bench: Bench) -> Rows:
     cards = torch.cuda.device_count() if cuda else 2
     if cards < 2:
         return [{"cards": "one is here: there is nothing to compare"}]
-    rows: Rows = []
+    rows: list[dict[str, Any]] = []
     for count in (1, cards):
         folder = new_folder(bench)
         where = "gpu" if cuda else "cpu"

@@ -7,7 +7,7 @@ already: what a run, with its loader, logs and checks, can reach at best.
 import gc
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,8 @@ from transformer.tasks.translation_module import TranslationModule
 from transformer.training.config import RunConfig, run_config, sized_model
 from transformer.training.optimization.optimizer import build_optimizer
 
-Rows = list[dict[str, Any]]
-"""Of a table; the keys are its columns."""
+Rows = Iterable[dict[str, Any]]
+"""Of a table; the keys are its columns. Where it takes time, a row is there once it is measured."""
 
 SETTINGS = (
     *("model=base", "schedule=noam", "optimizer.lr=1.0", "precision=bf16-mixed"),
@@ -64,7 +64,7 @@ class Bench:
     pairs: int = 50_000
     matrix: int = 8192
     warm_up: int = 20
-    turns: int = 5
+    turns: int = 3
     updates: int = 20
 
     @property
@@ -181,19 +181,16 @@ def shapes(bench: Bench) -> Rows:
     other = made_batches(bench, bench.tokens // 2, 1)[0].to(bench.device)
     for _ in range(bench.warm_up):
         bare(other)
-    rows = []
     for seen in ("for the first time", "again"):
         watch = Stopwatch(bench.device)
         for batch in batches:
             bare(batch)
-        rows.append({"batches": f"{count} seen {seen}", "ms an update": watch.stop() / count})
-    return rows
+        yield {"batches": f"{count} seen {seen}", "ms an update": watch.stop() / count}
 
 
 def step(bench: Bench) -> Rows:
     """Bare updates with batches of more and more tokens."""
     rate = matrix_rate(bench, torch.bfloat16)
-    rows = []
     for layers, overrides in LAYERS.items():
         for tokens in bench.budgets:
             row: dict[str, Any] = {"layers": layers, "tokens of a batch": tokens}
@@ -203,8 +200,7 @@ def step(bench: Bench) -> Rows:
                 if not is_out_of_memory(error):
                     raise
                 row["target tokens/s"] = "out of memory"
-            rows.append(row)
-    return rows
+            yield row
 
 
 def bare_updates(

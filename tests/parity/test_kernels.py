@@ -277,6 +277,9 @@ def test_auto_leaves_out_blocks_where_that_pays(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("bias", ["none", "alibi", "relative"])
 def test_compiled_on_a_gpu(pattern: str, bias: str, dtype: torch.dtype) -> None:
+    # Else torch stops to compile after some of these.
+    torch.compiler.reset()
+    compiled_flex_attention.cache_clear()
     device = torch.device("cuda")
     stack = SelfAttentionBias(causal=True, pattern=PATTERNS[pattern], bias=bias_of(bias, True)).to(
         device

@@ -84,6 +84,11 @@ def test_a_case_that_fails_says_why(bench: Bench, monkeypatch: pytest.MonkeyPatc
         ('print(\'x\'); print(\'{"case": "env", "rows": []}\')', {"case": "env", "rows": []}),
         ("import sys; sys.exit(3)", {"case": "env", "why": "it has ended with 3"}),
         ("input()", {"case": "env", "why": "it takes more than 2 seconds"}),
+        (
+            'import time; print(\'{"case": "env", "rows": [1]}\')\n'
+            "print('{\"ca', end='', flush=True); time.sleep(60)",
+            {"case": "env", "rows": [1], "why": "it takes more than 2 seconds"},
+        ),
     ],
 )
 def test_the_line_of_a_process(code: str, expected: dict[str, object]) -> None:
