@@ -35,7 +35,7 @@ from benchmarks.trained import markdown
 from transformer.recipes.runner import stop_with_parent
 
 ROOT = Path(__file__).resolve().parents[1]
-UNMEASURED = "not measured yet: no card was at hand"
+UNMEASURED = "not measured yet"
 
 
 @dataclass(frozen=True)
@@ -62,21 +62,25 @@ CASES = {
 
 
 def result(name: str, bench: Bench) -> dict[str, Any]:
-    """Print the line of a case with each row, and give the last.
+    """Print the line of a case after each row and at the end; returns the last.
 
-    It has the rows, why there are no more where it failed, and the seconds it took.
+    It has the rows, the seconds until then, and why there are no more rows if the case failed.
     """
     began = time.monotonic()
     line: dict[str, Any] = {"case": name, "rows": []}
+
+    def show() -> None:
+        line["seconds"] = round(time.monotonic() - began, 1)
+        print(json.dumps(line), flush=True)
+
     try:
         for row in CASES[name].measure(bench):
             line["rows"].append(row)
-            line["seconds"] = round(time.monotonic() - began, 1)
-            print(json.dumps(line), flush=True)
+            show()
     except Exception as error:  # whatever it is, the other cases go on
         traceback.print_exc()
         line["why"] = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        print(json.dumps(line), flush=True)
+    show()
     return line
 
 
@@ -95,16 +99,31 @@ def result_of_process(name: str, call: Sequence[str], seconds: float) -> dict[st
     )
     why = None
     try:
-        said, _ = process.communicate(timeout=seconds)
+        output, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         why = f"it takes more than {seconds:g} seconds"
         os.killpg(process.pid, signal.SIGKILL)
-        said, _ = process.communicate()
-    whole = [line for line in said.splitlines() if line.startswith("{") and line.endswith("}")]
-    line: dict[str, Any] = json.loads(whole[-1]) if whole else {"case": name}
-    if why is None and process.returncode and "why" not in line:
+        output, _ = process.communicate()
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    line = last_line(output) or {"case": name}
+    if why is None and "why" not in line and (process.returncode or not line.get("rows")):
         why = f"it has ended with {process.returncode}"
     return line if why is None else line | {"why": why}
+
+
+def last_line(output: str) -> dict[str, Any] | None:
+    """The last whole line of a case; others are of libraries, or cut off."""
+    for text in reversed(output.splitlines()):
+        try:
+            line = json.loads(text)
+        except json.JSONDecodeError:
+            continue
+        if isinstance(line, dict) and "case" in line:
+            return line
+    return None
 
 
 def tables(results: Sequence[dict[str, Any]]) -> list[str]:

@@ -74,6 +74,7 @@ def loss(bench: Bench) -> Rows:
 
 def attention(bench: Bench) -> Rows:
     """Milliseconds forward and backward of each kernel, in bfloat16, eight heads of 64."""
+    torch.backends.cuda.enable_cudnn_sdp(False)  # as a model does; "cudnn" switches it on
     for length in (16, 32, 64, 128, 512):
         count = max(1, bench.tokens // length)
         lengths = torch.full((count, 1), length).sub_(torch.arange(count)[:, None] % 3)

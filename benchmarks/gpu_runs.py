@@ -136,11 +136,10 @@ def train(bench: Bench) -> Rows:
     bare = BareStep(bench)
     taken = bench.milliseconds(lambda number: bare(batches[number % len(batches)]))
     del bare, batches
-    alone, whole = tokens / taken * 1000, run_speed(bench)
-    return [
-        {"what": "bare update", "tokens/s": alone},
-        {"what": "run", "tokens/s": whole, "share": whole / alone},
-    ]
+    alone = tokens / taken * 1000
+    yield {"what": "bare update", "tokens/s": alone}
+    whole = run_speed(bench)
+    yield {"what": "run", "tokens/s": whole, "share": whole / alone}
 
 
 def run_speed(bench: Bench) -> float:

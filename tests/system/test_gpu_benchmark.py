@@ -43,6 +43,7 @@ COLUMNS = {
     "decode": {"engine", "sentences", "sentences/s"},
     "ddp": {"cards", "target tokens/s", "share of linear"},
 }
+ROW, TORN = '{"case": "env", "rows": [1]}', '{"case": "env", "rows": [{"a": 1}'
 SLOW = {"resume", "ddp"}
 """They start several processes."""
 
@@ -81,12 +82,13 @@ def test_a_case_that_fails_says_why(bench: Bench, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        ('print(\'x\'); print(\'{"case": "env", "rows": []}\')', {"case": "env", "rows": []}),
+        (f"print('x'); print('{ROW}')", {"case": "env", "rows": [1]}),
+        (f"print('{ROW}'); print('{{x}}')", {"case": "env", "rows": [1]}),
+        ("", {"case": "env", "why": "it has ended with 0"}),
         ("import sys; sys.exit(3)", {"case": "env", "why": "it has ended with 3"}),
         ("input()", {"case": "env", "why": "it takes more than 2 seconds"}),
         (
-            'import time; print(\'{"case": "env", "rows": [1]}\')\n'
-            "print('{\"ca', end='', flush=True); time.sleep(60)",
+            f"import time; print('{ROW}'); print('{TORN}', end='', flush=True); time.sleep(60)",
             {"case": "env", "rows": [1], "why": "it takes more than 2 seconds"},
         ),
     ],

@@ -34,7 +34,7 @@ def write_argos(
 
     The group ``data`` of the run names the languages. Raises InputError if no package can hold it.
     """
-    _refuse_what_no_package_holds(translator)
+    _check_exportable(translator)
     source, target = data["source"], data["target"]
     name = f"translate-{source}_{target}-1_0"
     file = folder / f"{name}.argosmodel"
@@ -61,7 +61,8 @@ def write_argos(
     return file
 
 
-def _refuse_what_no_package_holds(translator: Translator) -> None:
+def _check_exportable(translator: Translator) -> None:
+    """Raise InputError if no package can hold the model."""
     if not translator.tokenizer.joint:
         raise InputError(
             "a package of Argos has one SentencePiece model for both sides, and this model has "

@@ -25,7 +25,8 @@ class HeadNorm(nn.RMSNorm):
 def product_dtype(hidden: Float[Tensor, "*axes"]) -> torch.dtype:
     """The type in which a product is computed: that of autocast, where it is on."""
     device = hidden.device.type
-    # Not is_autocast_available, which torch.compile traces from torch 2.13 on.
+    # Of the devices that models are on, meta has no autocast. torch's is_autocast_available cannot
+    # be compiled before torch 2.13.
     autocast = device != "meta" and torch.is_autocast_enabled(device)
     return torch.get_autocast_dtype(device) if autocast else hidden.dtype
 
@@ -36,7 +37,7 @@ def for_products(hidden: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows w
 
 
 def without_autocast(device: str) -> AbstractContextManager[Any]:
-    """Compute in the types that tensors have; a device may have no autocast to switch off."""
+    """Compute in the types that tensors have; meta has no autocast to switch off."""
     if device == "meta":
         return nullcontext()
     return torch.autocast(device, enabled=False)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.helpers.models import tiny_config
 from tests.helpers.tolerance import assert_close
 from transformer.model.attention.attention_bias import AttentionBias, SelfAttentionBias
 from transformer.model.attention.block_sparse import Group, visible_blocks
@@ -16,6 +17,8 @@ from transformer.model.attention.sparse_patterns import (
     Pattern,
     Sliding,
     Strided,
+    _hash,
+    build_pattern,
 )
 
 LENGTH = 60
@@ -77,6 +80,22 @@ def test_links_depend_on_the_seed_and_not_on_the_length() -> None:
     assert len(matrices) == 1 + len(others)
     for length in (1, 7, 33):
         assert torch.equal(links(1, length), links(1)[:length, :length])
+
+
+@pytest.mark.parametrize(
+    ("seed", "expected"),
+    [
+        (0, [[1382716713, 1935037146], [213479638, 94362758]]),
+        (7, [[863798484, 309975530], [416989353, 1420732554]]),
+        (-1, [[447389312, 820811469], [968343615, 998324100]]),
+        (2**63, [[1382716713, 1935037146], [213479638, 94362758]]),
+        (10**30, [[994603138, 1464184734], [1059911308, 1841149192]]),
+    ],
+)
+def test_links_stay_what_trained_models_have(seed: int, expected: list[list[int]]) -> None:
+    bigbird = build_pattern(tiny_config(pattern_seed=seed), "bigbird")
+    assert isinstance(bigbird, BigBird)
+    assert [_hash(torch.tensor([5, 123]), bigbird.seed, d).tolist() for d in (0, 2)] == expected
 
 
 def test_every_earlier_block_is_as_likely_as_any_other() -> None:
