@@ -32,6 +32,9 @@ from transformer.data.tokenization.tokenizer import UNK, Pairs, Tokenizer
 
 logger = logging.getLogger(__name__)
 
+MANY_UNKNOWN = 0.1
+"""Share of the tokens of a side from which a warning says that they are unknown."""
+
 # Version of the encoded files; to be raised when their columns change.
 _LAYOUT = 2
 
@@ -119,12 +122,20 @@ class DataModule(BatchModule):
 
     def _log_unknown(self) -> None:
         """Log how many tokens of each split the vocabularies lack."""
-        found = []
+        found, largest = [], 0.0
         for name in ("train", *self.splits):
             corpus = EncodedCorpus(*map(self._encoded_path, self._parts(name)))
             source, target = (corpus.frequency(side, UNK) for side in ("source", "target"))
             found.append(f"{name} {source:,} and {target:,}")
+            for side, unknown in (("source", source), ("target", target)):
+                largest = max(largest, unknown / max(1, int(corpus.lengths(side).sum())))
         logger.info("unknown tokens of source and target: %s", ", ".join(found))
+        if largest > MANY_UNKNOWN:
+            logger.warning(
+                "%.0f%% of the tokens of a side are unknown; is the vocabulary of other text? "
+                "See tokenizer, and finetune_from where it is given",
+                100 * largest,
+            )
 
     @property
     def _filters(self) -> Filters:

@@ -240,3 +240,15 @@ def test_a_cache_that_cannot_be_written_is_an_input_error(tmp_path: Path) -> Non
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match=r"with data\.cache=FOLDER"), locked(tmp_path / "file"):
         pass
+
+
+@pytest.mark.parametrize(("size", "warned"), [(6, True), (None, False)])
+def test_a_vocabulary_that_does_not_fit_the_text_is_told(
+    folder: Path, caplog: pytest.LogCaptureFixture, size: int | None, warned: bool
+) -> None:
+    tokenizer = tokenizer_config(algorithm="words", vocab_size=size)
+    with caplog.at_level(logging.INFO):
+        DataModule(data_config(folder), tokenizer).prepare_data()
+    assert any(line.startswith("unknown tokens of source and target") for line in caplog.messages)
+    warnings = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+    assert warned == any("tokens of a side are unknown" in line for line in warnings)
