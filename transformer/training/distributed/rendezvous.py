@@ -169,9 +169,10 @@ def _lost_connection(error: BaseException) -> str:
     """The reason if another rank has closed the connection; empty for other errors."""
     from torch import distributed as dist
 
-    line = str(error).partition("\n")[0]
     if isinstance(error, dist.DistError):
-        return line
-    if isinstance(error, RuntimeError) and "/gloo/" in line:
-        return re.sub(r"^\[\S*\] ", "", line).partition(". ")[0]
+        return str(error).partition("\n")[0]
+    # The error of a barrier names the connection in a line further down.
+    of_gloo = [line.strip() for line in str(error).splitlines() if "/gloo/" in line]
+    if isinstance(error, RuntimeError) and of_gloo:
+        return re.sub(r"^\[\S*\] ", "", of_gloo[0]).partition(". ")[0]
     return ""

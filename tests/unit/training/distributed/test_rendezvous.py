@@ -55,6 +55,14 @@ def test_the_first_error_is_reported_and_its_code_shared(index: Rank, error: Exc
             RuntimeError("[/pytorch/gloo/transport/tcp/pair.cc:5] Read error [::1]:9: reset. This"),
             r"Read error \[::1\]:9: reset",
         ),
+        (
+            RuntimeError(
+                "Rank 1 reached monitoredBarrier, but received errors from rank 0.\n Original "
+                "exception: \n[/pytorch/gloo/transport/tcp/pair.cc:5] Connection closed by peer "
+                "[127.0.0.1]:9. This is typical"
+            ),
+            r"Connection closed by peer \[127.0.0.1\]:9",
+        ),
     ],
 )
 def test_a_lost_connection_is_one_line(
