@@ -16,7 +16,7 @@ Heads = Float[Tensor, "batch head length head_dim"]
 Indices = Int[Tensor, "*#shape"]
 
 
-# Not frozen: torch.compile before torch 2.13 loses the fields of a frozen one that a graph makes.
+# Not frozen: torch.compile of torch 2.11 loses the fields of a frozen one that a graph makes.
 @dataclass
 class Rotation:
     """Cosine and sine of the angles that rotate the pairs of a head, for each position."""

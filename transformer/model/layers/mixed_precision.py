@@ -25,8 +25,8 @@ class HeadNorm(nn.RMSNorm):
 def product_dtype(hidden: Float[Tensor, "*axes"]) -> torch.dtype:
     """The type in which a product is computed: that of autocast, where it is on."""
     device = hidden.device.type
-    # Of the devices that models are on, meta has no autocast. torch's is_autocast_available cannot
-    # be compiled before torch 2.13.
+    # Of the devices that models are on, meta has no autocast. torch 2.11 cannot compile
+    # is_autocast_available.
     autocast = device != "meta" and torch.is_autocast_enabled(device)
     return torch.get_autocast_dtype(device) if autocast else hidden.dtype
 
