@@ -34,7 +34,7 @@ def update(config: RunConfig) -> tuple[Callable[[Batch], None], list[Batch]]:
     task.data.setup("fit")
     module = task.module.train()
     adam = build_optimizer(config.optimizer, module.parameters())
-    narrow = config.trainer["precision"] == "bf16-mixed"
+    narrow = config.trainer.precision == "bf16-mixed"
 
     def run(batch: Batch) -> None:
         with torch.autocast("cpu", torch.bfloat16, enabled=narrow):

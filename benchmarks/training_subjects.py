@@ -212,7 +212,7 @@ def train_plainly(config: RunConfig, name: str, clock: Clock) -> None:
     model, batches = _prepared(config, name)
     optimizer = build_optimizer(config.optimizer, model.parameters())
     schedule = build_schedule(config.schedule, optimizer, config.model["d_model"])
-    half = config.trainer["precision"] == "bf16-mixed"
+    half = config.trainer.precision == "bf16-mixed"
     for batch in _endless(batches):
         clock.wait()
         with torch.autocast("cpu", torch.bfloat16, enabled=half):
@@ -225,7 +225,7 @@ def train_plainly(config: RunConfig, name: str, clock: Clock) -> None:
             label_smoothing=config.loss.label_smoothing,
         )
         loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), config.trainer["gradient_clip_val"])
+        nn.utils.clip_grad_norm_(model.parameters(), config.trainer.gradient_clip_val)
         optimizer.step()
         schedule.step()
         optimizer.zero_grad()

@@ -65,6 +65,10 @@ def _in_group() -> bool:
 
 
 def _run(call: list[str]) -> None:
+    if any(argument.startswith(("--config-dir", "-cd")) for argument in call):
+        from transformer.cli.config.arguments import take_config_folder
+
+        call = take_config_folder(call)
     verb, *arguments = call or ["--help"]
     if verb.startswith("recipe="):
         verb, arguments = "recipe", call
@@ -102,6 +106,7 @@ def _print_usage() -> None:
     for name, (_, description) in VERBS.items():
         print(f"  {name:11} {description}")
     print("\ntransformer help VERB, or VERB --help, lists its keys; --version prints the versions.")
+    print("--config-dir FOLDER adds your own choices of groups, FOLDER/GROUP/NAME.yaml.")
 
 
 def version_line() -> str:

@@ -92,7 +92,7 @@ class SignalAt:
     def __call__(self) -> None:
         """Plant it."""
         from transformer.data.modules.translation import DataModule
-        from transformer.tasks.translation import TranslateValidation, Translation
+        from transformer.tasks.translation import TranslateValidation, TranslationTask
         from transformer.training.callbacks.metrics import Measure
         from transformer.training.checkpointing.callbacks import LastCheckpoint
 
@@ -100,7 +100,7 @@ class SignalAt:
             "prepare": (DataModule, "prepare_data"),
             "translate": (TranslateValidation, "on_validation_epoch_start"),
             "end": (LastCheckpoint, "on_train_end"),
-            "test": (Translation, "evaluator"),
+            "test": (TranslationTask, "evaluator"),
         }
         owner, name = around.get(self.hook, (Measure, self.hook))
         function = getattr(owner, name)

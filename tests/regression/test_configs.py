@@ -26,7 +26,7 @@ def test_every_choice_of_every_group_makes_a_run(group: str, name: str) -> None:
     config = compose_config("train", [f"{group}={name}"])
     run = run_config(OmegaConf.to_container(config))
     ModelConfig(source_vocab_size=9, target_vocab_size=9, pad=0, **run.model)
-    assert run.trainer["precision"] == config.precision in PRECISIONS
+    assert run.trainer.precision == config.precision in PRECISIONS
 
 
 @pytest.mark.parametrize(

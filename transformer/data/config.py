@@ -1,11 +1,12 @@
-"""Settings of a run's text and batches: the keys under ``data.``; defaults are in conf/data/.
+"""Settings of a run's text and batches: the keys under ``data.``.
 
 Does not read files.
 """
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from transformer.common.errors import InputError, raise_objections
@@ -50,76 +51,76 @@ class CorpusConfig:
 class DataConfig:
     """The keys under ``data.``; a relative path starts at the working directory."""
 
-    corpus: str
+    corpus: str = "pocket"
     """"pocket" (built in); a published one (``PUBLISHED`` in corpora/catalog.py), downloaded;
     "files" or "folder" (the user's own)."""
-    source: str
+    source: str = "en"
     """Language code of the source side; with JSONL, the key of its text."""
-    target: str
+    target: str = "de"
     """Language code of the target side; with JSONL, the key of its text."""
-    root: str | None
+    root: str | None = None
     """Downloaded corpora: a folder that has the files, gzipped or not; None downloads them.
     folder: it has ``train``, ``valid`` (or ``validation``, ``val``, ``dev``) and ``test``, each
     with ``.SOURCE`` and ``.TARGET``, optionally ``.gz``; a missing split is held out."""
-    train: str | Sequence[str] | None
+    train: str | Sequence[str] | None = None
     """files: [SOURCE, TARGET, other TARGETS…] of plain text, or one TSV or JSONL file, whose target
     may be a list; each may be .gz. Every target of a source makes a pair of its own. With
     ``streaming``: shards, or globs of shards, local or at URLs that fsspec opens; TSV, JSONL or
     Parquet, or [SOURCES, TARGETS] of plain text."""
-    validation: str | Sequence[str] | None
+    validation: str | Sequence[str] | None = None
     """files: as ``train``; None holds out ``validation_size`` pairs of the training text."""
-    test: str | Sequence[str] | None
+    test: str | Sequence[str] | None = None
     """files: as ``train``; None holds out ``test_size`` pairs of the training text."""
-    validation_size: Annotated[int, Range(0)]
+    validation_size: Annotated[int, Range(0)] = 1000
     """Pairs held out if there is no validation file: the same for every ``seed`` and in both
     directions. A pair that equals one of them is in no split of that corpus."""
-    test_size: Annotated[int, Range(0)]
+    test_size: Annotated[int, Range(0)] = 1000
     """Pairs held out if there is no test file; 0: no test split."""
-    batch_tokens: Annotated[int, Range(1)]
+    batch_tokens: Annotated[int, Range(1)] = 4096
     """Budget of a batch on one device: rows times the longest side, padding and eos included;
     "auto" in conf/ stands for the largest that the memory of a GPU allows."""
-    max_length: Annotated[int, Range(1)]
+    max_length: Annotated[int, Range(1)] = 250
     """Training pairs with a side of more tokens (without bos and eos) are left out. They are also
     left out of the validation loss, but never of the validation or test text."""
-    max_line: Annotated[int, Range(1)]
+    max_line: Annotated[int, Range(1)] = 1_000_000
     """Bytes of the longest line of a text; a longer one is an error."""
-    max_ratio: Annotated[float, Range(1)] | None
+    max_ratio: Annotated[float, Range(1)] | None = 8.0
     """Training pairs with a larger ratio of the tokens of their sides are left out; None: none."""
-    max_left_out: Annotated[float, Range(0, 1)]
+    max_left_out: Annotated[float, Range(0, 1)] = 0.5
     """Fraction of the training pairs, without repeated ones, that may be left out; more is an
     error. Above a tenth the log warns; with ``streaming`` there is only the warning."""
-    deduplicate: bool
+    deduplicate: bool = True
     """Keep only the first of equal training pairs; with ``streaming``, within one buffer."""
-    streaming: bool
+    streaming: bool = False
     """Read the training text again in each epoch, without a copy on disk."""
-    buffer: Annotated[int, Range(1)]
+    buffer: Annotated[int, Range(1)] = 100_000
     """streaming: pairs that are read, shuffled and cut into batches together."""
-    prepare_workers: Annotated[int, Range(0)] | None
+    prepare_workers: Annotated[int, Range(0)] | None = None
     """Processes that encode a large training text; None: one for each core, 0: only the training
     process. The result does not depend on it."""
-    workers: Annotated[int, Range(0)]
+    workers: Annotated[int, Range(0)] = 0
     """Processes that make batches; 0: the training process does. With ``streaming``, another
     process reads the next buffer unless this is 0."""
-    seed: int
+    seed: int = 1
     """Seed of the order of the batches and of the sampled segmentations."""
-    cache: str
+    cache: str = field(default_factory=lambda: os.environ.get("TRANSFORMER_CACHE", ".cache"))
     """Folder of all derived files: downloads, vocabularies, encoded text."""
-    alignment: str | None
+    alignment: str | None = None
     """Word links of the training text, a line such as "0-0 1-2" for each pair (source-target,
     words counted from 0, separated by spaces). The pocket corpus has its own."""
-    corpora: Mapping[str, CorpusConfig] | None
+    corpora: Mapping[str, CorpusConfig] | None = None
     """Several corpora by name, in place of one; keys that an entry leaves out are those here."""
-    temperature: Annotated[float, Range(0.05)] | None
+    temperature: Annotated[float, Range(0.05)] | None = None
     """Sampling temperature of several corpora without weights: the fraction of a corpus is
     proportional to its size (batches of an epoch) to the power of 1/temperature; None is 1, larger
     favours small corpora (Arivazhagan et al. 2019, section 4.1, https://arxiv.org/abs/1907.05019)."""
-    target_tag: bool | Literal["both"]
+    target_tag: bool | Literal["both"] = False
     """Put a tag of the target language before each source: one model, many directions; ``both``:
     a tag of its own language before each source and each target (``Tags.both_sides``)."""
-    documents: Annotated[int, Range(1)] | None
+    documents: Annotated[int, Range(1)] | None = None
     """Join up to this many consecutive sentences of a document to one pair, and to one translation,
     of at most ``max_length`` tokens; a line that is blank on both sides separates documents."""
-    document_key: str | None
+    document_key: str | None = None
     """JSONL: a key whose value changes where another document begins."""
     packing: bool = False
     """A key of former versions, whose runs have it; True is refused."""

@@ -25,7 +25,7 @@ Better = Literal["higher", "lower"]
 
 @dataclass(frozen=True)
 class MetricsConfig:
-    """How text is compared; the values are in ``conf/metrics``, and a checkpoint stores them.
+    """How text is compared, by default raw text; a checkpoint stores it. Presets: ``conf/metrics``.
 
     Attributes:
         tokenize: sacreBLEU's: 13a for raw text, none for tokenised text, char, zh, intl and more.
@@ -40,8 +40,8 @@ class MetricsConfig:
     Raises InputError if a metric or the tokenizer is unknown, or a package for it is missing.
     """
 
-    tokenize: str
-    lowercase: bool
+    tokenize: str = "13a"
+    lowercase: bool = False
     test: Sequence[str] = ("bleu", "chrf", "ter")
     validation: Sequence[str] = ("bleu", "chrf")
     choose: str = "bleu"

@@ -24,7 +24,7 @@ from transformer.model.config import ModelConfig
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
 from transformer.model.layers.embedding import Embedding
-from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
+from transformer.model.layers.feedforward import GatedFeedForward
 from transformer.model.transformer import Transformer
 
 if TYPE_CHECKING:
@@ -155,9 +155,7 @@ def _fill_attention(
     _fill_norm(into.layer_norm, norm)
 
 
-def _fill_feed_forward(
-    into: Any, feed_forward: FeedForward | GatedFeedForward, norm: nn.Module
-) -> None:
+def _fill_feed_forward(into: Any, feed_forward: Any, norm: nn.Module) -> None:
     _fill_linear(into.linear_1, [feed_forward.outer])
     if isinstance(feed_forward, GatedFeedForward):
         _fill_linear(into.linear_0, [feed_forward.gate])

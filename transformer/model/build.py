@@ -5,6 +5,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from transformer.common.errors import InputError
+from transformer.common.own_code import own_class
 from transformer.model.attention.attention_bias import SelfAttentionBias
 from transformer.model.attention.kernels import Sdpa, auto, flex
 from transformer.model.attention.multi_head import Kernel, MultiHeadAttention, eager
@@ -92,7 +93,10 @@ def build_encoder_layer(
 
         convolution = GatedConvolution(config.d_model, config.convolution_window, causal=causal)
         convolution_residual = build_residual(config, "encoder")
-    return EncoderLayer(
+    kind = EncoderLayer
+    if config.encoder_layer is not None:
+        kind = own_class("model.encoder_layer", config.encoder_layer, EncoderLayer)
+    return kind(
         attention.attention if attention else build_attention(config),
         feed_forward.feed_forward if feed_forward else build_feed_forward(config),
         attention_residual=build_residual(config, "encoder"),
@@ -108,7 +112,10 @@ def build_decoder_layer(config: ModelConfig, like: DecoderLayer | None = None) -
         return like
     attention = like if config.share_layers == "attention" else None
     feed_forward = like if config.share_layers == "feed_forward" else None
-    return DecoderLayer(
+    kind = DecoderLayer
+    if config.decoder_layer is not None:
+        kind = own_class("model.decoder_layer", config.decoder_layer, DecoderLayer)
+    return kind(
         attention.self_attention if attention else build_attention(config),
         attention.cross_attention if attention else build_attention(config),
         feed_forward.feed_forward if feed_forward else build_feed_forward(config),
@@ -159,7 +166,7 @@ def build_attention(config: ModelConfig) -> MultiHeadAttention:
     )
 
 
-def build_feed_forward(config: ModelConfig) -> FeedForward | GatedFeedForward:
+def build_feed_forward(config: ModelConfig) -> nn.Module:
     """The block after the attention."""
     activations: dict[ActivationName, Activation] = {
         "relu": F.relu,
@@ -168,7 +175,11 @@ def build_feed_forward(config: ModelConfig) -> FeedForward | GatedFeedForward:
         "swiglu": F.silu,
         "geglu": F.gelu,
     }
-    block = GatedFeedForward if config.activation in ("swiglu", "geglu") else FeedForward
+    block: type[nn.Module] = FeedForward
+    if config.feed_forward is not None:
+        block = own_class("model.feed_forward", config.feed_forward, nn.Module)
+    elif config.activation in ("swiglu", "geglu"):
+        block = GatedFeedForward
     activation, dropout = activations[config.activation], config.activation_dropout
     return block(config.d_model, config.ffn_dim, activation=activation, dropout=dropout)
 

@@ -13,6 +13,7 @@ Probability = Annotated[float, Range(0, below=1)]
 
 PatternName = Literal["full", "sliding", "longformer", "bigbird", "strided"]
 ActivationName = Literal["relu", "gelu", "swish", "swiglu", "geglu"]
+Positions = Literal["sinusoidal", "fairseq", "learned", "rotary", "alibi", "relative"]
 Precision = Literal["float32", "bfloat16", "int8"]
 Frozen = Literal["embeddings", "encoder", "decoder", "norms", "output"]
 
@@ -62,6 +63,9 @@ class ModelConfig:
             ``swiglu`` and ``geglu`` are gated (Shazeer 2020).
         convolution_window: Positions that a gated convolution before the self-attention of each
             encoder layer sees (Gehring et al. 2017); null is no convolution.
+        encoder_layer, decoder_layer, feed_forward: ``MODULE:CLASS``, a subclass of `EncoderLayer`,
+            `DecoderLayer` and ``nn.Module`` that is built and called as ours, `FeedForward` the
+            last; null is ours.
         share_layers: Modules that the layers of a stack share (ALBERT, Lan et al. 2020).
         tie_embeddings: ``decoder`` shares the target embedding with the output projection,
             ``all`` the source embedding too (Press and Wolf 2017), ``none`` nothing.
@@ -88,40 +92,43 @@ class ModelConfig:
 
     source_vocab_size: Size
     target_vocab_size: Size
-    pad: Annotated[int, Range(0)]
-    d_model: Size
-    num_heads: Size
-    num_kv_heads: Size | None
-    head_dim: Size | None
-    query_key_norm: bool
-    ffn_dim: Size
-    encoder_layers: Size
-    decoder_layers: Annotated[int, Range(0, below=2**31)]
-    dropout: Probability
-    attention_dropout: Probability
-    activation_dropout: Probability
-    source_token_dropout: Probability
-    target_token_dropout: Probability
-    layer_drop: Probability
-    norm: Literal["layer", "rms"]
-    norm_order: Literal["pre", "post", "deepnorm", "sandwich"]
-    positions: Literal["sinusoidal", "fairseq", "learned", "rotary", "alibi", "relative"]
-    max_length: Annotated[int, Range(1, 2**20)]
-    relative_buckets: Annotated[int, Range(4, below=2**31)]
-    relative_max_distance: Size
-    activation: ActivationName
-    share_layers: Literal["none", "all", "attention", "feed_forward"]
-    tie_embeddings: Literal["none", "decoder", "all"]
-    attention: Literal["auto", "eager", "sdpa", "flex"]
-    sdpa_backend: Literal["any", "flash", "efficient", "cudnn", "math"]
-    pattern: PatternName
-    decoder_pattern: PatternName | None
-    window: Size
-    global_tokens: Size
-    random_blocks: Size
-    random_block_size: Size
-    pattern_seed: int
+    pad: Annotated[int, Range(0)] = 0
+    d_model: Size = 128
+    num_heads: Size = 4
+    num_kv_heads: Size | None = None
+    head_dim: Size | None = None
+    query_key_norm: bool = False
+    ffn_dim: Size = 256
+    encoder_layers: Size = 4
+    decoder_layers: Annotated[int, Range(0, below=2**31)] = 4
+    dropout: Probability = 0.1
+    attention_dropout: Probability = 0.0
+    activation_dropout: Probability = 0.0
+    source_token_dropout: Probability = 0.0
+    target_token_dropout: Probability = 0.0
+    layer_drop: Probability = 0.0
+    norm: Literal["layer", "rms"] = "layer"
+    norm_order: Literal["pre", "post", "deepnorm", "sandwich"] = "pre"
+    positions: Positions = "sinusoidal"
+    max_length: Annotated[int, Range(1, 2**20)] = 1024
+    relative_buckets: Annotated[int, Range(4, below=2**31)] = 32
+    relative_max_distance: Size = 128
+    activation: ActivationName = "relu"
+    share_layers: Literal["none", "all", "attention", "feed_forward"] = "none"
+    tie_embeddings: Literal["none", "decoder", "all"] = "all"
+    attention: Literal["auto", "eager", "sdpa", "flex"] = "auto"
+    sdpa_backend: Literal["any", "flash", "efficient", "cudnn", "math"] = "any"
+    pattern: PatternName = "full"
+    decoder_pattern: PatternName | None = None
+    window: Size = 64
+    global_tokens: Size = 1
+    random_blocks: Size = 2
+    random_block_size: Size = 16
+    pattern_seed: int = 1
     convolution_window: Size | None = None
+    encoder_layer: str | None = None
+    decoder_layer: str | None = None
+    feed_forward: str | None = None
     output_bias: bool = False
     freeze: Sequence[Frozen] = ()
     lora_rank: Annotated[int, Range(0, below=2**31)] = 0

@@ -14,7 +14,6 @@ from transformer.model.attention.kv_cache import DecoderCache, LayerCache, room_
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.encoder import LayerStack, Memory
 from transformer.model.layers.dropout import layer_is_dropped
-from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
 from transformer.model.layers.linear import one_product, one_product_pays
 from transformer.model.layers.mixed_precision import for_products
 from transformer.model.layers.norm import Residual
@@ -29,7 +28,7 @@ class DecoderLayer(nn.Module):
         self,
         self_attention: MultiHeadAttention,
         cross_attention: MultiHeadAttention,
-        feed_forward: FeedForward | GatedFeedForward,
+        feed_forward: nn.Module,
         *,
         self_residual: Residual,
         cross_residual: Residual,

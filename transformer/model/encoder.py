@@ -11,7 +11,6 @@ from transformer.model.attention.attention_bias import AttentionBias, SelfAttent
 from transformer.model.attention.masks import Mask
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.layers.dropout import HiddenStates, layer_is_dropped
-from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
 from transformer.model.layers.norm import Residual
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ class EncoderLayer(nn.Module):
     def __init__(
         self,
         attention: MultiHeadAttention,
-        feed_forward: FeedForward | GatedFeedForward,
+        feed_forward: nn.Module,
         *,
         attention_residual: Residual,
         feed_forward_residual: Residual,

@@ -21,11 +21,11 @@ class Backtranslate(Recipe):
 
     monolingual: str
     """Text of the target language, a sentence a line."""
-    reverse: str | None
+    reverse: str | None = None
     """A run or a checkpoint that translates from target to source; None trains one."""
-    tag: str | None
+    tag: str | None = "backtranslated"
     """Before each synthetic source; None puts none."""
-    bitext_share: Annotated[float, Range(above=0, below=1)] | None
+    bitext_share: Annotated[float, Range(above=0, below=1)] | None = None
     """Fraction of the batches that is not synthetic; None is in proportion to the sizes."""
 
     def add(self, plan: Plan) -> None:

@@ -20,7 +20,7 @@ class Bidirectional(Recipe):
 
     kinds = ("pretrain", "finetune", "evaluate")
 
-    pretraining: Annotated[float, Range(above=0, below=1)]
+    pretraining: Annotated[float, Range(above=0, below=1)] = 0.3333
     """The fraction of ``trainer.max_steps`` that learns both directions."""
 
     def add(self, plan: Plan) -> None:

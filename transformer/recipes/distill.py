@@ -23,16 +23,16 @@ class Distill(Recipe):
 
     kinds = ("teacher", "evaluate_teachers", "translate", "student", "evaluate")
 
-    teachers: Annotated[int, Range(1)] | Sequence[str]
+    teachers: Annotated[int, Range(1)] | Sequence[str] = 1
     """How many to train, the first with the seed of the call, each other with the next; or
     existing runs or checkpoints."""
-    text: Literal["distilled", "original_and_distilled"]
+    text: Literal["distilled", "original_and_distilled"] = "original_and_distilled"
     """What the student learns from."""
-    tag: str | None
+    tag: str | None = None
     """Before the distilled sources, if the original text is learnt from too; None puts none."""
-    monolingual: str | None
+    monolingual: str | None = None
     """More text of the source language, a sentence a line, which the teachers translate, too."""
-    interpolation: Annotated[int, Range(2)] | None
+    interpolation: Annotated[int, Range(2)] | None = None
     """Candidates for each sentence, of which the student learns the one nearest to the reference
     (Kim and Rush 2016, section 3.3); None takes the best translation."""
 

@@ -91,7 +91,7 @@ def resolve_device(config: RunConfig) -> torch.device:
     Raises InputError if it does not use exactly one, or one batch does not show its memory.
     """
     trainer = config.trainer
-    given = trainer["devices"]
+    given: Any = trainer.devices
     numbers: list[int] = []
     if trains_on_gpu(trainer):
         try:
@@ -99,11 +99,11 @@ def resolve_device(config: RunConfig) -> torch.device:
             numbers = CUDAAccelerator.parse_devices(count) or []
         except (MisconfigurationException, ValueError, TypeError) as error:
             raise InputError(f"trainer.devices={given}: {' '.join(str(error).split())}") from error
-    measurable = trainer["strategy"] != "fsdp" and not config.data.streaming
-    if not measurable or len(numbers) * trainer["num_nodes"] != 1 or external_rank():
+    measurable = trainer.strategy != "fsdp" and not config.data.streaming
+    if not measurable or len(numbers) * trainer.num_nodes != 1 or external_rank():
         raise InputError(
             "data.batch_tokens=auto measures the memory of one GPU with the whole text; with "
-            f"trainer.accelerator={trainer['accelerator']}, several ranks, trainer=fsdp or "
+            f"trainer.accelerator={trainer.accelerator}, several ranks, trainer=fsdp or "
             "data.streaming=true set a number, such as data.batch_tokens=4096"
         )
     return torch.device("cuda", numbers[0])
@@ -126,9 +126,9 @@ def can_train(module: UpdateModule, batch: Any, device: torch.device, config: Ru
 def _update(module: UpdateModule, batch: Any, config: RunConfig) -> None:
     moments = adam_moments(module)
     average = [torch.empty_like(p) for p in module.parameters() if config.callbacks.ema_decay > 0]
-    bfloat16 = "bf16" in str(config.trainer["precision"])
+    bfloat16 = "bf16" in str(config.trainer.precision)
     # The second micro-batch must fit beside the gradient of the first.
-    for _ in range(2 if config.trainer["accumulate_grad_batches"] > 1 else 1):
+    for _ in range(2 if config.trainer.accumulate_grad_batches > 1 else 1):
         with (
             all_layers(module.model),
             torch.autocast(module.device.type, torch.bfloat16, enabled=bfloat16),

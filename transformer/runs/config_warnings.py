@@ -17,7 +17,7 @@ _MIN_FACTOR = 0.05
 def warn_about_config(config: RunConfig) -> None:
     """Log a warning for each setting that probably does not do what the user wants."""
     name, warmup, end = config.schedule.name, config.schedule.warmup, config.schedule.total
-    updates, rate = config.trainer["max_steps"], config.optimizer.lr
+    updates, rate = config.trainer.max_steps, config.optimizer.lr
     if name == "cosine" and 0 < (end or 0) <= warmup < updates:
         logger.warning(
             "schedule.warmup=%d: the cosine ends at schedule.total=%d, so that the learning rate "
@@ -38,8 +38,8 @@ def warn_about_config(config: RunConfig) -> None:
             *(rate, peak),
         )
     on_cpu, narrow = (
-        config.trainer["accelerator"] == "cpu",
-        config.trainer["precision"] == "bf16-mixed" or config.loss.bfloat16 is True,
+        config.trainer.accelerator == "cpu",
+        config.trainer.precision == "bf16-mixed" or config.loss.bfloat16 is True,
     )
     if on_cpu and narrow and multiplies_bfloat16(torch.device("cpu")) is False:
         logger.warning(

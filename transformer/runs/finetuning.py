@@ -18,6 +18,7 @@ from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
 from transformer.common.schema import typed
 from transformer.data.corpora.mixture import config_tags
+from transformer.data.corpora.trust import require_trust
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.search.config import SearchConfig
@@ -94,6 +95,7 @@ def take_model(config: DictConfig, given: Collection[str]) -> None:
     now: Any = OmegaConf.to_container(config)
     if checkpoint_task(payload) != now["task"]:
         return
+    require_trust({"model": payload[PORTABLE]["model"]}, False, f"{config.finetune_from}", given)
     both = payload[PORTABLE]["tokenizer"]["tags"].get("both_sides")
     if both and "data.target_tag" not in given:
         config.data.target_tag = "both"

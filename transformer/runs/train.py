@@ -13,7 +13,7 @@ from transformer.common.errors import InputError
 from transformer.data.corpora.trust import needs_trust
 from transformer.model.checkpoint.checkpoint import PORTABLE, load_weights
 from transformer.runs.config_warnings import warn_about_config
-from transformer.runs.resume import changes
+from transformer.runs.resume import changes, check_no_other_run
 from transformer.tasks.base import Task
 from transformer.tasks.registry import make_task, test, untested
 from transformer.training.callbacks.graceful_shutdown import raise_if_stopped, stoppable
@@ -23,7 +23,7 @@ from transformer.training.callbacks.sweep_objective import Objective
 from transformer.training.checkpointing.checkpoint_io import consolidate
 from transformer.training.checkpointing.run_directory import is_finished, mark_finished
 from transformer.training.checkpointing.saved_state import find_resumable, loader_state
-from transformer.training.config import RunConfig
+from transformer.training.config import RunConfig, with_resolved
 from transformer.training.optimization.cpu_allocator import keep_freed_memory, keep_products
 from transformer.training.optimization.divergence import Diverged, save_text
 from transformer.training.precision import resolve_precision, trains_on_gpu
@@ -44,20 +44,34 @@ class ResumeState(NamedTuple):
 
 
 def train(
-    config: RunConfig, folder: Path, *, objective: Objective | None = None
+    config: RunConfig,
+    folder: Path | str,
+    *,
+    callbacks: Sequence[Callback] = (),
+    objective: Objective | None = None,
 ) -> dict[str, float]:
     """Train, then test the best checkpoint once, unless ``config.test`` is false.
 
     A trial of a sweep has an ``objective``, and tests nothing. Returns the last value of every
     logged metric, and the scores of the test.
 
+    Args:
+        config: All settings; ``config.checkpoint`` resumes.
+        folder: The run directory: a new one, or that of the run to resume.
+        callbacks: More of Lightning's.
+        objective: Records the metric of a sweep.
+
     Raises:
-        InputError: The config or the data is wrong, or the last checkpoint cannot be written.
+        InputError: The config or the data is wrong, the folder holds another run, or the last
+            checkpoint cannot be written.
         Interrupted: A signal has stopped it; a checkpoint has been written.
     """
+    config, folder = with_resolved(config), Path(folder)
+    if config.checkpoint is None:
+        check_no_other_run(folder, sweeps=objective is not None)
     with stoppable(folder, f"transformer train {_resume(config, folder)}"):
         watching = [] if objective is None else [objective]
-        trainer, task, trained = fit(config, folder, watching)
+        trainer, task, trained = fit(config, folder, [*callbacks, *watching])
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
         if not trainer.is_global_zero:
             return metrics
@@ -89,8 +103,8 @@ def fit(
     seed_everything(config.seed, workers=True, verbose=False)
     given, config = config, replace(config, trainer=resolve_precision(config.trainer))
     if given.trainer != config.trainer:
-        logger.info("precision=auto is %s on this device", config.trainer["precision"])
-    if config.trainer["compile"] == "layers":
+        logger.info("precision=auto is %s on this device", config.trainer.precision)
+    if config.trainer.compile == "layers":
         from transformer.training.optimization.compiled_layers import check_compiler
 
         check_compiler(torch.device("cuda" if trains_on_gpu(config.trainer) else "cpu"))
@@ -130,7 +144,7 @@ def _prepare(config: RunConfig) -> tuple[RunConfig, Task, ResumeState]:
 
         config = with_resolved_budget(config, payload, initial)
     task = make_task(config, initial)
-    task.data.accumulation = config.trainer["accumulate_grad_batches"]
+    task.data.accumulation = config.trainer.accumulate_grad_batches
     task.data.prepare_data()
     task.data.setup("fit")
     if payload is None and initial is not None and config.finetune_from is not None:
@@ -160,7 +174,7 @@ def _fit(
 
     Raises InputError after ``recovery.returns`` returns, and Interrupted if a signal stops it.
     """
-    resume, epochs = resume_state.file, config.trainer["max_epochs"]
+    resume, epochs = resume_state.file, config.trainer.max_epochs
     while True:
         callbacks = [MemoryPreflight(task.data), *task.callbacks(), *watching]
         trainer = build_trainer(config, folder, callbacks, task.criterion(config))

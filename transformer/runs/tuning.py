@@ -51,12 +51,12 @@ class SweepConfig:
         scoring: How text is compared; None is as the run does.
     """
 
-    beam_sizes: Sequence[int]
-    length_penalties: Sequence[float]
-    metric: str | None
-    sentences: int | None
-    batch_tokens: int
-    device: torch.device
+    beam_sizes: Sequence[int] = (1, 2, 5, 10)
+    length_penalties: Sequence[float] = (0.0, 0.6, 1.0, 1.4, 1.8)
+    metric: str | None = None
+    sentences: int | None = None
+    batch_tokens: int = 4096
+    device: torch.device | str = "cpu"
     scoring: MetricsConfig | None = None
 
     def __post_init__(self) -> None:

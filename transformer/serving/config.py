@@ -1,6 +1,6 @@
 """The keys of ``serve`` that are not of the model; conf/serve.yaml explains them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from transformer.common.errors import raise_objections
@@ -11,17 +11,17 @@ from transformer.common.schema import Range, out_of_range
 class Limits:
     """How much the clients of a server may ask; None sets no limit."""
 
-    characters: Annotated[int, Range(1)] | None
-    texts: Annotated[int, Range(1)] | None
-    alternatives: Annotated[int, Range(0)]
-    requests: Annotated[int, Range(1)] | None
-    body_bytes: Annotated[int, Range(1)]
-    body_seconds: Annotated[float, Range(above=0)]
-    file_bytes: Annotated[int, Range(1)] | None
-    file_seconds: Annotated[float, Range(above=0)]
-    waiting: Annotated[int, Range(1)]
-    connections: Annotated[int, Range(1)]
-    seconds: Annotated[float, Range(above=0)]
+    characters: Annotated[int, Range(1)] | None = 20_000
+    texts: Annotated[int, Range(1)] | None = None
+    alternatives: Annotated[int, Range(0)] = 10
+    requests: Annotated[int, Range(1)] | None = None
+    body_bytes: Annotated[int, Range(1)] = 1_000_000
+    body_seconds: Annotated[float, Range(above=0)] = 10.0
+    file_bytes: Annotated[int, Range(1)] | None = 10_000_000
+    file_seconds: Annotated[float, Range(above=0)] = 3600.0
+    waiting: Annotated[int, Range(1)] = 10_000
+    connections: Annotated[int, Range(1)] = 1000
+    seconds: Annotated[float, Range(above=0)] = 60.0
 
     def __post_init__(self) -> None:
         raise_objections(out_of_range(self, "limits"))
@@ -31,12 +31,12 @@ class Limits:
 class ServerConfig:
     """Where a server listens, and how it works."""
 
-    host: str
-    port: Annotated[int, Range(0, 65535)]
-    api_keys: str | None
-    cache: Annotated[int, Range(0)]
-    drain_seconds: Annotated[float, Range(above=0)]
-    limits: Limits
+    host: str = "127.0.0.1"
+    port: Annotated[int, Range(0, 65535)] = 5000
+    api_keys: str | None = None
+    cache: Annotated[int, Range(0)] = 10_000
+    drain_seconds: Annotated[float, Range(above=0)] = 30.0
+    limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
         raise_objections(out_of_range(self, "serve"))

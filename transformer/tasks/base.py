@@ -89,7 +89,7 @@ def build_module(
         optimizer=config.optimizer,
         schedule=config.schedule,
         recovery=config.recovery,
-        clip=config.trainer["gradient_clip_val"],
+        clip=config.trainer.gradient_clip_val,
         seed=config.seed,
         portable=portable_part(model.config, tokenizer.to_state(), dict(config.resolved)),
     )
@@ -107,7 +107,7 @@ def change_layers(module: UpdateModule, config: RunConfig) -> None:
         from transformer.training.optimization.activation_checkpointing import recompute_layers
 
         recompute_layers(module.model, module.guided_attention)
-    if config.trainer["compile"] == "layers":
+    if config.trainer.compile == "layers":
         from transformer.training.optimization.compiled_layers import compile_layers
 
         compile_layers(module.model, module.guided_attention)

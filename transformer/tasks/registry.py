@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from transformer.common.errors import InputError, errors_name
-from transformer.data.corpora.trust import require_trust
+from transformer.common.own_code import import_code, own_class
+from transformer.data.corpora.trust import named_classes, require_trust
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.evaluation.metrics import Score
 from transformer.model.checkpoint.checkpoint import PORTABLE, checkpoint_task, read_payload
@@ -18,18 +19,20 @@ from transformer.report.scores import print_table, save_report, table_console
 from transformer.tasks.base import Evaluation, Task
 from transformer.training.config import RunConfig, run_config
 
-TASKS: dict[str, str | type[Task]] = {
-    "translation": "transformer.tasks.translation:Translation",
+TASKS = {
+    "translation": "transformer.tasks.translation:TranslationTask",
     "tagging": "transformer.tasks.tagging:Tagging",
     "language_modelling": "transformer.tasks.language_modelling:LanguageModelling",
 }
-"""The classes behind ``task=NAME``, or their names: only the module of the task is imported."""
+"""The names of the classes behind ``task=NAME``: only the module of the task is imported."""
 
 
 def task_class(name: str) -> type[Task]:
-    """The class behind ``task=NAME``."""
-    task = TASKS[name]
-    kind: type[Task] = resolve_name(task) if isinstance(task, str) else task
+    """The class behind ``task=NAME``, or behind ``MODULE:CLASS`` of the user."""
+    if name not in TASKS:
+        # mypy takes an abstract class for no type.
+        return own_class("task", name, Task)  # type: ignore[type-abstract]
+    kind: type[Task] = resolve_name(TASKS[name])
     return kind
 
 
@@ -49,10 +52,10 @@ def make_task(config: RunConfig, payload: dict[str, Any] | None = None) -> Task:
 
 def test(folder: Path, task: Task, device: torch.device) -> dict[str, float]:
     """Score the test splits with the best checkpoint on a device; write the results."""
-    evaluate = task.evaluator(folder, device)
+    score = task.evaluator(folder, device)
     metrics: dict[str, float] = {}
     for split in _tests(task):
-        scores = report(split, evaluate(split), folder)
+        scores = report(split, score(split), folder)
         metrics |= {f"{split}/{s.name.lower()}": s.value for s in scores}
     return metrics
 
@@ -77,9 +80,9 @@ def report(name: str, evaluation: Evaluation, folder: Path | None) -> Sequence[S
     return evaluation.scores
 
 
-def evaluate_again(
-    checkpoint: Path,
-    split: str,
+def evaluate(
+    checkpoint: Path | str,
+    split: str = "test",
     *,
     output: Path | None = None,
     device: torch.device | str = "cpu",
@@ -92,9 +95,10 @@ def evaluate_again(
     budget of a batch is that of the run unless given. If trusted, text is read that the checkpoint
     names outside of the working folder. Raises InputError without such a checkpoint or split.
     """
-    file = find_checkpoint(checkpoint)
+    file = find_checkpoint(Path(checkpoint))
     payload = read_payload(file)
     require_trust(payload[PORTABLE]["config"], trusted, file)
+    import_code(named_classes(payload[PORTABLE]["config"]))
     with errors_name(file):
         config = run_config(payload[PORTABLE]["config"])
     if batch_tokens is not None:

@@ -35,7 +35,7 @@ _SHOWN = 200
 """Characters of a text of a sample."""
 
 
-class Translation(Task):
+class TranslationTask(Task):
     """The task ``translation``."""
 
     data: DataModule
@@ -102,7 +102,7 @@ class Translation(Task):
             batch_tokens=self._search_tokens,
             device=device,
         )
-        precision = config.trainer["precision"]
+        precision = config.trainer.precision
 
         def evaluate(split: str) -> Evaluation:
             texts = self.data.texts(split)
@@ -120,7 +120,7 @@ class Translation(Task):
     @property
     def _search_tokens(self) -> int:
         """Budget of a batch of the search."""
-        return self.config.trainer["search_tokens"] or self.config.data.batch_tokens
+        return self.config.trainer.search_tokens or self.config.data.batch_tokens
 
 
 class TranslateValidation(Callback):

@@ -3,13 +3,14 @@
 It names the parts; common/schema.py checks types, and each dataclass the ranges of its fields.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
-from transformer.common.errors import InputError, raise_objections
+from transformer.common.errors import raise_objections
 from transformer.common.schema import Range, typed, typed_value
 from transformer.data.config import DataConfig
 from transformer.data.tokenization.tokenizer import PAD, TokenizerConfig
@@ -28,25 +29,28 @@ PRECISIONS = ("32-true", "bf16-mixed", "auto")
 BUDGET_STEP = 1024
 """Automatic budgets are multiples of this, so that similar devices get the same budget."""
 
-TaskName = Literal["translation", "tagging", "language_modelling"]
+TASK_NAMES = ("translation", "tagging", "language_modelling")
+
+_SIZES = ("source_vocab_size", "target_vocab_size", "pad")
+"""Fields of the model that the tokenizer decides."""
 
 
 @dataclass(frozen=True)
 class TrainerConfig:
     """Arguments of ``pytorch_lightning.Trainer`` that conf/trainer/ sets, and some of our own."""
 
-    accelerator: str
-    strategy: Literal["auto", "ddp", "fsdp"]
-    precision: str
-    devices: int | str | Sequence[int]
-    num_nodes: Annotated[int, Range(1)]
-    max_steps: Annotated[int, Range(-1)]
-    max_epochs: Annotated[int, Range(-1)] | None
-    max_time: int | str | Mapping[str, int] | None
-    accumulate_grad_batches: Annotated[int, Range(1)]
-    gradient_clip_val: Annotated[float, Range(above=0)] | None
-    val_check_interval: Annotated[int, Range(1)]
-    log_every_n_steps: Annotated[int, Range(1)]
+    accelerator: str = "cpu"
+    strategy: Literal["auto", "ddp", "fsdp"] = "auto"
+    precision: str = "32-true"
+    devices: int | str | Sequence[int] = 1
+    num_nodes: Annotated[int, Range(1)] = 1
+    max_steps: Annotated[int, Range(-1)] = 10_000
+    max_epochs: Annotated[int, Range(-1)] | None = -1
+    max_time: int | str | Mapping[str, int] | None = None
+    accumulate_grad_batches: Annotated[int, Range(1)] = 1
+    gradient_clip_val: Annotated[float, Range(above=0)] | None = 1.0
+    val_check_interval: Annotated[int, Range(1)] = 1000
+    log_every_n_steps: Annotated[int, Range(1)] = 50
     limit_val_batches: int | None = None
     search_tokens: Annotated[int, Range(1)] | None = None
     reduce_bfloat16: bool = False
@@ -71,11 +75,12 @@ class TrainerConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """All settings of a training run.
+    """All settings of a training run; the defaults are those of ``conf/train.yaml``.
 
     Attributes:
-        task: The task (``TASKS`` in tasks/registry.py).
-        seed: Of weights, dropout, batch order and subword sampling.
+        task: The task (``TASKS`` in tasks/registry.py), or ``MODULE:CLASS``, a ``Task`` of the
+            user.
+        seed: Of weights and dropout; ``data.seed`` is that of batch order and subword sampling.
         checkpoint: File to resume from; null starts a new run.
         finetune_from: Checkpoint, or run directory, whose weights and vocabulary a new run begins
             with; null begins with random weights. A resumed run does not read it again.
@@ -88,36 +93,52 @@ class RunConfig:
         keep_memory: Tell the allocator to keep freed memory (``cpu_allocator.py``).
         automatic_budget: Whether ``data.batch_tokens=auto`` is still to be measured
             (``auto_batch_size.py``); until then ``data`` has the smallest budget.
-        model: Fields of ``ModelConfig`` but those that the tokenizer decides.
+        model: Fields of ``ModelConfig`` that are not its defaults; the tokenizer decides the sizes
+            of the vocabularies.
         trainer: Arguments of ``pytorch_lightning.Trainer``.
         decoding: The search that validates and tests a translator.
         metrics: How its output is compared with the references.
-        resolved: The same as the plain values of ``config.yaml``.
+        resolved: The same as the plain values of ``config.yaml``; ``train`` fills it in.
+
+    Raises InputError if a value is wrong, or two contradict each other.
     """
 
-    task: TaskName
-    seed: int
-    checkpoint: Path | None
-    finetune_from: Path | None
-    objective: str | None
-    test: bool
-    gradient_checkpointing: bool
-    resume_check: int | None
-    keep_memory: bool
-    data: DataConfig
-    automatic_budget: bool
-    tokenizer: TokenizerConfig
-    model: Mapping[str, Any]
-    loss: LossConfig
-    optimizer: OptimizerConfig
-    schedule: ScheduleConfig
-    recovery: RecoveryConfig
-    trainer: Mapping[str, Any]
-    callbacks: CallbacksConfig
-    logger: LoggerConfig
-    decoding: SearchConfig
-    metrics: MetricsConfig
-    resolved: Mapping[str, Any]
+    task: str = "translation"
+    seed: int = 1
+    checkpoint: Path | None = None
+    finetune_from: Path | None = None
+    objective: str | None = None
+    test: bool = True
+    gradient_checkpointing: bool = False
+    resume_check: int | None = None
+    keep_memory: bool = True
+    data: DataConfig = field(default_factory=DataConfig)
+    automatic_budget: bool = False
+    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
+    model: Mapping[str, Any] = field(default_factory=dict)
+    loss: LossConfig = field(default_factory=LossConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    recovery: RecoveryConfig = field(default_factory=RecoveryConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    callbacks: CallbacksConfig = field(default_factory=CallbacksConfig)
+    logger: LoggerConfig = field(default_factory=LoggerConfig)
+    decoding: SearchConfig = field(default_factory=SearchConfig)
+    metrics: MetricsConfig = field(default_factory=MetricsConfig)
+    resolved: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # The tokenizer decides the sizes later; other errors are raised before any text is read.
+        model = sized_model(self.model, 1, 1)
+        completed: dict[str, Any] = {"model": _without_sizes(model)}
+        for key in ("checkpoint", "finetune_from"):
+            if (path := getattr(self, key)) is not None:
+                completed[key] = Path(path)
+        if self.schedule.name == "cosine" and self.schedule.total is None:
+            completed["schedule"] = replace(self.schedule, total=self.trainer.max_steps)
+        for name, value in completed.items():
+            object.__setattr__(self, name, value)
+        raise_objections(_contradictions(self, model))
 
 
 def run_config(resolved: Mapping[str, Any]) -> RunConfig:
@@ -136,39 +157,53 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
         data = {**data, "batch_tokens": min_budget(longest)}
     plain = {**resolved, "data": data}
     values = {name: typed_value(plain[name], hint, name) for name, hint in hints.items()}
-    _check_values(values)
-    for key in ("checkpoint", "finetune_from"):
-        values[key] = None if values[key] is None else Path(values[key])
-    values["trainer"] = asdict(values["trainer"])
     return RunConfig(**values, automatic_budget=automatic, resolved=resolved)
 
 
-def _check_values(values: Mapping[str, Any]) -> None:
-    for key, seed in (("seed", values["seed"]), ("data.seed", values["data"].seed)):
+def with_resolved(config: RunConfig) -> RunConfig:
+    """The config with ``resolved``, if it was made without."""
+    return config if config.resolved else replace(config, resolved=plain_values(config))
+
+
+def plain_values(config: RunConfig) -> dict[str, Any]:
+    """The values that ``run_config`` reads, as ``config.yaml`` has them."""
+    values = {key: value for key, value in asdict(config).items() if key != "resolved"}
+    if values.pop("automatic_budget"):
+        values["data"]["batch_tokens"] = "auto"
+    values["precision"] = config.trainer.precision
+    # Paths become texts, tuples lists.
+    plain: dict[str, Any] = json.loads(json.dumps(values, default=str))
+    return plain
+
+
+def _without_sizes(model: ModelConfig) -> dict[str, Any]:
+    return {key: value for key, value in model.to_dict().items() if key not in _SIZES}
+
+
+def _contradictions(config: RunConfig, model: ModelConfig) -> Iterator[str]:
+    for key, seed in (("seed", config.seed), ("data.seed", config.data.seed)):
         if not 0 <= seed < 2**32:
-            raise InputError(f"{key}={seed} must be from 0 to {2**32 - 1}")
-    if values["objective"] is not None:
-        check_objective(values["objective"])
-    if ":" in values["decoding"].utility:
-        raise InputError(
-            f"decoding.utility={values['decoding'].utility} is a program, which no checkpoint "
+            yield f"{key}={seed} must be from 0 to {2**32 - 1}"
+    if ":" not in config.task and config.task not in TASK_NAMES:
+        yield f"task={config.task} must be {' or '.join(TASK_NAMES)}, or MODULE:CLASS"
+    if config.objective is not None:
+        check_objective(config.objective)
+    if ":" in config.decoding.utility:
+        yield (
+            f"decoding.utility={config.decoding.utility} is a program, which no checkpoint "
             "names; train with chrf or bleu, and give it to translate or evaluate"
         )
-    # The tokenizer decides the sizes later; other errors are raised before any text is read.
-    model = sized_model(values["model"], 1, 1)
-    if model.lora_rank and values["finetune_from"] is None:
-        raise InputError(
-            f"model.lora_rank={model.lora_rank} adapts trained weights; set finetune_from=RUN"
-        )
-    total, epochs = values["schedule"].total or 0, values["trainer"].max_epochs or -1
+    if model.lora_rank and config.finetune_from is None:
+        yield f"model.lora_rank={model.lora_rank} adapts trained weights; set finetune_from=RUN"
+    total, epochs = config.schedule.total or 0, config.trainer.max_epochs or -1
     ends = total > 0 or (total == -1 and epochs > 0)
-    if values["schedule"].name == "cosine" and not ends:
-        raise InputError(
-            f"schedule.total={values['schedule'].total}: a cosine needs its last update; set "
+    if config.schedule.name == "cosine" and not ends:
+        yield (
+            f"schedule.total={config.schedule.total}: a cosine needs its last update; set "
             "trainer.max_steps, trainer.max_epochs or schedule.total, or take schedule=inverse_sqrt"
         )
-    if values["trainer"].compile != "none" and _skips_blocks(model):
-        raise InputError(
+    if config.trainer.compile != "none" and _skips_blocks(model):
+        yield (
             f"trainer.compile=layers cannot compile model.attention={model.attention} here, which "
             "skips blocks of keys; set model.attention=sdpa or trainer.compile=none"
         )
@@ -187,5 +222,5 @@ def min_budget(max_length: int) -> int:
 
 def sized_model(model: Mapping[str, Any], inputs: int, outputs: int) -> ModelConfig:
     """The group ``model`` with the sizes of both vocabularies; raises InputError if it is wrong."""
-    sizes = {"source_vocab_size": inputs, "target_vocab_size": outputs, "pad": PAD}
+    sizes = dict(zip(_SIZES, (inputs, outputs, PAD), strict=True))
     return typed(ModelConfig, {**model, **sizes}, "model")

@@ -1,31 +1,34 @@
 """The precision of a run: ``auto`` by the device, and autocast for the search between updates."""
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 
 from transformer.model.layers.mixed_precision import processor_has
 
+if TYPE_CHECKING:
+    from transformer.training.config import TrainerConfig
+
 _BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16")
 """Instruction sets that multiply in bfloat16, two of x86-64 and that of ARM."""
 
 
-def resolve_precision(trainer: Mapping[str, Any]) -> dict[str, Any]:
+def resolve_precision(trainer: "TrainerConfig") -> "TrainerConfig":
     """The arguments of the trainer, with the fastest precision of the device for ``auto``.
 
     That is bf16-mixed on a GPU or a CPU with instructions for products in bfloat16, else 32-true.
     Products that stay float32 are in TF32 on a GPU.
     """
-    if trainer["precision"] != "auto":
-        return dict(trainer)
+    if trainer.precision != "auto":
+        return trainer
     if on_gpu := trains_on_gpu(trainer):
         torch.set_float32_matmul_precision("high")
     device = torch.device("cuda" if on_gpu else "cpu")
-    on_mps = trainer["accelerator"] == "auto" and torch.backends.mps.is_available()
-    known = on_gpu or (trainer["accelerator"] in ("cpu", "auto") and not on_mps)
+    on_mps = trainer.accelerator == "auto" and torch.backends.mps.is_available()
+    known = on_gpu or (trainer.accelerator in ("cpu", "auto") and not on_mps)
     narrow = known and multiplies_bfloat16(device)
-    return {**trainer, "precision": "bf16-mixed" if narrow else "32-true"}
+    return replace(trainer, precision="bf16-mixed" if narrow else "32-true")
 
 
 def multiplies_bfloat16(device: torch.device) -> bool | None:
@@ -35,9 +38,9 @@ def multiplies_bfloat16(device: torch.device) -> bool | None:
     return processor_has(*_BFLOAT16_INSTRUCTIONS) if device.type == "cpu" else None
 
 
-def trains_on_gpu(trainer: Mapping[str, Any]) -> bool:
+def trains_on_gpu(trainer: "TrainerConfig") -> bool:
     """Whether the arguments of the trainer choose a GPU, and one is there."""
-    return trainer["accelerator"] in ("gpu", "cuda", "auto") and torch.cuda.is_available()
+    return trainer.accelerator in ("gpu", "cuda", "auto") and torch.cuda.is_available()
 
 
 def search_autocast(precision: str | int, device: torch.device) -> torch.autocast:

@@ -4,6 +4,7 @@ import logging
 import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from pytorch_lightning.strategies import Strategy
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from transformer.common.errors import InputError
+from transformer.common.own_code import own_class
 from transformer.data.batching.batch_stream import RankAssignment, next_batch
 from transformer.data.modules.base import BatchModule
 from transformer.training.callbacks.config import CallbacksConfig
@@ -28,7 +30,7 @@ from transformer.training.checkpointing.callbacks import (
     RecentCheckpoints,
 )
 from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO, Criterion
-from transformer.training.config import RunConfig
+from transformer.training.config import RunConfig, TrainerConfig
 from transformer.training.distributed.replicated import ReplicatedStrategy, resolve_devices
 from transformer.training.precision import resolve_precision
 
@@ -50,8 +52,8 @@ def build_trainer(
     """Lightning's trainer with the arguments of the user; raises InputError if it refuses one."""
     _quieten_lightning()
     given = resolve_devices(resolve_precision(config.trainer))
-    arguments = {key: value for key, value in given.items() if key not in _OURS}
-    arguments["strategy"] = _strategy(config, arguments)
+    arguments = {key: value for key, value in asdict(given).items() if key not in _OURS}
+    arguments["strategy"] = _strategy(config, given)
     files, finetunes = folder / "checkpoints", config.finetune_from is not None
     callbacks = build_callbacks(config.callbacks, validation, criterion, files, finetunes=finetunes)
     loggers = build_loggers(config.logger, folder)
@@ -104,6 +106,7 @@ def build_callbacks(
     if config.ema_decay:
         # Before the task's, which must see the averaged weights.
         callbacks.append(MovingAverage(decay=config.ema_decay))
+    callbacks += [own_class("callbacks.own", name, Callback)() for name in config.own]
     callbacks += [*validation, Measure(), ContinuedLogs(), ProgressBar(criterion.metric)]
     callbacks.append(LastValidation())
     if config.patience is not None:
@@ -120,8 +123,8 @@ def build_callbacks(
     ]
 
 
-def _strategy(config: RunConfig, arguments: dict[str, Any]) -> Strategy | str:
-    if arguments["strategy"] == "fsdp":
+def _strategy(config: RunConfig, trainer: TrainerConfig) -> Strategy | str:
+    if trainer.strategy == "fsdp":
         if config.callbacks.ema_decay or config.model["layer_drop"]:
             raise InputError(
                 "trainer=fsdp shards all weights and needs every layer on every rank; set "
@@ -130,9 +133,8 @@ def _strategy(config: RunConfig, arguments: dict[str, Any]) -> Strategy | str:
         from transformer.training.distributed.fsdp import ShardedStrategy
 
         return ShardedStrategy()
-    several = arguments["devices"] not in (1, "1") or arguments["num_nodes"] > 1
-    narrow = config.trainer["reduce_bfloat16"]
-    return ReplicatedStrategy(reduce_bfloat16=narrow) if several else "auto"
+    several = trainer.devices not in (1, "1") or trainer.num_nodes > 1
+    return ReplicatedStrategy(reduce_bfloat16=trainer.reduce_bfloat16) if several else "auto"
 
 
 def bound_by_epochs(
@@ -166,9 +168,9 @@ def end_reason(trainer: Trainer, config: RunConfig) -> tuple[str, str]:
     done, last = trainer.global_step, trainer.max_steps
     callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
     if 0 <= last <= done:
-        name = "max_steps" if last == config.trainer["max_steps"] else "max_epochs"
+        name = "max_steps" if last == config.trainer.max_steps else "max_epochs"
         key = f"trainer.{name}"
-        limit = f"{key}={config.trainer[name]}"
+        limit = f"{key}={getattr(config.trainer, name)}"
         over = f"the run has done {done} updates, more than {limit}"
         return key, over if last < done else f"all {done} updates of {limit} are done"
     for callback in callbacks:
@@ -177,7 +179,7 @@ def end_reason(trainer: Trainer, config: RunConfig) -> tuple[str, str]:
             return key, f"{key}={callback.patience} has ended training after update {done}"
         if isinstance(callback, Timer) and (callback.time_remaining() or 0) <= 0:
             key, of_all = "trainer.max_time", f" of {last}" if last >= 0 else ""
-            return key, f"{key}={config.trainer['max_time']} is over after update {done}{of_all}"
+            return key, f"{key}={config.trainer.max_time} is over after update {done}{of_all}"
     keys = "trainer.max_steps, trainer.max_epochs, trainer.max_time or callbacks.patience"
     return keys, f"all {done} updates are done"
 

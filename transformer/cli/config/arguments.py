@@ -2,7 +2,7 @@
 
 import os
 import re
-from argparse import ArgumentError
+from argparse import ArgumentError, ArgumentParser
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import chain
@@ -20,6 +20,9 @@ from transformer.common.files import PACKAGE
 
 BASE_OF_CORPORA = "base"
 """The file of conf/data that all corpora build on; not itself a choice."""
+
+CONFIG_DIR = "TRANSFORMER_CONFIG_DIR"
+"""Environment variable with the value of ``--config-dir``."""
 
 _QUOTES = "close what is open; quote what has other signs or letters than a-z: \"KEY=['a ü',b]\""
 
@@ -81,9 +84,38 @@ def config_folder() -> Path:
     return inside if inside.is_dir() else PACKAGE.parent / "conf"
 
 
+def own_config_folder() -> Path | None:
+    """The folder of the user's own choices of groups (``--config-dir``), if there is one.
+
+    Raises InputError if it is no folder.
+    """
+    folder = os.environ.get(CONFIG_DIR)
+    if folder and not Path(folder).is_dir():
+        raise InputError(f"--config-dir={folder} is no folder; name one with GROUP/NAME.yaml")
+    return Path(folder).absolute() if folder else None
+
+
+def take_config_folder(arguments: Sequence[str]) -> list[str]:
+    """The arguments without ``--config-dir``, which is kept for `own_config_folder`."""
+    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config-dir", "-cd")
+    found, rest = parser.parse_known_args(arguments)
+    if found.config_dir is not None:
+        # Processes that this one starts compose, too.
+        os.environ[CONFIG_DIR] = str(Path(found.config_dir).absolute())
+    return rest
+
+
+def search_path() -> list[str]:
+    """The argument by which Hydra looks into the user's own folder, after conf/."""
+    folder = own_config_folder()
+    return [f"hydra.searchpath=['file://{folder}']"] if folder else []
+
+
 def choices(group: str) -> list[str]:
-    """What a group of conf/ offers; nothing if there is no such group."""
-    names = sorted(file.stem for file in (config_folder() / group).glob("*.yaml"))
+    """What a group of conf/, and of the user's own folder, offers; nothing if there is none."""
+    folders = filter(None, [config_folder(), own_config_folder()])
+    names = sorted({file.stem for one in folders for file in (one / group).glob("*.yaml")})
     return [name for name in names if (group, name) != ("data", BASE_OF_CORPORA)]
 
 

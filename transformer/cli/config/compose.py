@@ -17,6 +17,7 @@ from transformer.cli.config.arguments import (
     known_keys,
     nearest_key,
     override_key,
+    search_path,
     with_own_metric,
 )
 from transformer.common.errors import ALSO, InputError
@@ -36,7 +37,7 @@ def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
         overrides = with_recipe(overrides)
     try:
         with initialize_config_dir(str(config_folder()), version_base="1.3"):
-            whole = compose(verb, list(overrides), return_hydra_config=True)
+            whole = compose(verb, [*overrides, *search_path()], return_hydra_config=True)
         HydraConfig.instance().set_config(whole)
         str(whole.hydra.run.dir)  # raises if it cannot be resolved
         config = OmegaConf.masked_copy(whole, [str(key) for key in whole if key != "hydra"])
@@ -68,7 +69,7 @@ def composition_error(verb: str, overrides: Sequence[str], error: Exception) -> 
     groups = [override for override in overrides if choices(override_key(override))]
     with initialize_config_dir(str(config_folder()), version_base="1.3"):
         try:
-            config = compose(verb, groups)
+            config = compose(verb, [*groups, *search_path()])
         except HydraException:
             config, groups = compose(verb), []
     known = {*known_keys(config), "~experiment", *map(override_key, groups)}

@@ -60,7 +60,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
 
 def _evaluate_again(config: DictConfig, task: str) -> None:
     """A tagger or a language model, as its run was tested."""
-    from transformer.tasks.registry import evaluate_again
+    from transformer.tasks.registry import evaluate
 
     if config.source is not None or config.reference is not None:
         raise InputError(
@@ -68,7 +68,7 @@ def _evaluate_again(config: DictConfig, task: str) -> None:
             "which is scored on a split of its own corpus; give split=test or split=validation"
         )
     device = resolve_device(config.device)
-    scores = evaluate_again(
+    scores = evaluate(
         resolve_path(config, "checkpoint"),
         config.split,
         output=writable_output(config),

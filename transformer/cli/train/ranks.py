@@ -15,7 +15,9 @@ from transformer.cli.train.run_log import LOG, log_to
 from transformer.cli.train.vocabulary import with_largest
 from transformer.common.errors import InputError
 from transformer.common.files import open_unlinked
+from transformer.common.own_code import import_code
 from transformer.common.processes import end_with_parent
+from transformer.data.corpora.trust import named_classes
 from transformer.runs.config_file import CONFIG, saved_config, write
 from transformer.runs.resume import check_no_other_run
 from transformer.training.checkpointing.run_directory import LOCK, locked
@@ -82,6 +84,7 @@ def train_as_rank(
             stack.enter_context(_new_directory(folder))
         log_to(folder / LOG, rank, resumed=config.checkpoint is not None)
         typed = run_config(OmegaConf.to_container(config))  # type: ignore[arg-type]
+        import_code(named_classes(typed.resolved))
         if rank == 0:
             if typed.objective and objective is None and typed.checkpoint is None:
                 raise InputError(f"objective={typed.objective} is for a sweep; add --multirun")

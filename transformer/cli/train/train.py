@@ -16,6 +16,7 @@ from transformer.cli.config.arguments import (
     config_folder,
     flags_and_overrides,
     override_key,
+    search_path,
     with_own_metric,
 )
 from transformer.cli.config.compose import (
@@ -28,6 +29,8 @@ from transformer.cli.train.ranks import train_assigned, train_run
 from transformer.cli.train.resume import AUTO, TRUST, auto_run, named_checkpoint, resumed_config
 from transformer.cli.train.vocabulary import names_size, untie_kinds
 from transformer.common.errors import InputError
+from transformer.common.own_code import import_code
+from transformer.data.corpora.trust import named_classes
 from transformer.model.checkpoint.locate import run_folder
 from transformer.training.checkpointing.run_directory import has_checkpoint
 from transformer.training.distributed.launcher import RUN
@@ -74,7 +77,7 @@ def _hydra(flags: Sequence[str], overrides: Sequence[str]) -> None:
 
     overrides = with_own_metric("train", overrides)
     check_overrides("train", overrides, sweep=True)
-    sys.argv[1:] = [*flags, *with_recipe(overrides)]
+    sys.argv[1:] = [*flags, *with_recipe(overrides), *search_path()]
     # Otherwise Hydra would print exceptions itself.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     try:
@@ -109,6 +112,7 @@ def _trial(config: DictConfig) -> float:
     # The directory of a trial has its number: a sweep resumes only in a directory that is named.
     folder = _resolve_auto(config, Path(job.runtime.output_dir), named=True, sized=sized)
     typed = run_config(OmegaConf.to_container(config, resolve=True))  # type: ignore[arg-type]
+    import_code(named_classes(typed.resolved))
     task = task_class(typed.task)
     metric = typed.objective or task.criterion(typed).metric
     if metric not in (known := task.validation_metrics(typed)):

@@ -8,9 +8,7 @@ from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from transformer.common.errors import InputError
-
-TRUST = "TRANSFORMER_TRUST"
-"""Environment variable: ``true`` trusts all checkpoints."""
+from transformer.common.own_code import TRUST
 
 _READ = ("root", "train", "validation", "test", "alignment", "cache")
 """Keys of a corpus that name files or folders."""
@@ -34,9 +32,19 @@ def needs_trust(run: Mapping[str, Any], given: Container[str] = ()) -> list[tupl
     """The dotted keys, not ``given``, with programs, and files outside of the working folder."""
     metrics = run.get("metrics", {})
     code = [(f"metrics.{key}", metrics.get(key)) for key in ("custom", "comet")]
-    named = [*paths_outside(run["data"]), *((key, name) for key, name in code if name)]
+    code = [*((key, name) for key, name in code if name), *named_classes(run)]
+    named = [*paths_outside(run.get("data", {})), *code]
     trusts_all = os.environ.get(TRUST) == "true"
     return [(key, path) for key, path in named if not trusts_all and key not in given]
+
+
+def named_classes(run: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The dotted keys and the classes of the user (``MODULE:CLASS``) that a config names."""
+    layers = ("encoder_layer", "decoder_layer", "feed_forward")
+    model, callbacks = run.get("model", {}), run.get("callbacks", {})
+    named = [("task", run.get("task")), *((f"model.{key}", model.get(key)) for key in layers)]
+    named += [("callbacks.own", name) for name in callbacks.get("own", ())]
+    return [(key, str(name)) for key, name in named if ":" in str(name)]
 
 
 def require_trust(
@@ -51,7 +59,7 @@ def require_trust(
 
     ``run`` is the config of the checkpoint ``whose``; ``given`` are dotted keys that the command
     sets itself; the advice precedes that of trust. Raises InputError if the config names such a
-    file, or a metric that is code.
+    file, or code: a metric, a task, callbacks or layers of a user.
     """
     if not trusted and (outside := needs_trust(run, given)):
         names = ", ".join(f"{key}={path}" for key, path in outside)

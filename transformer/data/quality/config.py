@@ -34,16 +34,16 @@ def allowed_fractions(thresholds: Mapping[str, float | None]) -> dict[str, float
 class ExaminationConfig:
     """How a text is examined."""
 
-    checks: frozenset[str]
+    checks: frozenset[str] = frozenset(CHECKS)
     """Names of the enabled checks, of `CHECKS`."""
-    examples: Annotated[int, Range(0)]
+    examples: Annotated[int, Range(0)] = 3
     """Examples of each fault to show, at most."""
-    ratio: Annotated[float, Range(above=1)]
+    ratio: Annotated[float, Range(above=1)] = 4.0
     """A pair whose ratio of characters differs from the median by this factor is out of proportion,
     whatever the text is like."""
-    max_length: int
+    max_length: int = 250
     """Tokens that a side may have (``data.max_length``)."""
-    languages: tuple[str, str]
+    languages: tuple[str, str] = ("en", "de")
     """Codes of source and target (``data.source``, ``data.target``). The language of a side whose
     name is no code, such as a key of JSONL, is detected from its text."""
     max_pairs: int | None = None

@@ -1,4 +1,4 @@
-"""Settings of the vocabularies: the keys under ``tokenizer.``; defaults are in conf/tokenizer/."""
+"""Settings of the vocabularies: the keys under ``tokenizer.``."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,22 +22,22 @@ SYMBOLS: tuple[Algorithm, ...] = ("char", "words")
 class TokenizerConfig:
     """How text is split into tokens."""
 
-    algorithm: Algorithm
+    algorithm: Algorithm = "bpe"
     """Subwords, "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016); or "char", the Unicode
     characters, or "words", what blanks separate (symbol_vocabulary.py)."""
-    vocab_size: Annotated[int, Range(5)] | None
+    vocab_size: Annotated[int, Range(5)] | None = 8000
     """Size of each vocabulary: four control symbols, 256 bytes, the alphabet, then subwords. The
     largest size for characters and words; None: all of them."""
-    joint: bool
+    joint: bool = True
     """One vocabulary for both sides, if they have one algorithm; otherwise one for each, of
     ``vocab_size`` each."""
-    sampling: Annotated[float, Range(0, 1)]
+    sampling: Annotated[float, Range(0, 1)] = 0.0
     """Subword regularisation in training; 0 is off. Unigram: the smoothing alpha of Kudo 2018
     (0.1 to 0.5; smaller is wilder). BPE: the dropout probability of Provilkov et al. 2020."""
-    character_coverage: Annotated[float, Range(0.98, 1)]
+    character_coverage: Annotated[float, Range(0.98, 1)] = 0.9999
     """Fraction of the characters of the training text that get a subword; the rest is spelt
     in bytes."""
-    max_sentences: Annotated[int, Range(1)]
+    max_sentences: Annotated[int, Range(1)] = 2_000_000
     """The vocabulary is learnt from at most this many lines, drawn with a fixed seed;
     characters and words are counted in all lines."""
     add: Sequence[str] = ()

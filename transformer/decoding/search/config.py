@@ -1,4 +1,4 @@
-"""Settings of a search: what ``conf/decoding`` holds and a checkpoint stores.
+"""Settings of a search, which a checkpoint stores; ``conf/decoding`` has presets.
 
 It does not know the searches, nor the model.
 """
@@ -23,59 +23,59 @@ Fraction = Annotated[float, Range(0, below=1)]
 
 @dataclass(frozen=True, kw_only=True)
 class SearchConfig:
-    """How to search; the defaults are in ``conf/decoding``. A wrong value raises InputError."""
+    """How to search; by default a beam of five. A wrong value raises InputError."""
 
-    algorithm: Literal["beam", "greedy", "sampling", "diverse", "mbr"]
+    algorithm: Literal["beam", "greedy", "sampling", "diverse", "mbr"] = "beam"
     """``diverse`` is diverse beam search, ``mbr`` minimum Bayes risk."""
-    beam_size: Count
+    beam_size: Count = 5
     """Hypotheses that ``beam`` and ``diverse`` follow for each sentence; otherwise 1."""
-    length_penalty: Annotated[float, Range(-100, 100)]
+    length_penalty: Annotated[float, Range(-100, 100)] = 1.0
     """The exponent alpha of `length_penalty`. Larger values favour longer hypotheses; 0 compares
     plain log-probabilities."""
-    max_length_ratio: Annotated[float, Range(0, 10_000)]
+    max_length_ratio: Annotated[float, Range(0, 10_000)] = 2.0
     """See ``max_length_offset``."""
-    max_length_offset: Length
+    max_length_offset: Length = 10
     """A hypothesis has at most ``max_length_ratio`` times the subwords of its source plus this
     many; there it is forced to end."""
-    min_length: Length
+    min_length: Length = 0
     """Minimal number of subwords of a hypothesis; the upper limit comes first."""
-    nbest: Count
+    nbest: Count = 1
     """Hypotheses returned for each sentence, the best first. ``sampling`` draws so many samples;
     ``mbr`` returns the candidates of the highest expected utility."""
-    length_penalty_form: PenaltyForm
+    length_penalty_form: PenaltyForm = "wu"
     """See `length_penalty`."""
-    coverage_penalty: Weight
+    coverage_penalty: Weight = 0.0
     """The factor beta of `coverage_penalty`; 0 is off. ``mbr`` ranks without it."""
-    no_repeat_ngram: Annotated[int, Range(0)]
+    no_repeat_ngram: Annotated[int, Range(0)] = 0
     """No n-gram of this length occurs twice in a hypothesis; 0 is off."""
-    eos_threshold: Weight
+    eos_threshold: Weight = 0.0
     """A sentence may end only if the log-probability of its end is above this times that of the
     best subword (Hannun et al. 2019, "Sequence-to-Sequence Speech Recognition with Time-Depth
     Separable Convolutions", section 3.2.2); 0 is off."""
-    stopping: Literal["exact", "full"]
+    stopping: Literal["exact", "full"] = "exact"
     """When a beam ends. ``exact``: no live hypothesis can still enter the n-best list. ``full``:
     also when ``beam_size`` hypotheses are finished, as in other toolkits."""
-    groups: Count
+    groups: Count = 1
     """``diverse``: the beam is divided into so many groups."""
-    diversity: Weight
+    diversity: Weight = 0.0
     """``diverse``: penalty of a token for each hypothesis of earlier groups that just chose it."""
-    temperature: Annotated[float, Range(above=0)]
+    temperature: Annotated[float, Range(above=0)] = 1.0
     """``sampling``: logits are divided by it first."""
-    top_k: Annotated[int, Range(0)]
+    top_k: Annotated[int, Range(0)] = 0
     """``sampling``: only the k most probable tokens; 0 is off."""
-    top_p: Annotated[float, Range(-math.inf, 1, above=0)]
+    top_p: Annotated[float, Range(-math.inf, 1, above=0)] = 1.0
     """``sampling``: only the smallest set of the most probable tokens with this mass."""
-    min_p: Fraction
+    min_p: Fraction = 0.0
     """``sampling``: only tokens of at least this fraction of the best token's probability."""
-    epsilon: Fraction
+    epsilon: Fraction = 0.0
     """``sampling``: only tokens of at least this probability."""
-    seed: Annotated[int, Range(0)]
+    seed: Annotated[int, Range(0)] = 1
     """``sampling``: the seed and the text determine the samples."""
-    candidates: Count
+    candidates: Count = 1
     """``mbr``: number of candidates; a beam is as wide."""
-    candidates_by: Literal["sampling", "beam", "diverse"]
+    candidates_by: Literal["sampling", "beam", "diverse"] = "sampling"
     """``mbr``: the search that finds the candidates, with its own settings."""
-    utility: str
+    utility: str = "chrf"
     """``mbr``: ``chrf``, ``bleu`` or ``MODULE:CALLABLE`` (`utility_named`)."""
 
     compile: bool = False

@@ -1,6 +1,7 @@
 """The keys under ``callbacks.`` and ``logger.``."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -21,29 +22,31 @@ class CallbacksConfig:
         save_interval: Updates from one writing of ``last.ckpt`` to the next; null writes it where
             a validation begins and where training stops, which is always done, and nowhere else.
         samples: Validation sentences whose translations are written to the log.
+        own: Callbacks of the user, ``MODULE:CLASS`` each, called without arguments.
     """
 
-    ema_decay: Annotated[float, Range(0, below=1)]
-    patience: Annotated[int, Range(1)] | None
-    keep_last: int
-    save_interval: Annotated[int, Range(1)] | None
-    samples: int
+    ema_decay: Annotated[float, Range(0, below=1)] = 0.0
+    patience: Annotated[int, Range(1)] | None = None
+    keep_last: int = 5
+    save_interval: Annotated[int, Range(1)] | None = 1000
+    samples: int = 3
+    own: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class WandbConfig:
     """Weights & Biases; offline, its record stays in the run directory."""
 
-    project: str
-    offline: bool
+    project: str = "transformer"
+    offline: bool = False
 
 
 @dataclass(frozen=True)
 class MLflowConfig:
     """MLflow; without a ``tracking_uri``, ``mlflow.db`` in the run directory."""
 
-    experiment: str
-    tracking_uri: str | None
+    experiment: str = "transformer"
+    tracking_uri: str | None = None
 
     def __post_init__(self) -> None:
         if re.search("://[^/@]*:[^/@]+@", self.tracking_uri or ""):
@@ -63,7 +66,7 @@ class LoggerConfig:
         wandb, mlflow: Send them to that service.
     """
 
-    csv: bool
-    tensorboard: bool
+    csv: bool = True
+    tensorboard: bool = True
     wandb: WandbConfig | None = None
     mlflow: MLflowConfig | None = None

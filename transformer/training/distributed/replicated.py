@@ -4,8 +4,8 @@ It does not know when they are summed: gradient_buckets.py does it, once per upd
 """
 
 import os
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from lightning_fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
@@ -14,6 +14,9 @@ from pytorch_lightning.strategies import DDPStrategy
 from transformer.common.errors import InputError
 from transformer.training.distributed.launcher import count_devices
 from transformer.training.distributed.rendezvous import external_rank, shared_store
+
+if TYPE_CHECKING:
+    from transformer.training.config import TrainerConfig
 
 
 class ReplicatedStrategy(DDPStrategy):
@@ -55,12 +58,12 @@ class ReplicatedStrategy(DDPStrategy):
             torch.distributed.broadcast(tensor.detach(), src=0)
 
 
-def resolve_devices(trainer: Mapping[str, Any]) -> dict[str, Any]:
+def resolve_devices(trainer: "TrainerConfig") -> "TrainerConfig":
     """The arguments of the trainer, with the number of processes that torchrun has started.
 
     Raises InputError if they name another number, or several machines without a launcher.
     """
-    devices, nodes = trainer["devices"], trainer["num_nodes"]
+    devices, nodes = trainer.devices, trainer.num_nodes
     if TorchElasticEnvironment.detect():
         here, machines = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["GROUP_WORLD_SIZE"])
         if devices in (-1, "-1", "auto"):
@@ -70,9 +73,9 @@ def resolve_devices(trainer: Mapping[str, Any]) -> dict[str, Any]:
                 f"torchrun has started {here} processes on each of {machines} machines; set "
                 f"trainer.devices={here} and leave trainer.num_nodes out"
             )
-        return {**trainer, "devices": devices, "num_nodes": machines}
+        return replace(trainer, devices=devices, num_nodes=machines)
     if nodes > 1 and not SLURMEnvironment.detect():
         raise InputError(
             f"trainer.num_nodes={nodes}: start one call on every machine with torchrun or srun"
         )
-    return dict(trainer)
+    return trainer

@@ -32,15 +32,15 @@ class LossConfig:
         cut: Probability with which ``simcut`` cuts a token of either side.
     """
 
-    label_smoothing: Annotated[float, Range(0, below=1)]
-    chunk: Annotated[int, Range(0)]
-    bfloat16: bool | Literal["auto"]
-    alignment_weight: Annotated[float, Range(0)]
-    alignment_layer: int | None
-    alignment_head: int
-    consistency: Consistency
-    consistency_weight: Annotated[float, Range(0, below=math.inf)]
-    cut: Annotated[float, Range(0, below=1)]
+    label_smoothing: Annotated[float, Range(0, below=1)] = 0.1
+    chunk: Annotated[int, Range(0)] = 512
+    bfloat16: bool | Literal["auto"] = False
+    alignment_weight: Annotated[float, Range(0)] = 0.0
+    alignment_layer: int | None = None
+    alignment_head: int = 0
+    consistency: Consistency = "none"
+    consistency_weight: Annotated[float, Range(0, below=math.inf)] = 0.0
+    cut: Annotated[float, Range(0, below=1)] = 0.0
 
     def __post_init__(self) -> None:
         raise_objections(_contradictions(self))

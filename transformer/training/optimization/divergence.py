@@ -39,10 +39,10 @@ class RecoveryConfig:
         lr_factor: Factor of the learning rate at each return.
     """
 
-    explosion: Annotated[float, Range(above=0)] | None
-    skips: Annotated[int, Range(1)]
-    returns: Annotated[int, Range(0)]
-    lr_factor: Annotated[float, Range(above=0, most=1)]
+    explosion: Annotated[float, Range(above=0)] | None = 5.0
+    skips: Annotated[int, Range(1)] = 10
+    returns: Annotated[int, Range(0)] = 3
+    lr_factor: Annotated[float, Range(above=0, most=1)] = 0.5
 
 
 class Diverged(Exception):

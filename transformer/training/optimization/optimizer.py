@@ -23,11 +23,11 @@ class OptimizerConfig:
         weight_decay: Applied to matrices only, not to biases and norms.
     """
 
-    name: Literal["adam", "adamw"]
-    lr: Annotated[float, Range(above=0, below=math.inf)]
-    betas: tuple[float, float]
-    eps: Annotated[float, Range(0, below=math.inf)]
-    weight_decay: Annotated[float, Range(0, below=math.inf)]
+    name: Literal["adam", "adamw"] = "adam"
+    lr: Annotated[float, Range(above=0, below=math.inf)] = 2e-3
+    betas: tuple[float, float] = (0.9, 0.98)
+    eps: Annotated[float, Range(0, below=math.inf)] = 1e-9
+    weight_decay: Annotated[float, Range(0, below=math.inf)] = 0.0
 
     def __post_init__(self) -> None:
         if not all(0 <= beta < 1 for beta in self.betas):

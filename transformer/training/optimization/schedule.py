@@ -21,8 +21,8 @@ class ScheduleConfig:
         floor: Lowest factor of the cosine.
     """
 
-    name: Literal["inverse_sqrt", "noam", "cosine", "constant"]
-    warmup: Annotated[int, Range(0)]
+    name: Literal["inverse_sqrt", "noam", "cosine", "constant"] = "cosine"
+    warmup: Annotated[int, Range(0)] = 1000
     total: int | None = None
     floor: Annotated[float, Range(0, 1)] = 0.0
 
