@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from transformer.tasks.base import Task as Task
     from transformer.tasks.registry import evaluate as evaluate
     from transformer.tasks.translation import TranslationTask as TranslationTask
+    from transformer.tasks.translation_module import TranslationModule as TranslationModule
     from transformer.training.callbacks.config import CallbacksConfig as CallbacksConfig
     from transformer.training.callbacks.config import LoggerConfig as LoggerConfig
     from transformer.training.config import RunConfig as RunConfig
@@ -73,6 +74,7 @@ _NAMES = {
     "tasks.base": ("Task",),
     "tasks.registry": ("evaluate",),
     "tasks.translation": ("TranslationTask",),
+    "tasks.translation_module": ("TranslationModule",),
     "training.callbacks.config": ("CallbacksConfig", "LoggerConfig"),
     "training.config": ("RunConfig", "TrainerConfig"),
     "training.losses.config": ("LossConfig",),

@@ -1,17 +1,23 @@
 """Every YAML under conf/ is composed, and becomes typed values."""
 
-from dataclasses import fields
+import json
+from collections.abc import Iterator
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
 
 from transformer.cli.config.arguments import config_folder
 from transformer.cli.config.compose import compose_config
-from transformer.data.quality.config import CHECKS
+from transformer.data.quality.config import CHECKS, ExaminationConfig
 from transformer.model.config import ModelConfig
 from transformer.recipes.registry import RECIPES
-from transformer.training.config import PRECISIONS, run_config
+from transformer.runs.tuning import SweepConfig
+from transformer.serving.config import ServerConfig
+from transformer.training.callbacks.config import MLflowConfig, WandbConfig
+from transformer.training.config import PRECISIONS, RunConfig, plain_values, run_config
 
 ROOT = config_folder()
 CHOICES = sorted(
@@ -25,8 +31,60 @@ CHOICES = sorted(
 def test_every_choice_of_every_group_makes_a_run(group: str, name: str) -> None:
     config = compose_config("train", [f"{group}={name}"])
     run = run_config(OmegaConf.to_container(config))
-    ModelConfig(source_vocab_size=9, target_vocab_size=9, pad=0, **run.model)
+    ModelConfig(source_vocab_size=9, target_vocab_size=9, **run.model)
     assert run.trainer.precision == config.precision in PRECISIONS
+
+
+PYTHON_ONLY = {
+    *("data.packing", "trainer.limit_val_batches", "logger.wandb", "logger.mlflow"),
+    *("tune.scoring", "doctor.max_pairs"),
+}
+"""Fields without a line in the YAML of the default choices."""
+
+
+def _compared(yaml: Any, defaults: Any, where: str) -> Iterator[str]:
+    """Yield the keys in which a mapping of the YAML and the defaults of a dataclass differ."""
+    if isinstance(yaml, dict) and isinstance(defaults, dict):
+        for key in yaml.keys() | defaults.keys():
+            name = f"{where}.{key}".removeprefix(".")
+            if name not in PYTHON_ONLY:
+                yield from _compared(yaml.get(key, KeyError), defaults.get(key, KeyError), name)
+    elif (yaml, type(yaml)) != (defaults, type(defaults)):
+        yield f"{where}: {yaml!r} in the YAML, {defaults!r} in the dataclass"
+
+
+def _fields(verb: str, config: object) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The fields of a dataclass that are keys of a verb, and their defaults, as plain values."""
+    values: Any = OmegaConf.to_container(compose_config(verb, ["checkpoint=x"]))
+    defaults = json.loads(json.dumps(asdict(config), default=str))  # type: ignore[call-overload]
+    return {key: value for key, value in values.items() if key in defaults}, defaults
+
+
+def test_the_yaml_shows_the_defaults_of_the_dataclasses() -> None:
+    plain = OmegaConf.to_container(compose_config("train", ["~experiment"]))
+    assert [*_compared(plain, plain_values(RunConfig()), "")] == []
+    assert [*_compared(*_fields("serve", ServerConfig()), "serve")] == []
+    tune, searches = _fields("tune", SweepConfig())
+    assert tune["batch_tokens"] is None  # what the device asks for
+    assert [*_compared(tune | {"batch_tokens": searches["batch_tokens"]}, searches, "tune")] == []
+    doctor: Any = OmegaConf.to_container(compose_config("doctor", []))
+    examined = asdict(ExaminationConfig())
+    assert examined.pop("checks") == frozenset(doctor["thresholds"])
+    assert examined.pop("languages") == (doctor["data"]["source"], doctor["data"]["target"])
+    shown = {key: doctor[key] for key in ("examples", "ratio")}
+    shown["max_length"] = doctor["data"]["max_length"]
+    assert [*_compared(shown, examined, "doctor")] == []
+    for service, kind in (("wandb", WandbConfig), ("mlflow", MLflowConfig)):
+        logged: Any = OmegaConf.load(ROOT / "logger" / f"{service}.yaml")[service]
+        assert [*_compared(OmegaConf.to_container(logged), asdict(kind()), service)] == []
+
+
+def test_the_yaml_of_a_recipe_shows_its_defaults() -> None:
+    for name, recipe in RECIPES.items():
+        values: Any = OmegaConf.to_container(OmegaConf.load(ROOT / "recipe" / f"{name}.yaml"))
+        required = {"monolingual": "???"} if name == "backtranslate" else {}
+        defaults = {f.name: f.default for f in fields(recipe) if f.default is not MISSING}
+        assert [*_compared(values, defaults | required, name)] == []
 
 
 @pytest.mark.parametrize(

@@ -1,46 +1,96 @@
-"""A wheel carries conf/ and the pocket corpus, so that the command works without the checkout."""
+"""A wheel in a fresh environment: no checkout, own code and settings beside the user's text."""
 
 import os
+import re
+import site
 import subprocess
 import sys
-import zipfile
+import venv
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.helpers.runs import PROJECT
+from tests.system.test_python_page import write_page_text
+
+Run = Callable[..., str]
 
 
-def test_the_verbs_work_from_a_wheel_alone(tmp_path: Path) -> None:
-    pip = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A command of an environment that has the wheel, in an empty folder; it prints its output."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    quick = {"check": True, "timeout": 120}
     subprocess.run(
-        [sys.executable, *pip, "--wheel-dir", str(tmp_path), str(PROJECT)], check=True, timeout=120
+        [*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", str(folder), str(PROJECT)],
+        **quick,  # type: ignore[call-overload]
     )
-    (wheel,) = tmp_path.glob("*.whl")
-    site = tmp_path / "site"
-    zipfile.ZipFile(wheel).extractall(site)
+    environment, (wheel,) = folder / "env", folder.glob("*.whl")
+    venv.create(environment, symlinks=True)
+    # The packages of this environment, but not the checkout that it has as an editable install.
+    (packages,) = environment.glob("lib/python*/site-packages")
+    (packages / "others.pth").write_text("\n".join(site.getsitepackages()))
+    python = environment / "bin" / "python"
+    subprocess.run([*pip, "--python", str(python), "install", "--no-deps", str(wheel)], **quick)  # type: ignore[call-overload]
+    (work := folder / "work").mkdir()
 
-    def run(*arguments: str) -> str:
+    def run(*arguments: str, program: str = "transformer", **variables: str) -> str:
         done = subprocess.run(
-            [sys.executable, *arguments],
-            cwd=tmp_path,
-            env=os.environ | {"PYTHONPATH": str(site)},
+            [environment / "bin" / program, *arguments],
+            cwd=work,
+            env={"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", **variables},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        return done.stdout
+        return done.stdout + done.stderr
 
-    assert "beam_size" in run("-m", "transformer", "train", "--cfg", "job")
-    run("-m", "transformer", "text", "output=text", "splits=[test_novel]")
-    assert len((tmp_path / "text" / "test_novel.de").read_text("utf-8").splitlines()) == 500
-    tagged = "from transformer.data.corpora.pocket import pocket_text as t, read_pocket_tags as r"
-    assert not (site / "scripts").exists()
-    page = "from transformer.report.attention_page import attention_page as p; print(len(p(v)))"
-    view = "from transformer.evaluation.attention.view import AttentionView as V"
-    made = f"{view}; v = V('', '', False, '', '', '', 0, ()); {page}"
-    sentences = f"{tagged}; print(len(list(r(t('en')['test']))))"
-    files = "from transformer.serving.interfaces.page import page_routes; page_routes()"
-    characters, count = run("-c", f"{made}; {sentences}; {files}").split()
+    return run
+
+
+def test_the_verbs_work_without_the_checkout(run: Run) -> None:
+    code = "import os, transformer; print(os.getcwd()); print(transformer.__file__)"
+    work, package = map(Path, run("-c", code, program="python").split())
+    assert "site-packages" in package.parts and not package.is_relative_to(PROJECT)
+    assert not (package.parents[1] / "scripts").exists()
+    assert "beam_size" in run("train", "--cfg", "job")
+    run("text", "output=text", "splits=[test_novel]")
+    assert len((work / "text" / "test_novel.de").read_text("utf-8").splitlines()) == 500
+    code = """
+from transformer.data.corpora.pocket import pocket_text, read_pocket_tags
+from transformer.evaluation.attention.view import AttentionView
+from transformer.report.attention_page import attention_page
+from transformer.serving.interfaces.page import page_routes
+page_routes()
+print(len(attention_page(AttentionView("", "", False, "", "", "", 0, ()))))
+print(len(list(read_pocket_tags(pocket_text("en")["test"]))))
+"""
+    characters, count = run("-c", code, program="python").split()
     assert int(characters) > 10_000
     assert int(count) == 1000
+
+
+def test_a_user_trains_with_own_code_and_settings(run: Run) -> None:
+    """As docs/python.md says."""
+    page = (PROJECT / "docs" / "python.md").read_text("utf-8").partition("## Your own code")[2]
+    work = Path(run("-c", "import os; print(os.getcwd())", program="python").strip())
+    write_page_text(work)
+    blocks = dict(re.findall(r"^```(\w*)\n(.*?)^```$", page, re.M | re.S))
+    (work / "mine.py").write_text(blocks["python"])
+    (experiment := work / "settings" / "experiment").mkdir(parents=True)
+    (experiment / "small_files.yaml").write_text(blocks["yaml"])
+    command = blocks[""].replace("\\\n", " ").replace("'", "").split()
+    assert command[0] == "transformer"
+    log = run(*command[1:], "callbacks.samples=0")
+    assert "validated after update 4" in log
+    assert "same_length" in (work / "runs" / "own" / "test.json").read_text()
+    assert "FocalTask" in (work / "runs" / "own" / "config.yaml").read_text()
+    more = ("checkpoint=runs/own", "trust=true", "trainer.max_steps=5")
+    assert "going on from" in run("train", *more)
+    assert "same_length" in run("evaluate", "checkpoint=runs/own", "trust=true")
+    code = "from transformer import Translator as T; print(T.load('runs/own').translate(['a'])[0])"
+    assert "Translation(" in run("-c", code, program="python", TRANSFORMER_TRUST="true")

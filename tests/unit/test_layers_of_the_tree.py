@@ -52,6 +52,20 @@ def test_the_folders_are_those_in_order() -> None:
     assert {file.parent.name for file in PACKAGE.glob("*/*.py")} == set(ORDER)
 
 
+def test_the_names_of_the_package_are_those_that_editors_see() -> None:
+    """Those for type checkers, and those that are imported when they are first used."""
+    [block] = [
+        node
+        for node in ast.parse((PACKAGE / "__init__.py").read_text("utf-8")).body
+        if isinstance(node, ast.If)
+    ]
+    seen = {node.names[0].name: node.module for node in block.body if type(node) is ast.ImportFrom}
+    assert {name: f"transformer.{module}" for name, module in transformer._MODULES.items()} == seen
+    assert all(getattr(transformer, name) is not None for name in transformer.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        transformer.Nothing  # noqa: B018
+
+
 def _code_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     """Lines of a function without its docstring."""
     docstring = ast.get_docstring(node, clean=False) or ""

@@ -39,6 +39,8 @@ class TranslationTask(Task):
     """The task ``translation``."""
 
     data: DataModule
+    module_class: type[TranslationModule] = TranslationModule
+    """The training step."""
 
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
         self.config = config
@@ -74,7 +76,7 @@ class TranslationTask(Task):
         """The encoder-decoder and its training step."""
         tokenizer = self.data.tokenizer
         model = build_transformer(model_config(self.config, tokenizer))
-        return build_module(TranslationModule, model, self.config, tokenizer)
+        return build_module(self.module_class, model, self.config, tokenizer)
 
     def callbacks(self) -> Sequence[Callback]:
         """Translate the validation text with the model that trains."""

@@ -1,0 +1,85 @@
+"""Code of a user is imported only where the user has named it, or trusts who did."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from torch import nn
+
+from tests.helpers.models import tiny_config
+from transformer.common.errors import InputError
+from transformer.common.own_code import TRUST, import_code, own_class
+from transformer.data.corpora.trust import named_classes, needs_trust
+from transformer.model.build import build_transformer
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module of the working folder that notes its import; nobody is trusted."""
+    name = f"layers_of_{tmp_path.name}"
+    (tmp_path / f"{name}.py").write_text(
+        "import pathlib\nfrom torch import nn\npathlib.Path('imported').touch()\n"
+        "class Doubled(nn.Module):\n"
+        "    def __init__(self, d_model, ffn_dim, *, activation, dropout):\n"
+        "        super().__init__()\n"
+        "    def forward(self, hidden):\n"
+        "        return 2 * hidden\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delenv(TRUST)
+    return name
+
+
+def test_a_module_that_nobody_imported_is_not_run(module: str) -> None:
+    config = tiny_config(feed_forward=f"{module}:Doubled")
+    with pytest.raises(InputError, match=rf"model\.feed_forward={module}:Doubled is code"):
+        build_transformer(config)
+    assert not Path("imported").exists()
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_what_is_imported_or_trusted_is_built(
+    module: str, trusted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny_config(feed_forward=f"{module}:Doubled")
+    if trusted:
+        monkeypatch.setenv(TRUST, "true")
+    else:
+        import_code([("model.feed_forward", f"{module}:Doubled")])
+    model = build_transformer(config)
+    assert {type(layer.feed_forward).__name__ for layer in model.encoder.layers} == {"Doubled"}
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("{}:Gone", "is no Linear"), ("{}:Doubled", "is no Linear"), ("torch:cat", "is no Linear")],
+)
+def test_another_kind_of_thing_is_refused(module: str, name: str, reason: str) -> None:
+    name = name.format(module)
+    import_code([("key", name)])
+    with pytest.raises(InputError, match=rf"key={name} {reason}"):
+        own_class("key", name, nn.Linear)
+
+
+def test_an_import_that_fails_is_one_line(module: str) -> None:
+    Path(f"{module}_bad.py").write_text("1 / 0")
+    for name in (f"{module}_bad", "no_such_module"):
+        with pytest.raises(InputError, match=rf"task={name}:X cannot be imported \(\w+Error: "):
+            import_code([("task", f"{name}:X")])
+
+
+def test_a_config_needs_trust_for_each_class_that_it_names(module: str) -> None:
+    run = {
+        "task": "a:Task",
+        "model": {"encoder_layer": "b:Layer", "feed_forward": None},
+        "callbacks": {"own": ["c:Callback"]},
+    }
+    named = [
+        ("task", "a:Task"),
+        ("model.encoder_layer", "b:Layer"),
+        ("callbacks.own", "c:Callback"),
+    ]
+    assert named_classes(run) == named
+    assert needs_trust(run, {"task"}) == named[1:]
+    assert named_classes({"task": "translation", "model": {}}) == []
