@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from transformer.training.callbacks.config import CallbacksConfig as CallbacksConfig
     from transformer.training.callbacks.config import LoggerConfig as LoggerConfig
     from transformer.training.config import RunConfig as RunConfig
-    from transformer.training.config import TrainerConfig as TrainerConfig
     from transformer.training.losses.config import LossConfig as LossConfig
     from transformer.training.optimization.divergence import RecoveryConfig as RecoveryConfig
     from transformer.training.optimization.optimizer import OptimizerConfig as OptimizerConfig
     from transformer.training.optimization.schedule import ScheduleConfig as ScheduleConfig
+    from transformer.training.trainer_config import TrainerConfig as TrainerConfig
 
 __version__ = "0.1.0"
 
@@ -76,11 +76,12 @@ _NAMES = {
     "tasks.translation": ("TranslationTask",),
     "tasks.translation_module": ("TranslationModule",),
     "training.callbacks.config": ("CallbacksConfig", "LoggerConfig"),
-    "training.config": ("RunConfig", "TrainerConfig"),
+    "training.config": ("RunConfig",),
     "training.losses.config": ("LossConfig",),
     "training.optimization.divergence": ("RecoveryConfig",),
     "training.optimization.optimizer": ("OptimizerConfig",),
     "training.optimization.schedule": ("ScheduleConfig",),
+    "training.trainer_config": ("TrainerConfig",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 

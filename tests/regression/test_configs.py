@@ -17,7 +17,8 @@ from transformer.recipes.registry import RECIPES
 from transformer.runs.tuning import SweepConfig
 from transformer.serving.config import ServerConfig
 from transformer.training.callbacks.config import MLflowConfig, WandbConfig
-from transformer.training.config import PRECISIONS, RunConfig, plain_values, run_config
+from transformer.training.config import RunConfig, plain_values, run_config
+from transformer.training.trainer_config import PRECISIONS
 
 ROOT = config_folder()
 CHOICES = sorted(

@@ -4,14 +4,13 @@ It names the parts; common/schema.py checks types, and each dataclass the ranges
 """
 
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Any, get_type_hints
 
 from transformer.common.errors import raise_objections
-from transformer.common.schema import Range, typed, typed_value
+from transformer.common.schema import typed, typed_value
 from transformer.data.config import DataConfig
 from transformer.data.tokenization.tokenizer import PAD, TokenizerConfig
 from transformer.decoding.search.config import SearchConfig
@@ -23,8 +22,7 @@ from transformer.training.losses.config import LossConfig
 from transformer.training.optimization.divergence import RecoveryConfig
 from transformer.training.optimization.optimizer import OptimizerConfig
 from transformer.training.optimization.schedule import ScheduleConfig
-
-PRECISIONS = ("32-true", "bf16-mixed", "auto")
+from transformer.training.trainer_config import TrainerConfig
 
 BUDGET_STEP = 1024
 """Automatic budgets are multiples of this, so that similar devices get the same budget."""
@@ -33,44 +31,6 @@ TASK_NAMES = ("translation", "tagging", "language_modelling")
 
 _SIZES = ("source_vocab_size", "target_vocab_size", "pad")
 """Fields of the model that the tokenizer decides."""
-
-
-@dataclass(frozen=True)
-class TrainerConfig:
-    """Arguments of ``pytorch_lightning.Trainer`` that conf/trainer/ sets, and some of our own."""
-
-    accelerator: str = "cpu"
-    strategy: Literal["auto", "ddp", "fsdp"] = "auto"
-    precision: str = "32-true"
-    devices: int | str | Sequence[int] = 1
-    num_nodes: Annotated[int, Range(1)] = 1
-    max_steps: Annotated[int, Range(-1)] = 10_000
-    max_epochs: Annotated[int, Range(-1)] | None = -1
-    max_time: int | str | Mapping[str, int] | None = None
-    accumulate_grad_batches: Annotated[int, Range(1)] = 1
-    gradient_clip_val: Annotated[float, Range(above=0)] | None = 1.0
-    val_check_interval: Annotated[int, Range(1)] = 1000
-    log_every_n_steps: Annotated[int, Range(1)] = 50
-    limit_val_batches: int | None = None
-    search_tokens: Annotated[int, Range(1)] | None = None
-    reduce_bfloat16: bool = False
-    compile: Literal["none", "layers"] = "none"
-
-    def __post_init__(self) -> None:
-        raise_objections(self._objections())
-
-    def _objections(self) -> Iterator[str]:
-        for key in ("max_steps", "max_epochs"):
-            if getattr(self, key) == 0:
-                yield f"trainer.{key}=0 must be at least 1; -1 sets no bound"
-        time = self.max_time
-        if isinstance(time, int | str) and not re.fullmatch(r"\d+(:\d\d){3}", str(time)):
-            form = "DAYS:HOURS:MINUTES:SECONDS, such as 00:12:00:00, or null"
-            yield f"trainer.max_time={time} must be {form}"
-        if self.precision not in PRECISIONS:
-            yield f"precision={self.precision} must be {' or '.join(PRECISIONS)}"
-        if self.reduce_bfloat16 and self.strategy == "fsdp":
-            yield "trainer.reduce_bfloat16=true sums whole gradients; set trainer=ddp, or false"
 
 
 @dataclass(frozen=True)

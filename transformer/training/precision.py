@@ -8,7 +8,7 @@ import torch
 from transformer.model.layers.mixed_precision import processor_has
 
 if TYPE_CHECKING:
-    from transformer.training.config import TrainerConfig
+    from transformer.training.trainer_config import TrainerConfig
 
 _BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16")
 """Instruction sets that multiply in bfloat16, two of x86-64 and that of ARM."""

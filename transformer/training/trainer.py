@@ -30,9 +30,10 @@ from transformer.training.checkpointing.callbacks import (
     RecentCheckpoints,
 )
 from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO, Criterion
-from transformer.training.config import RunConfig, TrainerConfig
+from transformer.training.config import RunConfig
 from transformer.training.distributed.replicated import ReplicatedStrategy, resolve_devices
 from transformer.training.precision import resolve_precision
+from transformer.training.trainer_config import TrainerConfig
 
 _OURS = (
     "accumulate_grad_batches",

@@ -16,7 +16,7 @@ from transformer.common.processes import handling
 if TYPE_CHECKING:
     from torch.distributed.elastic.agent.server import ElasticAgent
 
-    from transformer.training.config import TrainerConfig
+    from transformer.training.trainer_config import TrainerConfig
 
 RUN = "TRANSFORMER_RUN"
 """Name of the environment variable that holds the run for rank 0."""

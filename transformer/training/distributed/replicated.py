@@ -16,7 +16,7 @@ from transformer.training.distributed.launcher import count_devices
 from transformer.training.distributed.rendezvous import external_rank, shared_store
 
 if TYPE_CHECKING:
-    from transformer.training.config import TrainerConfig
+    from transformer.training.trainer_config import TrainerConfig
 
 
 class ReplicatedStrategy(DDPStrategy):
