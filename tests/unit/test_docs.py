@@ -54,6 +54,8 @@ def _names(node: ast.AST) -> set[str]:
             return {name for target in targets for name in _targets(target)}
         case ast.AnnAssign(target=target):
             return _targets(target)
+        case ast.If(body=body):
+            return {name for child in body for name in _names(child)}
     return set()
 
 

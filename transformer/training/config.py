@@ -91,9 +91,6 @@ class RunConfig:
         # The tokenizer decides the sizes later; other errors are raised before any text is read.
         model = sized_model(self.model, 1, 1)
         completed: dict[str, Any] = {"model": _without_sizes(model)}
-        for key in ("checkpoint", "finetune_from"):
-            if (path := getattr(self, key)) is not None:
-                completed[key] = Path(path)
         if self.schedule.name == "cosine" and self.schedule.total is None:
             completed["schedule"] = replace(self.schedule, total=self.trainer.max_steps)
         for name, value in completed.items():
@@ -117,6 +114,8 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
         data = {**data, "batch_tokens": min_budget(longest)}
     plain = {**resolved, "data": data}
     values = {name: typed_value(plain[name], hint, name) for name, hint in hints.items()}
+    for key in ("checkpoint", "finetune_from"):
+        values[key] = None if values[key] is None else Path(values[key])
     return RunConfig(**values, automatic_budget=automatic, resolved=resolved)
 
 

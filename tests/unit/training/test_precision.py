@@ -1,9 +1,12 @@
 """The precision of a run, and of the search while a model trains."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from transformer.training.precision import resolve_precision, search_autocast
+from transformer.training.trainer_config import TrainerConfig
 
 
 @pytest.mark.parametrize(
@@ -33,8 +36,8 @@ def test_auto_is_the_fastest_of_the_device(
     known = {} if has_bfloat16 is None else {"avx2": True, "avx512_bf16": has_bfloat16}
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: known, raising=False)
     try:
-        given = {"precision": precision, "accelerator": accelerator}
-        assert resolve_precision(given) == given | {"precision": resolved}
+        given = TrainerConfig(precision=precision, accelerator=accelerator)
+        assert resolve_precision(given) == replace(given, precision=resolved)
         assert torch.get_float32_matmul_precision() == products
     finally:
         torch.set_float32_matmul_precision("highest")

@@ -1,5 +1,6 @@
 """How many processes there are is what starts them says, and what cannot be is refused."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from transformer.training.distributed.launcher import count_devices
 from transformer.training.distributed.rendezvous import external_rank
 from transformer.training.distributed.replicated import resolve_devices
 from transformer.training.trainer import build_trainer
+from transformer.training.trainer_config import TrainerConfig
 
 BLEU = Criterion("val/bleu", "max")
-GIVEN = {"devices": -1, "num_nodes": 1, "accelerator": "gpu"}
+GIVEN = TrainerConfig(devices=-1, accelerator="gpu")
 TORCHRUN = {
     "TORCHELASTIC_RUN_ID": "none",
     "LOCAL_WORLD_SIZE": "2",
@@ -56,12 +58,12 @@ def test_torchrun_says_how_many(alone: pytest.MonkeyPatch) -> None:
     assert external_rank() is None
     assert resolve_devices(GIVEN) == GIVEN
     started_by(TORCHRUN, alone)
-    assert resolve_devices(GIVEN) == GIVEN | {"devices": 2, "num_nodes": 3}
+    assert resolve_devices(GIVEN) == replace(GIVEN, devices=2, num_nodes=3)
     index = external_rank()
     assert index is not None
     assert (index.rank, index.ranks, index.address, index.port) == (5, 6, "first", 29500)
     alone.setattr("lightning_fabric.accelerators.cuda.num_cuda_devices", lambda: 4)
-    assert resolve_devices(GIVEN | {"devices": [1, 3]})["devices"] == [1, 3]
+    assert resolve_devices(replace(GIVEN, devices=[1, 3])).devices == [1, 3]
 
 
 def test_slurm_says_where(alone: pytest.MonkeyPatch) -> None:
@@ -87,7 +89,7 @@ def test_what_contradicts_is_refused(
 ) -> None:
     started_by(environment, alone)
     with pytest.raises(InputError, match=says):
-        resolve_devices(GIVEN | changes)
+        resolve_devices(replace(GIVEN, **changes))
 
 
 @pytest.mark.parametrize("override", ["callbacks.ema_decay=0.9", "model.layer_drop=0.1"])
@@ -118,4 +120,4 @@ def test_a_process_a_device(
 ) -> None:
     monkeypatch.setattr("lightning_fabric.accelerators.cuda.num_cuda_devices", lambda: 4)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    assert count_devices({"accelerator": accelerator, "devices": devices}) == count
+    assert count_devices(TrainerConfig(accelerator=accelerator, devices=devices)) == count
