@@ -1,0 +1,151 @@
+"""Tags, comments and entities of HTML and XML, also what is left of them where a line was cut.
+
+A name between angle brackets alone is no markup: <stdio.h>, <a@b.c>, <FILE>, List<String>. Nor are
+signs: a < b, <3, a<b>c, R&D.
+"""
+
+import html
+import re
+from collections import Counter
+from collections.abc import Iterable
+from html.entities import html5
+
+from transformer.data.quality.base import SIDES, Fault, NumberedPair, quoted
+
+# A comment, or the parts of what may be a tag: slash, name, and what follows it. A quoted value may
+# have a ">". What is possessive (*+) keeps the time linear.
+_PIECE = re.compile(
+    r"""<!--(?:[^<]|<(?!!--))*?-->"""
+    r"""|<\s?(/?)\s?([A-Za-z](?:[\w:-]*\w)?)(\s(?:"[^"<]*"|'[^'<]*'|[^<>])*+|/)?>""",
+)
+_ATTRIBUTE = re.compile(r"\s+[\w:-]+\s?=\s?[\"'“”„«\w#./]")
+# Tags of HTML that are no words, so that no placeholder and no key has such a name.
+_BLOCKS = (
+    "blockquote|br|center|colgroup|dd|div|dl|dt|fieldset|frameset|h[1-6]|head|hr|html|iframe|img|li|"
+    "meta|nobr|noscript|ol|pre|tbody|textarea|tfoot|thead|t[dhr]|ul|wbr"
+)
+_MULTI = rf"(?:{_BLOCKS}|abbr|acronym|big|em|font|kbd|span|strike|strong|su[bp]|tt)"
+_HTML = re.compile(rf"{_MULTI}|[bipu]", re.IGNORECASE)
+# These stand between words, the others around them.
+_BLOCK = re.compile(rf"{_BLOCKS}|p", re.IGNORECASE)
+# Around a single letter, `a<b>c`: operands are short.
+_OPERAND_BEFORE, _OPERAND_AFTER = re.compile(r"(?:^|\W)\w{1,2}$"), re.compile(r"\w{1,2}(?!\w)")
+# Beside whole tags and comments: declarations, comments that do not end, and halves of tags.
+_REST = re.compile(
+    r"<!--|<!\[CDATA\[|<!DOCTYPE\b|<\?(?:xml|php)\b"
+    r"|<[A-Za-z][\w:-]*\s[\w:-]+=[\"']"
+    r"|\w=(?:\"[^\"<>]*\"|'[^'<>]*')\s?/?>"
+    rf"|^\s?(?:/[A-Za-z]\w*|{_MULTI}\s?/?)>"
+    rf"|<(?:/(?:[A-Za-z]\w*)?|{_MULTI}\s?/?)\s?$",
+    re.IGNORECASE,
+)
+# Of tokenised text, too (& quot ;), and without the semicolon that people forget.
+_ENTITY = re.compile(
+    r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"
+    r"|& ?(?:# ?[0-9]{2,5}|nbsp|amp|quot|apos|lt|gt) ?;"
+    r"|&(?:#[0-9]{2,5}|nbsp|amp|quot|apos|lt|gt)(?![\w;=])"
+)
+# An entity of an entity, and so on, is seldom deeper: &amp;amp;nbsp;
+_DEPTH = 3
+
+
+def decode_entities(text: str) -> str:
+    """Return the text with what its entities stand for; ``&nbsp;`` becomes a plain space."""
+    for _ in range(_DEPTH):
+        if "&" not in text:
+            break
+        text = _ENTITY.sub(_decoded, text)
+    return text
+
+
+def remove_tags(text: str) -> str:
+    """Return the text without its tags and comments; a space is left of those between words."""
+    return _without(_pieces(text), text)
+
+
+def same_tags(source: str, target: str) -> bool:
+    """Whether both texts have the same tags and comments, in any order and with any attributes."""
+    return _count(_pieces(source)) == _count(_pieces(target))
+
+
+def find_markup_fault(both: bool, pair: NumberedPair) -> Fault | None:
+    """Show the first piece of markup if the sides have different markup, or the same if ``both``.
+
+    With different markup, a model would learn to write it or to leave it out. Entities are the same
+    if both sides have some.
+    """
+    kinds, shown = zip(*(_markup_of(text) for text in pair.texts), strict=True)
+    if (kinds[0] == kinds[1]) is not both:
+        return None
+    for side, message in zip(SIDES, shown, strict=True):
+        if message is not None:
+            return Fault(side, message)
+    return None
+
+
+def _markup_of(text: str) -> tuple[Counter[str], str | None]:
+    """Return the markup of a text by kind, and the first piece of it in words."""
+    pieces = _pieces(text)
+    kinds, left = _count(pieces), _without(pieces, text)
+    found = [(text, piece) for piece in pieces[:1]]
+    if "<" in left or ">" in left:
+        rest = list(_REST.finditer(left))
+        kinds["rest"] = len(rest)
+        found += [(left, piece) for piece in rest[:1]]
+    entities = _ENTITY.finditer(text) if "&" in text else ()
+    if (entity := next(filter(_is_entity, entities), None)) is not None:
+        kinds["entities"] = 1
+        found.append((text, entity))
+    if not found:
+        return kinds, None
+    whole, piece = found[0]
+    return kinds, f"{quoted(piece[0])} in {quoted(whole, piece.start())}"
+
+
+def _pieces(text: str) -> list[re.Match[str]]:
+    """Return the comments and tags of a text."""
+    pieces = list(_PIECE.finditer(text)) if "<" in text else []
+    closed = {piece[2] for piece in pieces if piece[1]}
+    return [one for one in pieces if not one[2] or one[2] in closed or _is_tag(one, text)]
+
+
+def _count(pieces: Iterable[re.Match[str]]) -> Counter[str]:
+    return Counter(f"{one[1]}{one[2].lower()}" if one[2] else "comment" for one in pieces)
+
+
+def _without(pieces: Iterable[re.Match[str]], text: str) -> str:
+    parts, end = list[str](), 0
+    for one in pieces:
+        is_between = not one[2] or _BLOCK.fullmatch(one[2])
+        parts += [text[end : one.start()], " " if is_between else ""]
+        end = one.end()
+    return "".join([*parts, text[end:]])
+
+
+def _is_tag(tag: re.Match[str], text: str) -> bool:
+    """Whether a name in angle brackets that is not closed is a tag."""
+    name, more = tag[2], tag[3] or ""
+    if more.rstrip().endswith("/") or _ATTRIBUTE.match(more):
+        return True
+    if more.strip() or not _HTML.fullmatch(name):
+        return False
+    if len(name) > 1:
+        return True
+    before, after = text[max(0, tag.start() - 3) : tag.start()], text[tag.end() : tag.end() + 3]
+    is_comparison = _OPERAND_BEFORE.search(before) and _OPERAND_AFTER.match(after)
+    # A type: Set<U>.
+    is_type = name.isupper() and before[-1:].isalnum() and not after[:1].isalnum()
+    return not (is_comparison or is_type or tag[0][1].isspace())
+
+
+def _is_entity(found: re.Match[str]) -> bool:
+    return found[0][1:].lstrip()[0] == "#" or _compact(found)[1:] in html5
+
+
+def _decoded(found: re.Match[str]) -> str:
+    """Return what an entity stands for; html.unescape alone also decodes prefixes of names."""
+    return html.unescape(_compact(found)).replace("\xa0", " ") if _is_entity(found) else found[0]
+
+
+def _compact(found: re.Match[str]) -> str:
+    return found[0].replace(" ", "").rstrip(";") + ";"
