@@ -8,6 +8,7 @@ import html
 import re
 from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache
 from html.entities import html5
 
 from transformer.data.quality.base import SIDES, Fault, NumberedPair, quoted
@@ -21,10 +22,10 @@ _PIECE = re.compile(
 _ATTRIBUTE = re.compile(r"\s+[\w:-]+\s?=\s?[\"'“”„«\w#./]")
 # Tags of HTML that are no words, so that no placeholder and no key has such a name.
 _BLOCKS = (
-    "blockquote|br|center|colgroup|dd|div|dl|dt|fieldset|frameset|h[1-6]|head|hr|html|iframe|img|li|"
-    "meta|nobr|noscript|ol|pre|tbody|textarea|tfoot|thead|t[dhr]|ul|wbr"
+    "blockquote|body|br|center|colgroup|dd|div|dl|dt|fieldset|figcaption|frameset|h[1-6]|head|hr|"
+    "html|iframe|img|li|meta|nobr|noscript|ol|pre|tbody|textarea|tfoot|thead|t[dhr]|ul|wbr"
 )
-_MULTI = rf"(?:{_BLOCKS}|abbr|acronym|big|em|font|kbd|span|strike|strong|su[bp]|tt)"
+_MULTI = rf"(?:{_BLOCKS}|abbr|acronym|big|em|font|kbd|small|span|strike|strong|su[bp]|tt)"
 _HTML = re.compile(rf"{_MULTI}|[bipu]", re.IGNORECASE)
 # These stand between words, the others around them.
 _BLOCK = re.compile(rf"{_BLOCKS}|p", re.IGNORECASE)
@@ -54,7 +55,7 @@ def decode_entities(text: str) -> str:
     for _ in range(_DEPTH):
         if "&" not in text:
             break
-        text = _ENTITY.sub(_decoded, text)
+        text = _ENTITY.sub(lambda found: _meaning(found[0]), text)
     return text
 
 
@@ -92,8 +93,8 @@ def _markup_of(text: str) -> tuple[Counter[str], str | None]:
         rest = list(_REST.finditer(left))
         kinds["rest"] = len(rest)
         found += [(left, piece) for piece in rest[:1]]
-    entities = _ENTITY.finditer(text) if "&" in text else ()
-    if (entity := next(filter(_is_entity, entities), None)) is not None:
+    entities = (one for one in _ENTITY.finditer(text) if _meaning(one[0]) != one[0])
+    if (entity := next(entities, None)) is not None:
         kinds["entities"] = 1
         found.append((text, entity))
     if not found:
@@ -138,14 +139,10 @@ def _is_tag(tag: re.Match[str], text: str) -> bool:
     return not (is_comparison or is_type or tag[0][1].isspace())
 
 
-def _is_entity(found: re.Match[str]) -> bool:
-    return found[0][1:].lstrip()[0] == "#" or _compact(found)[1:] in html5
-
-
-def _decoded(found: re.Match[str]) -> str:
-    """Return what an entity stands for; html.unescape alone also decodes prefixes of names."""
-    return html.unescape(_compact(found)).replace("\xa0", " ") if _is_entity(found) else found[0]
-
-
-def _compact(found: re.Match[str]) -> str:
-    return found[0].replace(" ", "").rstrip(";") + ";"
+@lru_cache(1000)
+def _meaning(entity: str) -> str:
+    """Return what an entity stands for; a name that HTML does not have stands for itself."""
+    compact = entity.replace(" ", "").rstrip(";") + ";"
+    if compact[1] != "#" and compact[1:] not in html5:
+        return entity
+    return html.unescape(compact).replace("\xa0", " ")
