@@ -27,6 +27,12 @@ _BLOCKS = (
 )
 _MULTI = rf"(?:{_BLOCKS}|abbr|acronym|big|em|font|kbd|small|span|strike|strong|su[bp]|tt)"
 _HTML = re.compile(rf"{_MULTI}|[bipu]", re.IGNORECASE)
+# These are words, too: tags where the other side has nothing in angle brackets.
+_HTML_ALONE = re.compile(
+    rf"{_HTML.pattern}|a|address|article|aside|button|caption|cite|code|footer|form|header|input|"
+    "label|legend|link|main|nav|option|q|s|script|section|select|style|svg|table|title",
+    re.IGNORECASE,
+)
 # These stand between words, the others around them.
 _BLOCK = re.compile(rf"{_BLOCKS}|p", re.IGNORECASE)
 # Around a single letter, `a<b>c`: operands are short.
@@ -75,7 +81,8 @@ def find_markup_fault(both: bool, pair: NumberedPair) -> Fault | None:
     With different markup, a model would learn to write it or to leave it out. Entities are the same
     if both sides have some.
     """
-    kinds, shown = zip(*(_markup_of(text) for text in pair.texts), strict=True)
+    names = [_HTML if "<" in other else _HTML_ALONE for other in pair.texts[::-1]]
+    kinds, shown = zip(*map(_markup_of, pair.texts, names), strict=True)
     if (kinds[0] == kinds[1]) is not both:
         return None
     for side, message in zip(SIDES, shown, strict=True):
@@ -84,9 +91,9 @@ def find_markup_fault(both: bool, pair: NumberedPair) -> Fault | None:
     return None
 
 
-def _markup_of(text: str) -> tuple[Counter[str], str | None]:
+def _markup_of(text: str, names: re.Pattern[str]) -> tuple[Counter[str], str | None]:
     """Return the markup of a text by kind, and the first piece of it in words."""
-    pieces = _pieces(text)
+    pieces = _pieces(text, names)
     kinds, left = _count(pieces), _without(pieces, text)
     found = [(text, piece) for piece in pieces[:1]]
     if "<" in left or ">" in left:
@@ -103,11 +110,11 @@ def _markup_of(text: str) -> tuple[Counter[str], str | None]:
     return kinds, f"{quoted(piece[0])} in {quoted(whole, piece.start())}"
 
 
-def _pieces(text: str) -> list[re.Match[str]]:
+def _pieces(text: str, names: re.Pattern[str] = _HTML) -> list[re.Match[str]]:
     """Return the comments and tags of a text."""
     pieces = list(_PIECE.finditer(text)) if "<" in text else []
     closed = {piece[2] for piece in pieces if piece[1]}
-    return [one for one in pieces if not one[2] or one[2] in closed or _is_tag(one, text)]
+    return [one for one in pieces if not one[2] or one[2] in closed or _is_tag(one, text, names)]
 
 
 def _count(pieces: Iterable[re.Match[str]]) -> Counter[str]:
@@ -123,12 +130,12 @@ def _without(pieces: Iterable[re.Match[str]], text: str) -> str:
     return "".join([*parts, text[end:]])
 
 
-def _is_tag(tag: re.Match[str], text: str) -> bool:
+def _is_tag(tag: re.Match[str], text: str, names: re.Pattern[str]) -> bool:
     """Whether a name in angle brackets that is not closed is a tag."""
     name, more = tag[2], tag[3] or ""
     if more.rstrip().endswith("/") or _ATTRIBUTE.match(more):
         return True
-    if more.strip() or not _HTML.fullmatch(name):
+    if more.strip() or not names.fullmatch(name):
         return False
     if len(name) > 1:
         return True
