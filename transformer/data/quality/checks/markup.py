@@ -15,7 +15,7 @@ from transformer.data.quality.base import SIDES, Fault, NumberedPair, quoted
 
 # A comment, or the parts of what may be a tag: slash, name, and what follows it. A quoted value may
 # have a ">". What is possessive (*+) keeps the time linear.
-_PIECE = re.compile(
+_TAG = re.compile(
     r"""<!--(?:[^<]|<(?!!--))*?-->"""
     r"""|<\s?(/?)\s?([A-Za-z](?:[\w:-]*\w)?)(\s(?:"[^"<]*"|'[^'<]*'|[^<>])*+|/)?>""",
 )
@@ -61,22 +61,22 @@ def decode_entities(text: str) -> str:
     for _ in range(_DEPTH):
         if "&" not in text:
             break
-        text = _ENTITY.sub(lambda found: _meaning(found[0]), text)
+        text = _ENTITY.sub(lambda found: _expanded(found[0]), text)
     return text
 
 
 def remove_tags(text: str) -> str:
     """Return the text without its tags and comments; a space is left of those between words."""
-    return _without(_pieces(text), text)
+    return _without(_tags(text), text)
 
 
 def same_tags(source: str, target: str) -> bool:
     """Whether both texts have the same tags and comments, in any order and with any attributes."""
-    return _count(_pieces(source)) == _count(_pieces(target))
+    return _count(_tags(source)) == _count(_tags(target))
 
 
 def find_markup_fault(both: bool, pair: NumberedPair) -> Fault | None:
-    """Show the first piece of markup if the sides have different markup, or the same if ``both``.
+    """Show the first tag or entity if the sides have different markup, or the same if ``both``.
 
     With different markup, a model would learn to write it or to leave it out. Entities are the same
     if both sides have some.
@@ -92,38 +92,38 @@ def find_markup_fault(both: bool, pair: NumberedPair) -> Fault | None:
 
 
 def _markup_of(text: str, names: re.Pattern[str]) -> tuple[Counter[str], str | None]:
-    """Return the markup of a text by kind, and the first piece of it in words."""
-    pieces = _pieces(text, names)
-    kinds, left = _count(pieces), _without(pieces, text)
-    found = [(text, piece) for piece in pieces[:1]]
+    """Return the markup of a text by kind, and the first tag or entity in words."""
+    tags = _tags(text, names)
+    kinds, left = _count(tags), _without(tags, text)
+    found = [(text, tag) for tag in tags[:1]]
     if "<" in left or ">" in left:
         rest = list(_REST.finditer(left))
         kinds["rest"] = len(rest)
-        found += [(left, piece) for piece in rest[:1]]
-    entities = (one for one in _ENTITY.finditer(text) if _meaning(one[0]) != one[0])
+        found += [(left, tag) for tag in rest[:1]]
+    entities = (one for one in _ENTITY.finditer(text) if _expanded(one[0]) != one[0])
     if (entity := next(entities, None)) is not None:
         kinds["entities"] = 1
         found.append((text, entity))
     if not found:
         return kinds, None
-    whole, piece = found[0]
-    return kinds, f"{quoted(piece[0])} in {quoted(whole, piece.start())}"
+    whole, tag = found[0]
+    return kinds, f"{quoted(tag[0])} in {quoted(whole, tag.start())}"
 
 
-def _pieces(text: str, names: re.Pattern[str] = _HTML) -> list[re.Match[str]]:
+def _tags(text: str, names: re.Pattern[str] = _HTML) -> list[re.Match[str]]:
     """Return the comments and tags of a text."""
-    pieces = list(_PIECE.finditer(text)) if "<" in text else []
-    closed = {piece[2] for piece in pieces if piece[1]}
-    return [one for one in pieces if not one[2] or one[2] in closed or _is_tag(one, text, names)]
+    tags = list(_TAG.finditer(text)) if "<" in text else []
+    closed = {tag[2] for tag in tags if tag[1]}
+    return [one for one in tags if not one[2] or one[2] in closed or _is_tag(one, text, names)]
 
 
-def _count(pieces: Iterable[re.Match[str]]) -> Counter[str]:
-    return Counter(f"{one[1]}{one[2].lower()}" if one[2] else "comment" for one in pieces)
+def _count(tags: Iterable[re.Match[str]]) -> Counter[str]:
+    return Counter(f"{one[1]}{one[2].lower()}" if one[2] else "comment" for one in tags)
 
 
-def _without(pieces: Iterable[re.Match[str]], text: str) -> str:
+def _without(tags: Iterable[re.Match[str]], text: str) -> str:
     parts, end = list[str](), 0
-    for one in pieces:
+    for one in tags:
         is_between = not one[2] or _BLOCK.fullmatch(one[2])
         parts += [text[end : one.start()], " " if is_between else ""]
         end = one.end()
@@ -147,7 +147,7 @@ def _is_tag(tag: re.Match[str], text: str, names: re.Pattern[str]) -> bool:
 
 
 @lru_cache(1000)
-def _meaning(entity: str) -> str:
+def _expanded(entity: str) -> str:
     """Return what an entity stands for; a name that HTML does not have stands for itself."""
     compact = entity.replace(" ", "").rstrip(";") + ";"
     if compact[1] != "#" and compact[1:] not in html5:
