@@ -52,17 +52,17 @@ def _address(rng: random.Random, source: str, target: str) -> Pair:
     return shape.format(source, names[0], names[1]), shape.format(target, names[0], names[2])
 
 
-def _markup(rng: random.Random, source: str, target: str) -> Pair:
-    first, _, rest = target.partition(" ")
-    return source, rng.choice(
-        (
-            f"<p>{target}</p>",
-            f"<b>{first}</b> {rest}",
-            f"{target}<br>",
-            f'<a href="#{len(first)}">{first}</a> {rest}',
-            f'<span class="x">{target}</span>',
-        )
-    )
+_MARKED = "<p>{} {}</p>", "<b>{}</b> {}", "{} {}<br>", '<span class="x">{}</span> {}'
+
+
+def _marked(*sides: int) -> Maker:
+    def make(rng: random.Random, *pair: str) -> Pair:
+        shape, texts = rng.choice(_MARKED), [*pair]
+        for side in sides:
+            texts[side] = shape.format(*f"{texts[side]} ".split(" ", 1))
+        return texts[0], texts[1]
+
+    return make
 
 
 def _encoding(times: int, encoding: str) -> Maker:
@@ -143,8 +143,11 @@ def _wrong_content(corpus: Sequence[Pair]) -> dict[str, Kind]:
     return {
         "a digit changed": Kind(("numbers",), _digit),
         "an address changed": Kind(("urls",), _address),
-        "tags on one side": Kind(("markup",), _markup),
+        "tags on one side": Kind(("markup",), _marked(1)),
         "a side twice": Kind(("ratio",), lambda r, s, t: (s, f"{t} {t}")),
+        "the last word over and over": Kind(
+            ("ratio",), lambda r, s, t: (s, t + f" {t.split()[-1]}" * 5)
+        ),
         "another sentence added": Kind(
             ("ratio",), lambda r, s, t: (s, f"{t} {r.choice(corpus)[1]}")
         ),
@@ -167,6 +170,7 @@ def _repairable() -> dict[str, Kind]:
             s,
             t.replace(" ", r.choice(("\u2003", "  ", " \u2009")), 1) + " ",
         ),
+        "the same tags on both sides": _marked(0, 1),
         "an entity on one side": lambda r, s, t: (f"{s} (A & B)", f"{t} (A &amp; B)"),
     }
     return {name: Kind(("repair",), make) for name, make in makers.items()}

@@ -67,7 +67,9 @@ def test_clients_of_libretranslate(url: str, offline: dict[str, str]) -> None:
     plain = LibreTranslateAPI(url + "/")
     assert plain.translate(text, "en", "de") == offline[text]
     assert plain.detect("This is certainly an English sentence.")[0]["language"] == "en"
-    assert [one["targets"] for one in plain.languages()] == [["de"], ["fr"]]
+    # One that is only a target is a language, too.
+    found = {one["code"]: one["targets"] for one in plain.languages()}
+    assert found == {"en": ["de"], "de": ["fr"], "fr": []}
     deep = LibreTranslator("en", "de", api_key="x", custom_url=f"{url}/")
     assert deep.translate(text) == offline[text]
     asked = {"source": "en", "target": "de", "format": "text", "api_key": None}
@@ -118,6 +120,11 @@ def test_clients_of_deepl(url: str, offline: dict[str, str]) -> None:
     assert [one.text, two.text] == [offline[text] for text in SENTENCES[:2]]
     assert (one.detected_source_lang, one.billed_characters) == ("EN", len(SENTENCES[0]))
     assert [language.code for language in client.get_target_languages()] == ["DE", "FR"]
+    assert [language.code for language in client.get_source_languages()] == ["EN", "DE"]
+    assert len(client.translate_text(["a"] * 50, target_lang="DE", source_lang="EN")) == 50
+    with pytest.raises(deepl.DeepLException, match=r"request \(60\) exceeds .* \(50\)") as refused:
+        client.translate_text(["a"] * 60, target_lang="DE", source_lang="EN")
+    assert refused.value.http_status_code == 413
     count = client.get_usage().character
     assert count is not None and count.valid and count.count and count.count >= len(SENTENCES[0])
 
@@ -329,7 +336,8 @@ def test_keys_and_limits(model: Translator) -> None:
         assert ask(translate, known | {"q": "a" * 600})[0] == 413
         assert ask(translate, known | {"q": SENTENCES[:2]})[0] == 200
         header = {"Authorization": f"DeepL-Auth-Key {KEY}"}
-        assert ask(f"{address}/v2/usage", **header)[0] == 200
+        many = {"text": ["a"] * 3, "target_lang": "DE"}
+        assert ask(f"{address}/v2/translate", many, **header)[0] == 413
         # Nobody gets another limit by claiming another address.
         status, answer = ask(translate, known, X_Forwarded_For="192.0.2.1")
         assert status == 429 and answer["error"].startswith("Slowdown: ")

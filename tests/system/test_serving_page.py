@@ -169,7 +169,7 @@ def test_nothing_is_asked_of_another_server(page: Page, url: str, answers: dict[
         assert refused.value.code == status
 
 
-# A server that wants a key, knows one language, and believes that it is elsewhere.
+# A server that wants a key, translates from one language, and believes that it is elsewhere.
 KEY_AND_FILE = """{ const real = window.fetch; window.sent = [];
     window.fetch = async (path, options) => {
         if (path === 'translate') window.sent.push(JSON.parse(options.body).api_key);
@@ -179,7 +179,8 @@ KEY_AND_FILE = """{ const real = window.fetch; window.sent = [];
             return answer;
         const values = await answer.json();
         if (path === 'languages')
-            return new Response(JSON.stringify(values.filter((one) => one.code === 'en')));
+            return new Response(JSON.stringify(values.map((one) =>
+                one.code === 'en' ? one : { ...one, targets: [] })));
         if (values.translatedFileUrl) values.translatedFileUrl =
             values.translatedFileUrl.replace(location.origin, 'http://other/x');
         return new Response(JSON.stringify({ ...values, keyRequired: true })); }; }"""

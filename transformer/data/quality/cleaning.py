@@ -1,14 +1,12 @@
 """Repairs pairs, writes the good ones to files like their own, and the others with what is wrong.
 
 Every pair goes to one of both. A repair is of characters, not of content: double encodings are
-decoded, entities of one side decoded, invisible characters removed, and odd blanks become one
-space.
+undone, entities decoded, tags that both sides have and invisible characters removed, and odd blanks
+become one space.
 """
 
 import gzip
-import html
 import json
-import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -21,8 +19,7 @@ from pathlib import Path
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
 from transformer.data.quality.base import NumberedPair
-from transformer.data.quality.checks import characters
-from transformer.data.quality.checks.characters import ENTITY, find_markup, is_entity
+from transformer.data.quality.checks import characters, markup
 from transformer.data.quality.factory import Checks
 from transformer.data.text.parallel import Corpus, read_lines
 from transformer.data.text.word_alignment import word_count
@@ -199,10 +196,11 @@ def _record(pair: NumberedPair, reason: Mapping[str, object], **more: object) ->
 
 def _repairs() -> dict[str, Callable[[list[str]], Iterable[str]]]:
     """Return the repairs of both sides; without ftfy, encodings stay as they are."""
-    # In this order: a decoded entity may be invisible or a tab.
+    # In this order: a decoded entity may be part of a tag, invisible or a tab.
     steps: dict[str, Callable[[list[str]], Iterable[str]]] = {
         "encoding": partial(map, characters.undo_wrong_encoding),
-        "entities": _decode_entities,
+        "entities": partial(map, markup.decode_entities),
+        "markup": _remove_same_tags,
         "invisible": partial(map, characters.remove_invisible),
         "blanks": partial(map, characters.normalize_blanks),
     }
@@ -211,17 +209,6 @@ def _repairs() -> dict[str, Callable[[list[str]], Iterable[str]]]:
     return steps
 
 
-def _decode_entities(texts: list[str]) -> list[str]:
-    """Decode entities of one side alone: on both sides the text may be about them."""
-    found = [find_markup(text) for text in texts]
-    if found.count(None) != 1:
-        return texts
-    return [
-        ENTITY.sub(_decoded, text) if match is not None and ENTITY.fullmatch(match[0]) else text
-        for text, match in zip(texts, found, strict=True)
-    ]
-
-
-def _decoded(found: re.Match[str]) -> str:
-    """Return what an entity stands for; html.unescape alone also decodes prefixes of names."""
-    return html.unescape(found[0]) if is_entity(found) else found[0]
+def _remove_same_tags(texts: list[str]) -> Iterable[str]:
+    """Remove tags that both sides have; others are a fault."""
+    return map(markup.remove_tags, texts) if markup.same_tags(*texts) else texts

@@ -20,7 +20,7 @@ from transformer.data.quality.base import (
     Side,
     either_side,
 )
-from transformer.data.quality.checks import alphabet, characters, lengths, numbers_and_urls
+from transformer.data.quality.checks import alphabet, characters, lengths, markup, numbers_and_urls
 from transformer.data.quality.checks.misalignment import Misalignment
 from transformer.data.quality.checks.repeated_text import Leaks, Repeats
 from transformer.data.quality.checks.untranslated import Lexicon, find_copy
@@ -93,8 +93,8 @@ class Checks:
             "numbers": numbers_and_urls.find_different_numbers,
             "urls": numbers_and_urls.find_different_urls,
             "control": _find_control_in_features if has_features else characters.find_control,
-            "markup": partial(characters.find_markup_fault, 1),
-            "markup_both": partial(characters.find_markup_fault, 2),
+            "markup": partial(markup.find_markup_fault, False),
+            "markup_both": partial(markup.find_markup_fault, True),
             "replacement": characters.find_replacement,
             "not_nfc": characters.find_not_nfc,
             "mojibake": characters.find_mojibake,

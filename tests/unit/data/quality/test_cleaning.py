@@ -127,6 +127,39 @@ MENDED = [
 ]
 
 
+def test_the_same_markup_is_removed_and_other_markup_rejected(tmp_path: Path) -> None:
+    texts = {
+        "train": [
+            ("a <b>small</b> dog", "ein <b>kleiner</b> Hund"),
+            ('a <a href="x">dog</a><br>', 'ein <a href="y">Hund</a><br/>'),
+            ("&lt;p&gt;Dogs &amp;amp; cats", "&lt;p&gt;Hunde und&nbsp;Katzen"),
+            ("if a < b I <3 it", "wenn a < b, ich <3 es"),
+            ("the big dog", "der <b>große</b> Hund"),
+            ("the <b>old</b> dog", "der <i>alte</i> Hund"),
+            ('a dog <a href="', 'ein Hund <a href="'),
+        ]
+    }
+    splits, wanted = written(texts, tmp_path / "in"), frozenset({"markup", "markup_both"})
+    cleaned(splits, tmp_path / "out", wanted, repair=True)
+    kept = Corpus((tmp_path / "out/train.en", tmp_path / "out/train.de"), "en", "de")
+    assert list(kept) == [
+        ("a small dog", "ein kleiner Hund"),
+        ("a dog", "ein Hund"),
+        ("Dogs & cats", "Hunde und Katzen"),
+        texts["train"][3],
+    ]
+    repaired = map(json.loads, read_lines(tmp_path / "out/train.repaired.jsonl"))
+    assert [row["repairs"] for row in repaired] == [
+        ["markup"],
+        ["markup", "blanks"],
+        ["entities", "markup", "blanks"],
+    ]
+    faults = [row["faults"] for row in rejected(tmp_path / "out").values()]
+    assert faults == [["markup"], ["markup"], ["markup_both"]]
+    # Without repairs all of it is left out.
+    assert cleaned(splits, tmp_path / "same", wanted)["train"].kept == 1
+
+
 @pytest.mark.parametrize("name", ["text.tsv", "text.jsonl.gz", "text.de"])
 def test_repaired_pairs_are_kept_and_recorded(name: str, tmp_path: Path) -> None:
     texts = [(f"a dog {n}", text) for n, (text, _, _) in enumerate(MENDED)] + [("a b", "c «d»")]

@@ -15,7 +15,6 @@ from transformer.data.quality.checks.alphabet import (
 )
 from transformer.data.quality.checks.characters import (
     find_control,
-    find_markup_fault,
     find_mojibake,
     find_not_nfc,
     find_replacement,
@@ -32,29 +31,6 @@ from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 
 def pair(source: str, target: str) -> NumberedPair:
     return NumberedPair(1, source, target, 1, 1)
-
-
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [
-        ("a < b and b > c & d; R&D", False),
-        ("a <b>bold</b> word", True),
-        ("a<br/>", True),
-        ("<para>A word.</para>", True),
-        ('see <link linkend="here"> there', True),
-        ("a <!-- note", True),
-        ("Bed &amp; Breakfast", True),
-        ("&#228; &#xE4;", True),
-        ("I <3 you", False),
-        ("#include <stdio.h>, write to <a@b.org> or <URL:https://b.org/c>", False),
-        ("copy <source> <target>; List<String>, vector<T>", False),
-        ("see page.cgi?a=1&size=2; and so on", False),
-    ],
-)
-def test_markup_on_one_side_is_a_fault(text: str, fault: bool) -> None:
-    assert (find_markup_fault(1, pair("a word", text)) is not None) is fault
-    assert find_markup_fault(1, pair(text, text)) is None
-    assert (find_markup_fault(2, pair(text, text)) is not None) is fault
 
 
 CONTROL = [0, 9, 13, 0x7F, 0x85, 0xAD, 0x200B, 0x200D, 0x200E, 0x2028, 0xFEFF, 0xE000]

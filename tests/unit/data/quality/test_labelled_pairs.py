@@ -1,6 +1,8 @@
 """Pairs that were labelled by eye, cleaned by default behind a text that is clean."""
 
+import json
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
 
@@ -36,3 +38,23 @@ def test_no_good_pair_is_rejected(found: dict[str, list[bool]]) -> None:
 )
 def test_faults_are_found(label: str, share: float, found: dict[str, list[bool]]) -> None:
     assert sum(found[label]) >= share * len(found[label])
+
+
+def test_planted_pairs_are_kept_mended_or_rejected() -> None:
+    lines = Path(__file__).with_name("planted_pairs.jsonl").read_text("utf-8").split("\n")
+    rows = [json.loads(line) for line in lines if line]
+    text = clean_texts()["train"]
+    result = cleaned([*text, *((source, target) for _, source, target in rows)], ("en", "de"))
+    kept = []
+    for index, (label, source, target) in enumerate(rows, start=len(text)):
+        faults, mended = result.faults.get(index, []), result.repaired.get(index)
+        if label == "good":
+            assert (faults, mended) == ([], None), source
+        elif label == "mended":
+            assert not faults and mended, source
+        elif label == "markup":
+            # Mended where both sides have the same.
+            assert faults == ["markup"] or (mended and not set("<;") & set("".join(mended))), source
+        elif not faults:
+            kept.append((source, target))
+    assert len(kept) <= 2, kept

@@ -17,7 +17,8 @@ from transformer.data.quality.checks.untranslated import Lexicon
 
 # Shorter texts are not judged; fewer words are a name.
 _MIN_CHARACTERS, _MIN_WORDS = 20, 5
-_MIN_CONFIDENCE = 0.9
+# Of another language; or, where several of a family share it (es, gl, an), of the own one.
+_MIN_CONFIDENCE, _MAX_OWN_CONFIDENCE = 0.9, 0.01
 _COMMON_WORDS = 100
 # Fraction of the different words of a text that are common in its language.
 _COMMON_FRACTION = 0.2
@@ -62,8 +63,11 @@ class Language:
         words = _words(text)
         if len(words) < _MIN_WORDS or len(words & self._common) >= _COMMON_FRACTION * len(words):
             return None
-        language, confidence = _identifier().classify(text)
-        return str(language) if language != self.code and confidence >= _MIN_CONFIDENCE else None
+        confidences = dict(_identifier().rank(text))
+        language, confidence = next(iter(confidences.items()))
+        is_sure = confidence >= _MIN_CONFIDENCE
+        is_sure = is_sure or confidences.get(self.code, 1.0) <= _MAX_OWN_CONFIDENCE
+        return str(language) if language != self.code and is_sure else None
 
 
 def find_wrong_language(

@@ -1,4 +1,4 @@
-"""Lengths of pairs: empty sides, sides that are too long, pairs out of proportion."""
+"""Lengths of pairs: empty sides, sides that are too long or repeat themselves, other ratios."""
 
 import math
 import re
@@ -30,6 +30,13 @@ _END = re.compile(
     r"\w{3}[\"')\]»“”’]*[.!?…]+[\"')\]»“”’]*(?=\s+[\"'(«»„“]*([^\W\d_])|\s*$)|[。！？]"
 )
 _REPEATED_WORDS = 2
+# More words than this are twice too many also in a short text, if it is so much longer.
+_REPEATED_SENTENCE, _FAR_AND_REPEATED = 3, math.log(1.4)
+# So many times in a row, a model repeats itself; so do songs, but not on one side.
+_STUCK, _MAX_PHRASE = 5, 3
+_WORD, _LETTER_OR_DIGIT = re.compile(r"[^\W_]+"), re.compile(r"[^\W_]")
+# Words of the other side of one that has only signs: one such as "&" has a translation.
+_MIN_WORDS_FOR_SIGNS = 3
 # Shorter texts may spell out an abbreviation; for sentences a lower limit is enough.
 _MANY, _MANY_OF_A_SENTENCE = 100, 40
 
@@ -84,13 +91,16 @@ class UsualLengths:
 
 
 def find_empty_side(pair: NumberedPair) -> Fault | None:
-    """Name the side that is empty or blank, and show the other."""
+    """Name the side that is empty or has only signs where the other is a text; show the other."""
     empty = [not text or text.isspace() for text in pair.texts]
     if all(empty):
         return Fault(None, "both sides are empty")
     if any(empty):
         index = empty.index(True)
         return Fault(SIDES[index], f"against {quoted(pair.texts[1 - index])}")
+    for side, text, other in zip(SIDES, pair.texts, pair.texts[::-1], strict=True):
+        if not _LETTER_OR_DIGIT.search(text) and len(_WORD.findall(other)) >= _MIN_WORDS_FOR_SIGNS:
+            return Fault(side, f"{quoted(text)} against {quoted(other)}")
     return None
 
 
@@ -112,17 +122,40 @@ def find_disproportion(usual: UsualLengths, factor: float, pair: NumberedPair) -
     if not all(texts):
         return None
     signed, tails = usual.deviation(*map(len, texts))
-    is_beyond = abs(signed) > math.log(factor)
-    if not is_beyond and abs(tails) <= 1:
-        return None
     shorter, longer = texts if signed > 0 else texts[::-1]
-    min_length = _MANY_OF_A_SENTENCE if _sentences(longer) else _MANY
-    broken = usual.closed[signed < 0] and _is_closed(longer) and not _is_closed(shorter)
-    says_more = _says_more(abs(signed), abs(tails), shorter, longer, broken)
-    if says_more or (is_beyond and len(longer) >= min_length):
-        lengths = f"{len(texts[0])} characters against {len(texts[1])}"
-        return Fault(None, f"{lengths}: {quoted(texts[0])} and {quoted(texts[1])}")
-    return None
+    is_out = _is_repetitive(abs(signed), shorter, longer)
+    is_beyond = abs(signed) > math.log(factor)
+    if not is_out and (is_beyond or abs(tails) > 1):
+        min_length = _MANY_OF_A_SENTENCE if _sentences(longer) else _MANY
+        broken = usual.closed[signed < 0] and _is_closed(longer) and not _is_closed(shorter)
+        says_more = _says_more(abs(signed), abs(tails), shorter, longer, broken)
+        is_out = says_more or (is_beyond and len(longer) >= min_length)
+    if not is_out:
+        return None
+    lengths = f"{len(texts[0])} characters against {len(texts[1])}"
+    return Fault(None, f"{lengths}: {quoted(texts[0])} and {quoted(texts[1])}")
+
+
+def _is_repetitive(log_deviation: float, shorter: str, longer: str) -> bool:
+    """Whether one text repeats a sentence, or a phrase over and over, and the other does not."""
+    words = longer.split()
+    # Most texts repeat so little that the exact count can be skipped.
+    if len(words) - len(set(words)) < min(_REPEATED_SENTENCE, _STUCK - 1):
+        return False
+    if log_deviation > _FAR_AND_REPEATED and _is_twice(longer, _REPEATED_SENTENCE):
+        return not _is_twice(shorter)
+    return _longest_run(longer) >= _STUCK and _longest_run(shorter) == 1
+
+
+def _longest_run(text: str) -> int:
+    """Return how many times in a row a phrase of up to three words occurs."""
+    words, longest = _WORD.findall(text.lower()), 1
+    for length in range(1, _MAX_PHRASE + 1):
+        equal = 0
+        for word, earlier in zip(words[length:], words, strict=False):
+            equal = equal + 1 if word == earlier else 0
+            longest = max(longest, 1 + equal // length)
+    return longest
 
 
 def _says_more(log_deviation: float, tails: float, shorter: str, longer: str, broken: bool) -> bool:
@@ -151,8 +184,8 @@ def _is_closed(text: str) -> bool:
     return not text.rstrip()[-1:].isalnum()
 
 
-def _is_twice(text: str) -> bool:
+def _is_twice(text: str, min_words: int = _REPEATED_WORDS) -> bool:
     """Whether the second half of the words repeats the first half."""
     words = re.findall(r"\w+", text.lower())
     half = len(words) // 2
-    return half >= _REPEATED_WORDS and len(words) == 2 * half and words[:half] == words[half:]
+    return half >= min_words and len(words) == 2 * half and words[:half] == words[half:]

@@ -6,6 +6,7 @@ model that was not trained with them; a glossary makes phrases occur.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -36,6 +37,9 @@ from transformer.serving.translations import Constrain, Options
 
 _SPLITTING: dict[str, Splitting] = {"0": "none", "1": "sentences", "nonewlines": "punctuation"}
 
+_MOST_TEXTS = 50
+"""Of a request; DeepL answers more with status 413."""
+
 _MOST_NAMES = 100
 """Of elements, in one parameter."""
 
@@ -49,6 +53,8 @@ class DeepL:
     def __init__(self, service: TranslationService, access: Access, files: Files) -> None:
         self.service, self.access = service, access
         self.directions = service.directions
+        most = min(service.limits.texts or _MOST_TEXTS, _MOST_TEXTS)
+        self._limits = replace(service.limits, texts=most)
         self._characters: Counter[Client | None] = Counter()
         self._glossaries = DeepLGlossaries(self.directions)
         self.documents = DeepLDocuments(
@@ -97,8 +103,8 @@ class DeepL:
         """Translate texts."""
         asked = await read_parameters(request)
         texts = _strings(asked.get("text"))
+        check_size(texts, self._limits, 413)
         charge(request, self.access, request.state.client, len(texts) - 1)
-        check_size(texts, self.service.limits, 413)
         rules = _tag_rules(asked)
         seen = (
             await visible_texts(texts, rules) if rules and not asked.get("source_lang") else texts

@@ -146,14 +146,15 @@ class LibreTranslate:
         return JSONResponse([one._asdict() for one in found])
 
     async def languages(self, request: Request) -> Response:
-        """Every source language and its targets."""
-        targets: dict[str, list[str]] = {}
+        """Every language and its targets; one that is only a target has none."""
+        codes = dict.fromkeys((*self.directions.sources, *self.directions.targets))
+        targets: dict[str, list[str]] = {code: [] for code in codes}
         for source, target in sorted(self.directions.by_codes):
-            targets.setdefault(source, []).append(target)
+            targets[source].append(target)
         return JSONResponse(
             [
-                {"code": code, "name": language_name(code), "targets": targets[code]}
-                for code in self.directions.sources
+                {"code": code, "name": language_name(code), "targets": found}
+                for code, found in targets.items()
             ]
         )
 

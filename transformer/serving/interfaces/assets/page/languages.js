@@ -2,7 +2,7 @@
 const AUTO = "auto";
 const from = $("from");
 const to = $("to");
-let known = []; // { code, name, targets } of each source language
+let known = []; // { code, name, targets } of each language; one that is only a target has no targets
 let seen = null; // the detected language
 const names = new Intl.DisplayNames(["en"], { type: "language" });
 
@@ -48,9 +48,10 @@ export function detected(code) {
 
 export function start(languages, first, { changed, swapped }) {
   known = languages;
+  const sources = known.filter((one) => one.targets.length > 0);
   // One language is no choice.
-  from.disabled = known.length === 1;
-  from.replaceChildren(...(from.disabled ? [] : [auto]), ...known.map(({ code }) => option(code, nameOf(code))));
+  from.disabled = sources.length === 1;
+  from.replaceChildren(...(from.disabled ? [] : [auto]), ...sources.map(({ code }) => option(code, nameOf(code))));
   fillTargets(first);
   refresh();
   from.addEventListener("change", () => { fillTargets(to.value); refresh(); changed(); });
