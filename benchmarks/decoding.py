@@ -37,6 +37,7 @@ import torch
 from rich.table import Table
 
 from benchmarks.page import write_between
+from benchmarks.records import machine
 from transformer.common.errors import InputError
 from transformer.evaluation.metrics import score
 from transformer.report.scores import table_console
@@ -203,7 +204,7 @@ def run(arguments: argparse.Namespace) -> None:
     for subject, repeats in ((tiny, arguments.repeats), (base, 1 if arguments.quick else None)):
         tried = max(64, len(subject.sources) // 5)
         found = measure(subject, arguments.threads, repeats or arguments.repeats, tried)
-        sentences = f"{len(subject.sources):,} sentences, threads: {arguments.threads}"
+        sentences = f"{len(subject.sources):,} sentences, {machine(arguments.threads)}"
         parameters = sum(parameter.numel() for parameter in subject.model.parameters())
         title = f"{subject.name}, {parameters / 1e6:.1f} M parameters, {sentences}"
         lines += show(subject, found, title)

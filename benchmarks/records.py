@@ -12,6 +12,14 @@ from typing import Any, Generic, TypeVar
 
 Record = TypeVar("Record")
 
+INSTRUCTIONS = {
+    "amx_bf16": "AMX",
+    "avx512_bf16": "AVX512-BF16",
+    "avx512f": "AVX-512",
+    "avx2": "AVX2",
+}
+"""Flags of /proc/cpuinfo that decide how fast products of matrices are, the fastest first."""
+
 
 class Records(Generic[Record]):
     """The records of a file.
@@ -70,5 +78,8 @@ def machine(threads: int) -> str:
 def _processor() -> str:
     file = Path("/proc/cpuinfo")
     lines = file.read_text().splitlines() if file.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
+    fields = {line.partition(":")[0].strip(): line.partition(":")[2].strip() for line in lines}
+    name = fields.get("model name") or platform.machine()
+    flags = fields.get("flags", "").split()
+    instructions = next((INSTRUCTIONS[flag] for flag in INSTRUCTIONS if flag in flags), None)
+    return f"{name} with {instructions}" if instructions else name

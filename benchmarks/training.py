@@ -35,7 +35,7 @@ from rich.table import Table
 
 from benchmarks.calls import UNKNOWN
 from benchmarks.page import write_between
-from benchmarks.records import short
+from benchmarks.records import machine, short
 from benchmarks.training_process import MOST, NAMES, Subject
 from benchmarks.version import code_version
 from transformer.report.scores import table_console
@@ -250,7 +250,7 @@ def main() -> int:
     values = {}
     for size in arguments.sizes:
         commit = short(code_version("benchmarks", "constraints.txt")["commit"] or UNKNOWN)
-        batches = f"batches of {BUDGETS[size]:,} tokens, threads: {arguments.threads}"
+        batches = f"batches of {BUDGETS[size]:,} tokens, {machine(arguments.threads)}"
         title = f"{size}, {batches}, commit {commit}"
         found: list[Subject] = []
         prepare(size, arguments)
