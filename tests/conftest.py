@@ -17,13 +17,40 @@ import pytest
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
-from tests.helpers.checks import no_checks
+from tests.helpers.checks import begin_test, check_first_calls, no_checks
 
+check_first_calls()
 install_import_hook("transformer", "beartype.beartype")
 
 # The same code passes or fails alike each time; other examples: --hypothesis-profile=default.
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
+
+
+INSTALLED_BY = {
+    "chromium": "apt-get install chromium",
+    "node": "apt-get install npm && npm install --prefix .cache/npm translate@3.1.0",
+}
+"""Programs that some tests need, and the command that installs each."""
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
+    """Count in one last line the tests that lack a program, instead of a line for each."""
+    stats = terminalreporter.stats
+    skipped = stats.get("skipped", [])
+    lacking = {
+        name: [one for one in skipped if f"needs {name}" in one.longrepr[2]]
+        for name in INSTALLED_BY
+    }
+    stats["skipped"] = [one for one in skipped if not any(one in some for some in lacking.values())]
+    yield
+    stats["skipped"] = skipped
+    if parts := [f"{len(some)} without {name}" for name, some in lacking.items() if some]:
+        commands = (command for name, command in INSTALLED_BY.items() if lacking[name])
+        terminalreporter.write_line(
+            f"skipped {', '.join(parts)}; to run them: {' && '.join(commands)}"
+        )
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -37,6 +64,7 @@ def compositions() -> None:
 @pytest.fixture(autouse=True)
 def environment() -> Iterator[None]:
     """What a test or a library writes there, Lightning a cluster's address, ends with the test."""
+    begin_test()
     with mock.patch.dict(os.environ):
         yield
 

@@ -13,7 +13,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.helpers.checks import no_checks
 from tests.helpers.losses import loss_config
 from tests.helpers.models import tiny_transformer
 from tests.helpers.updates import module_settings, quiet_trainer
@@ -97,8 +96,7 @@ def _train(
     gradient_buckets._BUCKET = 500
     strategy = ReplicatedStrategy(start_method="fork") if ranks > 1 else "auto"
     trainer = quiet_trainer(file.parent, devices=ranks, strategy=strategy, max_steps=2)
-    with no_checks():
-        trainer.fit(Poor(file, most, where, **loss))
+    trainer.fit(Poor(file, most, where, **loss))
 
 
 def gradients(

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig
 
-from tests.helpers.checks import no_checks
 from tests.helpers.runs import SMALL, composed, verb
 from tests.helpers.text import write_parallel
 from transformer.__main__ import main
@@ -51,8 +50,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, f
         "trainer.val_check_interval=300",
         "trainer.log_every_n_steps=100",
     ]
-    with no_checks():  # updates are alike; shorter runs check theirs
-        metrics = train(composed(overrides, folder / "cache"), folder / "run")
+    metrics = train(composed(overrides, folder / "cache"), folder / "run")
     return folder, metrics
 
 

@@ -10,8 +10,6 @@ from tests.helpers.runs import SMALL, composed, corpus_overrides
 from transformer.model.checkpoint.checkpoint import read_payload
 from transformer.runs.train import train
 
-pytestmark = pytest.mark.usefixtures("unchecked")
-
 RUN = [
     *SMALL,
     *("model.d_model=16", "model.num_heads=2", "model.encoder_layers=1", "model.decoder_layers=1"),

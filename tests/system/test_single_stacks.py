@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.helpers.checks import no_checks
 from tests.helpers.conllu import format_conllu
 from tests.helpers.runs import SMALL, composed
 from tests.helpers.text import WORDS
@@ -73,8 +72,7 @@ def tagger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a trained tagger."""
     folder = tmp_path_factory.mktemp("tagger")
     long = ["trainer.max_steps=600", "schedule.total=600", "trainer.val_check_interval=300"]
-    with no_checks():  # updates are alike; shorter runs check theirs
-        trained("pocket_tagging", folder, *long)
+    trained("pocket_tagging", folder, *long)
     return folder
 
 
@@ -82,8 +80,7 @@ def tagger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a trained language model."""
     folder = tmp_path_factory.mktemp("language_model")
-    with no_checks():
-        trained("pocket_lm", folder, "trainer.max_steps=150")
+    trained("pocket_lm", folder, "trainer.max_steps=150")
     return folder
 
 

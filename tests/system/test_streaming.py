@@ -38,7 +38,6 @@ def stream(tmp_path: Path) -> list[str]:
     ]
 
 
-@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_restart_in_the_middle_changes_nothing(
     tmp_path: Path, stream: list[str], workers: int

@@ -4,7 +4,7 @@ import pytest
 import torch
 from jaxtyping import TypeCheckError
 
-from tests.helpers.checks import no_checks
+from tests.helpers.checks import CALLS, no_checks
 from transformer.model.attention.multi_head import attend
 
 
@@ -15,4 +15,12 @@ def test_a_wrong_shape_is_noticed_unless_nothing_is_checked() -> None:
     with no_checks(), pytest.raises(RuntimeError, match="size"):
         attend(query, key, key)
     with pytest.raises(TypeCheckError):
+        attend(query, key, key)
+
+
+def test_only_the_first_calls_of_a_test_are_checked() -> None:
+    query, key = torch.ones(1, 1, 2, 4), torch.ones(1, 1, 3, 5)
+    for _ in range(CALLS):
+        attend(key, key, key)
+    with pytest.raises(RuntimeError, match="size"):
         attend(query, key, key)
