@@ -34,7 +34,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("tables", nargs="+", choices=("all", *TABLES), metavar="TABLE")
+    known = ("all", *TABLES)
+    parser.add_argument("tables", nargs="+", choices=known, metavar="TABLE", help=", ".join(known))
     parser.add_argument("--folder", type=Path, help="default: runs/gpu, or runs/gpu_rehearsal")
     parser.add_argument("--deadline", type=cost.positive, default=560.0, metavar="SECONDS")
     kind = parser.add_mutually_exclusive_group()

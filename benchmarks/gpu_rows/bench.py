@@ -20,6 +20,10 @@ MOST = 6
 """A row that takes long is timed for so many times ``Bench.seconds`` at most."""
 BLOCK = 20
 """Milliseconds: shorter calls are timed together, so that the host does not wait for each."""
+TOKENS = 25_000
+"""Of a batch, of each side."""
+CHUNK = 8192
+"""Rows of logits, as in ``trainer=gpu``."""
 SMALL = 128
 """A rehearsal divides sizes by it."""
 

@@ -9,9 +9,8 @@ import platform
 import torch
 from torch import Tensor
 
-from benchmarks.gpu_rows.bench import Bench, Values
+from benchmarks.gpu_rows.bench import TOKENS, Bench, Values
 from benchmarks.gpu_rows.models import model_config, preset
-from benchmarks.gpu_rows.updates import TOKENS
 from benchmarks.version import code_version
 from transformer.common.errors import InputError, is_out_of_memory
 from transformer.common.schema import typed

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.fx.experimental import _config as shape_settings
 
 from benchmarks.gpu_rows.bench import Bench, OutOfTime
 from benchmarks.gpu_rows.registry import Row
@@ -126,8 +127,10 @@ class Runner:
         timer = threading.Timer(min(self.bench.left + GRACE, threading.TIMEOUT_MAX), self._end)
         timer.daemon = True
         timer.start()
-        yield
-        timer.cancel()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def _end(self) -> None:
         with self._lock:
@@ -149,6 +152,7 @@ def clean(bench: Bench) -> None:
     gc.collect()  # modules that are done with refer to themselves
     torch.set_float32_matmul_precision("highest")
     torch.backends.cuda.enable_cudnn_sdp(True)
+    shape_settings.use_duck_shape = True
     if bench.on_card:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(bench.device)

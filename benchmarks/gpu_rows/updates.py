@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.gpu_rows.bench import Bench, Values, elapsed
+from benchmarks.gpu_rows.bench import CHUNK, TOKENS, Bench, Values, elapsed
 from benchmarks.gpu_rows.cost import Size
 from benchmarks.gpu_rows.models import built, made_batches, model_config, preset, size_of
 from transformer.common.schema import typed
@@ -25,10 +25,6 @@ from transformer.training.optimization.divergence import RecoveryConfig
 from transformer.training.optimization.optimizer import OptimizerConfig, build_optimizer
 from transformer.training.optimization.schedule import ScheduleConfig
 
-TOKENS = 25_000
-"""Of a batch, of each side."""
-CHUNK = 8192
-"""Rows of logits, as in ``trainer=gpu``."""
 BATCHES = 10
 """Of different shapes, updated with in turn; a time is that of all."""
 ADAM = OptimizerConfig("adam", lr=1e-4, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0)
