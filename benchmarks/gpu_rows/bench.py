@@ -24,7 +24,7 @@ TOKENS = 25_000
 """Of a batch, of each side."""
 CHUNK = 8192
 """Rows of logits, as in ``trainer=gpu``."""
-SMALL = 128
+SMALL = 100
 """A rehearsal divides sizes by it."""
 
 

@@ -19,8 +19,11 @@ from transformer.model.transformer import Transformer
 from transformer.training.config import sized_model
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
-TINY = {"d_model": 32, "num_heads": 2, "ffn_dim": 64, "encoder_layers": 1, "decoder_layers": 1}
-"""Of the models of a rehearsal."""
+TINY = {
+    **{"d_model": 32, "num_heads": 2, "ffn_dim": 64, "encoder_layers": 1, "decoder_layers": 1},
+    "sdpa_backend": "any",  # a CPU has not all of them
+}
+"""Of the models of a rehearsal, whatever a row says."""
 LONGEST = (10, 60)
 """Subwords of the longest source of a batch; the others are up to a tenth shorter."""
 
@@ -37,7 +40,7 @@ def preset(group: str, name: str) -> dict[str, Any]:
 def model_config(bench: Bench, name: str, **changes: Any) -> ModelConfig:
     """That of a preset; tiny in a rehearsal."""
     tiny = TINY if bench.small > 1 else {}
-    values = preset("model", name) | tiny | changes
+    values = preset("model", name) | changes | tiny
     return sized_model(values, bench.vocabulary, bench.vocabulary)
 
 
