@@ -26,9 +26,9 @@ from typing import Any
 
 from benchmarks.ablation_rows import ROWS, Change, chosen
 from benchmarks.calls import ROOT
-from benchmarks.page import publish
+from benchmarks.page import markdown, publish
 from benchmarks.records import Records, short
-from benchmarks.trained import Chained, Trained, Training, markdown, train_all
+from benchmarks.trained import Chained, Trained, Training, train_all
 from transformer.common.errors import InputError
 from transformer.data.corpora.catalog import MULTI30K, find
 from transformer.training.checkpointing.run_directory import is_finished

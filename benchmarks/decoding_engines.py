@@ -8,21 +8,21 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
-import ctranslate2
 import torch
 
-from benchmarks.decoding_subjects import Subject
-from benchmarks.marian_twin import marian
 from transformer.data.batching.batch import pad_source
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 from transformer.decoding.batched_search import search_batch
 from transformer.decoding.length_bucketing import bucket_batches
 from transformer.decoding.search.config import SearchConfig
-from transformer.interchange.ctranslate2 import write_ctranslate2
 from transformer.model.config import Precision
 from transformer.model.layers.quantization import in_precision
+from transformer.model.transformer import Transformer
+
+if TYPE_CHECKING:
+    from benchmarks.decoding_subjects import Subject
 
 Pieces = Sequence[int]
 Translate = Callable[[Sequence[Pieces], int], list[Pieces]]
@@ -69,7 +69,7 @@ class Engine:
         )
 
 
-def engines(subject: Subject, threads: int, folder: Path) -> Iterator[Engine]:
+def engines(subject: "Subject", threads: int, folder: Path) -> Iterator[Engine]:
     """All engines with the weights of the subject.
 
     Args:
@@ -77,6 +77,8 @@ def engines(subject: Subject, threads: int, folder: Path) -> Iterator[Engine]:
         threads: For each of them.
         folder: Where to write the weights for CTranslate2.
     """
+    from transformer.interchange.ctranslate2 import write_ctranslate2
+
     beam = subject.search
     greedy = replace(beam, algorithm="greedy", beam_size=1)
     searches = {"greedy": greedy, f"beam{beam.beam_size}": beam}
@@ -86,22 +88,22 @@ def engines(subject: Subject, threads: int, folder: Path) -> Iterator[Engine]:
         write_ctranslate2(subject.model, subject.tokenizer, path, precision)
     for name, search in searches.items():
         for precision in get_args(Precision):
-            translate = ours(subject, precision, search)
+            translate = ours(subject.model, precision, search)
             yield Engine("ours", name, precision, (2048, 4096, 8192), "tokens", translate)
         for dtype in (torch.float32, torch.bfloat16):
-            translate = hugging_face(subject, dtype, search)
+            translate = hugging_face(subject.model, dtype, search)
             precision = str(dtype).removeprefix("torch.")
             yield Engine("hf", name, precision, SIZES, "sentences", translate)
-        translate = hugging_face(subject, torch.float32, search, by_length=False)
+        translate = hugging_face(subject.model, torch.float32, search, by_length=False)
         yield Engine("hf", f"{name}{UNSORTED}", "float32", SIZES, "sentences", translate)
         for precision, path in exported.items():
             translate = ctranslate2_engine(subject, path, precision, search, threads)
             yield Engine("ct2", name, precision, (512, 1024, 2048, 4096), "tokens", translate)
 
 
-def ours(subject: Subject, precision: Precision, search: SearchConfig) -> Translate:
+def ours(model: Transformer, precision: Precision, search: SearchConfig) -> Translate:
     """This framework; a batch has so many padded source tokens, counted once a hypothesis."""
-    model = in_precision(deepcopy(subject.model), precision)
+    model = in_precision(deepcopy(model), precision)
 
     @torch.inference_mode()
     def translate(sources: Sequence[Pieces], batch_tokens: int) -> list[Pieces]:
@@ -118,16 +120,19 @@ def ours(subject: Subject, precision: Precision, search: SearchConfig) -> Transl
 
 
 def hugging_face(
-    subject: Subject, dtype: torch.dtype, search: SearchConfig, *, by_length: bool = True
+    model: Transformer, dtype: torch.dtype, search: SearchConfig, *, by_length: bool = True
 ) -> Translate:
     """``generate`` of the Marian twin; a batch has so many sentences, sorted by length or not.
 
     ``early_stopping=True`` is what the other two do: a sentence ends when the beam is full.
     """
-    twin: Any = marian(subject.model)
+    from benchmarks.marian_twin import marian
+
+    twin: Any = marian(model)
     # As in the export: our searches never choose them.
     twin.final_logits_bias[:, [PAD, BOS]] = -1e4
-    twin.to(dtype)
+    device = model.projection.weight.device
+    twin.to(device, dtype)
     options: dict[str, Any] = {"do_sample": False, "num_beams": search.beam_size}
     if search.beam_size > 1:
         options |= {"early_stopping": True, "length_penalty": search.length_penalty}
@@ -142,7 +147,7 @@ def hugging_face(
         found: list[Pieces] = [()] * len(sources)
         for start in range(0, len(order), size):
             indices = order[start : start + size]
-            source = pad_source([sources[index] for index in indices])
+            source = pad_source([sources[index] for index in indices]).to(device)
             # The end is one token more.
             longest = max(search.limit(len(sources[index])) for index in indices) + 1
             mask = (source != PAD).long()
@@ -156,20 +161,21 @@ def hugging_face(
 
 
 def ctranslate2_engine(
-    subject: Subject,
+    subject: "Subject",
     folder: Path,
     precision: str,
     search: SearchConfig,
     threads: int,
-    device: str = "cpu",
 ) -> Translate:
     """CTranslate2; a batch has so many source tokens.
 
     It is given pieces as it wants them, spelt, and what it says is spelt too; only a table look-up
     of ours is timed with it.
     """
+    import ctranslate2
+
     engine = ctranslate2.Translator(
-        str(folder), device, compute_type=precision, inter_threads=1, intra_threads=threads
+        str(folder), "cpu", compute_type=precision, inter_threads=1, intra_threads=threads
     )
     tokenizer = subject.tokenizer
     spelt = tokenizer.source_subwords(range(tokenizer.source_vocab_size))

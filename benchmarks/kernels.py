@@ -16,7 +16,7 @@ import time
 import torch
 from torch import Tensor
 
-from benchmarks.trained import markdown
+from benchmarks.page import markdown
 from transformer.model.attention.attention_bias import AttentionBias
 from transformer.model.attention.kernels import attend_short
 from transformer.model.attention.multi_head import Kernel, attend_fused, eager

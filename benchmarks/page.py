@@ -43,3 +43,8 @@ def write_between(page: Path, name: str, lines: Sequence[str]) -> None:
     table = "\n".join(lines)
     with written_whole(page) as part:
         part.write_text(f"{before}{begin}\n{table}\n{end}{after}", encoding="utf-8")
+
+
+def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table."""
+    return [f"| {' | '.join(row)} |" for row in (columns, ["---"] * len(columns), *rows)]

@@ -29,8 +29,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.page import write_between
-from benchmarks.trained import markdown
+from benchmarks.page import markdown, write_between
 from benchmarks.training import BUDGETS, common
 from benchmarks.training_process import FAST, ROOT
 from benchmarks.training_subjects import composed

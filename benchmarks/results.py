@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.calls import ROOT
-from benchmarks.page import publish
+from benchmarks.page import markdown, publish
 from benchmarks.records import Records, short
-from benchmarks.trained import Trained, markdown, train_all
+from benchmarks.trained import Trained, train_all
 from transformer.model.checkpoint.checkpoint import load_checkpoint
 
 PAGE = ROOT / "docs" / "results.md"

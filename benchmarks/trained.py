@@ -205,8 +205,3 @@ def train_all(runs: Sequence[Run], *, processes: int, threads: int) -> Iterator[
             pool.shutdown(cancel_futures=True)
     if failed:
         raise SystemExit("\n".join(failed))
-
-
-def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table."""
-    return [f"| {' | '.join(row)} |" for row in (columns, ["---"] * len(columns), *rows)]

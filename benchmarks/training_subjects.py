@@ -28,12 +28,12 @@ from torch.nn import functional as F
 
 from benchmarks.marian_twin import marian
 from benchmarks.matrix_products import Products, clock
+from benchmarks.torch_twin import TorchTransformer
 from benchmarks.training_process import MOST
 from transformer.cli.config.compose import compose_config
 from transformer.data.batching.batch import Batch
 from transformer.data.batching.loader import Update
 from transformer.data.tokenization.tokenizer import PAD
-from transformer.model.layers.embedding import SinusoidalPositions
 from transformer.model.transformer import Transformer
 from transformer.runs.train import fit
 from transformer.tasks.registry import make_task
@@ -136,61 +136,6 @@ class Paced(Callback):
         """Count."""
         outcome = outputs["outcome"]
         self.clock.count(outcome.tokens, outcome.sums["loss"])
-
-
-class TorchTransformer(nn.Module):
-    """torch.nn.Transformer with the embeddings and the projection that it leaves to its user."""
-
-    def __init__(self, ours: Transformer) -> None:
-        super().__init__()
-        config = ours.config
-        self.embedding = nn.Embedding(config.target_vocab_size, config.d_model, PAD)
-        nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
-        self.positions = SinusoidalPositions(config.d_model, config.max_length)
-        self.scale = config.d_model**0.5
-        self.dropout = nn.Dropout(config.dropout)
-        self.transformer = nn.Transformer(
-            config.d_model,
-            config.num_heads,
-            config.encoder_layers,
-            config.decoder_layers,
-            config.ffn_dim,
-            config.dropout,
-            batch_first=True,
-        )
-        _drop_outside_only(self.transformer)
-
-    def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """The logits."""
-        length, padding = target.size(1), source == PAD
-        hidden = self.transformer(
-            self.embed(source),
-            self.embed(target),
-            tgt_mask=torch.ones(length, length, dtype=torch.bool).triu(1),
-            src_key_padding_mask=padding,
-            memory_key_padding_mask=padding,
-            tgt_is_causal=True,
-        )
-        logits: Tensor = F.linear(hidden, self.embedding.weight)
-        return logits
-
-    def embed(self, tokens: Tensor) -> Tensor:
-        """Tokens and their positions."""
-        embedded = self.embedding(tokens) * self.scale + self.positions(tokens.size(1), 0)
-        dropped: Tensor = self.dropout(embedded)
-        return dropped
-
-
-def _drop_outside_only(transformer: nn.Transformer) -> None:
-    """Leave out the dropout that ours and Marian do not have here.
-
-    That is of attention weights, and inside the feed-forward block.
-    """
-    for module in transformer.modules():
-        if isinstance(module, nn.MultiheadAttention):
-            module.dropout = 0.0
-        elif isinstance(module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
-            module.dropout = nn.Identity()  # type: ignore[assignment]
 
 
 def composed(folder: Path | str, overrides: list[str]) -> RunConfig:

@@ -10,9 +10,9 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.matrix_products import Products
+from benchmarks.torch_twin import TorchTransformer
 from benchmarks.training import show, subjects, summary
 from benchmarks.training_process import Subject
-from benchmarks.training_subjects import TorchTransformer
 from tests.helpers.forked_python import ForkedPython
 from tests.helpers.models import tiny_transformer
 from tests.helpers.runs import SMALL, corpus_overrides

@@ -1,0 +1,103 @@
+"""Rows of benchmarks/gpu.py on the machine and on single operations: products, attention, the loss.
+
+It does not know models, but for their sizes.
+"""
+
+import os
+import platform
+
+import torch
+from torch import Tensor
+
+from benchmarks.gpu_rows.bench import TOKENS, Bench, Values
+from benchmarks.gpu_rows.models import model_config, preset
+from benchmarks.version import code_version
+from transformer.common.errors import InputError, is_out_of_memory
+from transformer.common.schema import typed
+from transformer.model.attention.attention_bias import AttentionBias
+from transformer.model.attention.kernels import BACKENDS, Sdpa
+from transformer.model.attention.multi_head import Kernel, eager
+from transformer.training.losses.config import LossConfig
+from transformer.training.losses.cross_entropy import loss_function
+
+KERNELS: dict[str, Kernel] = {
+    "formula": eager,
+    **{backend: Sdpa(backend) for backend in ("any", *BACKENDS)},
+}
+SECONDS = 0.2
+"""Each kernel is timed for so long."""
+
+
+def machine(bench: Bench) -> Values:
+    """Card, processor and versions."""
+    versions = code_version("benchmarks")
+    found: Values = {name: versions[name] for name in ("commit", "python", "torch")}
+    found |= {"processor": f"{platform.machine()}, {os.cpu_count()} cores", "card": "none"}
+    if bench.on_card:
+        card = torch.cuda.get_device_properties(bench.device)
+        found |= {"card": card.name, "GiB": card.total_memory / 2**30}
+        found |= {"cards": torch.cuda.device_count(), "CUDA": torch.version.cuda}
+        found["cuDNN"] = str(torch.backends.cudnn.version())
+    return found
+
+
+def products(bench: Bench, dtype: str) -> Values:
+    """TFLOP/s of a large product."""
+    return bench.products(getattr(torch, dtype))
+
+
+def copies(bench: Bench) -> Values:
+    """GB/s of a copy on the card, bytes read and written."""
+    source = torch.randn(bench.of(2**29), device=bench.device)
+    target = torch.empty_like(source)
+    found = bench.time(lambda: target.copy_(source))
+    return {"GB/s": 2 * source.nbytes / found["ms"] / 1e6, **found}
+
+
+def loss(bench: Bench, chunk: int, *, compiled: bool = False) -> Values:
+    """Projection and cross-entropy, forward and backward, in chunks of so many rows."""
+    width, vocabulary = model_config(bench, "base").d_model, bench.vocabulary
+    tokens = bench.of(TOKENS)
+    hidden = torch.randn(tokens, width, device=bench.device, requires_grad=True)
+    weight = torch.randn(vocabulary, width, device=bench.device).mul_(0.02).requires_grad_()
+    right = torch.randint(4, vocabulary, (tokens,), device=bench.device)
+    chunk = bench.of(chunk) if chunk else 0
+    config = typed(LossConfig, preset("loss", "label_smoothed") | {"chunk": chunk}, "loss")
+
+    def work() -> None:
+        with torch.autocast(bench.device.type, torch.bfloat16):
+            summed = loss_function(config, hidden, weight, right, compiled=compiled)
+        torch.autograd.grad(summed, (hidden, weight))
+
+    found = bench.time(work)
+    return {"ms": found.pop("ms"), "peak GiB": bench.peak(), **found}
+
+
+def attention(bench: Bench, length: int, mask: str) -> Values:
+    """Milliseconds forward and backward of each kernel, in bfloat16, eight heads of 64."""
+    torch.backends.cuda.enable_cudnn_sdp(False)  # as a model does; "cudnn" switches it on
+    count, length = max(1, bench.of(TOKENS) // length), bench.of(length)
+    if mask == "causal":
+        where = torch.arange(length, device=bench.device)
+        bias = AttentionBias(queries=where, keys=where, causal=True)
+    else:
+        lengths = torch.full((count, 1), length).sub_(torch.arange(count)[:, None] % 2)
+        # batch source -> batch 1 1 source
+        seen = (torch.arange(length)[None] < lengths)[:, None, None]
+        bias = AttentionBias(mask=seen.to(bench.device))
+    made = [torch.randn(count, length, 8, 64, device=bench.device) for _ in range(4)]
+    heads = [one.bfloat16().transpose(1, 2).requires_grad_() for one in made]
+    return {name: _attend(bench, kernel, heads, bias) for name, kernel in KERNELS.items()}
+
+
+def _attend(bench: Bench, kernel: Kernel, heads: list[Tensor], bias: AttentionBias) -> float | str:
+    query, key, value, upstream = heads
+
+    def work() -> None:
+        attended = kernel(query, key, value, bias, 0.0)
+        torch.autograd.grad(attended, (query, key, value), upstream)
+
+    try:
+        return float(bench.time(work, min(SECONDS, bench.seconds))["ms"])
+    except (InputError, RuntimeError) as error:  # RuntimeError is how cuDNN says it
+        return "out of memory" if is_out_of_memory(error) else "cannot"

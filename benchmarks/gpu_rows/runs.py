@@ -1,0 +1,255 @@
+"""Rows of benchmarks/gpu.py on whole runs, on made-up text.
+
+It does not know how a row is started, or where its numbers go.
+"""
+
+import csv
+import math
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import OmegaConf
+from pytorch_lightning import Callback, LightningModule, Trainer
+
+from benchmarks.gpu_rows.bench import CHUNK, TOKENS, Bench, OutOfTime, Stopwatch, Values
+from benchmarks.gpu_rows.models import TINY
+from benchmarks.gpu_rows.updates import BareUpdate
+from benchmarks.made_up_text import write_text
+from transformer.cli.config.compose import compose_config
+from transformer.data.batching.loader import Update
+from transformer.runs.resume_check import check_resume
+from transformer.runs.train import fit
+from transformer.tasks.registry import make_task
+from transformer.training.config import run_config
+
+ROOT = Path(__file__).resolve().parents[2]
+SYNCHRONIZING = "called a synchronizing CUDA operation"
+"""What torch warns of in its sync debug mode."""
+MEMORY = 4
+"""GiB of the card that the row of too little memory leaves to a run."""
+PAIRS = 50_000
+"""Sentence pairs of the text."""
+UPDATES, TURNS = 20, 3
+"""Of a run that is watched: so many turns of so many updates, after as many that do not count."""
+
+
+class Enough(Exception):
+    """Ends a run that has been watched for long enough."""
+
+
+def text(bench: Bench) -> Values:
+    """Seconds to write the text, learn its subwords and encode it, which later rows then read."""
+    began = time.perf_counter()
+    make_task(run_config(values(bench))).data.prepare_data()
+    return {"pairs": bench.of(PAIRS), "s": time.perf_counter() - began}
+
+
+def settings(bench: Bench, *overrides: str, trainer: str | None = None) -> list[str]:
+    """A run on made-up text, which is written if it is not there."""
+    files = {"train": (bench.of(PAIRS), 1), "validation": (20, 2)}
+    named = {split: bench.folder / f"{split}-{pairs}.tsv" for split, (pairs, _) in files.items()}
+    for split, file in named.items():
+        if not file.exists():
+            part = file.with_suffix(".part")
+            write_text(part, *files[split])
+            part.replace(file)
+    tiny = [f"model.{key}={value}" for key, value in TINY.items()] if bench.small > 1 else []
+    device, workers = ("gpu", 2) if bench.on_card else ("cpu", 0)
+    return [
+        *("data=files", f"trainer={trainer or device}", "model=base", *tiny),
+        *("schedule=noam", "optimizer.lr=1.0", "precision=bf16-mixed", "decoding=greedy"),
+        *(f"data.{split}={file}" for split, file in named.items()),
+        *(f"data.cache={bench.folder}/cache", "data.test_size=0", "test=false"),
+        *(f"tokenizer.vocab_size={bench.vocabulary}", f"data.batch_tokens={bench.of(TOKENS)}"),
+        *(f"data.workers={workers}", f"loss.chunk={bench.of(CHUNK)}"),
+        *("callbacks.samples=0", "logger.tensorboard=false", *overrides),
+    ]
+
+
+def values(bench: Bench, *overrides: str) -> Any:
+    """The composed config of a run as plain values."""
+    composed = compose_config("train", settings(bench, *overrides))
+    return OmegaConf.to_container(composed, resolve=True)
+
+
+def new_folder(bench: Bench) -> Path:
+    """For a run that nothing is resumed from."""
+    return Path(tempfile.mkdtemp(prefix="run-", dir=bench.folder))
+
+
+class Watch(Callback):
+    """Calls ``see`` with the number of each update, from 1 on, after it."""
+
+    def __init__(self, bench: Bench, see: Callable[[int, Update[Any]], None]) -> None:
+        self.bench, self.see, self.done = bench, see, 0
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Count, and look at the deadline."""
+        self.bench.check()
+        self.done += 1
+        self.see(self.done, batch)
+
+
+def watched(bench: Bench, see: Callable[[int, Update[Any]], None], *overrides: str) -> None:
+    """Run until ``see`` has seen enough."""
+    try:
+        fit(run_config(values(bench, *overrides)), new_folder(bench), [Watch(bench, see)])
+    except Enough:
+        return
+    raise RuntimeError("the run ended before it was watched for long enough")
+
+
+def run(bench: Bench, *, compiled: bool = False) -> Values:
+    """A whole run beside bare updates with batches of its own text, in tokens of both sides."""
+    task = make_task(run_config(values(bench)))
+    task.data.prepare_data()
+    task.data.setup("fit")
+    batches = [update.batches[0] for update in islice(task.data.train_dataloader(), 10)]
+    task.data.teardown("fit")
+    tokens = sum(batch.tokens for batch in batches)
+    batches = [batch.to(bench.device) for batch in batches]
+    bare = BareUpdate(bench, "base", compiled=compiled)
+
+    def all_of_them() -> None:
+        for batch in batches:
+            bare(batch)
+
+    alone = tokens / bench.time(all_of_them)["ms"] * 1000
+    del bare
+    whole = run_speed(bench, *(["trainer.compile=layers"] if compiled else ()))
+    return {"bare tokens/s": alone, "run tokens/s": whole, "share": whole / alone}
+
+
+def run_speed(bench: Bench, *overrides: str) -> float:
+    """Tokens of both sides that a run trains on in a second."""
+    speeds: list[float] = []
+    tokens, watch, updates = 0, Stopwatch(bench.device), bench.of(UPDATES)
+
+    def see(done: int, update: Update[Any]) -> None:
+        nonlocal tokens, watch
+        tokens += update.tokens
+        if done % updates:
+            return
+        if done > updates:
+            speeds.append(tokens / watch.stop() * 1000)
+        if len(speeds) == TURNS:
+            raise Enough
+        tokens, watch = 0, Stopwatch(bench.device)
+
+    watched(bench, see, *overrides)
+    return statistics.median(speeds)
+
+
+def syncs(bench: Bench) -> Values:
+    """Waits of the host for the card in an update of a run, and the lines that wait."""
+    caught: list[warnings.WarningMessage] = []
+    updates = bench.of(UPDATES)
+
+    def see(done: int, update: Update[Any]) -> None:
+        nonlocal caught
+        if done == updates:
+            caught = recording.enter_context(warnings.catch_warnings(record=True))
+            warnings.simplefilter("always")
+            if bench.on_card:
+                torch.cuda.set_sync_debug_mode("warn")
+        elif done == 2 * updates:
+            recording.close()  # what ends a run waits, too
+            raise Enough
+
+    with ExitStack() as recording:
+        if bench.on_card:
+            recording.callback(torch.cuda.set_sync_debug_mode, "default")
+        watched(bench, see)
+    return waits(caught, updates)
+
+
+def waits(caught: Sequence[warnings.WarningMessage], updates: int) -> Values:
+    """The values of ``syncs``."""
+    lines = Counter(
+        f"{Path(warning.filename).name}:{warning.lineno}"
+        for warning in caught
+        if SYNCHRONIZING in str(warning.message)
+    )
+    named = ", ".join(f"{line} {count / updates:g}" for line, count in lines.most_common())
+    return {"waits an update": lines.total() / updates, "of line": named or "none"}
+
+
+def oom(bench: Bench) -> Values:
+    """A run with batches that do not fit into a small part of the card: they are halved."""
+    tokens = bench.of(4 * TOKENS)
+    overrides = f"data.batch_tokens={tokens}", "trainer.max_steps=3"
+    config = run_config(values(bench, *overrides))
+    if bench.on_card:
+        total = torch.cuda.get_device_properties(bench.device).total_memory
+        torch.cuda.set_per_process_memory_fraction(MEMORY * 2**30 / total)
+    try:
+        _, task, trained = fit(config, new_folder(bench))
+    finally:
+        if bench.on_card:
+            torch.cuda.set_per_process_memory_fraction(1.0)
+    largest = task.module.accumulate.max_positions
+    return {
+        "tokens of a batch": tokens,
+        "GiB": MEMORY,
+        "updates made": trained,
+        "largest batch in one piece, both sides": "all" if math.isinf(largest) else int(largest),
+        "peak GiB": bench.peak(),
+    }
+
+
+def resume(bench: Bench) -> Values:
+    """Whether a run that is stopped and resumed equals one that was not, in other processes."""
+    return {"found": check_resume(values(bench), new_folder(bench), bench.of(UPDATES) // 2)}
+
+
+def ddp(bench: Bench) -> Values:
+    """Target tokens a second on all cards beside one, each with the same batches a card.
+
+    Runs are processes of their own; a rehearsal has two of a CPU.
+    """
+    cards = torch.cuda.device_count() if bench.on_card else 2
+    if cards < 2:
+        return {"cards": "one is here: there is nothing to compare"}
+    one, all_cards = (_logged_run(bench, count) for count in (1, cards))
+    return {
+        "cards": cards,
+        "target tokens/s on one": one,
+        "on all": all_cards,
+        "share of linear": all_cards / one / cards,
+    }
+
+
+def _logged_run(bench: Bench, cards: int) -> float:
+    folder, updates = new_folder(bench), bench.of(UPDATES)
+    arguments = [
+        *(sys.executable, "-m", "transformer", "train", *settings(bench, trainer="ddp")),
+        *(f"trainer.accelerator={'gpu' if bench.on_card else 'cpu'}", f"trainer.devices={cards}"),
+        *(f"trainer.max_steps={(TURNS + 1) * updates}", f"trainer.log_every_n_steps={updates}"),
+        f"hydra.run.dir={folder}",
+    ]
+    left = None if math.isinf(bench.left) else bench.left
+    try:
+        subprocess.run(arguments, cwd=ROOT, check=True, stdout=sys.stderr, timeout=left)
+    except subprocess.TimeoutExpired:
+        raise OutOfTime from None
+    return logged_speed(folder / "metrics.csv")
+
+
+def logged_speed(file: Path) -> float:
+    """Median of the speeds that a run has logged, but for the first."""
+    with file.open(newline="") as lines:
+        logged = [row["train/tokens_per_second"] for row in csv.DictReader(lines)]
+    return statistics.median([float(speed) for speed in logged if speed][1:])
