@@ -23,7 +23,7 @@ from benchmarks.gpu_rows import cost
 from benchmarks.gpu_rows.bench import Bench
 from benchmarks.gpu_rows.page import tables
 from benchmarks.gpu_rows.registry import ROWS, TABLES
-from benchmarks.gpu_rows.runner import Runner, rehearse_compiling
+from benchmarks.gpu_rows.runner import Runner, prepare_rehearsal
 from benchmarks.page import write_between
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
     bench = Bench(torch.device("cuda"), folder, ends)
     if given.rehearse:
         bench = Bench.rehearsal(folder, ends)
-        rehearse_compiling()
+        prepare_rehearsal()
     rows = [row for row in ROWS if {"all", row.table} & set(given.tables)]
     runner = Runner(rows, bench)
     lines = runner.run()

@@ -159,11 +159,14 @@ def clean(bench: Bench) -> None:
         torch.cuda.reset_peak_memory_stats(bench.device)
 
 
-def rehearse_compiling() -> None:
+def prepare_rehearsal() -> None:
     """Trace what is compiled, and compute it as it is: to compile all for a CPU takes minutes.
 
-    Compiled is only the sum by which ``check_compiler`` checks, a lambda.
+    Compiled is only the sum by which ``check_compiler`` checks, a lambda. All of it, and processes
+    that rows start, has one thread: so little work only waits for more.
     """
+    torch.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"
     compile_any = torch.compile
 
     def traced(function: Any, **options: Any) -> Any:

@@ -87,7 +87,8 @@ def launches(bench: Bench, *, compiled: bool = False) -> Values:
 def shapes(bench: Bench) -> Values:
     """Milliseconds of an update whose shape the card meets for the first time, and again."""
     update = BareUpdate(bench, "base")
-    batches = [one.to(bench.device) for one in made_batches(bench, bench.of(TOKENS), 4 * BATCHES)]
+    count = bench.of(4 * BATCHES)
+    batches = [one.to(bench.device) for one in made_batches(bench, bench.of(TOKENS), count)]
     for other in made_batches(bench, bench.of(TOKENS // 2), 3):
         update(other.to(bench.device))
 
@@ -162,7 +163,7 @@ def _plain(bench: Bench, model: nn.Module, logits: Callable[[Batch], Tensor]) ->
 
 def measured(bench: Bench, update: Callable[[Batch], None], size: Size, tokens: int) -> Values:
     """Speed, share of what the card can do, and memory of updates with so many tokens a side."""
-    batches = made_batches(bench, bench.of(tokens), max(2, BATCHES // bench.small))
+    batches = made_batches(bench, bench.of(tokens), bench.of(BATCHES))
     targets = sum(batch.target_tokens for batch in batches)
     sources = sum(batch.source_tokens for batch in batches)
     pairs = sum(batch.size for batch in batches)
