@@ -38,9 +38,10 @@ def test_code_that_a_checkpoint_names_wants_a_yes(
     metrics |= {"custom": own, "custom_better": "lower", "choose": "custom"}
     write_payload(payload, file)
     text = ["source=text.0", "reference=text.1"]
+    few = ["bootstrap=20", "randomisation=20"]
     calls = {
         "evaluate": ["checkpoint=run/checkpoints/best.ckpt", *text],
-        "compare": ["run/checkpoints/best.ckpt", "text.1", *text, "training=false"],
+        "compare": ["run/checkpoints/best.ckpt", "text.1", *text, "training=false", *few],
         "tune": ["checkpoint=run/checkpoints/best.ckpt", "beam_sizes=[1]"],
         "heads": ["checkpoint=run/checkpoints/best.ckpt", "metric=custom"],
         "export": ["checkpoint=run/checkpoints/best.ckpt", "output=exported"],
