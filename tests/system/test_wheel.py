@@ -6,7 +6,6 @@ import site
 import subprocess
 import sys
 import venv
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,30 @@ import pytest
 from tests.helpers.runs import PROJECT
 from tests.system.test_python_page import write_page_text
 
-Run = Callable[..., str]
+
+class Run:
+    """Runs a command of an environment, in a folder of the user; returns what it prints."""
+
+    def __init__(self, environment: Path, folder: Path) -> None:
+        self.environment, self.folder = environment, folder
+
+    def __call__(self, *arguments: str, program: str = "transformer", **variables: str) -> str:
+        done = subprocess.run(
+            [self.environment / "bin" / program, *arguments],
+            cwd=self.folder,
+            env={"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", **variables},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A command of an environment that has the wheel, in an empty folder; it prints its output."""
+    """Of an environment that has the wheel, in an empty folder."""
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     quick = {"check": True, "timeout": 120}
@@ -35,31 +52,18 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     python = environment / "bin" / "python"
     subprocess.run([*pip, "--python", str(python), "install", "--no-deps", str(wheel)], **quick)  # type: ignore[call-overload]
     (work := folder / "work").mkdir()
-
-    def run(*arguments: str, program: str = "transformer", **variables: str) -> str:
-        done = subprocess.run(
-            [environment / "bin" / program, *arguments],
-            cwd=work,
-            env={"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", **variables},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout + done.stderr
-
-    return run
+    return Run(environment, work)
 
 
 def test_the_verbs_work_without_the_checkout(run: Run) -> None:
-    code = "import os, transformer; print(os.getcwd()); print(transformer.__file__)"
-    work, package = map(Path, run("-c", code, program="python").split())
+    package = Path(
+        run("-c", "import transformer as t; print(t.__file__)", program="python").strip()
+    )
     assert "site-packages" in package.parts and not package.is_relative_to(PROJECT)
     assert not (package.parents[1] / "scripts").exists()
     assert "beam_size" in run("train", "--cfg", "job")
     run("text", "output=text", "splits=[test_novel]")
-    assert len((work / "text" / "test_novel.de").read_text("utf-8").splitlines()) == 500
+    assert len((run.folder / "text" / "test_novel.de").read_text("utf-8").splitlines()) == 500
     code = """
 from transformer.data.corpora.pocket import pocket_text, read_pocket_tags
 from transformer.evaluation.attention.view import AttentionView
@@ -77,7 +81,7 @@ print(len(list(read_pocket_tags(pocket_text("en")["test"]))))
 def test_a_user_trains_with_own_code_and_settings(run: Run) -> None:
     """As docs/python.md says."""
     page = (PROJECT / "docs" / "python.md").read_text("utf-8").partition("## Your own code")[2]
-    work = Path(run("-c", "import os; print(os.getcwd())", program="python").strip())
+    work = run.folder
     write_page_text(work)
     blocks = dict(re.findall(r"^```(\w*)\n(.*?)^```$", page, re.M | re.S))
     (work / "mine.py").write_text(blocks["python"])
