@@ -146,7 +146,7 @@ def _wrong_content(corpus: Sequence[Pair]) -> dict[str, Kind]:
         "tags on one side": Kind(("markup",), _marked(1)),
         "a side twice": Kind(("ratio",), lambda r, s, t: (s, f"{t} {t}")),
         "the last word over and over": Kind(
-            ("ratio",), lambda r, s, t: (s, t + f" {t.split()[-1]}" * 5)
+            ("ratio",), lambda r, s, t: (s, t + f" {t.rstrip(' .。').split()[-1]}" * 5)
         ),
         "another sentence added": Kind(
             ("ratio",), lambda r, s, t: (s, f"{t} {r.choice(corpus)[1]}")

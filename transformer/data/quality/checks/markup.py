@@ -46,6 +46,8 @@ _REST = re.compile(
     rf"|<(?:/(?:[A-Za-z]\w*)?|{_MULTI}\s?/?)\s?$",
     re.IGNORECASE,
 )
+# Most texts have none, and nothing else is looked for in them.
+_SIGN = re.compile("[<>&]")
 # Of tokenised text, too (& quot ;), and without the semicolon that people forget.
 _ENTITY = re.compile(
     r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"
@@ -72,7 +74,8 @@ def remove_tags(text: str) -> str:
 
 def same_tags(source: str, target: str) -> bool:
     """Whether both texts have the same tags and comments, in any order and with any attributes."""
-    return _count(_tags(source)) == _count(_tags(target))
+    has_any = "<" in source or "<" in target
+    return not has_any or _count(_tags(source)) == _count(_tags(target))
 
 
 def find_markup_fault(both: bool, pair: NumberedPair) -> Fault | None:
@@ -81,6 +84,8 @@ def find_markup_fault(both: bool, pair: NumberedPair) -> Fault | None:
     With different markup, a model would learn to write it or to leave it out. Entities are the same
     if both sides have some.
     """
+    if not any(map(_SIGN.search, pair.texts)):
+        return None
     names = [_HTML if "<" in other else _HTML_ALONE for other in pair.texts[::-1]]
     kinds, shown = zip(*map(_markup_of, pair.texts, names), strict=True)
     if (kinds[0] == kinds[1]) is not both:
