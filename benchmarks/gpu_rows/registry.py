@@ -96,7 +96,7 @@ ROWS = (
     Row("shapes", "base", "updates:shapes"),
     Row("syncs", "base", "runs:syncs"),
     Row("oom", "base", "runs:oom"),
-    Row("resume", "base", "runs:resume"),
-    Row("ddp", "base", "runs:ddp"),
+    Row("resume", "base", "processes:resume"),
+    Row("ddp", "base", "processes:ddp"),
 )
 TABLES = tuple(dict.fromkeys(row.table for row in ROWS))

@@ -19,13 +19,15 @@ from benchmarks import gpu
 from benchmarks.gpu_rows import runner
 from benchmarks.gpu_rows.bench import Bench, OutOfTime
 from benchmarks.gpu_rows.cost import BASE, BIG, TOKENS, Assumptions, Size, cost_tables
-from benchmarks.gpu_rows.models import built, made_batches, model_config, size_of
+from benchmarks.gpu_rows.models import built, made_batches, model_config, preset, size_of
 from benchmarks.gpu_rows.page import UNMEASURED, tables
+from benchmarks.gpu_rows.processes import logged_speed
 from benchmarks.gpu_rows.registry import ROWS, TABLES, Row
 from benchmarks.gpu_rows.runner import LATE, CompilerCache, Line, Lines, Runner
-from benchmarks.gpu_rows.runs import SYNCHRONIZING, logged_speed, waits
+from benchmarks.gpu_rows.runs import SYNCHRONIZING, waits
 from tests.helpers.forked_python import ForkedPython
 from transformer.cli.config.compose import compose_config
+from transformer.model.build import build_transformer
 from transformer.training.config import sized_model
 from transformer.training.losses.cross_entropy import cross_entropy
 
@@ -249,9 +251,8 @@ def test_costs_are_those_of_the_model(name: str, size: Size, unchecked: None) ->
 
 
 def test_activations_are_near_what_autograd_keeps() -> None:
-    bench = Bench(torch.device("cpu"), ROOT, small=1)
-    model = built(bench, "base").train()
-    (batch,) = made_batches(bench, 500, 1)
+    model = build_transformer(sized_model(preset("model", "base"), 1000, 1000)).train()
+    (batch,) = made_batches(Bench.rehearsal(ROOT), 500, 1)
     weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
     kept: dict[int, torch.UntypedStorage] = {}
 
