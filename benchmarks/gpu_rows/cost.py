@@ -1,18 +1,13 @@
 """What training takes on paper: operations, bytes, communication, hours and money.
 
-    python benchmarks/gpu.py cost [--tflops N] [--price N] … [--write docs/gpu.md]
-
 It measures nothing: docs/gpu.md derives the formulas and names the source of each assumption.
 """
 
-import argparse
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.page import markdown, write_between
+from benchmarks.page import markdown
 
 TOKENS = 25_000
 """Source tokens, and as many target tokens, of an update (Vaswani et al. 2017, section 5.1)."""
@@ -207,26 +202,3 @@ def _runs(assumptions: Assumptions) -> list[str]:
         rows.append(row)
     columns = ["run", "target tokens, billions", "EFLOP", "1 card", "8 cards", "64 cards"]
     return markdown(columns, rows)
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Print the tables; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="gpu.py cost", description=cost_tables.__doc__)
-    for assumption in fields(Assumptions):
-        parser.add_argument(f"--{assumption.name}", type=positive, default=assumption.default)
-    parser.add_argument("--write", type=Path, metavar="PAGE", help="put the tables there")
-    given = vars(parser.parse_args(arguments))
-    page = given.pop("write")
-    lines = cost_tables(Assumptions(**given))
-    print("\n".join(lines))
-    if page:
-        write_between(page, "cost", lines)
-    return 0
-
-
-def positive(text: str) -> float:
-    """A rate or a price."""
-    value = float(text)
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} must be above 0")
-    return value

@@ -21,6 +21,7 @@ from transformer.training.config import sized_model
 CONF = Path(__file__).resolve().parents[2] / "conf"
 TINY = {
     **{"d_model": 32, "num_heads": 2, "ffn_dim": 64, "encoder_layers": 1, "decoder_layers": 1},
+    "dropout": 0.1,  # so that base and big are compiled once
     "sdpa_backend": "any",  # a CPU has not all of them
 }
 """Of the models of a rehearsal, whatever a row says."""

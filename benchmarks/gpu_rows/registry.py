@@ -83,7 +83,8 @@ ROWS = (
         for choice, change in (("loss.chunk=32768", {"chunk": 32_768}), ("efficient", EFFICIENT))
     ),
     Row("text", "made up", "runs:text"),
-    *(Row("run", how, "runs:run", given) for how, given in COMPILED.items()),
+    Row("run", "base", "runs:run"),
+    Row("compiled_run", "base", "runs:run", {"compiled": True}),
     *(
         Row("tokens", f"{tokens}, {how}", "updates:ours", {"tokens": tokens, **given})
         for how, given in COMPILED.items()
@@ -95,7 +96,7 @@ ROWS = (
     Row("shapes", "base", "updates:shapes"),
     Row("syncs", "base", "runs:syncs"),
     Row("oom", "base", "runs:oom"),
-    Row("resume", "base", "runs:resume"),
-    Row("ddp", "base", "runs:ddp"),
+    Row("resume", "base", "processes:resume"),
+    Row("ddp", "base", "processes:ddp"),
 )
 TABLES = tuple(dict.fromkeys(row.table for row in ROWS))

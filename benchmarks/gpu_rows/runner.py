@@ -40,12 +40,12 @@ class Lines:
         self._file = self.path.open("a", encoding="utf-8")
 
     def keep(self, line: Line) -> None:
-        """Print the line, and append it."""
+        """Append the line, then print it."""
         text = json.dumps(line)
-        print(text, flush=True)
         self._file.write(f"{text}\n")
         self._file.flush()
         os.fsync(self._file.fileno())
+        print(text, flush=True)
 
     def read(self) -> list[Line]:
         """All lines; of a row that was measured again, the last."""

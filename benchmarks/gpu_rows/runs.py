@@ -3,11 +3,8 @@
 It does not know how a row is started, or where its numbers go.
 """
 
-import csv
 import math
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 import warnings
@@ -22,18 +19,16 @@ import torch
 from omegaconf import OmegaConf
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from benchmarks.gpu_rows.bench import CHUNK, TOKENS, Bench, OutOfTime, Stopwatch, Values
+from benchmarks.gpu_rows.bench import CHUNK, TOKENS, Bench, Stopwatch, Values
 from benchmarks.gpu_rows.models import TINY
 from benchmarks.gpu_rows.updates import BareUpdate
 from benchmarks.made_up_text import write_text
 from transformer.cli.config.compose import compose_config
 from transformer.data.batching.loader import Update
-from transformer.runs.resume_check import check_resume
 from transformer.runs.train import fit
 from transformer.tasks.registry import make_task
 from transformer.training.config import run_config
 
-ROOT = Path(__file__).resolve().parents[2]
 SYNCHRONIZING = "called a synchronizing CUDA operation"
 """What torch warns of in its sync debug mode."""
 MEMORY = 4
@@ -208,48 +203,3 @@ def oom(bench: Bench) -> Values:
         "largest batch in one piece, both sides": "all" if math.isinf(largest) else int(largest),
         "peak GiB": bench.peak(),
     }
-
-
-def resume(bench: Bench) -> Values:
-    """Whether a run that is stopped and resumed equals one that was not, in other processes."""
-    return {"found": check_resume(values(bench), new_folder(bench), bench.of(UPDATES) // 2)}
-
-
-def ddp(bench: Bench) -> Values:
-    """Target tokens a second on all cards beside one, each with the same batches a card.
-
-    Runs are processes of their own; a rehearsal has two of a CPU.
-    """
-    cards = torch.cuda.device_count() if bench.on_card else 2
-    if cards < 2:
-        return {"cards": "one is here: there is nothing to compare"}
-    one, all_cards = (_logged_run(bench, count) for count in (1, cards))
-    return {
-        "cards": cards,
-        "target tokens/s on one": one,
-        "on all": all_cards,
-        "share of linear": all_cards / one / cards,
-    }
-
-
-def _logged_run(bench: Bench, cards: int) -> float:
-    folder, updates = new_folder(bench), bench.of(UPDATES)
-    arguments = [
-        *(sys.executable, "-m", "transformer", "train", *settings(bench, trainer="ddp")),
-        *(f"trainer.accelerator={'gpu' if bench.on_card else 'cpu'}", f"trainer.devices={cards}"),
-        *(f"trainer.max_steps={(TURNS + 1) * updates}", f"trainer.log_every_n_steps={updates}"),
-        f"hydra.run.dir={folder}",
-    ]
-    left = None if math.isinf(bench.left) else bench.left
-    try:
-        subprocess.run(arguments, cwd=ROOT, check=True, stdout=sys.stderr, timeout=left)
-    except subprocess.TimeoutExpired:
-        raise OutOfTime from None
-    return logged_speed(folder / "metrics.csv")
-
-
-def logged_speed(file: Path) -> float:
-    """Median of the speeds that a run has logged, but for the first."""
-    with file.open(newline="") as lines:
-        logged = [row["train/tokens_per_second"] for row in csv.DictReader(lines)]
-    return statistics.median([float(speed) for speed in logged if speed][1:])
