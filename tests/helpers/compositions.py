@@ -1,42 +1,64 @@
-"""Configs that are composed again and again are composed once."""
+"""Hydra composes again and again from the same files: what does not change is computed once."""
 
-from copy import deepcopy
-from functools import cache, lru_cache
+from collections.abc import Callable
+from copy import copy, deepcopy
+from functools import cache
+from typing import Any
 
-from hydra._internal.core_plugins.file_config_source import FileConfigSource
+from hydra._internal import config_loader_impl
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.sources_registry import SourcesRegistry
+from hydra.core.override_parser.types import Override
+from hydra.core.plugins import Plugins
 from hydra.plugins.config_source import ConfigResult
-from omegaconf import DictConfig
 
-from transformer.cli.config import compose
-
-_compose = compose.compose
-_load = FileConfigSource.load_config
+_defaults_list = config_loader_impl.create_defaults_list
+_joined = ConfigLoaderImpl._compose_config_from_defaults_list
+# Hydra imports its plugins anew when it looks for them: only this is the class that it uses.
+Plugins.instance()
+_Source = SourcesRegistry.instance().resolve("file")
+_load = _Source.load_config
+_known: dict[Any, Any] = {}
 
 
 def remember() -> None:
-    """Let Hydra compose each of the latest calls once: the files under conf/ do not change.
+    """Let Hydra read each file once, and choose and join the files of equal choices once.
 
-    It reads them once, too: parsing YAML is a quarter of a composition.
+    The files under conf/ do not change. Single keys are set anew in every call.
     """
-    compose.compose = _copy  # type: ignore[attr-defined]
-    FileConfigSource.load_config = _copy_of_file  # type: ignore[method-assign]
+    config_loader_impl.create_defaults_list = _chosen_files
+    ConfigLoaderImpl._compose_config_from_defaults_list = _joined_files
+    _Source.load_config = _copy_of_file  # type: ignore[method-assign]
 
 
-@lru_cache(maxsize=100)
-def _once(verb: str, overrides: tuple[str, ...], return_hydra_config: bool) -> DictConfig:
-    return _compose(verb, list(overrides), return_hydra_config)
+def _once(key: Any, compute: Callable[[], Any]) -> Any:
+    if key not in _known:
+        _known[key] = compute()
+    return _known[key]
 
 
-def _copy(
-    verb: str, overrides: list[str] | None = None, return_hydra_config: bool = False
-) -> DictConfig:
-    return deepcopy(_once(verb, tuple(overrides or ()), return_hydra_config))
+def _chosen_files(repo: Any, overrides_list: list[Override], **settings: Any) -> Any:
+    """The files that the choices name, and the other overrides."""
+    choices, keys = list[Override](), list[Override]()
+    for one in overrides_list:
+        is_key = isinstance(one._value, dict) or not repo.group_exists(one.key_or_group)
+        (keys if is_key else choices).append(one)
+    lines = tuple(one.input_line for one in choices)
+    key = (str(repo.get_sources()), lines, *settings.values())
+    found = copy(_once(key, lambda: _defaults_list(repo, overrides_list=choices, **settings)))
+    found.config_overrides = [one for one in keys if not one.is_sweep_override()]
+    return found
+
+
+def _joined_files(loader: Any, defaults: list[Any], repo: Any) -> Any:
+    key = (str(repo.get_sources()), str(defaults))
+    return deepcopy(_once(key, lambda: _joined(loader, defaults, repo)))
 
 
 @cache
 def _file(provider: str, folder: str, name: str) -> ConfigResult:
-    return _load(FileConfigSource(provider, folder), name)
+    return _load(_Source(provider, folder), name)
 
 
-def _copy_of_file(source: FileConfigSource, config_path: str) -> ConfigResult:
+def _copy_of_file(source: Any, config_path: str) -> ConfigResult:
     return deepcopy(_file(source.provider, source.path, config_path))

@@ -71,7 +71,7 @@ def test_an_imported_model_is_that_of_transformers(
     assert main([*call, "validation=[v.en,v.de]"]) == 0
     model, tokenizer = theirs(folder)
     translator = Translator.load("run")
-    texts = sentences("en", "test", 760 if name == "joint" else 100)
+    texts = sentences("en", "test", 240 if name == "joint" else 100)
     given, asked = texts, texts
     if name == "codes":
         given = [TaggedText(text, SourceTags("nld")) for text in texts]
@@ -87,7 +87,7 @@ def test_an_imported_model_is_that_of_transformers(
 
     assert_same_logits(translator, model, encoded, rows, target)
 
-    for beam in (1, 4):
+    for beam in (1, 4) if name in ("joint", "codes") else (4,):
         with torch.no_grad():
             found = model.generate(
                 **encoded,
@@ -101,7 +101,7 @@ def test_an_imported_model_is_that_of_transformers(
         whole = [
             index for index, ids in enumerate(found.tolist()) if ids.index(0, 1) + 1 < LIMIT + 2
         ]
-        assert len(whole) >= (200 if name == "joint" else 5)
+        assert len(whole) >= (40 if name == "joint" else 5)
         assert len({expected[i] for i in whole}) > 3
         translated = [one.text for one in limited_search(translator, beam, LIMIT).translate(given)]
         assert [translated[i] for i in whole] == [expected[i] for i in whole]

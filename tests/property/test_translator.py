@@ -10,7 +10,7 @@ TEXT = st.lists(st.sampled_from(ODD) | st.text(max_size=6), max_size=5).map("".j
 TRANSLATOR = tiny_translator(beam_size=2, max_length_offset=4, max_length=32)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(TEXT, max_size=6))
 def test_a_translation_for_each_text_in_order(texts: list[str]) -> None:
     translations = TRANSLATOR.translate(texts)

@@ -43,7 +43,7 @@ def test_code_that_a_checkpoint_names_wants_a_yes(
         "evaluate": ["checkpoint=run/checkpoints/best.ckpt", *text],
         "compare": ["run/checkpoints/best.ckpt", "text.1", *text, "training=false", *few],
         "tune": ["checkpoint=run/checkpoints/best.ckpt", "beam_sizes=[1]"],
-        "heads": ["checkpoint=run/checkpoints/best.ckpt", "metric=custom"],
+        "heads": ["checkpoint=run/checkpoints/best.ckpt", "metric=custom", "sentences=1"],
         "export": ["checkpoint=run/checkpoints/best.ckpt", "output=exported"],
     }
     for verb, arguments in calls.items():

@@ -85,6 +85,12 @@ def test_weights_that_a_run_lacks_are_named(
     assert [algorithm for _, algorithm in trials[len(names) :]] == ["greedy"]
 
 
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that no test changes."""
+    return write_run(tmp_path_factory.mktemp("run"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -100,24 +106,23 @@ def test_weights_that_a_run_lacks_are_named(
     ],
 )
 def test_what_is_refused_leaves_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+    untouched: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
 ) -> None:
-    run = write_run(tmp_path)
-    before = contents(run)
-    code, stdout, stderr = call(capsys, f"checkpoint={run}", *arguments)
+    before = contents(untouched)
+    code, stdout, stderr = call(capsys, f"checkpoint={untouched}", *arguments)
     assert (code, stdout) == (2, "")
     assert says in stderr.strip().split("\n")[-1]
     assert "weights  algorithm" not in stderr
-    assert contents(run) == before
+    assert contents(untouched) == before
 
 
 def test_where_nothing_can_be_written_nothing_is_searched(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    untouched: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def raise_objections(folder: Path) -> None:
         raise InputError(f"{folder} cannot be written to")
 
-    run = write_run(tmp_path)
+    run = untouched
     monkeypatch.setattr("transformer.cli.train.tune.require_writable", raise_objections)
     monkeypatch.setattr("transformer.cli.train.tune.sweep", None)
     for given, folder in ((run, run / "checkpoints"), (run / "checkpoints" / "best.ckpt",) * 2):
