@@ -94,5 +94,11 @@ def test_tags_are_pieces_that_no_text_is_taken_for(tmp_path: Path) -> None:
 )
 def test_what_the_engine_cannot_express_is_named(changes: dict[str, Any]) -> None:
     [(name, value)] = changes.items()
-    with pytest.raises(InputError, match=f"model.{name}={value} cannot be expressed"):
+    says = f"model.{name}={value} cannot be expressed in .*, or export with format=safetensors"
+    with pytest.raises(InputError, match=says):
         check_expressible(tiny_translator(**changes).model.config, "CTranslate2")
+
+
+def test_an_engine_that_has_the_model_is_named() -> None:
+    with pytest.raises(InputError, match="or export with format=ctranslate2 or safetensors"):
+        check_expressible(tiny_translator(positions="rotary").model.config, "Marian or Pegasus")
