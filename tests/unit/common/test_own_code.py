@@ -1,5 +1,6 @@
 """Code of a user is imported only where the user has named it, or trusts who did."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from torch import nn
 
 from tests.helpers.models import tiny_config
+from transformer.__main__ import main
 from transformer.common.errors import InputError
 from transformer.common.own_code import TRUST, import_code, own_class
 from transformer.data.corpora.trust import named_classes, needs_trust
@@ -49,6 +51,12 @@ def test_what_is_imported_or_trusted_is_built(
         import_code([("model.feed_forward", f"{module}:Doubled")])
     model = build_transformer(config)
     assert {type(layer.feed_forward).__name__ for layer in model.encoder.layers} == {"Doubled"}
+
+
+def test_a_verb_trusts_the_code_of_its_checkpoint(module: str) -> None:
+    for trust, value in (("false", None), ("true", "true")):
+        assert main(["evaluate", "checkpoint=gone", f"trust={trust}"]) == 2
+        assert os.environ.get(TRUST) == value
 
 
 @pytest.mark.parametrize(
