@@ -101,6 +101,8 @@ class Runner:
                 if "why" in line:
                     forget_compiled()
                 clean(self.bench)
+                if len(self.lines) == 1:
+                    gc.freeze()  # to look at all that is imported takes half a second each time
         return self.lines
 
     def measured(self, row: Row) -> Line:
@@ -150,7 +152,6 @@ def forget_compiled() -> None:
 def clean(bench: Bench) -> None:
     """Free what a row has left behind, and undo what it has set for the whole process."""
     gc.collect()  # modules that are done with refer to themselves
-    gc.freeze()  # to collect what is left again takes half a second each time
     torch.set_float32_matmul_precision("highest")
     torch.backends.cuda.enable_cudnn_sdp(True)
     shape_settings.use_duck_shape = True
@@ -173,4 +174,4 @@ def prepare_rehearsal() -> None:
         backend = "inductor" if function.__name__ == "<lambda>" else "eager"
         return compile_any(function, **{"backend": backend, **options})
 
-    torch.compile = traced
+    torch.compile = traced  # type: ignore[assignment]

@@ -49,7 +49,8 @@ def marian(bench: Bench) -> Values:
     """Updates of Hugging Face's Marian with our weights, its fused attention and bfloat16."""
     from benchmarks.marian_twin import marian as twin
 
-    model = twin(built(bench, "base")).to(bench.device).train()
+    model: Any = twin(built(bench, "base"))
+    model.to(bench.device).train()
 
     def logits(batch: Batch) -> Tensor:
         found: Tensor = model(
