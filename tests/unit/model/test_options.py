@@ -17,6 +17,9 @@ from transformer.common.schema import typed
 from transformer.model.attention.multi_head import Kernel, MultiHeadAttention, attend
 from transformer.model.build import build_transformer
 from transformer.model.config import ModelConfig
+from transformer.model.decoder import DecoderLayer
+from transformer.model.encoder import EncoderLayer
+from transformer.model.layers.feedforward import FeedForward
 from transformer.model.transformer import Transformer
 
 SOURCE = torch.tensor([[7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 3], [5, 1, 4, 3, *[0] * 8]])
@@ -24,6 +27,22 @@ TARGET = torch.tensor([[2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 5], [2, 9, 1, 7,
 
 RELATIVE: dict[str, Any] = {"positions": "relative"}
 BIGBIRD: dict[str, Any] = {"pattern": "bigbird"}
+
+
+class OwnEncoderLayer(EncoderLayer):
+    def forward(self, *given: Any) -> Any:
+        return -super().forward(*given)
+
+
+class OwnDecoderLayer(DecoderLayer):
+    def forward(self, *given: Any, **more: Any) -> Any:
+        return -super().forward(*given, **more)
+
+
+class OwnFeedForward(FeedForward):
+    def forward(self, hidden: Any) -> Any:
+        return -super().forward(hidden)
+
 
 VALUES: dict[str, Sequence[Any]] = {
     # Options of words are all tried, as their annotations list them; the others by some values.
@@ -41,6 +60,9 @@ VALUES: dict[str, Sequence[Any]] = {
     "layer_drop": [0.0, 0.9],
     "max_length": [64, 12],
     "convolution_window": [None, 1, 4],
+    "encoder_layer": [None, f"{__name__}:OwnEncoderLayer"],
+    "decoder_layer": [None, f"{__name__}:OwnDecoderLayer"],
+    "feed_forward": [None, f"{__name__}:OwnFeedForward"],
     "output_bias": [False, True],
     "lora_rank": [0, 2, 4],
     "lora_alpha": [16.0, 4.0],
