@@ -37,7 +37,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     bounds = ["trainer.max_steps=4", "trainer.val_check_interval=2", "callbacks.keep_last=2"]
     where = f"data.cache={folder / 'cache'}"
     languages = ("data.source=en", "data.target=de")
-    overrides = (*corpus_overrides(folder), *languages, *SMALL, *bounds, where)
+    overrides = (*corpus_overrides(folder), *languages, *SMALL, *bounds, "decoding=greedy", where)
     run = Trained(overrides, folder / "run")
     run.train(threads=1)
     return run

@@ -33,6 +33,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "trainer.max_steps=200",
         "trainer.val_check_interval=200",
         "trainer.log_every_n_steps=50",
+        "decoding=greedy",
     ]
     metrics = train(composed(overrides, folder / "cache"), folder / "run")
     assert 0 < metrics["train/alignment_loss"] < 2

@@ -49,6 +49,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, f
         "trainer.max_steps=300",
         "trainer.val_check_interval=300",
         "trainer.log_every_n_steps=100",
+        "decoding=greedy",
     ]
     metrics = train(composed(overrides, folder / "cache"), folder / "run")
     return folder, metrics
