@@ -109,8 +109,9 @@ def _copy_attention(ours: MultiHeadAttention, theirs: Any) -> None:
 
 
 def _copy_feed_forward(ours: EncoderLayer | DecoderLayer, theirs: Any) -> None:
-    _copy(ours.feed_forward.inner, theirs.fc1)
-    _copy(ours.feed_forward.outer, theirs.fc2)
+    feed_forward: Any = ours.feed_forward
+    _copy(feed_forward.inner, theirs.fc1)
+    _copy(feed_forward.outer, theirs.fc2)
     _copy(ours.feed_forward_residual.norm, theirs.final_layer_norm)
 
 

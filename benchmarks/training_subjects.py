@@ -170,7 +170,8 @@ def train_plainly(config: RunConfig, name: str, clock: Clock) -> None:
             label_smoothing=config.loss.label_smoothing,
         )
         loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), config.trainer.gradient_clip_val)
+        if config.trainer.gradient_clip_val is not None:
+            nn.utils.clip_grad_norm_(model.parameters(), config.trainer.gradient_clip_val)
         optimizer.step()
         schedule.step()
         optimizer.zero_grad()
