@@ -24,7 +24,7 @@ from benchmarks.gpu_rows.bench import Bench
 from benchmarks.gpu_rows.cost import Assumptions, cost_tables
 from benchmarks.gpu_rows.page import tables
 from benchmarks.gpu_rows.registry import ROWS, TABLES
-from benchmarks.gpu_rows.runner import Runner, prepare_rehearsal
+from benchmarks.gpu_rows.runner import Runner, prepare_tiny
 from benchmarks.page import write_between
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -89,8 +89,8 @@ def main(arguments: Sequence[str]) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     bench = Bench(torch.device("cuda"), folder, ends)
     if given.rehearse:
-        bench = Bench.rehearsal(folder, ends)
-        prepare_rehearsal()
+        bench = Bench.tiny(folder, ends)
+        prepare_tiny()
     rows = [row for row in ROWS if {"all", row.table} & set(given.tables)]
     runner = Runner(rows, bench)
     lines = runner.run()

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers import GenerationConfig, MarianConfig, MarianMTModel
 
+from transformer.data.batching.batch import Batch
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.config import ModelConfig
@@ -52,6 +53,17 @@ def marian(ours: Transformer, attention: str = "sdpa") -> MarianMTModel:
     with torch.no_grad():
         _fill(ours, theirs)
     return theirs
+
+
+def logits(model: MarianMTModel, batch: Batch) -> Tensor:
+    """Logits of the model for a batch of ours, (batch, target positions, vocabulary)."""
+    found: Tensor = model(
+        input_ids=batch.source,
+        attention_mask=(batch.source != PAD).long(),
+        decoder_input_ids=batch.target_input,
+        use_cache=False,
+    ).logits
+    return found
 
 
 def _config(ours: ModelConfig) -> MarianConfig:

@@ -26,7 +26,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer, seed_everythin
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.marian_twin import marian
+from benchmarks.marian_twin import logits, marian
 from benchmarks.matrix_products import Products, clock
 from benchmarks.torch_twin import TorchTransformer
 from benchmarks.training_process import MOST
@@ -161,10 +161,13 @@ def train_plainly(config: RunConfig, name: str, clock: Clock) -> None:
     for batch in _endless(batches):
         clock.wait()
         with torch.autocast("cpu", torch.bfloat16, enabled=half):
-            logits = _logits(model, name, batch)
+            if name == "torch":
+                found = model(batch.source, batch.target_input)
+            else:
+                found = logits(model, batch)
         right = batch.target_output.flatten()
         loss = F.cross_entropy(
-            logits.flatten(0, 1).float(),
+            found.flatten(0, 1).float(),
             right,
             ignore_index=PAD,
             label_smoothing=config.loss.label_smoothing,
@@ -194,19 +197,6 @@ def _prepared(config: RunConfig, name: str) -> tuple[Any, list[Batch]]:
         "torch": lambda: TorchTransformer(ours),
     }
     return kinds[name]().train(), batches
-
-
-def _logits(model: Any, name: str, batch: Batch) -> Tensor:
-    if name == "torch":
-        logits: Tensor = model(batch.source, batch.target_input)
-        return logits
-    logits = model(
-        input_ids=batch.source,
-        attention_mask=(batch.source != PAD).long(),
-        decoder_input_ids=batch.target_input,
-        use_cache=False,
-    ).logits
-    return logits
 
 
 def _endless(batches: list[Batch]) -> Iterator[Batch]:

@@ -66,7 +66,7 @@ def _in_group() -> bool:
 
 
 def _run(call: list[str]) -> None:
-    if any(argument.startswith(("--config-dir", "-cd")) for argument in call):
+    if any(argument.partition("=")[0] == "--config-dir" for argument in call):
         from transformer.cli.config.arguments import take_config_folder
 
         call = take_config_folder(call)

@@ -53,7 +53,7 @@ class Bench:
     _products: dict[torch.dtype, Values] = field(default_factory=dict)
 
     @classmethod
-    def rehearsal(cls, folder: Path, ends: float = math.inf) -> "Bench":
+    def tiny(cls, folder: Path, ends: float = math.inf) -> "Bench":
         """All rows, small and on a CPU; a time is that of one call."""
         return cls(torch.device("cpu"), folder, ends, calls=1, seconds=0.0, small=SMALL)
 

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from benchmarks.gpu_rows.bench import TOKENS, Bench, Values
-from benchmarks.gpu_rows.models import model_config, preset
+from benchmarks.gpu_rows.models import model_config
 from benchmarks.version import code_version
 from transformer.common.errors import InputError, is_out_of_memory
-from transformer.common.schema import typed
 from transformer.model.attention.attention_bias import AttentionBias
 from transformer.model.attention.kernels import BACKENDS, Sdpa
 from transformer.model.attention.multi_head import Kernel, eager
@@ -62,7 +61,7 @@ def loss(bench: Bench, chunk: int, *, compiled: bool = False) -> Values:
     weight = torch.randn(vocabulary, width, device=bench.device).mul_(0.02).requires_grad_()
     right = torch.randint(4, vocabulary, (tokens,), device=bench.device)
     chunk = bench.of(chunk) if chunk else 0
-    config = typed(LossConfig, preset("loss", "label_smoothed") | {"chunk": chunk}, "loss")
+    config = LossConfig(chunk=chunk)
 
     def work() -> None:
         with torch.autocast(bench.device.type, torch.bfloat16):

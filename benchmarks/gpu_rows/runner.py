@@ -160,7 +160,7 @@ def clean(bench: Bench) -> None:
         torch.cuda.reset_peak_memory_stats(bench.device)
 
 
-def prepare_rehearsal() -> None:
+def prepare_tiny() -> None:
     """Trace what is compiled, and compute it as it is: to compile all for a CPU takes minutes.
 
     Compiled is only the sum by which ``check_compiler`` checks, a lambda. All of it, and processes

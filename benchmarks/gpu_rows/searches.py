@@ -10,8 +10,7 @@ import torch
 
 from benchmarks.decoding_engines import hugging_face, ours
 from benchmarks.gpu_rows.bench import Bench, Values
-from benchmarks.gpu_rows.models import built, preset
-from transformer.common.schema import typed
+from benchmarks.gpu_rows.models import built
 from transformer.decoding.search.config import SearchConfig
 
 if TYPE_CHECKING:
@@ -42,9 +41,13 @@ def hugging_face_beam(bench: Bench, sentences: int) -> Values:
 def forced_search(bench: Bench, compiled: bool = False) -> SearchConfig:
     """Beam search with 5 hypotheses that are all equally long."""
     length = LENGTH if bench.small == 1 else 3
-    values = preset("decoding", "beam") | {"length_penalty_form": "average", "compile": compiled}
-    forced = {"min_length": length, "max_length_ratio": 0.0, "max_length_offset": length}
-    return typed(SearchConfig, values | forced, "decoding")
+    return SearchConfig(
+        length_penalty_form="average",
+        compile=compiled,
+        min_length=length,
+        max_length_ratio=0.0,
+        max_length_offset=length,
+    )
 
 
 def measured(bench: Bench, translate: "Translate", sentences: int, batch: int) -> Values:

@@ -5,6 +5,7 @@ card already: what a run, with its loader, logs and checks, can reach at best.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,8 +15,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.gpu_rows.bench import CHUNK, TOKENS, Bench, Values, elapsed
 from benchmarks.gpu_rows.cost import Size
-from benchmarks.gpu_rows.models import built, made_batches, model_config, preset, size_of
-from transformer.common.schema import typed
+from benchmarks.gpu_rows.models import built, made_batches, model_config, size_of
 from transformer.data.batching.batch import Batch
 from transformer.data.tokenization.tokenizer import PAD
 from transformer.tasks.translation_module import TranslationModule
@@ -47,21 +47,12 @@ def ours(
 
 def marian(bench: Bench) -> Values:
     """Updates of Hugging Face's Marian with our weights, its fused attention and bfloat16."""
+    from benchmarks.marian_twin import logits
     from benchmarks.marian_twin import marian as twin
 
     model: Any = twin(built(bench, "base"))
     model.to(bench.device).train()
-
-    def logits(batch: Batch) -> Tensor:
-        found: Tensor = model(
-            input_ids=batch.source,
-            attention_mask=(batch.source != PAD).long(),
-            decoder_input_ids=batch.target_input,
-            use_cache=False,
-        ).logits
-        return found
-
-    return _plain(bench, model, logits)
+    return _plain(bench, model, partial(logits, model))
 
 
 def torch_transformer(bench: Bench) -> Values:
@@ -115,10 +106,9 @@ class BareUpdate:
         chunk: int = CHUNK,
         **changes: Any,
     ) -> None:
-        loss = preset("loss", "label_smoothed") | {"chunk": bench.of(chunk)}
         self.module = TranslationModule(
             built(bench, model, **changes),
-            loss=typed(LossConfig, loss, "loss"),
+            loss=LossConfig(chunk=bench.of(chunk)),
             optimizer=ADAM,
             schedule=ScheduleConfig("constant", warmup=0),
             recovery=RecoveryConfig(explosion=None, skips=1, returns=0, lr_factor=1.0),

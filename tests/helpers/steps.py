@@ -13,30 +13,10 @@ def search_config(**changes: object) -> SearchConfig:
     Sampling follows no beam.
     """
     fields: dict[str, object] = {
-        "algorithm": "beam",
         "beam_size": 1 if changes.get("algorithm") == "sampling" else 3,
         "length_penalty": 0.0,
         "max_length_ratio": 0.0,
         "max_length_offset": 8,
-        "min_length": 0,
-        "nbest": 1,
-        "length_penalty_form": "wu",
-        "coverage_penalty": 0.0,
-        "no_repeat_ngram": 0,
-        "eos_threshold": 0.0,
-        "stopping": "exact",
-        "compile": False,
-        "groups": 1,
-        "diversity": 0.0,
-        "temperature": 1.0,
-        "top_k": 0,
-        "top_p": 1.0,
-        "min_p": 0.0,
-        "epsilon": 0.0,
-        "seed": 1,
-        "candidates": 1,
-        "candidates_by": "sampling",
-        "utility": "chrf",
     }
     return SearchConfig(**(fields | changes))  # type: ignore[arg-type]
 

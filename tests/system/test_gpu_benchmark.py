@@ -101,7 +101,7 @@ class Made:
 
 
 def run_made(folder: Path, *rows: Made, **settings: Any) -> list[Line]:
-    bench = replace(Bench.rehearsal(folder), **settings)
+    bench = replace(Bench.tiny(folder), **settings)
     return Runner(rows, bench).run()  # type: ignore[arg-type]
 
 
@@ -215,7 +215,7 @@ def test_waits_are_counted_by_line(tmp_path: Path) -> None:
 
 
 def test_batches_keep_their_budget() -> None:
-    for batch in made_batches(Bench.rehearsal(ROOT), 2000, 20):
+    for batch in made_batches(Bench.tiny(ROOT), 2000, 20):
         assert 1500 < batch.source.numel() <= 2000
         assert batch.target_output.numel() <= 2000
 

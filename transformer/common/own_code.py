@@ -1,14 +1,15 @@
-"""Classes of the user that a config names as ``MODULE:CLASS``: a task, callbacks, layers.
+"""Code of the user that a config names as ``MODULE:NAME``: a metric, a task, callbacks, layers.
 
-Importing runs code, and a config may be that of a stranger's checkpoint. So a module is imported
-here only for a config that the user has written or trusts; a class is taken from a module that is
-imported already.
+Importing runs code, and a config may be that of a stranger's checkpoint. So modules are imported
+for a config that the user has written or trusts, and `own_class` takes a class from a module that
+is imported already.
 """
 
 import os
 import sys
 from collections.abc import Iterable
 from importlib import import_module
+from types import ModuleType
 from typing import TypeVar
 
 from transformer.common.errors import InputError
@@ -19,16 +20,18 @@ TRUST = "TRANSFORMER_TRUST"
 """Environment variable: ``true`` trusts all checkpoints."""
 
 
-def import_code(named: Iterable[tuple[str, str]]) -> None:
-    """Import the modules of (key, ``MODULE:CLASS``), the working folder among their places.
+def own_module(name: str) -> ModuleType:
+    """Import a module on PYTHONPATH or in the working folder; raises what the import raises."""
+    if not {"", os.getcwd()} & set(sys.path):
+        sys.path.append(os.getcwd())
+    return import_module(name)
 
-    Raises InputError if one cannot be imported.
-    """
+
+def import_code(named: Iterable[tuple[str, str]]) -> None:
+    """Import the modules of (key, ``MODULE:CLASS``); InputError if one cannot be imported."""
     for key, name in named:
-        if not {"", os.getcwd()} & set(sys.path):
-            sys.path.append(os.getcwd())
         try:
-            import_module(name.partition(":")[0])
+            own_module(name.partition(":")[0])
         except Exception as error:  # the module is the user's
             raise InputError(
                 f"{key}={name} cannot be imported ({type(error).__name__}: {error}); give "

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 import torch
@@ -22,6 +21,7 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from transformer.common.errors import InputError
+from transformer.common.own_code import own_module
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.interface import Hypothesis
 
@@ -139,7 +139,7 @@ def utility_named(name: str) -> Utility:
     module, _, attribute = name.partition(":")
     try:
         # An import runs code: not for a name without a callable.
-        metric = getattr(import_module(module), attribute) if attribute else None
+        metric = getattr(own_module(module), attribute) if attribute else None
     except (ImportError, AttributeError, ValueError) as error:
         raise InputError(f"decoding.utility={name} cannot be imported ({error})") from error
     if not callable(metric):

@@ -12,6 +12,7 @@ from typing import Any
 from sacrebleu.metrics.base import Score
 
 from transformer.common.errors import InputError
+from transformer.common.own_code import own_module
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.evaluation.sentence_metrics import SentenceMetric
 
@@ -30,14 +31,14 @@ class Custom(SentenceMetric):
         super().__init__(config, "custom", {"function": f"{module}.{function}"})
         self.of_sentences = True
         try:
-            imported = import_module(module)
+            imported = own_module(module)
             self.file, self.function = vars(imported).get("__file__"), getattr(imported, function)
             if not callable(self.function):
                 raise TypeError("it is no function")
         except Exception as error:  # the module is the user's
             raise InputError(
                 f"the metric {config.custom} cannot be imported ({error}); give MODULE:FUNCTION of "
-                "a module on PYTHONPATH"
+                "a module in this folder or on PYTHONPATH"
             ) from error
 
     def _extract_corpus_statistics(

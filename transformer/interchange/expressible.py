@@ -10,8 +10,8 @@ _FULL: dict[str, tuple[Any, ...]] = {
     "pattern": ("full",),
     "decoder_pattern": ("full", None),
     "query_key_norm": (False,),
-    **dict.fromkeys(("convolution_window", "encoder_layer", "decoder_layer"), (None,)),
-    "feed_forward": (None,),
+    "convolution_window": (None,),
+    **dict.fromkeys(("encoder_layer", "decoder_layer", "feed_forward"), (None,)),
 }
 _LAYERS = {
     **_FULL,

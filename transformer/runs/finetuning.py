@@ -82,11 +82,12 @@ def _means(weight: Tensor, rows: Sequence[Sequence[int]]) -> Tensor:
     return torch.stack([weight[r[0]] if len(r) == 1 else weight[list(r)].mean(0) for r in rows])
 
 
-def take_model(config: DictConfig, given: Collection[str]) -> None:
+def take_model(config: DictConfig, given: Collection[str], *, trusted: bool) -> None:
     """Set ``model``, ``tokenizer``, ``data.target_tag=both`` and ``data.features`` as it has them.
 
     Keys and groups that are ``given`` in the command stay. Nothing happens without a checkpoint
-    that can be read, which a run that goes on does not need.
+    that can be read, which a run that goes on does not need. Raises InputError if the model has
+    layers of a user and the checkpoint is not ``trusted``.
     """
     try:
         payload = read_merged(find_checkpoint(given_path(str(config.finetune_from))))
@@ -95,7 +96,7 @@ def take_model(config: DictConfig, given: Collection[str]) -> None:
     now: Any = OmegaConf.to_container(config)
     if checkpoint_task(payload) != now["task"]:
         return
-    require_trust({"model": payload[PORTABLE]["model"]}, False, f"{config.finetune_from}", given)
+    require_trust({"model": payload[PORTABLE]["model"]}, trusted, config.finetune_from, given)
     both = payload[PORTABLE]["tokenizer"]["tags"].get("both_sides")
     if both and "data.target_tag" not in given:
         config.data.target_tag = "both"

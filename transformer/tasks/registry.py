@@ -28,8 +28,10 @@ TASKS = {
 
 
 def task_class(name: str) -> type[Task]:
-    """The class behind ``task=NAME``, or behind ``MODULE:CLASS`` of the user."""
+    """The class behind ``task=NAME``, or ``MODULE:CLASS`` of the user; InputError without one."""
     if name not in TASKS:
+        if ":" not in name:
+            raise InputError(f"task={name} must be {' or '.join(TASKS)}, or MODULE:CLASS")
         # mypy takes an abstract class for no type.
         return own_class("task", name, Task)  # type: ignore[type-abstract]
     kind: type[Task] = resolve_name(TASKS[name])

@@ -27,8 +27,6 @@ from transformer.training.trainer_config import TrainerConfig
 BUDGET_STEP = 1024
 """Automatic budgets are multiples of this, so that similar devices get the same budget."""
 
-TASK_NAMES = ("translation", "tagging", "language_modelling")
-
 _SIZES = ("source_vocab_size", "target_vocab_size", "pad")
 """Fields of the model that the tokenizer decides."""
 
@@ -90,11 +88,8 @@ class RunConfig:
     def __post_init__(self) -> None:
         # The tokenizer decides the sizes later; other errors are raised before any text is read.
         model = sized_model(self.model, 1, 1)
-        completed: dict[str, Any] = {"model": _without_sizes(model)}
-        if self.schedule.name == "cosine" and self.schedule.total is None:
-            completed["schedule"] = replace(self.schedule, total=self.trainer.max_steps)
-        for name, value in completed.items():
-            object.__setattr__(self, name, value)
+        completed = {key: v for key, v in model.to_dict().items() if key not in _SIZES}
+        object.__setattr__(self, "model", completed)
         raise_objections(_contradictions(self, model))
 
 
@@ -116,16 +111,24 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
     values = {name: typed_value(plain[name], hint, name) for name, hint in hints.items()}
     for key in ("checkpoint", "finetune_from"):
         values[key] = None if values[key] is None else Path(values[key])
-    return RunConfig(**values, automatic_budget=automatic, resolved=resolved)
+    return _with_total(RunConfig(**values, automatic_budget=automatic, resolved=resolved))
 
 
 def with_resolved(config: RunConfig) -> RunConfig:
-    """The config with ``resolved``, if it was made without."""
+    """The config with ``resolved`` and the end of its cosine, if it was made without."""
+    config = _with_total(config)
     return config if config.resolved else replace(config, resolved=plain_values(config))
+
+
+def _with_total(config: RunConfig) -> RunConfig:
+    if config.schedule.name != "cosine" or config.schedule.total is not None:
+        return config
+    return replace(config, schedule=replace(config.schedule, total=config.trainer.max_steps))
 
 
 def plain_values(config: RunConfig) -> dict[str, Any]:
     """The values that ``run_config`` reads, as ``config.yaml`` has them."""
+    config = _with_total(config)
     values = {key: value for key, value in asdict(config).items() if key != "resolved"}
     if values.pop("automatic_budget"):
         values["data"]["batch_tokens"] = "auto"
@@ -135,16 +138,10 @@ def plain_values(config: RunConfig) -> dict[str, Any]:
     return plain
 
 
-def _without_sizes(model: ModelConfig) -> dict[str, Any]:
-    return {key: value for key, value in model.to_dict().items() if key not in _SIZES}
-
-
 def _contradictions(config: RunConfig, model: ModelConfig) -> Iterator[str]:
     for key, seed in (("seed", config.seed), ("data.seed", config.data.seed)):
         if not 0 <= seed < 2**32:
             yield f"{key}={seed} must be from 0 to {2**32 - 1}"
-    if ":" not in config.task and config.task not in TASK_NAMES:
-        yield f"task={config.task} must be {' or '.join(TASK_NAMES)}, or MODULE:CLASS"
     if config.objective is not None:
         check_objective(config.objective)
     if ":" in config.decoding.utility:
@@ -154,11 +151,12 @@ def _contradictions(config: RunConfig, model: ModelConfig) -> Iterator[str]:
         )
     if model.lora_rank and config.finetune_from is None:
         yield f"model.lora_rank={model.lora_rank} adapts trained weights; set finetune_from=RUN"
-    total, epochs = config.schedule.total or 0, config.trainer.max_epochs or -1
+    total, epochs = config.schedule.total, config.trainer.max_epochs or -1
+    total = config.trainer.max_steps if total is None else total
     ends = total > 0 or (total == -1 and epochs > 0)
     if config.schedule.name == "cosine" and not ends:
         yield (
-            f"schedule.total={config.schedule.total}: a cosine needs its last update; set "
+            f"schedule.total={total}: a cosine needs its last update; set "
             "trainer.max_steps, trainer.max_epochs or schedule.total, or take schedule=inverse_sqrt"
         )
     if config.trainer.compile != "none" and _skips_blocks(model):

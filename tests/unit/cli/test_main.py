@@ -45,6 +45,9 @@ def test_an_unknown_verb_names_the_known_ones(
         == f"error: unknown verb translat (did you mean translate?); choose {', '.join(VERBS)}\n"
     )
 
+    assert call(monkeypatch, "train", "--config-dir") == 2
+    assert capsys.readouterr().err == "error: --config-dir: expected one argument; name a folder\n"
+
     # Stopped while a verb is imported.
     def stop(_: str) -> None:
         raise KeyboardInterrupt

@@ -12,6 +12,8 @@ from transformer.__main__ import main
 from transformer.common.errors import InputError
 from transformer.common.own_code import TRUST, import_code, own_class
 from transformer.data.corpora.trust import named_classes, needs_trust
+from transformer.decoding.mbr import utility_named
+from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.model.build import build_transformer
 
 
@@ -28,7 +30,8 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         "        return 2 * hidden\n"
     )
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
+    # As in a console script, whose path lacks the working folder.
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if p not in ("", str(tmp_path))])
     monkeypatch.delenv(TRUST)
     return name
 
@@ -57,6 +60,15 @@ def test_a_verb_trusts_the_code_of_its_checkpoint(module: str) -> None:
     for trust, value in (("false", None), ("true", "true")):
         assert main(["evaluate", "checkpoint=gone", f"trust={trust}"]) == 2
         assert os.environ.get(TRUST) == value
+
+
+def test_metrics_and_utilities_are_found_beside_the_text(module: str) -> None:
+    for kind in ("metric", "utility"):
+        function = "def same(hypotheses, references):\n    return [1.0 for _ in hypotheses]\n"
+        Path(f"{module}_{kind}.py").write_text(function)
+    [own] = score(["a"], ["b"], config=MetricsConfig(test=(), custom=f"{module}_metric:same"))[:1]
+    assert own.value == 1.0
+    assert utility_named(f"{module}_utility:same")
 
 
 @pytest.mark.parametrize(

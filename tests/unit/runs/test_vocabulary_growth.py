@@ -8,11 +8,12 @@ import pytest
 import torch
 
 from tests.helpers.corpora import tokenizer_config
-from tests.helpers.models import portable, tiny_transformer
+from tests.helpers.models import portable, tiny_config, tiny_transformer
 from tests.helpers.steps import search_config
 from tests.helpers.translators import PAIRS, tiny_tokenizer
 from transformer.cli.config.compose import compose_config
 from transformer.common.errors import InputError
+from transformer.common.own_code import TRUST
 from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translation.translator import Translator
@@ -99,5 +100,21 @@ def test_a_run_takes_the_features_of_a_checkpoint(tmp_path: Path) -> None:
     part = portable(model.config, tokenizer.to_state(), {"task": "translation"})
     write_payload({"state_dict": weights, PORTABLE: part}, tmp_path / "run.ckpt")
     config = compose_config("train", ["data=files", f"finetune_from={tmp_path}/run.ckpt"])
-    take_model(config, {"data", "finetune_from"})
+    take_model(config, {"data", "finetune_from"}, trusted=False)
     assert config.tokenizer.features == config.data.features == ";"
+
+
+def test_layers_of_a_user_in_a_checkpoint_want_trust(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(TRUST)
+    part = portable(
+        tiny_config(feed_forward="mine:Wide"), tiny_tokenizer().to_state(), {"task": "translation"}
+    )
+    weights = {f"model.{name}": weight for name, weight in tiny_transformer().state_dict().items()}
+    write_payload({"state_dict": weights, PORTABLE: part}, tmp_path / "run.ckpt")
+    config = compose_config("train", ["data=files", f"finetune_from={tmp_path}/run.ckpt"])
+    with pytest.raises(InputError, match=r"names model\.feed_forward=mine:Wide.* add trust=true"):
+        take_model(config, {"data"}, trusted=False)
+    take_model(config, {"data"}, trusted=True)
+    assert config.model.feed_forward == "mine:Wide"

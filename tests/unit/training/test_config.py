@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING, dataclass, replace
 from typing import Any, Literal
 
 import pytest
@@ -13,9 +13,11 @@ from tests.helpers.updates import recovery_config
 from transformer.cli.config.compose import compose_config
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
-from transformer.training.config import run_config
+from transformer.tasks.registry import task_class
+from transformer.training.config import RunConfig, run_config, with_resolved
 from transformer.training.optimization.optimizer import OptimizerConfig
 from transformer.training.optimization.schedule import ScheduleConfig
+from transformer.training.trainer_config import TrainerConfig
 
 ADAM: dict[str, Any] = {
     **{"name": "adamw", "lr": 0.1, "betas": (0.9, 0.98)},
@@ -150,6 +152,21 @@ def test_a_wrong_value_is_named(key: str, value: Any, message: str) -> None:
 def test_the_keys_of_a_run_are_checked(arguments: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         run_config(OmegaConf.to_container(compose_config("train", arguments)))  # type: ignore[arg-type]
+
+
+def test_a_cosine_ends_with_the_run_that_it_is_for() -> None:
+    short = RunConfig(schedule=ScheduleConfig("cosine"), trainer=TrainerConfig(max_steps=7))
+    longer = replace(short, trainer=TrainerConfig(max_steps=9))
+    for config, total in ((short, 7), (with_resolved(short), 7), (longer, 9)):
+        resolved = with_resolved(config)
+        assert resolved.schedule.total == resolved.resolved["schedule"]["total"] == total
+    with pytest.raises(InputError, match=r"schedule\.total=-1: a cosine needs its last update"):
+        replace(short, trainer=TrainerConfig(max_steps=-1))
+
+
+def test_an_unknown_task_is_refused() -> None:
+    with pytest.raises(InputError, match=r"task=nix must be translation or .*, or MODULE:CLASS"):
+        task_class("nix")
 
 
 R_DROP = {"consistency": "r_drop", "consistency_weight": 5.0}

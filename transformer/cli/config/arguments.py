@@ -97,12 +97,14 @@ def own_config_folder() -> Path | None:
 
 def take_config_folder(arguments: Sequence[str]) -> list[str]:
     """The arguments without ``--config-dir``, which is kept for `own_config_folder`."""
-    parser = ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--config-dir", "-cd")
-    found, rest = parser.parse_known_args(arguments)
-    if found.config_dir is not None:
-        # Processes that this one starts compose, too.
-        os.environ[CONFIG_DIR] = str(Path(found.config_dir).absolute())
+    parser = ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--config-dir")
+    try:
+        found, rest = parser.parse_known_args(arguments)
+    except ArgumentError as error:
+        raise InputError(f"{error.argument_name}: {error.message}; name a folder") from error
+    # Processes that this one starts compose, too.
+    os.environ[CONFIG_DIR] = str(Path(found.config_dir).absolute())
     return rest
 
 

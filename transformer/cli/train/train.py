@@ -62,7 +62,7 @@ def run(arguments: Sequence[str]) -> None:
     if config.finetune_from is not None:
         from transformer.runs.finetuning import take_model
 
-        take_model(config, given)
+        take_model(config, given, trusted=f"{TRUST}=true" in overrides)
     elif "experiment=finetune" in overrides:
         raise InputError("experiment=finetune adapts a trained model; add finetune_from=RUN")
     named = "hydra.run.dir" in given

@@ -125,12 +125,15 @@ def length_penalty(length: int | Tensor, alpha: float, form: PenaltyForm = "wu")
     return ((5 + length) / 6) ** alpha if form == "wu" else (1.0 * length) ** alpha
 
 
-SETTINGS: dict[str, dict[str, Any]] = {
-    "diverse": {"groups": 1, "diversity": 0.0},
-    "sampling": {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "epsilon": 0.0},
-    "mbr": {"candidates": 1, "candidates_by": "sampling", "utility": "chrf"},
+_OWN = {
+    "diverse": ("groups", "diversity"),
+    "sampling": ("temperature", "top_k", "top_p", "min_p", "epsilon"),
+    "mbr": ("candidates", "candidates_by", "utility"),
 }
-"""Settings of a single algorithm, with the values that have no effect."""
+SETTINGS: dict[str, dict[str, Any]] = {
+    owner: {name: getattr(SearchConfig, name) for name in names} for owner, names in _OWN.items()
+}
+"""Settings of a single algorithm, with the values that have no effect: their defaults."""
 
 NEUTRAL: dict[str, Any] = {k: v for neutral in SETTINGS.values() for k, v in neutral.items()}
 """The values of all `SETTINGS` that have no effect."""

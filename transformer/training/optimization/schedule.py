@@ -16,8 +16,8 @@ class ScheduleConfig:
 
     Attributes:
         warmup: Updates until the peak, rising linearly.
-        total: Updates until the cosine reaches ``floor``; -1: those of ``trainer.max_epochs``.
-            No other schedule has an end.
+        total: Updates until the cosine reaches ``floor``; null: ``trainer.max_steps``; -1: those of
+            ``trainer.max_epochs``. No other schedule has an end.
         floor: Lowest factor of the cosine.
     """
 

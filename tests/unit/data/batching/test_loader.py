@@ -143,8 +143,8 @@ def test_a_worker_that_is_killed_ends_the_process(folder: Path, busy: bool) -> N
 
 @pytest.mark.parametrize(
     "when",
-    [{"every_n_train_steps": 2}, {"save_on_train_epoch_end": False}],
-    ids=["after every other step", "after each validation"],
+    [{"every_n_train_steps": 1}, {"save_on_train_epoch_end": False}],
+    ids=["after each step", "after each validation"],
 )
 def test_resumed_from_any_checkpoint_of_a_run_equals_the_run(
     folder: Path, tmp_path: Path, when: dict[str, Any]

@@ -65,8 +65,8 @@ class Language:
             return None
         confidences = dict(_identifier().rank(text))
         language, confidence = next(iter(confidences.items()))
-        is_sure = confidence >= _MIN_CONFIDENCE
-        is_sure = is_sure or confidences.get(self.code, 1.0) <= _MAX_OWN_CONFIDENCE
+        own = confidences.get(self.code, 1.0)
+        is_sure = confidence >= _MIN_CONFIDENCE or own <= _MAX_OWN_CONFIDENCE
         return str(language) if language != self.code and is_sure else None
 
 

@@ -37,6 +37,8 @@ _STUCK, _MAX_PHRASE = 5, 3
 _WORD, _LETTER_OR_DIGIT = re.compile(r"[^\W_]+"), re.compile(r"[^\W_]")
 # Words of the other side of one that has only signs: one such as "&" has a translation.
 _MIN_WORDS_FOR_SIGNS = 3
+# A letter, a digit, or an arrow, a symbol or an emoji, which may be all that a label has.
+_CONTENT = re.compile(r"[^\W_]|[\u2190-\U0010ffff]")
 # Shorter texts may spell out an abbreviation; for sentences a lower limit is enough.
 _MANY, _MANY_OF_A_SENTENCE = 100, 40
 
@@ -91,13 +93,15 @@ class UsualLengths:
 
 
 def find_empty_side(pair: NumberedPair) -> Fault | None:
-    """Name the side that is empty or has only signs where the other is a text; show the other."""
+    """Name the side that is empty or has only signs where the other is a text, or both."""
     empty = [not text or text.isspace() for text in pair.texts]
     if all(empty):
         return Fault(None, "both sides are empty")
     if any(empty):
         index = empty.index(True)
         return Fault(SIDES[index], f"against {quoted(pair.texts[1 - index])}")
+    if not any(map(_CONTENT.search, pair.texts)):
+        return Fault(None, f"both sides have only signs: {' and '.join(map(quoted, pair.texts))}")
     for side, text, other in zip(SIDES, pair.texts, pair.texts[::-1], strict=True):
         if not _LETTER_OR_DIGIT.search(text) and len(_WORD.findall(other)) >= _MIN_WORDS_FOR_SIGNS:
             return Fault(side, f"{quoted(text)} against {quoted(other)}")
