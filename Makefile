@@ -1,4 +1,4 @@
-# make demo | make test | make lint | make docs: each makes its own .venv first.
+# make demo | make test | make test-thorough | make lint | make docs: each makes its own .venv first.
 PYTHON ?= python3
 BIN := .venv/bin
 # Python compiles what it imports; to compile all of torch here would take as long as to unpack it.
@@ -7,7 +7,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 # What one process compiles the others read: a test run starts about fifty that import torch.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lint docs clean
+.PHONY: demo test test-thorough lint docs clean
 
 .venv/core: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -30,8 +30,13 @@ lint: .venv/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+	$(PYTEST)
+
+test-thorough: .venv/dev
+	$(PYTEST) -m 'thorough and not slow and not gpu'
 
 docs: .venv/docs
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -c docs . build/site

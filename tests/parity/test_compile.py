@@ -23,6 +23,8 @@ from transformer.training.losses.cross_entropy import loss_function
 from transformer.training.optimization.activation_checkpointing import recompute_layers
 from transformer.training.optimization.compiled_layers import compile_layers
 
+pytestmark = pytest.mark.thorough
+
 R_DROP = {"consistency": "r_drop", "consistency_weight": 5.0}
 
 

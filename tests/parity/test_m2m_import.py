@@ -40,7 +40,10 @@ def write_validation() -> None:
         Path(f"v.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    ["m2m", *(pytest.param(name, marks=pytest.mark.thorough) for name in CASES if name != "m2m")],
+)
 def test_an_imported_model_is_that_of_transformers(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

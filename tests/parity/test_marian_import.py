@@ -52,7 +52,13 @@ CASES: dict[str, dict[str, Any]] = {
 """Random models that say different things, and end often enough."""
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "joint",
+        *(pytest.param(name, marks=pytest.mark.thorough) for name in CASES if name != "joint"),
+    ],
+)
 def test_an_imported_model_is_that_of_transformers(
     name: str,
     tmp_path: Path,

@@ -10,6 +10,8 @@ from tests.helpers.runs import SMALL, composed, corpus_overrides, verb
 from transformer.__main__ import main
 from transformer.runs.train import train
 
+pytestmark = pytest.mark.thorough
+
 
 def write_links(folder: Path, split: str) -> Path:
     """Of texts that are the same on both sides."""

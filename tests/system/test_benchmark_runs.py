@@ -21,6 +21,8 @@ from benchmarks.trained import Trained, train_all
 from benchmarks.version import code_version
 from tests.helpers.runs import PROJECT
 
+pytestmark = pytest.mark.thorough
+
 
 def test_a_finished_run_is_known_and_not_repeated(trained: Trained, tmp_path: Path) -> None:
     log = trained.folder.with_name("run.log")

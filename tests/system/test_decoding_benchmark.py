@@ -12,6 +12,8 @@ from tests.helpers.metrics import RAW
 from tests.helpers.runs import PROJECT, SMALL, corpus_overrides, run
 from tests.helpers.translators import PAIRS, tiny_translator
 
+pytestmark = pytest.mark.thorough
+
 PROMISED = [
     *("ours_beam5_float32", "hf_beam5_float32", "ct2_beam5_float32", "ct2_beam5_int8"),
     *("ratio_hf", "ratio_ct2"),

@@ -17,6 +17,8 @@ from transformer.decoding.translation.document_translator import DocumentTransla
 from transformer.decoding.translation.translator import Translator
 from transformer.runs.train import train
 
+pytestmark = pytest.mark.thorough
+
 SIZES = {"train": 2000, "validation": 40, "test": 40}
 
 

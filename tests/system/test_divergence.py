@@ -16,6 +16,8 @@ from transformer.model.checkpoint.checkpoint import read_payload
 from transformer.runs.train import train
 from transformer.tasks.translation_module import TranslationModule
 
+pytestmark = pytest.mark.thorough
+
 RUN = [
     *SMALL,
     *("model.d_model=16", "model.num_heads=2", "model.encoder_layers=1", "model.decoder_layers=1"),

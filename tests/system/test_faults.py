@@ -88,18 +88,22 @@ def test_killed_while_writing(home: Path, tmp_path: Path, fault: KilledAt) -> No
     assert_equals_whole(home, tmp_path / "run")
 
 
+def thorough(*values: object) -> Any:
+    return pytest.param(*values, marks=pytest.mark.thorough)
+
+
 @pytest.mark.parametrize(
     ("fault", "code"),
     [
         (SignalAt("on_train_batch_end", 4, signal.SIGTERM), 143),
-        (SignalAt("on_train_batch_end", 8, signal.SIGUSR1), 138),
-        (SignalAt("on_validation_end", 1, signal.SIGINT), 130),
+        thorough(SignalAt("on_train_batch_end", 8, signal.SIGUSR1), 138),
+        thorough(SignalAt("on_validation_end", 1, signal.SIGINT), 130),
         (SignalAt("on_validation_batch_end", 1, signal.SIGTERM), 143),
-        (SignalAt("on_train_batch_end", 5, signal.SIGINT, signal.SIGINT), 130),
-        (SignalAt("translate", 1, signal.SIGTERM), 143),
+        thorough(SignalAt("on_train_batch_end", 5, signal.SIGINT, signal.SIGINT), 130),
+        thorough(SignalAt("translate", 1, signal.SIGTERM), 143),
         # The validation after the last update, off the interval.
         (SignalAt("translate", 4, signal.SIGTERM), 143),
-        (SignalAt("end", 1, signal.SIGTERM), 143),
+        thorough(SignalAt("end", 1, signal.SIGTERM), 143),
         (SignalAt("prepare", 1, signal.SIGTERM), 143),
         (SignalAt("test", 1, signal.SIGTERM), 143),
     ],

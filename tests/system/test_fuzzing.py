@@ -14,6 +14,8 @@ from tests.helpers.outcomes import said
 from tests.helpers.processes import TINY, call, overrides_in, tiny_overrides
 from transformer.data.quality.config import CHECKS
 
+pytestmark = pytest.mark.thorough
+
 SHORT, LONG, SLICES = 26, 10_000, 10
 TEXTS, MANY_TEXTS = 12, 2_000
 SPLITS = ("train", "validation", "test")

@@ -53,6 +53,7 @@ def check(rows: list[Row], folder: Path) -> None:
         assert all(speed > 0 for speed in speeds), line
 
 
+@pytest.mark.thorough
 def test_rows_are_measured(tmp_path: Path) -> None:
     process = rehearse(tmp_path, *(table for table in TABLES if table not in SLOW))
     process.stdout.read()

@@ -47,6 +47,7 @@ def test_costs_are_those_of_the_model(name: str, size: Size, unchecked: None) ->
     assert counted.get_total_flops() == 3 * size.training_flops(20, 30)
 
 
+@pytest.mark.thorough
 def test_activations_are_near_what_autograd_keeps() -> None:
     model = build_transformer(sized_model(preset("model", "base"), 1000, 1000)).train()
     (batch,) = made_batches(Bench.tiny(ROOT), 500, 1)

@@ -3,7 +3,11 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.helpers.runs import verb
+
+pytestmark = pytest.mark.thorough
 
 
 def test_heads_ranks_every_head_and_evaluate_agrees(home: Path) -> None:

@@ -50,6 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 def test_a_pushed_model_comes_back_and_stays_in_the_cache(folder: Path) -> None:
     pushes = [
         ["push", "checkpoint=run", f"repo=user/{name}", f"format={name}", "private=true"]

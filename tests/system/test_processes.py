@@ -16,6 +16,8 @@ from tests.helpers.runs import verb
 from tests.helpers.text import WORDS
 from transformer.cli.translate.part_files import BLOCK
 
+pytestmark = pytest.mark.thorough
+
 # Samples of a text depend on the text alone, and tell it from others. A draw from few tokens lies
 # near the border of two much more seldom than one from all: rounding does not turn it.
 FILES = ("translate", "checkpoint=run", "decoding=sampling", "decoding.top_k=5")

@@ -13,6 +13,8 @@ from tests.system.test_single_stacks import trained
 from tests.unit.test_docs import SNIPPET
 from transformer.common.own_code import TRUST
 
+pytestmark = pytest.mark.thorough
+
 
 def write_page_text(folder: Path) -> None:
     """The files that the page names."""

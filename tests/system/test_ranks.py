@@ -28,6 +28,8 @@ from tests.helpers.ranks import (
 )
 from tests.helpers.runs import SMALL, corpus_overrides, verb
 
+pytestmark = pytest.mark.thorough
+
 TRAIN = ("-m", "transformer", "train")
 DDP = ("trainer=ddp", "trainer.accelerator=cpu", "data.workers=0")
 LENGTH = (

@@ -17,6 +17,8 @@ from tests.helpers.processes import tiny_overrides
 from tests.helpers.recipes import recipe
 from transformer.model.checkpoint.checkpoint import PORTABLE
 
+pytestmark = pytest.mark.thorough
+
 BRIEF = ["trainer.max_steps=6", "trainer.val_check_interval=6"]
 
 

@@ -17,6 +17,8 @@ from benchmarks.trained import Trained
 from tests.system.test_experiments import write_corpus
 from transformer.__main__ import main
 
+pytestmark = pytest.mark.thorough
+
 CHANGE = Change("callbacks.ema_decay=0", "Vaswani et al. 2017", average=2)
 
 

@@ -9,6 +9,8 @@ import pytest
 from benchmarks import scale
 from tests.helpers.forked_python import ForkedPython
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="reads Linux' /proc")
 def test_every_stage_is_measured(

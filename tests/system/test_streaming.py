@@ -12,6 +12,8 @@ from transformer.model.checkpoint.checkpoint import load_checkpoint
 from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.runs.train import train
 
+pytestmark = pytest.mark.thorough
+
 QUICK = [
     *SMALL,
     *("model.d_model=16", "model.num_heads=2"),

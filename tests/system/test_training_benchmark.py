@@ -20,6 +20,8 @@ from transformer.cli.config.compose import compose_config
 from transformer.model.build import build_transformer
 from transformer.model.config import ModelConfig
 
+pytestmark = pytest.mark.thorough
+
 PROMISED = ["ours", "hf", "torch", "ratio_hf"]
 
 

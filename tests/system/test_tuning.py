@@ -10,6 +10,8 @@ import pytest
 
 from tests.helpers.runs import verb
 
+pytestmark = pytest.mark.thorough
+
 GRID = ("beam_sizes=[1,2]", "length_penalties=[0.0,1.0]")
 TEXT = b"alpha beta gamma\ndelta alpha\n"
 

@@ -78,6 +78,7 @@ print(len(list(read_pocket_tags(pocket_text("en")["test"]))))
     assert int(count) == 1000
 
 
+@pytest.mark.thorough
 def test_a_user_trains_with_own_code_and_settings(run: Run) -> None:
     """As docs/python.md says."""
     page = (PROJECT / "docs" / "python.md").read_text("utf-8").partition("## Your own code")[2]

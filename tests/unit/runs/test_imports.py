@@ -4,7 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.helpers.processes import tiny_overrides
+
+pytestmark = pytest.mark.thorough
 
 PROGRAM = """
 import sys

@@ -53,7 +53,10 @@ class ScriptedChoice(Choice):
         return names.index(self.script.pop(0))
 
 
-@pytest.mark.parametrize("sizes", [pytest.param(SIZES, marks=pytest.mark.slow), FEWER])
+@pytest.mark.parametrize(
+    "sizes",
+    [pytest.param(SIZES, marks=pytest.mark.slow), pytest.param(FEWER, marks=pytest.mark.thorough)],
+)
 def test_the_generator_makes_the_committed_text(sizes: Mapping[str, int]) -> None:
     committed = {path.relative_to(COMMITTED) for path in COMMITTED.rglob("*.gz")}
     files = dict(input_files(generate_splits(grammar(), SEED, sizes)))

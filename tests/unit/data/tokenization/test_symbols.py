@@ -30,6 +30,7 @@ def learnt(**changes: Any) -> Tokenizer:
 MIXED = learnt(target="words", features=";")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("algorithm", ["char", "words"])
 def test_each_line_of_a_corpus_is_decoded_byte_for_byte(algorithm: str) -> None:
     files = [pocket_text(language)[split] for language in LANGUAGES for split in SPLITS]

@@ -25,6 +25,8 @@ from transformer.model.attention import kv_cache
 from transformer.model.build import build_transformer
 from transformer.model.transformer import Transformer
 
+pytestmark = pytest.mark.thorough
+
 LIMIT = 20
 FAKE = "fake"
 

@@ -50,6 +50,7 @@ for rows in [*range(33, 1133), 40]:
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("capacity", "found"), [(None, "cache_hit"), ("100", "cache_miss")])
 def test_products_of_many_shapes_are_remembered(capacity: str | None, found: str) -> None:
     environment = os.environ | {"ONEDNN_VERBOSE": "profile_create"}

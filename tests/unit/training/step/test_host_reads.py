@@ -57,6 +57,7 @@ def forward_and_backward(module: UpdateModule, batch: Any) -> None:
 
 
 # torch refuses flex_attention on the meta device.
+@pytest.mark.thorough
 @pytest.mark.usefixtures("unchecked")  # tests of the options check the shapes
 @pytest.mark.parametrize("changes", [m for m in OTHERS if "attention=flex" not in str(m.id)])
 def test_no_option_of_a_model_reads(changes: dict[str, Any]) -> None:

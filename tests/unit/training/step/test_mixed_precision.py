@@ -26,6 +26,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
+@pytest.mark.thorough
 def test_the_loss_goes_nearly_the_same_way(runs: dict[str, Path]) -> None:
     exact, mixed = (curve(folder) for folder in runs.values())
     losses = [point for point in exact if point[0] == "train/loss"]
