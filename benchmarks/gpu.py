@@ -25,7 +25,7 @@ from benchmarks.gpu_rows.cost import Assumptions, cost_tables
 from benchmarks.gpu_rows.page import tables
 from benchmarks.gpu_rows.registry import ROWS, TABLES
 from benchmarks.gpu_rows.runner import Runner, prepare_tiny
-from benchmarks.page import write_between
+from benchmarks.results.page import write_between
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
-from tests.helpers.checks import begin_test, check_first_calls, no_checks
+from tests.helpers.suite.checks import begin_test, check_first_calls, no_checks
 
 check_first_calls()
 install_import_hook("transformer", "beartype.beartype")
@@ -63,7 +63,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterat
 @pytest.fixture(autouse=True, scope="session")
 def compositions() -> None:
     """Hydra composes the same call once; imported when the checks of shapes are installed."""
-    from tests.helpers.compositions import remember
+    from tests.helpers.suite.compositions import remember
 
     remember()
 

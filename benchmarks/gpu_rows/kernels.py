@@ -11,7 +11,7 @@ from torch import Tensor
 
 from benchmarks.gpu_rows.bench import TOKENS, Bench, Values
 from benchmarks.gpu_rows.models import model_config
-from benchmarks.version import code_version
+from benchmarks.results.version import code_version
 from transformer.common.errors import InputError, is_out_of_memory
 from transformer.model.attention.attention_bias import AttentionBias
 from transformer.model.attention.kernels import BACKENDS, Sdpa

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from benchmarks.gpu_rows.registry import ROWS, TABLES
-from benchmarks.page import markdown
+from benchmarks.results.page import markdown
 
 UNMEASURED = "not measured yet"
 

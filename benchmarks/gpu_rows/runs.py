@@ -19,10 +19,10 @@ import torch
 from omegaconf import OmegaConf
 from pytorch_lightning import Callback, LightningModule, Trainer
 
+from benchmarks.data.made_up_text import write_text
 from benchmarks.gpu_rows.bench import CHUNK, TOKENS, Bench, Stopwatch, Values
 from benchmarks.gpu_rows.models import TINY
 from benchmarks.gpu_rows.updates import BareUpdate
-from benchmarks.made_up_text import write_text
 from transformer.cli.config.compose import compose_config
 from transformer.data.batching.loader import Update
 from transformer.runs.train import fit

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from benchmarks.decoding_engines import hugging_face, ours
+from benchmarks.decoding.engines import hugging_face, ours
 from benchmarks.gpu_rows.bench import Bench, Values
 from benchmarks.gpu_rows.models import built
 from transformer.decoding.search.config import SearchConfig
 
 if TYPE_CHECKING:
-    from benchmarks.decoding_engines import Pieces, Translate
+    from benchmarks.decoding.engines import Pieces, Translate
 
 BATCH_TOKENS = 65_536
 """Of a batch of ours, counted once a hypothesis, as in ``trainer=gpu``."""

@@ -47,8 +47,8 @@ def ours(
 
 def marian(bench: Bench) -> Values:
     """Updates of Hugging Face's Marian with our weights, its fused attention and bfloat16."""
-    from benchmarks.marian_twin import logits
-    from benchmarks.marian_twin import marian as twin
+    from benchmarks.model.marian_twin import logits
+    from benchmarks.model.marian_twin import marian as twin
 
     model: Any = twin(built(bench, "base"))
     model.to(bench.device).train()
@@ -57,7 +57,7 @@ def marian(bench: Bench) -> Values:
 
 def torch_transformer(bench: Bench) -> Values:
     """Updates of ``torch.nn.Transformer`` of the same shape."""
-    from benchmarks.torch_twin import TorchTransformer
+    from benchmarks.model.torch_twin import TorchTransformer
 
     model = TorchTransformer(built(bench, "base")).to(bench.device).train()
     return _plain(bench, model, lambda batch: model(batch.source, batch.target_input))

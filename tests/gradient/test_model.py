@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
-from tests.helpers.losses import loss_config
-from tests.helpers.models import tiny_transformer
+from tests.helpers.model.models import tiny_transformer
+from tests.helpers.training.losses import loss_config
 from transformer.model.attention.attention_bias import AttentionBias
 from transformer.model.attention.masks import causal_mask
 from transformer.model.attention.multi_head import attend, attend_fused

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.helpers.losses import loss_config
-from tests.helpers.models import tiny_transformer
-from tests.helpers.updates import module_settings, quiet_trainer
+from tests.helpers.model.models import tiny_transformer
+from tests.helpers.training.losses import loss_config
+from tests.helpers.training.updates import module_settings, quiet_trainer
 from transformer.data.batching.batch import Batch, collate
 from transformer.data.batching.loader import Update
 from transformer.tasks.translation_module import TranslationModule

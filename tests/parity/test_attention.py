@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.helpers.tolerance import assert_close
+from tests.helpers.model.tolerance import assert_close
 from transformer.model.attention.masks import causal_mask
 from transformer.model.attention.multi_head import attend, attend_fused
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.helpers.models import tiny_transformer
-from tests.helpers.tolerance import assert_close
+from tests.helpers.model.models import tiny_transformer
+from tests.helpers.model.tolerance import assert_close
 from transformer.decoding.search.model_step import padded_memory
 from transformer.model import decoder
 from transformer.model.attention.kv_cache import BLOCK

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.helpers.losses import loss_config
-from tests.helpers.models import tiny_transformer
-from tests.helpers.processes import FORKS, exit_code
-from tests.helpers.tolerance import assert_close
-from tests.helpers.updates import translation_module
+from tests.helpers.model.models import tiny_transformer
+from tests.helpers.model.tolerance import assert_close
+from tests.helpers.runs.processes import FORKS, exit_code
+from tests.helpers.training.losses import loss_config
+from tests.helpers.training.updates import translation_module
 from transformer.data.batching.batch import Batch, collate
 from transformer.model.transformer import Transformer
 from transformer.training.losses import compiled_loss as losses

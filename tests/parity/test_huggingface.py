@@ -15,8 +15,8 @@ from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 from transformers.models.roformer.modeling_roformer import RoFormerSinusoidalPositionalEmbedding
 from transformers.models.t5.modeling_t5 import T5Attention, T5LayerNorm
 
-from tests.helpers import huggingface_twins as twins
-from tests.helpers.models import tiny_config, tiny_transformer
+from tests.helpers.model import huggingface_twins as twins
+from tests.helpers.model.models import tiny_config, tiny_transformer
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.attention.relative_positions import BucketBias, alibi_slope
 from transformer.model.build import (

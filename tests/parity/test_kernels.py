@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
-from tests.helpers.tolerance import assert_close
+from tests.helpers.model.tolerance import assert_close
 from transformer.common.errors import InputError
 from transformer.model.attention.attention_bias import AttentionBias, SelfAttentionBias
 from transformer.model.attention.kernels import (

@@ -10,10 +10,10 @@ import pytest
 import torch
 from transformers.models.m2m_100.modeling_m2m_100 import M2M100SinusoidalPositionalEmbedding
 
-from tests.helpers.imported_twins import assert_same_logits, limited_search
-from tests.helpers.m2m_folders import LANGUAGES, m2m_folder, theirs
-from tests.helpers.marian_folders import sentences
-from tests.helpers.models import tiny_config
+from tests.helpers.interchange.imported_twins import assert_same_logits, limited_search
+from tests.helpers.interchange.m2m_folders import LANGUAGES, m2m_folder, theirs
+from tests.helpers.interchange.marian_folders import sentences
+from tests.helpers.model.models import tiny_config
 from tests.parity.test_marian_import import Payload, change
 from transformer.__main__ import main
 from transformer.data.tokenization.tags import SourceTags, TaggedText

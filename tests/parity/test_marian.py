@@ -19,10 +19,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from benchmarks.marian_twin import marian
-from tests.helpers.huggingface_twins import spread
-from tests.helpers.models import tiny_transformer
-from tests.helpers.steps import search_config
+from benchmarks.model.marian_twin import marian
+from tests.helpers.decoding.steps import search_config
+from tests.helpers.model.huggingface_twins import spread
+from tests.helpers.model.models import tiny_transformer
 from transformer.data.batching.batch import collate, pad_source
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 from transformer.decoding.batched_search import search_batch

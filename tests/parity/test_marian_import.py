@@ -24,12 +24,12 @@ from ctranslate2.converters import MarianConverter
 from safetensors.torch import load_file, save_file
 from transformers import MarianTokenizer
 
-from tests.helpers.corpora import tokenizer_config
-from tests.helpers.huggingface_twins import spread
-from tests.helpers.imported_twins import assert_same_logits, limited_search
-from tests.helpers.marian_folders import marian_folder, npz_folder, sentences, theirs
-from tests.helpers.models import tiny_transformer
-from tests.helpers.steps import search_config
+from tests.helpers.data.corpora import tokenizer_config
+from tests.helpers.decoding.steps import search_config
+from tests.helpers.interchange.imported_twins import assert_same_logits, limited_search
+from tests.helpers.interchange.marian_folders import marian_folder, npz_folder, sentences, theirs
+from tests.helpers.model.huggingface_twins import spread
+from tests.helpers.model.models import tiny_transformer
 from transformer.__main__ import main
 from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.helpers.models import tiny_transformer
-from tests.helpers.steps import RecurrentStep, search_config
-from tests.helpers.tolerance import assert_close
+from tests.helpers.decoding.steps import RecurrentStep, search_config
+from tests.helpers.model.models import tiny_transformer
+from tests.helpers.model.tolerance import assert_close
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 from transformer.decoding.forced import score_targets
 from transformer.decoding.search.beam import beam_search

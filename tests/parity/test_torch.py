@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from tests.helpers.models import tiny_transformer
-from tests.helpers.tolerance import assert_close
-from tests.helpers.torch_twins import (
+from tests.helpers.model.models import tiny_transformer
+from tests.helpers.model.tolerance import assert_close
+from tests.helpers.model.torch_twins import (
     copy_attention,
     torch_transformer,
 )

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.helpers.models import portable, tiny_transformer
+from tests.helpers.model.models import portable, tiny_transformer
 from transformer.common.errors import InputError
 from transformer.model.checkpoint.checkpoint import PORTABLE, load_checkpoint
 

@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from rich.console import Console
 
-from tests.helpers.views import attention_view
+from tests.helpers.decoding.views import attention_view
 from tests.unit.evaluation.comparison.test_compare import CONFIG, SYSTEMS, TEXT
 from transformer.common.escaping import escaped, escaped_json, escaped_markdown
 from transformer.data.quality.base import quoted

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.helpers.translators import tiny_tokenizer
+from tests.helpers.decoding.translators import tiny_tokenizer
 from transformer.data.text.word_alignment import (
     Link,
     format_links,

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.helpers.conllu import format_conllu
+from tests.helpers.data.conllu import format_conllu
 from transformer.cli.translate import line_io
 from transformer.common.errors import InputError
 from transformer.data.text.conllu import UPOS, read_conllu

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.models import portable
-from tests.helpers.processes import PROJECT, start_verb
-from tests.helpers.steps import search_config
-from tests.helpers.translators import tiny_tokenizer, tiny_translator
+from tests.helpers.decoding.steps import search_config
+from tests.helpers.decoding.translators import tiny_tokenizer, tiny_translator
+from tests.helpers.model.models import portable
+from tests.helpers.runs.processes import PROJECT, start_verb
 from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
 
 SEARCH = {"algorithm": "greedy", "beam_size": 1, "max_length_ratio": 1.0, "max_length_offset": 2}

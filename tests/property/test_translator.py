@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.helpers.translators import tiny_translator
+from tests.helpers.decoding.translators import tiny_translator
 
 ODD = ["\u2028", "\r", "\x85", "\x00", "\x0b", "\x1c", "\ud800", "\ufeff", "\u200b", "<s>", "</s>"]
 TEXT = st.lists(st.sampled_from(ODD) | st.text(max_size=6), max_size=5).map("".join)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.helpers.losses import loss_config
-from tests.helpers.models import tiny_config
+from tests.helpers.model.models import tiny_config
+from tests.helpers.training.losses import loss_config
 from transformer.data.batching.batch import Batch, collate
 from transformer.model.build import build_transformer
 from transformer.training.losses.cross_entropy import loss_function

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.trained import Trained
-from tests.helpers.outcomes import said
-from tests.helpers.processes import call
-from tests.helpers.runs import SMALL, corpus_overrides
+from benchmarks.results.trained import Trained
+from tests.helpers.runs.outcomes import said
+from tests.helpers.runs.processes import call
+from tests.helpers.runs.runs import SMALL, corpus_overrides
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ import pytest
 import torch
 from jaxtyping import TypeCheckError
 
-from tests.helpers.checks import CALLS, no_checks
+from tests.helpers.suite.checks import CALLS, no_checks
 from transformer.model.attention.multi_head import attend
 
 

@@ -131,7 +131,7 @@ def check_verb(call: list[str], *, elided: bool) -> None:
         arguments = [re.sub("^(text|target)=.*", r"\1=x", word) for word in arguments]
     if not arguments or arguments[0] == "--help":
         return None
-    if arguments[0] == "--config-dir":  # it has the experiment; tests/system/test_wheel.py runs it
+    if arguments[0] == "--config-dir":  # tests/system/cli/test_wheel.py runs it
         arguments = [word for word in arguments[2:] if not word.startswith("experiment=")]
     flags, overrides = flags_and_overrides(arguments) if verb == "train" else ([], arguments)
     if "--multirun" in flags:
@@ -197,9 +197,9 @@ def test_the_pages_have_commands() -> None:
         ("`echo a | transformer translate checkpoint=RUN to=de`", True),
         ("`make docs`", True),
         ("`make doc`", False),
-        ("`python benchmarks/training.py --quick`", True),
+        ("`python benchmarks/training/speed.py --quick`", True),
         ("`python benchmarks/trainings.py`", False),
-        ("`python benchmarks/training.py --quicker`", False),
+        ("`python benchmarks/training/speed.py --quicker`", False),
         ("```\npip install -e '.[export]'\n```\n", True),
         ("```\npip install -e '.[exports]'\n```\n", False),
         ("```\nfoo bar\n```\n", False),

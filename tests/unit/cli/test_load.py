@@ -8,9 +8,9 @@ import pytest
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from tests.helpers.models import portable, tiny_transformer
-from tests.helpers.steps import search_config
-from tests.helpers.translators import PAIRS, tiny_tokenizer
+from tests.helpers.decoding.steps import search_config
+from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
+from tests.helpers.model.models import portable, tiny_transformer
 from transformer.cli.config.compose import compose_config
 from transformer.cli.load import load_translator, resolve_batch_tokens, resolve_precision
 from transformer.common.errors import InputError

@@ -7,8 +7,8 @@ import pytest
 import torch
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from tests.helpers.models import portable, tiny_transformer
-from tests.helpers.translators import PAIRS, tiny_tokenizer
+from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
+from tests.helpers.model.models import portable, tiny_transformer
 from tests.unit.cli.test_load import RUN, written
 from transformer.cli.config.compose import compose_config
 from transformer.cli.load import load_checkpoint_model, load_checkpoints, resolve_device

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from torch import nn
 
-from tests.helpers.models import tiny_config
+from tests.helpers.model.models import tiny_config
 from transformer.__main__ import main
 from transformer.common.errors import InputError
 from transformer.common.own_code import TRUST, import_code, own_class

@@ -6,7 +6,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from tests.helpers.corpora import data_config, tokenizer_config
+from tests.helpers.data.corpora import data_config, tokenizer_config
 from transformer.common.errors import InputError
 from transformer.data.config import CorpusConfig, DataConfig
 from transformer.data.corpora.catalog import PUBLISHED

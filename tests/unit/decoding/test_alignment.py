@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from tests.helpers.tolerance import assert_close
-from tests.helpers.translators import PAIRS, tiny_tokenizer, tiny_translator
+from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_translator
+from tests.helpers.model.tolerance import assert_close
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import collate
 from transformer.data.text.word_alignment import NO_WORD, subword_words, word_count

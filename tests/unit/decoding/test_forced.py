@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from tests.helpers.models import tiny_transformer
-from tests.helpers.tolerance import assert_close
-from tests.helpers.translators import PAIRS, tiny_tokenizer, tiny_translator
+from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_translator
+from tests.helpers.model.models import tiny_transformer
+from tests.helpers.model.tolerance import assert_close
 from transformer.common.errors import InputError
 from transformer.decoding.forced import (
     Attended,

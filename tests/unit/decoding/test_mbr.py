@@ -11,8 +11,8 @@ import pytest
 import torch
 from sacrebleu import sentence_bleu, sentence_chrf
 
-from tests.helpers.steps import search_config
-from tests.helpers.translators import PAIRS, tiny_translator
+from tests.helpers.decoding.steps import search_config
+from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from transformer.common.errors import InputError
 from transformer.decoding.long_inputs import split_segments
 from transformer.decoding.mbr import bleu, chrf, minimum_bayes_risk, utility_named, weights

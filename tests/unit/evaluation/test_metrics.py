@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sacrebleu.metrics import BLEU
 
-from tests.helpers.metrics import RAW
+from tests.helpers.decoding.metrics import RAW
 from transformer.common.errors import InputError
 from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.report.scores import format_json

@@ -17,7 +17,7 @@ import torch
 import torchmetrics.functional.text as reference
 from sacrebleu import corpus_bleu
 
-from tests.helpers.metrics import RAW
+from tests.helpers.decoding.metrics import RAW
 from transformer.common.errors import InputError
 from transformer.evaluation.comparison.significance import Resampling, paired_tests
 from transformer.evaluation.metrics import METRICS, MetricsConfig, build_metric, score

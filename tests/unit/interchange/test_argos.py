@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.helpers.metrics import RAW
+from tests.helpers.decoding.metrics import RAW
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import EOS
 from transformer.interchange.argos import translate_as_argos, verify_argos, write_argos

@@ -7,9 +7,9 @@ import ctranslate2
 import pytest
 import torch
 
-from tests.helpers.models import tiny_transformer
-from tests.helpers.steps import search_config
-from tests.helpers.translators import PAIRS, tiny_tokenizer, tiny_translator
+from tests.helpers.decoding.steps import search_config
+from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_translator
+from tests.helpers.model.models import tiny_transformer
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
 from transformer.decoding.translation.translator import Translator

@@ -9,10 +9,10 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 
-from tests.helpers.models import tiny_transformer
-from tests.helpers.outside import called_outside, translated_outside
-from tests.helpers.steps import search_config
-from tests.helpers.translators import PAIRS, tiny_tokenizer
+from tests.helpers.decoding.steps import search_config
+from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
+from tests.helpers.interchange.outside import called_outside, translated_outside
+from tests.helpers.model.models import tiny_transformer
 from transformer.data.tokenization.tags import SourceTags, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 from transformer.decoding.translation.translator import Translator

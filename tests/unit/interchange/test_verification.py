@@ -6,8 +6,8 @@ import ctranslate2
 import pytest
 import torch
 
-from tests.helpers.metrics import RAW
-from tests.helpers.translators import PAIRS, tiny_translator
+from tests.helpers.decoding.metrics import RAW
+from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from transformer.common.errors import InputError
 from transformer.interchange.ctranslate2 import QUANTIZATIONS, write_ctranslate2
 from transformer.interchange.verification import agreement, verify_ctranslate2

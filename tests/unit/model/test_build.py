@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.helpers.models import tiny_config, tiny_transformer
+from tests.helpers.model.models import tiny_config, tiny_transformer
 from transformer.cli.config.compose import compose_config
 from transformer.model.attention import kernels
 from transformer.model.build import build_transformer

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.models import tiny_config
+from tests.helpers.model.models import tiny_config
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
 from transformer.model.config import ModelConfig

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.helpers.models import portable, tiny_config, tiny_transformer
-from tests.helpers.tolerance import assert_close
+from tests.helpers.model.models import portable, tiny_config, tiny_transformer
+from tests.helpers.model.tolerance import assert_close
 from transformer.model.build import build_feed_forward, build_norm, build_transformer
 from transformer.model.checkpoint.checkpoint import PORTABLE, load_checkpoint, write_payload
 from transformer.model.initialisation import deepnorm_scale

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.helpers.models import tiny_config, tiny_transformer
-from tests.helpers.tolerance import assert_close
+from tests.helpers.model.models import tiny_config, tiny_transformer
+from tests.helpers.model.tolerance import assert_close
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
 from transformer.model.attention.multi_head import Kernel, MultiHeadAttention, attend

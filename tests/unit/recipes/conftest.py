@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.copies import Copies
-from tests.helpers.processes import tiny_overrides
+from tests.helpers.runs.copies import Copies
+from tests.helpers.runs.processes import tiny_overrides
 
 
 @pytest.fixture

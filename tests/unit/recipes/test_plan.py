@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.plans import plan, refused
+from tests.helpers.runs.plans import plan, refused
 
 
 def test_a_dry_run_writes_nothing(

@@ -6,8 +6,8 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from tests.helpers.models import tiny_payload
-from tests.helpers.plans import plan, refused
+from tests.helpers.model.models import tiny_payload
+from tests.helpers.runs.plans import plan, refused
 from transformer.cli.config.compose import compose_config
 from transformer.model.checkpoint.checkpoint import PORTABLE
 

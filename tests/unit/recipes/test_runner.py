@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.copies import Copies
+from tests.helpers.runs.copies import Copies
 from transformer.common.errors import InputError, Interrupted
 from transformer.recipes import runner
 from transformer.recipes.stage import Stage

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from tests.helpers.views import attention_view
+from tests.helpers.decoding.views import attention_view
 from transformer.report.attention_figure import attention_figure
 
 

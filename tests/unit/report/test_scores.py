@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.metrics import RAW
+from tests.helpers.decoding.metrics import RAW
 from transformer.common.errors import InputError
 from transformer.evaluation.metrics import score
 from transformer.report.scores import build_table, format_json, print_json, print_table, save_report

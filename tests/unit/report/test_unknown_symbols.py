@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.helpers.corpora import tokenizer_config
-from tests.helpers.translators import tiny_tokenizer
+from tests.helpers.data.corpora import tokenizer_config
+from tests.helpers.decoding.translators import tiny_tokenizer
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer

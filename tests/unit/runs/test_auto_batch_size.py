@@ -7,7 +7,7 @@ import pytest
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from tests.helpers.runs import SMALL, composed, corpus_overrides
+from tests.helpers.runs.runs import SMALL, composed, corpus_overrides
 from transformer.common.errors import InputError
 from transformer.runs import auto_batch_size
 from transformer.runs.auto_batch_size import (

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.helpers.runs import composed
+from tests.helpers.runs.runs import composed
 from transformer.runs.config_warnings import warn_about_config
 
 RISES = "schedule.warmup=50: the learning rate still rises when training ends"

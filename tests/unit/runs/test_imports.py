@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.processes import tiny_overrides
+from tests.helpers.runs.processes import tiny_overrides
 
 pytestmark = pytest.mark.thorough
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from tests.helpers.models import tiny_payload
-from tests.helpers.processes import tiny_config
+from tests.helpers.model.models import tiny_payload
+from tests.helpers.runs.processes import tiny_config
 from transformer.common.errors import InputError
 from transformer.model.checkpoint.checkpoint import write_payload
 from transformer.runs import resume_check

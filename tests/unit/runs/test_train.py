@@ -10,7 +10,7 @@ import torch
 from pytorch_lightning import Callback, Trainer
 from torch import distributed as dist
 
-from tests.helpers.runs import composed
+from tests.helpers.runs.runs import composed
 from transformer.common.errors import InputError
 from transformer.data.corpora.trust import TRUST, needs_trust
 from transformer.data.tokenization.tokenizer import Tokenizer

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from tests.helpers.metrics import RAW
-from tests.helpers.steps import search_config
-from tests.helpers.translators import PAIRS
-from tests.helpers.tuning_runs import write_run
+from tests.helpers.decoding.metrics import RAW
+from tests.helpers.decoding.steps import search_config
+from tests.helpers.decoding.translators import PAIRS
+from tests.helpers.runs.tuning_runs import write_run
 from transformer.common.errors import InputError
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import Score, score

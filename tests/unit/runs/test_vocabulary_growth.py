@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from tests.helpers.corpora import tokenizer_config
-from tests.helpers.models import portable, tiny_config, tiny_transformer
-from tests.helpers.steps import search_config
-from tests.helpers.translators import PAIRS, tiny_tokenizer
+from tests.helpers.data.corpora import tokenizer_config
+from tests.helpers.decoding.steps import search_config
+from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
+from tests.helpers.model.models import portable, tiny_config, tiny_transformer
 from transformer.cli.config.compose import compose_config
 from transformer.common.errors import InputError
 from transformer.common.own_code import TRUST

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.helpers.translators import tiny_translator
+from tests.helpers.decoding.translators import tiny_translator
 from transformer.common.errors import InputError
 from transformer.common.language_names import language_name
 from transformer.serving.access import Access, Client, read_keys

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.corpora import first_epoch
-from tests.helpers.runs import composed
-from tests.helpers.translators import PAIRS, tiny_tokenizer
+from tests.helpers.data.corpora import first_epoch
+from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
+from tests.helpers.runs.runs import composed
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import EOS
 from transformer.tasks.language_modelling import (

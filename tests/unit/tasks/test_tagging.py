@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.runs import composed
-from tests.helpers.translators import tiny_tokenizer
+from tests.helpers.decoding.translators import tiny_tokenizer
+from tests.helpers.runs.runs import composed
 from tests.unit.data.modules.test_tagging import SENTENCES, write
 from transformer.common.errors import InputError
 from transformer.data.text.conllu import TaggedSentence, read_conllu

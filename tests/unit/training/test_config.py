@@ -8,8 +8,8 @@ from typing import Any, Literal
 import pytest
 from omegaconf import OmegaConf
 
-from tests.helpers.losses import loss_config
-from tests.helpers.updates import recovery_config
+from tests.helpers.training.losses import loss_config
+from tests.helpers.training.updates import recovery_config
 from transformer.cli.config.compose import compose_config
 from transformer.common.errors import InputError
 from transformer.common.schema import typed

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.tuning_runs import write_run
+from tests.helpers.runs.tuning_runs import write_run
 from transformer.__main__ import main
 from transformer.cli.config.compose import compose_config
 from transformer.cli.evaluate.attention import _literal

@@ -7,7 +7,7 @@ import pytest
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from tests.helpers.translators import PAIRS, tiny_translator
+from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from transformer.cli.evaluate.attention_view import attention_view, encoded_pair
 from transformer.common.errors import InputError
 from transformer.data.config import DataConfig

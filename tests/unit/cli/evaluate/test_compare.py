@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.translators import PAIRS
-from tests.helpers.tuning_runs import write_run
+from tests.helpers.decoding.translators import PAIRS
+from tests.helpers.runs.tuning_runs import write_run
 from transformer.__main__ import main
 from transformer.cli.evaluate import systems
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.metrics import RAW
-from tests.helpers.translators import PAIRS
+from tests.helpers.decoding.metrics import RAW
+from tests.helpers.decoding.translators import PAIRS
 from tests.unit.cli.test_load import RUN, written
 from transformer.__main__ import main
 from transformer.decoding.translation.translator import Translator

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.tuning_runs import PAIRS, write_run
+from tests.helpers.runs.tuning_runs import PAIRS, write_run
 from transformer.__main__ import main
 from transformer.data.corpora.trust import TRUST
 from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload, write_payload

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from tests.helpers.corpora import data_config, write_corpus
+from tests.helpers.data.corpora import data_config, write_corpus
 from transformer.cli.evaluate.scored_text import own_text, pairs_to_score, scored_split
 from transformer.common.errors import InputError, MissingFile
 from transformer.data.config import DataConfig

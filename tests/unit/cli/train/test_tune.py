@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.helpers.tuning_runs import write_run
+from tests.helpers.runs.tuning_runs import write_run
 from transformer.__main__ import main
 from transformer.common.errors import InputError
 from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload

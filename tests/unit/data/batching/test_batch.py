@@ -6,7 +6,7 @@ import torch
 from lightning_fabric.utilities import move_data_to_device
 from torch import Tensor
 
-from tests.helpers.host_reads import HostReads
+from tests.helpers.model.host_reads import HostReads
 from transformer.data.batching.batch import collate, collate_tagged, pad_source
 from transformer.data.batching.loader import Update
 

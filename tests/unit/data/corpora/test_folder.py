@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.corpora import data_config
+from tests.helpers.data.corpora import data_config
 from transformer.common.errors import InputError
 from transformer.data.config import DataConfig
 from transformer.data.corpora.resolve import find_splits

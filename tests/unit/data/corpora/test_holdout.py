@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.corpora import data_config, pairs_of, write_corpus
+from tests.helpers.data.corpora import data_config, pairs_of, write_corpus
 from transformer.common.errors import InputError
 from transformer.data.corpora.resolve import find_splits
 from transformer.data.text.parallel import Corpus

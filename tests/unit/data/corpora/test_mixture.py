@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.corpora import data_config, tokenizer_config, write_corpus
+from tests.helpers.data.corpora import data_config, tokenizer_config, write_corpus
 from transformer.common.errors import InputError
 from transformer.data.config import CorpusConfig, DataConfig
 from transformer.data.corpora import holdout

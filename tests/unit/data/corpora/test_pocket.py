@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.corpora import data_config, pairs_of, tokenizer_config
-from tests.helpers.translators import tiny_tokenizer
+from tests.helpers.data.corpora import data_config, pairs_of, tokenizer_config
+from tests.helpers.decoding.translators import tiny_tokenizer
 from transformer.common.errors import InputError
 from transformer.data.corpora.pocket import pocket_splits, pocket_text, read_pocket_tags
 from transformer.data.modules.tagging import TaggedDataset, TaggingData

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.corpora import data_config, pairs_of
+from tests.helpers.data.corpora import data_config, pairs_of
 from transformer.common.errors import InputError
 from transformer.data.corpora.evaluation_text import read_texts, validation_pairs
 from transformer.data.corpora.resolve import find_splits

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.corpora import data_config, pairs_of, write_corpus
+from tests.helpers.data.corpora import data_config, pairs_of, write_corpus
 from transformer.common.errors import InputError
 from transformer.data.corpora.resolve import find_splits
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.helpers.corpora import tokenizer_config
+from tests.helpers.data.corpora import tokenizer_config
 from transformer.data.tokenization.tokenizer import Tokenizer
 
 LINES = [

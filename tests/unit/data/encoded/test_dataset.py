@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.helpers.corpora import data_config, tokenizer_config, write_corpus
+from tests.helpers.data.corpora import data_config, tokenizer_config, write_corpus
 from transformer.common.errors import InputError
 from transformer.data.batching.batch_stream import PlannedBatches
 from transformer.data.batching.sampler import BatchKey, BatchPlan

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.helpers.corpora import SENTENCES, data_module, tokenizer_config, write_corpus
-from tests.helpers.processes import FORKS, exit_code
+from tests.helpers.data.corpora import SENTENCES, data_module, tokenizer_config, write_corpus
+from tests.helpers.runs.processes import FORKS, exit_code
 from transformer.common.errors import InputError
 from transformer.data.encoded import preprocess
 from transformer.data.encoded.arrow_writer import ShardWriter, count_subwords

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.corpora import data_config, first_epoch, tokenizer_config
-from tests.helpers.translators import tiny_tokenizer
+from tests.helpers.data.corpora import data_config, first_epoch, tokenizer_config
+from tests.helpers.decoding.translators import tiny_tokenizer
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch
 from transformer.data.modules.language_modelling import MonolingualData

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.corpora import tokenizer_config
-from tests.helpers.streams import PAIRS, epoch_of, stream, texts, write, write_shards
+from tests.helpers.data.corpora import tokenizer_config
+from tests.helpers.data.streams import PAIRS, epoch_of, stream, texts, write, write_shards
 from transformer.common.errors import InputError
 from transformer.data.modules.streaming import StreamData
 from transformer.data.streaming.shards import Shard

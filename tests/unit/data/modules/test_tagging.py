@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from tests.helpers.conllu import format_conllu
-from tests.helpers.corpora import data_config, first_epoch, tokenizer_config
-from tests.helpers.translators import tiny_tokenizer
+from tests.helpers.data.conllu import format_conllu
+from tests.helpers.data.corpora import data_config, first_epoch, tokenizer_config
+from tests.helpers.decoding.translators import tiny_tokenizer
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import UNTAGGED, TaggedBatch, collate_tagged
 from transformer.data.batching.sampler import BatchKey

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.corpora import (
+from tests.helpers.data.corpora import (
     data_config,
     data_module,
     first_epoch,

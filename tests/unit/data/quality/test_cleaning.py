@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.corpora import data_config
+from tests.helpers.data.corpora import data_config
 from tests.unit.data.quality.texts import (
     Pairs,
     clean_texts,

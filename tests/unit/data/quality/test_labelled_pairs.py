@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.doctor import PAIRS, cleaned
+from benchmarks.data.doctor import PAIRS, cleaned
 from tests.unit.data.quality.texts import clean_texts
 
 

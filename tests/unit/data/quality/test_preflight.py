@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.corpora import data_config
+from tests.helpers.data.corpora import data_config
 from tests.unit.data.quality.texts import clean_texts, planted_texts, written
 from transformer.data.config import CorpusConfig, DataConfig
 from transformer.data.quality import preflight

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.helpers.streams import PAIRS, PARTS, epoch_of, stream, texts, write_shards
+from tests.helpers.data.streams import PAIRS, PARTS, epoch_of, stream, texts, write_shards
 from transformer.common.errors import InputError
 from transformer.data.streaming import shards
 from transformer.data.streaming.shards import ShardPosition, find_shards, shards_fingerprint

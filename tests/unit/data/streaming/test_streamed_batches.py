@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.helpers.streams import epoch_of, stream, write, write_shards
+from tests.helpers.data.streams import epoch_of, stream, write, write_shards
 from transformer.common.errors import InputError
 from transformer.data.batching.batch_stream import RankAssignment
 from transformer.data.batching.loader import UpdateLoader

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.conllu import format_conllu
+from tests.helpers.data.conllu import format_conllu
 from transformer.common.errors import InputError
 from transformer.data.text.conllu import UPOS, TaggedSentence, read_conllu
 

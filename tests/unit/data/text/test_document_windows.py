@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.helpers.corpora import data_config, tokenizer_config
+from tests.helpers.data.corpora import data_config, tokenizer_config
 from transformer.common.errors import InputError
 from transformer.data.corpora.split import Split
 from transformer.data.encoded.dataset import EncodedCorpus

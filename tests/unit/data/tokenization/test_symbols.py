@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from tests.helpers.corpora import tokenizer_config
-from tests.helpers.models import tiny_transformer
-from tests.helpers.steps import search_config
+from tests.helpers.data.corpora import tokenizer_config
+from tests.helpers.decoding.steps import search_config
+from tests.helpers.model.models import tiny_transformer
 from transformer.common.errors import InputError
 from transformer.data.corpora.pocket import LANGUAGES, SPLITS, pocket_text
 from transformer.data.text.lines import read_lines

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from tests.helpers.corpora import SENTENCES, tokenizer_config
+from tests.helpers.data.corpora import SENTENCES, tokenizer_config
 from transformer.common.errors import InputError
 from transformer.data.text.word_alignment import NO_WORD, linked_subwords, subword_words
 from transformer.data.tokenization.tags import SENTENCE_END, SourceTags, TaggedText, Tags, is_tag

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.helpers.corpora import tokenizer_config
+from tests.helpers.data.corpora import tokenizer_config
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
 from transformer.data.tokenization.normalization import normalize

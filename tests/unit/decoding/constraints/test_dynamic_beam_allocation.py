@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from tests.helpers.steps import RecurrentStep, search_config
-from tests.helpers.tiny_language import (
+from tests.helpers.decoding.steps import RecurrentStep, search_config
+from tests.helpers.decoding.tiny_language import (
     LIMIT,
     PIECES,
     SEEDS,
@@ -13,7 +13,7 @@ from tests.helpers.tiny_language import (
     every_hypothesis,
     tiny_vocabulary,
 )
-from tests.helpers.translators import PAIRS, tiny_translator
+from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from transformer.common.errors import InputError
 from transformer.data.text.phrases import occurs
 from transformer.decoding.constraints.compile import CompiledConstraints, ConstrainedStep

@@ -8,9 +8,16 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from tests.helpers.steps import RecurrentStep, search_config
-from tests.helpers.tiny_language import LIMIT, PIECES, SEEDS, batch_text, best, tiny_vocabulary
-from tests.helpers.translators import PAIRS, tiny_tokenizer, tiny_translator
+from tests.helpers.decoding.steps import RecurrentStep, search_config
+from tests.helpers.decoding.tiny_language import (
+    LIMIT,
+    PIECES,
+    SEEDS,
+    batch_text,
+    best,
+    tiny_vocabulary,
+)
+from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_translator
 from transformer.data.text.phrases import occurs
 from transformer.decoding.batched_search import SEARCHES
 from transformer.decoding.constraints.compile import CompiledConstraints, ConstrainedStep

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from tests.helpers.models import tiny_config
-from tests.helpers.translators import tiny_tokenizer
+from tests.helpers.decoding.translators import tiny_tokenizer
+from tests.helpers.model.models import tiny_config
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import BOS, EOS
 from transformer.decoding.prediction.language_model import LanguageModel, perplexity

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from tests.helpers.models import tiny_config
-from tests.helpers.translators import tiny_tokenizer
+from tests.helpers.decoding.translators import tiny_tokenizer
+from tests.helpers.model.models import tiny_config
 from transformer.data.text.conllu import UPOS
 from transformer.decoding.prediction.tagger import Tagger
 from transformer.model.single_stack import build_single_stack

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.helpers.steps import RecurrentStep, search_config
+from tests.helpers.decoding.steps import RecurrentStep, search_config
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 from transformer.decoding.search.beam import BLOCK, beam_search, largest
 from transformer.decoding.search.config import SearchConfig, length_penalty

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from tests.helpers.models import tiny_transformer
-from tests.helpers.tolerance import assert_close
+from tests.helpers.model.models import tiny_transformer
+from tests.helpers.model.tolerance import assert_close
 from transformer.decoding.forced import score_targets
 from transformer.decoding.search.config import length_penalty
 

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from tests.helpers.models import tiny_transformer
-from tests.helpers.steps import search_config
+from tests.helpers.decoding.steps import search_config
+from tests.helpers.model.models import tiny_transformer
 from transformer.decoding.alignment import aligning_attention
 from transformer.decoding.batched_search import search_batch
 from transformer.decoding.search.coverage_penalty import coverage_penalty, rank_by_coverage

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.helpers.steps import RecurrentStep, search_config
+from tests.helpers.decoding.steps import RecurrentStep, search_config
 from tests.unit.decoding.search.test_beam import TableStep
 from transformer.decoding.search.beam import beam_search
 from transformer.decoding.search.diverse_beam import diverse_search

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from tests.helpers.models import tiny_transformer
-from tests.helpers.steps import search_config
-from tests.helpers.tolerance import assert_close
+from tests.helpers.decoding.steps import search_config
+from tests.helpers.model.models import tiny_transformer
+from tests.helpers.model.tolerance import assert_close
 from transformer.common.errors import InputError
 from transformer.decoding.forced import score_subwords
 from transformer.decoding.search.beam import beam_search

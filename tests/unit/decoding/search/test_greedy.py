@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from tests.helpers.steps import RecurrentStep, search_config
+from tests.helpers.decoding.steps import RecurrentStep, search_config
 from transformer.decoding.search.greedy import greedy_search
 
 GREEDY = search_config(algorithm="greedy", beam_size=1)

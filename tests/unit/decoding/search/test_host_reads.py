@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.helpers.steps import search_config
-from tests.helpers.translators import PAIRS, tiny_tokenizer, tiny_translator
+from tests.helpers.decoding.steps import search_config
+from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_translator
 from transformer.decoding import batched_search
 from transformer.decoding.batched_search import search_batch
 from transformer.decoding.constraints.compile import ConstraintCompiler

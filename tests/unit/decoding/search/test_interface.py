@@ -6,7 +6,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from tests.helpers.steps import RecurrentStep, search_config
+from tests.helpers.decoding.steps import RecurrentStep, search_config
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 from transformer.decoding.batched_search import SEARCHES

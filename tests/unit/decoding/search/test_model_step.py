@@ -12,9 +12,9 @@ from torch._dynamo.exc import Unsupported
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import backend_registration
 
-from tests.helpers.models import tiny_config, tiny_transformer
-from tests.helpers.processes import FORKS, exit_code
-from tests.helpers.steps import search_config
+from tests.helpers.decoding.steps import search_config
+from tests.helpers.model.models import tiny_config, tiny_transformer
+from tests.helpers.runs.processes import FORKS, exit_code
 from transformer.common.errors import InputError
 from transformer.decoding.batched_search import search_batch
 from transformer.decoding.search import model_step

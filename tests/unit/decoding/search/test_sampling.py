@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 import torch
 
-from tests.helpers.steps import RecurrentStep, search_config
+from tests.helpers.decoding.steps import RecurrentStep, search_config
 from transformer.data.tokenization.tokenizer import EOS
 from transformer.decoding.search import sampling
 from transformer.decoding.search.interface import Hypothesis

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.models import tiny_transformer
-from tests.helpers.steps import search_config
-from tests.helpers.translators import tiny_tokenizer
+from tests.helpers.decoding.steps import search_config
+from tests.helpers.decoding.translators import tiny_tokenizer
+from tests.helpers.model.models import tiny_transformer
 from transformer.common.errors import InputError
 from transformer.data.text.word_alignment import NO_WORD, Links
 from transformer.data.tokenization.tags import SENTENCE_END, SourceTags, TaggedText, Tags, is_tag

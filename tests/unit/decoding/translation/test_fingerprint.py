@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.helpers.translators import tiny_translator
+from tests.helpers.decoding.translators import tiny_translator
 from transformer.data.tokenization.tags import SourceTags, Tags
 from transformer.decoding.translation.fingerprint import compute_fingerprint
 from transformer.model.config import Precision

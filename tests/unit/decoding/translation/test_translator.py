@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from tests.helpers.models import portable
-from tests.helpers.steps import search_config
-from tests.helpers.tolerance import assert_close
-from tests.helpers.translators import PAIRS, tiny_tokenizer, tiny_translator
+from tests.helpers.decoding.steps import search_config
+from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_translator
+from tests.helpers.model.models import portable
+from tests.helpers.model.tolerance import assert_close
 from transformer.common.errors import InputError
 from transformer.decoding.batched_search import ModelSearcher, warn_about_length_limit
 from transformer.decoding.constraints.request import Constraints

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from tests.helpers.models import tiny_transformer
+from tests.helpers.model.models import tiny_transformer
 from transformer.data.batching.batch import collate
 from transformer.decoding.forced import score_targets
 from transformer.evaluation.attention.head_ablation import Ablations, ForcedLoss

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.metrics import RAW
+from tests.helpers.decoding.metrics import RAW
 from transformer.common.errors import InputError
 from transformer.evaluation.comparison.compare import (
     ComparedText,

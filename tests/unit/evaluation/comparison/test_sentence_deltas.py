@@ -2,7 +2,7 @@
 
 from sacrebleu.metrics import BLEU, CHRF
 
-from tests.helpers.metrics import RAW
+from tests.helpers.decoding.metrics import RAW
 from transformer.evaluation.comparison.sentence_deltas import SentenceScores, movement
 
 REFERENCES = ["ein Hund schläft heute", "zwei Katzen", "drei Vögel singen", "vier Häuser", "fünf"]

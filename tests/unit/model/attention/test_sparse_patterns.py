@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.helpers.models import tiny_config
-from tests.helpers.tolerance import assert_close
+from tests.helpers.model.models import tiny_config
+from tests.helpers.model.tolerance import assert_close
 from transformer.model.attention.attention_bias import AttentionBias, SelfAttentionBias
 from transformer.model.attention.block_sparse import Group, visible_blocks
 from transformer.model.attention.kernels import flex

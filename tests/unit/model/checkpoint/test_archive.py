@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.helpers.outcomes import differences
+from tests.helpers.runs.outcomes import differences
 from transformer.common.errors import InputError
 from transformer.model.checkpoint.archive import read_archive, remove_leftovers, write_archive
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.helpers.models import tiny_payload
+from tests.helpers.model.models import tiny_payload
 from transformer.common.errors import InputError
 from transformer.model.checkpoint.checkpoint import find_last, read_payload, write_payload
 from transformer.model.checkpoint.locate import find_checkpoint, is_exported

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.helpers.models import tiny_payload
+from tests.helpers.model.models import tiny_payload
 from transformer.common.errors import InputError
 from transformer.model.checkpoint.archive import SHARDS, write_archive
 from transformer.model.checkpoint.checkpoint import read_payload, write_payload

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.helpers.models import tiny_payload
+from tests.helpers.model.models import tiny_payload
 from transformer.common.errors import InputError
 from transformer.model.checkpoint.checkpoint import PORTABLE, load_checkpoint, read_payload
 

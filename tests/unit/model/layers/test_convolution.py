@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from tests.helpers.tolerance import assert_close
+from tests.helpers.model.tolerance import assert_close
 from transformer.model.layers.convolution import GatedConvolution
 
 

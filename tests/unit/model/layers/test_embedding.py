@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.helpers.models import tiny_transformer
-from tests.helpers.tolerance import assert_close
+from tests.helpers.model.models import tiny_transformer
+from tests.helpers.model.tolerance import assert_close
 from transformer.common.errors import InputError
 from transformer.model.attention.relative_positions import AlibiBias, RotaryPositions
 from transformer.model.layers.embedding import LearnedPositions, SinusoidalPositions, sinusoids

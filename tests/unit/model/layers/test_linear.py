@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tests.helpers.tolerance import assert_close
+from tests.helpers.model.tolerance import assert_close
 from transformer.model.layers import linear as module
 from transformer.model.layers.linear import (
     ONEDNN_FROM,

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tests.helpers.models import tiny_config
+from tests.helpers.model.models import tiny_config
 from transformer.model.build import build_transformer
 from transformer.model.layers.linear import Linear
 from transformer.model.layers.lora import LowRankLinear, merge_adapters

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.helpers.models import tiny_transformer
+from tests.helpers.model.models import tiny_transformer
 from transformer.common.errors import InputError
 from transformer.model.config import Precision
 from transformer.model.layers.linear import Linear

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.helpers.marked import FakeService, Words, dictionary, options, repeat, upper_case
+from tests.helpers.serving.marked import FakeService, Words, dictionary, options, repeat, upper_case
 from transformer.serving.formats.blocks import Rules, parse
 from transformer.serving.formats.markup import translate_markup
 

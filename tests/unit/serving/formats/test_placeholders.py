@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.helpers.marked import Words, dictionary, options, upper_case
+from tests.helpers.serving.marked import Words, dictionary, options, upper_case
 from transformer.serving.formats import placeholders
 from transformer.serving.formats.placeholders import translate_with_placeholders
 from transformer.serving.translations import (

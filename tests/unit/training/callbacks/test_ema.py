@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from pytorch_lightning.strategies import SingleDeviceStrategy
 
-from tests.helpers.tolerance import assert_close
-from tests.helpers.training_fakes import fake_trainer
-from tests.helpers.updates import translation_module
+from tests.helpers.model.tolerance import assert_close
+from tests.helpers.training.fakes import fake_trainer
+from tests.helpers.training.updates import translation_module
 from transformer.training.callbacks.ema import MovingAverage
 
 

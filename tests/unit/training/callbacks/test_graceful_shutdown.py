@@ -13,7 +13,7 @@ import torch
 from omegaconf import OmegaConf
 from pytorch_lightning import LightningModule
 
-from tests.helpers.training_fakes import fake_trainer
+from tests.helpers.training.fakes import fake_trainer
 from transformer.cli.config.arguments import config_folder
 from transformer.common.errors import Interrupted
 from transformer.common.processes import SIGNALS, handling

@@ -12,7 +12,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from tests.helpers.training_fakes import fake_module, fake_trainer
+from tests.helpers.training.fakes import fake_module, fake_trainer
 from transformer.training.callbacks import loggers as loggers_module
 from transformer.training.callbacks.config import LoggerConfig
 from transformer.training.callbacks.loggers import (

@@ -8,10 +8,10 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from tests.helpers.corpora import data_module, first_epoch, write_corpus
-from tests.helpers.models import tiny_transformer
-from tests.helpers.training_fakes import fake_trainer
-from tests.helpers.updates import module_settings
+from tests.helpers.data.corpora import data_module, first_epoch, write_corpus
+from tests.helpers.model.models import tiny_transformer
+from tests.helpers.training.fakes import fake_trainer
+from tests.helpers.training.updates import module_settings
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch
 from transformer.data.modules.translation import DataModule

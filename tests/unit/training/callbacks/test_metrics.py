@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from tests.helpers.metrics import RAW
-from tests.helpers.steps import search_config
-from tests.helpers.training_fakes import fake_module, fake_trainer, logged, one_process
+from tests.helpers.decoding.metrics import RAW
+from tests.helpers.decoding.steps import search_config
+from tests.helpers.training.fakes import fake_module, fake_trainer, logged, one_process
 from transformer.data.batching.batch import collate
 from transformer.data.batching.loader import Update
 from transformer.data.corpora.evaluation_text import Texts

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.text import Text
 
-from tests.helpers.training_fakes import fake_module, fake_trainer
+from tests.helpers.training.fakes import fake_module, fake_trainer
 from transformer.training.callbacks.loggers import ContinuedCSVLogger
 from transformer.training.callbacks.progress import Fitting, ProgressBar
 

@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from tests.helpers.training_fakes import fake_module, fake_trainer
+from tests.helpers.training.fakes import fake_module, fake_trainer
 from transformer.common.errors import InputError
 from transformer.training.callbacks import remote_loggers
 from transformer.training.callbacks.config import LoggerConfig, MLflowConfig

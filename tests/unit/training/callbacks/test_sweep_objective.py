@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from tests.helpers.training_fakes import fake_module, fake_trainer
+from tests.helpers.training.fakes import fake_module, fake_trainer
 from transformer.common.errors import InputError
 from transformer.training.callbacks.sweep_objective import Objective, check_direction
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.helpers.models import portable, tiny_transformer
+from tests.helpers.model.models import portable, tiny_transformer
 from transformer.common.errors import InputError
 from transformer.model.checkpoint.checkpoint import (
     PORTABLE,

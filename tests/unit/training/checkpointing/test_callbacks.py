@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pytest
 from pytorch_lightning import LightningModule
 
-from tests.helpers.training_fakes import fake_trainer
+from tests.helpers.training.fakes import fake_trainer
 from transformer.common.errors import AnotherRankFailed, InputError
 from transformer.training.callbacks.early_stopping import Patience
 from transformer.training.checkpointing import callbacks

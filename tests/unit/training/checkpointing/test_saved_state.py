@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.helpers.models import tiny_payload, tiny_transformer
+from tests.helpers.model.models import tiny_payload, tiny_transformer
 from transformer.common.errors import InputError
 from transformer.model.checkpoint.checkpoint import write_payload
 from transformer.training.checkpointing.saved_state import (

@@ -12,8 +12,8 @@ from pytorch_lightning.plugins import MixedPrecision
 from torch import distributed as dist
 from torch.distributed.fsdp import FSDPModule
 
-from tests.helpers.models import tiny_transformer
-from tests.helpers.updates import translation_module
+from tests.helpers.model.models import tiny_transformer
+from tests.helpers.training.updates import translation_module
 from tests.unit.model.checkpoint.test_sharded import payload, write
 from transformer.model.checkpoint.archive import SHARDS
 from transformer.model.checkpoint.checkpoint import read_payload

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 from torch import distributed as dist
 
-from tests.helpers.ranks import free_port
+from tests.helpers.runs.ranks import free_port
 from transformer.common.errors import AnotherRankFailed, InputError, Interrupted
 from transformer.training.distributed import rendezvous
 from transformer.training.distributed.rendezvous import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.runs import composed
+from tests.helpers.runs.runs import composed
 from transformer.common.errors import InputError
 from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.distributed.fsdp import ShardedStrategy

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.helpers.losses import loss_config
-from tests.helpers.tolerance import assert_close
+from tests.helpers.model.tolerance import assert_close
+from tests.helpers.training.losses import loss_config
 from transformer.training.losses.config import LossConfig
 from transformer.training.losses.consistency import (
     Terms,

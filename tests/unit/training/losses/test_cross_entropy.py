@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tests.helpers.losses import loss_config
-from tests.helpers.tolerance import assert_close
+from tests.helpers.model.tolerance import assert_close
+from tests.helpers.training.losses import loss_config
 from transformer.training.losses import cross_entropy as losses
 from transformer.training.losses.config import LossConfig
 from transformer.training.losses.cross_entropy import (

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from tests.helpers.losses import loss_config
-from tests.helpers.models import tiny_config, tiny_transformer
-from tests.helpers.tolerance import assert_close
-from tests.helpers.updates import translation_module
+from tests.helpers.model.models import tiny_config, tiny_transformer
+from tests.helpers.model.tolerance import assert_close
+from tests.helpers.training.losses import loss_config
+from tests.helpers.training.updates import translation_module
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import collate
 from transformer.decoding.alignment import guided_head

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.helpers.models import tiny_transformer
+from tests.helpers.model.models import tiny_transformer
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK
 from transformer.training.losses.token_cutoff import cutting, drawn_cut
 

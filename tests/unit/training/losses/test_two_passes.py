@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.helpers.losses import loss_config
-from tests.helpers.models import tiny_transformer
-from tests.helpers.tolerance import assert_close
-from tests.helpers.updates import translation_module
+from tests.helpers.model.models import tiny_transformer
+from tests.helpers.model.tolerance import assert_close
+from tests.helpers.training.losses import loss_config
+from tests.helpers.training.updates import translation_module
 from transformer.data.batching.batch import collate
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.losses.consistency import consistency_loss

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.helpers.models import tiny_config, tiny_transformer
+from tests.helpers.model.models import tiny_config, tiny_transformer
 from transformer.model.heads import HeadName
 from transformer.model.single_stack import build_single_stack
 from transformer.model.transformer import Transformer

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.helpers.updates import recovery_config
+from tests.helpers.training.updates import recovery_config
 from transformer.data.batching.batch import collate
 from transformer.data.batching.loader import Update
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -109,7 +109,7 @@ def test_the_batch_is_saved_as_text(
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
-    from tests.helpers.corpora import SENTENCES, tokenizer_config
+    from tests.helpers.data.corpora import SENTENCES, tokenizer_config
 
     folder: Path = tmp_path_factory.mktemp("vocabulary")
     return Tokenizer.train(

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.helpers.models import tiny_transformer
+from tests.helpers.model.models import tiny_transformer
 from transformer.training.optimization.optimizer import OptimizerConfig, build_optimizer
 
 

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.optim import optimizer
 
-from tests.helpers.host_reads import HostReads
-from tests.helpers.losses import loss_config
-from tests.helpers.models import tiny_config, tiny_transformer
-from tests.helpers.training_fakes import fake_trainer
-from tests.helpers.updates import module_settings, recovery_config, translation_module
+from tests.helpers.model.host_reads import HostReads
+from tests.helpers.model.models import tiny_config, tiny_transformer
+from tests.helpers.training.fakes import fake_trainer
+from tests.helpers.training.losses import loss_config
+from tests.helpers.training.updates import module_settings, recovery_config, translation_module
 from tests.unit.model.test_options import OTHERS
 from transformer.data.batching.batch import collate, collate_tagged
 from transformer.data.batching.loader import Update

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.helpers.corpora import tokenizer_config
+from tests.helpers.data.corpora import tokenizer_config
 from transformer.data.quality.base import Side
 from transformer.data.quality.checks.alphabet import Alphabet
 from transformer.data.tokenization.tokenizer import Tokenizer

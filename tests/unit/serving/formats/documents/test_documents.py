@@ -7,7 +7,7 @@ from time import monotonic
 
 import pytest
 
-from tests.helpers.office import IMAGE, W, changed, docx, odt, unzipped, zipped
+from tests.helpers.serving.office import IMAGE, W, changed, docx, odt, unzipped, zipped
 from transformer.common.errors import InputError
 from transformer.serving.formats.documents.document import FORMATS
 

@@ -1,0 +1,246 @@
+"""What each known help for small corpora gives on the validation text of Multi30k.
+
+    python benchmarks/results/ablations.py --data-root FOLDER [--updates 5000] [--only NAME…]
+
+Each row is the recipe without its R-Drop, which takes twice as long, with one thing changed, in
+fewer updates than it has of its own, with its whole schedule in them. Every training makes as many;
+a ``recipe=`` row is of several, but bidirectional, whose two share them. No test set is looked at.
+The p-values are of ``transformer compare`` against the first row: they tell whether another text of
+that kind would say the same, not whether another seed would, which the rows with other seeds show;
+of twenty such comparisons one comes out below 0.05 by chance.
+
+What a row has given goes into docs/ablations.jsonl, and a row that is there is not trained again:
+take its line out and its folder away to have it made anew. The first row is trained wherever it is
+not there yet, since the others are compared with it, and it must have the BLEU that it has in the
+table. So the command goes on where it was stopped, and the table grows.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.results.ablation_rows import ROWS, Change, chosen
+from benchmarks.results.calls import ROOT
+from benchmarks.results.page import markdown, publish
+from benchmarks.results.records import Records, short
+from benchmarks.results.trained import Chained, Trained, Training, train_all
+from transformer.common.errors import InputError
+from transformer.data.corpora.catalog import MULTI30K, find
+from transformer.training.checkpointing.run_directory import is_finished
+
+PAGE = ROOT / "docs" / "results.md"
+RECIPE = ("experiment=multi30k_tiny", "test=false")
+ONE_PASS = "loss=label_smoothed"
+"""Without R-Drop, which takes twice as long."""
+VALIDATIONS = 20
+BASE = ROWS[0].name
+COLUMNS = ("changed", "source", "updates", "BLEU", "difference", "p", "hours", "machine", "commit")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a row has given.
+
+    Attributes:
+        name: Of the row.
+        updates: Of each of its trainings.
+        commit: Of the code that trained it.
+        machine: That it was trained on.
+        bleu: On validation.
+        signature: Of that score.
+        difference: To the recipe.
+        p: Of the less sure of two tests.
+        hours: All its trainings, those that it learns from left out.
+    """
+
+    name: str
+    updates: int
+    commit: str
+    machine: str
+    bleu: float
+    signature: str
+    difference: float | None
+    p: float | None
+    hours: float
+
+
+RECORDS = Records(PAGE.with_name("ablations.jsonl"), Measured, key=("name", "updates"))
+
+
+def training(change: Change, folder: Path, updates: int, data: Path) -> Training:
+    """The run of a change, or its runs."""
+    losses = () if "loss=" in change.overrides else (ONE_PASS,)
+    common = (
+        *(*RECIPE, *losses),
+        f"trainer.max_steps={updates}",
+        # A third of them, which bidirectional begins with, is more.
+        f"schedule.warmup={min(1000, updates // 5)}",
+        # Ten checkpoints to average lie as far apart as validations.
+        f"trainer.val_check_interval={updates // VALIDATIONS}",
+        "callbacks.keep_last=10",
+        f"data.root={data}",
+    )
+    if not change.last:
+        return Trained((*common, *change.overrides.split()), folder / change.folder)
+    teachers = ",".join(str(folder / name) for name in change.teachers)
+    german = find(MULTI30K, "de", "train", data)
+    recipe = (
+        one.format(teachers=f"[{teachers}]", german=german) for one in change.overrides.split()
+    )
+    return Chained((*recipe, *common), folder / change.folder, change.last)
+
+
+def system(change: Change, run: Path) -> Path:
+    """What is compared: the run, or the mean of its newest checkpoints."""
+    if not change.average:
+        return run
+    mean = run / "checkpoints" / f"average-{change.average}.ckpt"
+    newest = run / "checkpoints" / "last.ckpt"
+    if not mean.exists() or mean.stat().st_mtime < newest.stat().st_mtime:
+        _verb("average", f"checkpoint={run}", f"last={change.average}", f"output={mean}")
+    return mean
+
+
+def compared(systems: list[Path]) -> list[dict[str, Any]]:
+    """BLEU of each on validation, and how sure its difference to the first is."""
+    how = ("scores=[bleu]", "training=false", "moved=0")
+    told = json.loads(_verb("compare", *map(str, systems), *how))
+    [bleu] = told["metrics"]
+    return [{**one, "signature": bleu["signatures"]["score"]} for one in bleu["systems"]]
+
+
+def alone(run: Path) -> dict[str, Any]:
+    """BLEU on validation of the recipe where nothing is compared with it."""
+    scores = json.loads(_verb("evaluate", f"checkpoint={run}", "split=validation"))
+    [bleu] = [one for one in scores if one["name"] == "BLEU"]
+    return {**bleu, "difference": None}
+
+
+def measured(change: Change, run: Training, score: Mapping[str, Any], updates: int) -> Measured:
+    """What a row has given."""
+    compared = score["difference"] is not None
+    return Measured(
+        name=change.name,
+        updates=updates,
+        commit=run.commit,
+        machine=run.calls.machine,
+        bleu=score["score"],
+        signature=score["signature"],
+        difference=score["difference"],
+        p=max(score["p_bootstrap"], score["p_randomisation"]) if compared else None,
+        hours=round(run.hours, 3),
+    )
+
+
+def row(change: Change, found: Measured) -> list[str]:
+    """A line of the table."""
+    what = " ".join(f"`{one}`" for one in change.shown.split()) or "nothing"
+    difference = "" if found.difference is None else f"{found.difference:+.2f}"
+    p = "" if found.p is None else f"{found.p:.3f}"
+    numbers = (f"{found.updates:,}", f"{found.bleu:.2f}", difference, p, f"{found.hours:.2f}")
+    return [what, change.source, *numbers, found.machine, short(found.commit)]
+
+
+def _verb(*arguments: str) -> str:
+    command = [sys.executable, "-m", "transformer", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}:\n{done.stderr}")
+    return done.stdout
+
+
+def parse() -> Any:
+    """The call."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = list(dict.fromkeys(change.name for change in ROWS))
+    parser.add_argument("--data-root", type=Path, required=True)
+    parser.add_argument("--updates", type=int, default=5000)
+    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", default=names)
+    parser.add_argument("--processes", type=int, default=2, help="that train at a time: 2")
+    parser.add_argument("--threads", type=int, default=1, help="of each: 1")
+    parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "ablations")
+    return parser.parse_args()
+
+
+def trained(
+    runs: Mapping[Change, Training], processes: int, threads: int
+) -> Iterator[dict[Change, Training]]:
+    """Train what is missing, teachers before who learns from them; give what each training is of.
+
+    Nothing is given before the recipe, which all are compared with.
+    """
+    base, done = _base(runs), dict[Change, Training]()
+    for kind in (Trained, Chained):
+        missing = {run.folder: run for run in runs.values() if isinstance(run, kind)}
+        for run in train_all(list(missing.values()), processes=processes, threads=threads):
+            done |= {change: one for change, one in runs.items() if one.folder == run.folder}
+            if is_finished(base.run):
+                yield done
+                done = {}
+
+
+def _base(runs: Mapping[Change, Training]) -> Training:
+    return next(run for change, run in runs.items() if change.name == BASE)
+
+
+def measure(rows: Mapping[Change, Training], base: Training, updates: int) -> list[Measured]:
+    """What rows have given, compared with the recipe.
+
+    Raises:
+        SystemExit: The recipe has another BLEU than what the rows before were compared with.
+    """
+    others = {change: run for change, run in rows.items() if change.name != BASE}
+    systems = [system(change, run.run) for change, run in others.items()]
+    known = [one for one in RECORDS.read() if (one.name, one.updates) == (BASE, updates)]
+    if known and not others:
+        return []
+    scores = compared([base.run, *systems]) if systems else [alone(base.run)]
+    for one in known:
+        # Alone, it is known to two decimals.
+        if round(one.bleu, 2) != round(scores[0]["score"], 2):
+            raise SystemExit(
+                f"{base.folder} has {scores[0]['score']:.2f} BLEU, and {one.bleu:.2f} in "
+                f"{RECORDS.path}; take all lines of {updates} updates out to measure them again"
+            )
+    found = [(ROWS[0], base), *others.items()]
+    return [
+        measured(change, run, score, updates)
+        for (change, run), score in zip(found, scores, strict=True)
+    ]
+
+
+def table(records: Sequence[Measured]) -> list[str]:
+    """The rows of which there is a record, and the signatures of their scores."""
+    rows = [row(change, one) for change in ROWS for one in records if one.name == change.name]
+    return [*markdown(COLUMNS, rows), "", *sorted({f"`{one.signature}`" for one in records})]
+
+
+def main() -> None:
+    """Train what is missing; write the table of all that is there."""
+    arguments = parse()
+    updates = arguments.updates
+    if updates < VALIDATIONS:
+        raise SystemExit(f"--updates must be at least {VALIDATIONS}, the number of validations")
+    there = {one.name for one in RECORDS.read() if one.updates == updates}
+    folder, data = arguments.folder.resolve() / str(updates), arguments.data_root.resolve()
+    wanted = chosen(set(arguments.only) - there)
+    try:
+        runs = {one: training(one, folder, updates, data) for one in wanted}
+    except InputError as error:
+        raise SystemExit(str(error)) from None
+    if runs:
+        for rows in trained(runs, arguments.processes, arguments.threads):
+            found = measure(rows, _base(runs), updates)
+            publish(PAGE, "ablations", RECORDS, found, table)
+    print("\n".join(publish(PAGE, "ablations", RECORDS, [], table)))
+
+
+if __name__ == "__main__":
+    main()

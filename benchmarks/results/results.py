@@ -1,0 +1,246 @@
+"""Scores of the recipes on their test sets: what README.md and docs/results.md report.
+
+    python benchmarks/results/results.py --data FOLDER [--only NAME…] [--seeds 1] [--threads 2]
+
+FOLDER holds ``multi30k``, ``tanaka_enja`` and ``g2p``, as ``data.root`` wants them. Each recipe is
+trained as its file says, with seeds 1, 2 and so on; validation chooses the checkpoint, the test set
+is scored once, at the end of training. What a run has given goes into docs/results.jsonl, and a run
+that is there is not repeated: take its line out and its folder away to have it made again. So the
+command goes on where it was stopped, and the tables grow: one for each kind of text, whose scores
+are not to be compared with those of another.
+"""
+
+import argparse
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.results.calls import ROOT
+from benchmarks.results.page import markdown, publish
+from benchmarks.results.records import Records, short
+from benchmarks.results.trained import Trained, train_all
+from transformer.model.checkpoint.checkpoint import load_checkpoint
+
+PAGE = ROOT / "docs" / "results.md"
+TEXTS = {
+    "B": "raw text",
+    "A": "tokenised and lower-cased, as papers on Multi30k report it",
+    "C": "as the Tanaka corpus is segmented, its English lower-cased",
+    "P": "words to phones",
+}
+"""What is scored."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a run has given.
+
+    Attributes:
+        name: Of the recipe and its direction.
+        seed: Of the run.
+        commit: Of the code that trained it.
+        machine: That it was trained on.
+        command: How anyone gets it, but for the seed.
+        model: Layers, width and inner width.
+        parameters: How many.
+        updates: How many.
+        hours: Training, validation and tests.
+        validation: The best score of the metric that chooses.
+        scores: Of the test set by name, that metric first.
+        signatures: Of these scores.
+    """
+
+    name: str
+    seed: int
+    commit: str
+    machine: str
+    command: str
+    model: str
+    parameters: int
+    updates: int
+    hours: float
+    validation: float
+    scores: dict[str, float]
+    signatures: dict[str, str]
+
+
+RECORDS = Records(PAGE.with_suffix(".jsonl"), Measured, key=("name", "seed"))
+
+
+@dataclass(frozen=True)
+class Result:
+    """A recipe on one direction, or language, of its corpus."""
+
+    experiment: str
+    corpus: str | None
+    """Its folder in FOLDER; None for pocket, which is made."""
+    direction: str
+    text: str
+    """The kind of text that is scored: one of ``TEXTS``."""
+    changed: str = ""
+    """What is not as the recipe says, one argument."""
+
+    @property
+    def name(self) -> str:
+        """As a folder is called."""
+        return "-".join([self.experiment, self.direction, *self.changed.split("=")[1:]])
+
+    def run(self, data: Path, folder: Path, seed: int) -> Trained:
+        """The run of a seed."""
+        source, hyphen, target = self.direction.partition("-")
+        overrides = [f"experiment={self.experiment}", *filter(None, [self.changed])]
+        if self.corpus is not None:
+            overrides.append(f"data.root={data / self.corpus}")
+        sides = [f"data.source={source}", f"data.target={target}"]
+        overrides += [*(sides if hyphen else [f"data.lang={source}"]), f"seed={seed}"]
+        return Trained(tuple(overrides), folder / f"{self.name}-{seed}")
+
+
+PLAIN = "loss=label_smoothed"
+"""Without R-Drop, in half the time."""
+
+RESULTS = [
+    Result("pocket", None, "en-de", "B"),
+    Result("multi30k_tiny", "multi30k", "en-de", "B"),
+    Result("multi30k_tiny", "multi30k", "de-en", "B"),
+    Result("multi30k_tiny", "multi30k", "en-fr", "B"),
+    Result("multi30k_tiny", "multi30k", "en-de", "B", PLAIN),
+    Result("multi30k_tiny", "multi30k", "de-en", "B", PLAIN),
+    Result("multi30k_tok", "multi30k", "en-de", "A"),
+    Result("multi30k_tok", "multi30k", "en-de", "A", PLAIN),
+    Result("tanaka_enja", "tanaka_enja", "en-ja", "C"),
+    Result("tanaka_enja", "tanaka_enja", "ja-en", "C"),
+    *(
+        Result("g2p", "g2p", language, "P")
+        for language in ("arm_e", "dut", "fre", "hbs_latn", "jpn_hira")
+    ),
+]
+
+
+def measured(result: Result, seed: int, run: Trained) -> Measured:
+    """What the run of a seed has given."""
+    found = load_checkpoint(run.folder).model
+    config = found.config
+    layers = f"{config.encoder_layers}+{config.decoder_layers}"
+    metrics = run.metrics
+    best = max if metrics.better(metrics.choose) == "higher" else min
+    scores = dict(zip(metrics.tested, run.scores("test"), strict=True))
+    kept = [scores[name] for name in dict.fromkeys([metrics.choose, *metrics.validated])]
+    return Measured(
+        name=result.name,
+        seed=seed,
+        commit=run.commit,
+        machine=run.calls.machine,
+        command=command(run),
+        model=f"{layers}, {config.d_model}, {config.ffn_dim}",
+        parameters=sum(parameter.numel() for parameter in found.parameters()),
+        updates=run.validated[-1][0],
+        hours=round(run.hours, 3),
+        validation=best(score for _, score in run.validated),
+        scores={score["name"]: score["score"] for score in kept},
+        signatures={score["name"]: score["signature"] for score in kept},
+    )
+
+
+def command(run: Trained) -> str:
+    """How anyone gets the same run, but for the seed."""
+    shown = (one for one in run.overrides if not one.startswith(("data.root=", "seed=")))
+    where = ["data.root=FOLDER"] if any("data.root=" in one for one in run.overrides) else []
+    return " ".join(["python train.py", *shown, *where])
+
+
+def columns(names: Sequence[str]) -> tuple[str, ...]:
+    """The head of a table of these scores, that which chooses first."""
+    return (
+        *("recipe", "direction", "model", "parameters", *names, f"{names[0]} of validation"),
+        *("seeds", "updates", "hours", "machine", "commit", "command"),
+    )
+
+
+def row(result: Result, runs: Sequence[Measured]) -> list[str]:
+    """A line of the table: the seeds of a result."""
+    scores = [(*run.scores.values(), run.validation) for run in runs]
+    hours = statistics.mean(run.hours for run in runs)
+    return [
+        f"{result.experiment} {result.changed}".strip(),
+        *(result.direction, each(run.model for run in runs)),
+        each(f"{run.parameters / 1e6:.2f} M" for run in runs),
+        *(spread(list(values)) for values in zip(*scores, strict=True)),
+        *(str(len(runs)), each(f"{run.updates:,}" for run in runs), f"{hours:.2f}"),
+        each(run.machine for run in runs),
+        each(short(run.commit) for run in runs),
+        each(f"`{run.command}`" for run in runs),
+    ]
+
+
+def each(values: Iterable[str]) -> str:
+    """What the runs have; all of it where they differ."""
+    return ", ".join(dict.fromkeys(values))
+
+
+def spread(values: list[float]) -> str:
+    """The mean, and the standard deviation where there are several."""
+    mean = f"{statistics.mean(values):.2f}"
+    return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.2f}"
+
+
+def parse() -> argparse.Namespace:
+    """The call."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = [result.name for result in RESULTS]
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", default=names)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=1, help="that train at a time: 1")
+    parser.add_argument("--threads", type=int, default=2, help="of each: 2")
+    parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "results")
+    return parser.parse_args()
+
+
+def missing(arguments: argparse.Namespace) -> dict[Trained, tuple[Result, int]]:
+    """The runs that are wanted and not recorded, the first seed of each before the second."""
+    data, folder = arguments.data.resolve(), arguments.folder.resolve()
+    there = {(one.name, one.seed) for one in RECORDS.read()}
+    wanted = [result for result in RESULTS if result.name in arguments.only]
+    return {
+        result.run(data, folder, seed): (result, seed)
+        for seed in range(1, arguments.seeds + 1)
+        for result in wanted
+        if (result.name, seed) not in there
+    }
+
+
+def table(records: Sequence[Measured]) -> list[str]:
+    """The results of which there is a record; a part for each kind of text, with its signatures."""
+    lines: list[str] = []
+    for text, what in TEXTS.items():
+        found = {
+            result: [one for one in records if one.name == result.name]
+            for result in RESULTS
+            if result.text == text
+        }
+        rows = [row(result, runs) for result, runs in found.items() if runs]
+        signed = {tuple(run.signatures.items()) for runs in found.values() for run in runs}
+        if rows:
+            names = [name for name, _ in min(signed)]
+            lines += [f"**{text}**, {what}:", "", *markdown(columns(names), rows), ""]
+            for signatures in sorted(signed):
+                lines.append(", ".join(f"{name} `{signature}`" for name, signature in signatures))
+            lines.append("")
+    return lines[:-1]
+
+
+def main() -> None:
+    """Train what is missing; write the table of all that is there."""
+    arguments = parse()
+    runs = missing(arguments)
+    for run in train_all(list(runs), processes=arguments.processes, threads=arguments.threads):
+        publish(PAGE, "results", RECORDS, [measured(*runs[run], run)], table)
+    print("\n".join(publish(PAGE, "results", RECORDS, [], table)))
+
+
+if __name__ == "__main__":
+    main()

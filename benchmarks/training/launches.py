@@ -1,0 +1,118 @@
+"""Counts the operations that an update of a model launches on a GPU, without one.
+
+    python -m benchmarks.training.launches model.positions=sinusoidal [KEY=VALUE…]
+
+One update of model=tiny and of model=base in float32: forward, loss, backward, norm, clipping and
+Adam, of one micro-batch. Model and batch are on torch's ``meta`` device, which computes nothing and
+knows no CPU kernels. Views and allocations launch nothing; an operation over a list of tensors
+counts once, although a GPU may need a few launches for it. It does not know how long any takes.
+"""
+
+import argparse
+import math
+from collections import Counter
+from typing import Any
+
+import torch
+from omegaconf import OmegaConf
+from torch import Tensor
+from torch.nn import functional as F
+from torch.optim import Optimizer, optimizer
+from torch.utils import _foreach_utils
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from transformer.cli.config.compose import compose_config
+from transformer.data.batching.batch import Batch, collate
+from transformer.model.build import build_transformer
+from transformer.tasks.translation_module import TranslationModule
+from transformer.training.config import run_config, sized_model
+from transformer.training.optimization.optimizer import build_optimizer
+
+VOCABULARY, SENTENCES, LENGTH = 6000, 64, 24
+NOTHING = {"empty", "empty_like", "new_empty", "detach", "_unsafe_view", "promote_types"}
+
+
+class Launches(TorchDispatchMode):
+    """Counts the operations that compute something, by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Count and run."""
+        library, name = str(function.overloadpacket).split(".")
+        if library == "aten" and not function.is_view and name not in NOTHING:
+            self.counts[name] += 1
+        return function(*args, **(kwargs or {}))
+
+
+def main() -> None:
+    """Print a table: a row for each frequent operation, a column for each model."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
+    overrides = parser.parse_args().overrides
+    use_kernels_of_a_gpu()
+    tiny, base = (launches(f"model={name}", *overrides) for name in ("tiny", "base"))
+    rows = [(name, tiny[name], base[name]) for name, _ in base.most_common(8)]
+    for row in [("operation", "tiny", "base"), *rows, ("all", tiny.total(), base.total())]:
+        print("{:48}{:>8}{:>8}".format(*row))
+
+
+def use_kernels_of_a_gpu() -> None:
+    """Let the meta device have the fused optimiser, attention and dropout of a GPU."""
+    for module in (optimizer, _foreach_utils):
+        module._get_fused_kernels_supported_devices = lambda: ["meta"]  # type: ignore[attr-defined]
+    _foreach_utils._get_foreach_kernels_supported_devices = lambda: ["meta"]
+    F.scaled_dot_product_attention = attention  # type: ignore[assignment]
+    F.dropout = lambda x, p: torch.native_dropout(x, p, True)[0]  # type: ignore[assignment,misc]
+
+
+def attention(
+    query: Tensor, key: Tensor, value: Tensor, *, attn_mask: Tensor | None = None, **options: Any
+) -> Tensor:
+    """torch's memory-efficient kernel, and what torch does with a mask before each call."""
+    if attn_mask is not None:
+        if attn_mask.dtype == torch.bool:
+            shown, hidden = (torch.scalar_tensor(x, device="meta") for x in (0.0, -math.inf))
+            attn_mask = torch.where(attn_mask, shown, hidden)
+        keys = attn_mask.size(-1)
+        if any(stride % 8 for stride in attn_mask.stride()[:-1]):
+            attn_mask = F.pad(attn_mask, (0, -keys % 8))[..., :keys]
+        attn_mask = attn_mask.expand(*query.shape[:-1], keys)
+    more = True, options["dropout_p"], options["is_causal"]
+    kernel = torch.ops.aten._scaled_dot_product_efficient_attention
+    return kernel(query, key, value, attn_mask, *more)[0]
+
+
+def launches(*overrides: str) -> Counter[str]:
+    """The operations of the second update; the first also allocates Adam's moments."""
+    composed = compose_config("train", ["model.dropout=0.1", *overrides])
+    config = run_config(OmegaConf.to_container(composed))  # type: ignore[arg-type]
+    with torch.device("meta"):
+        model = build_transformer(sized_model(config.model, VOCABULARY, VOCABULARY)).train()
+    settings = {name: getattr(config, name) for name in ("loss", "optimizer", "schedule")}
+    settings |= {"recovery": config.recovery, "clip": 1.0, "seed": 1, "portable": {}}
+    module = TranslationModule(model, **settings)
+    adam = build_optimizer(config.optimizer, model.parameters())
+    rows = [[4] * LENGTH] * SENTENCES
+    batch = collate(rows, rows).to("meta")
+    update(module, adam, batch)
+    with Launches() as counted:
+        update(module, adam, batch)
+    return counted.counts
+
+
+def update(module: TranslationModule, adam: Optimizer, batch: Batch) -> None:
+    """Forward, backward and Adam, as in ``UpdateModule.training_step``."""
+    loss, tokens, _ = module.micro_loss(batch)
+    loss.backward()
+    module._normalised(tokens)
+    adam.step()
+    adam.zero_grad()
+
+
+if __name__ == "__main__":
+    main()

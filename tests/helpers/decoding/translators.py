@@ -1,0 +1,54 @@
+"""A translator for tests: a real tokenizer over a small alphabet and a random tiny model."""
+
+from functools import cache
+from typing import Any
+
+import torch
+
+from tests.helpers.model.models import tiny_transformer
+from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
+from transformer.decoding.translation.translator import Translator
+
+from .steps import search_config
+
+PAIRS = [
+    ("a dog runs .", "ein hund läuft ."),
+    ("two cats sleep .", "zwei katzen schlafen ."),
+    ("the dog sees a cat .", "der hund sieht eine katze ."),
+    ("a child reads a long book .", "ein kind liest ein langes buch ."),
+]
+
+
+@cache
+def tiny_tokenizer() -> Tokenizer:
+    """Bytes, the letters of ``PAIRS`` and a few words."""
+    config = TokenizerConfig(
+        algorithm="bpe",
+        vocab_size=310,
+        joint=True,
+        sampling=0.0,
+        character_coverage=1.0,
+        max_sentences=1000,
+    )
+    return Tokenizer.train(config, lambda: PAIRS)
+
+
+def tiny_translator(batch_tokens: int = 200, **changes: Any) -> Translator:
+    """Random weights, sharpened so that rounding decides nothing.
+
+    ``changes`` replace fields of the search config or the model config; ``aligner`` is the
+    translator's own.
+    """
+    aligner = changes.pop("aligner", None)
+    tokenizer = tiny_tokenizer()
+    searching = {
+        name: changes.pop(name) for name in list(changes) if hasattr(search_config(), name)
+    }
+    model = tiny_transformer(
+        source_vocab_size=tokenizer.source_vocab_size,
+        target_vocab_size=tokenizer.target_vocab_size,
+        **changes,
+    )
+    with torch.no_grad():
+        model.projection.weight.mul_(2)
+    return Translator(model, tokenizer, search_config(**searching), batch_tokens, aligner=aligner)

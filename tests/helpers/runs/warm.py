@@ -1,0 +1,38 @@
+"""Imported by the process that others are forked from: what each of them needs is there already."""
+
+import gc
+import importlib
+import pkgutil
+from contextlib import suppress
+
+import pytest  # noqa: F401  every child runs the main module of its parent anew
+
+import transformer
+from tests.helpers.suite.compositions import remember
+from transformer.__main__ import VERBS
+from transformer.cli.config.compose import compose_config
+from transformer.common.errors import InputError
+from transformer.data.quality.checks.languages import Language
+
+LATER = [
+    "ftfy",
+    "matplotlib.backends.backend_agg",
+    "matplotlib.pyplot",
+    "safetensors.torch",
+    "sacrebleu.tokenizers.tokenizer_13a",
+    "torch._dynamo",
+    "torch.utils.serialization.config",
+]
+"""What the verbs import in their functions."""
+
+modules = [module.name for module in pkgutil.walk_packages(transformer.__path__, "transformer.")]
+for name in (*LATER, *modules):
+    importlib.import_module(name)
+remember()
+for verb in VERBS:
+    with suppress(InputError):  # a verb that needs a checkpoint has none
+        compose_config(verb, [])
+compose_config("train", ["data=files", "tokenizer=bpe", "decoding=greedy"])
+Language("en", [])  # loads the model that tells languages apart
+# What is frozen is not collected in the children, which would copy its pages.
+gc.freeze()

@@ -1,0 +1,82 @@
+"""A service of marked texts without a model: each sentence is translated by a function."""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from tests.helpers.decoding.translators import tiny_translator
+from transformer.serving.languages.directions import Direction
+from transformer.serving.languages.sentences import plain_blanks, split_sentences
+from transformer.serving.translations import Options, SentenceTranslation, TextTranslation
+
+Words = Callable[[list[str]], tuple[list[str], list[tuple[int, int]]]]
+"""From the words of a sentence to those of its translation, and the links between them."""
+
+
+class FakeService:
+    """Translates words; links are true ones."""
+
+    limits: Any = SimpleNamespace(waiting=1_000_000)
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+
+    async def translate(
+        self, texts: Sequence[str], options: Options, *, splitting: Any = "sentences", **_: Any
+    ) -> list[TextTranslation]:
+        """The translations of texts."""
+        return [
+            TextTranslation(
+                tuple(
+                    (part, self._sentence(part.sentence, options.links))
+                    for part in split_sentences(text, "en", splitting)
+                )
+            )
+            for text in texts
+        ]
+
+    def _sentence(self, text: str, links: bool) -> SentenceTranslation:
+        text = plain_blanks(text)
+        words, found = self._words([word for word in text.split(" ") if word])
+        return SentenceTranslation(text, " ".join(words), links=tuple(found) if links else None)
+
+
+def options() -> Options:
+    """Those of a direction; its model is not asked."""
+    return Options(Direction("en", "de", tiny_translator()))
+
+
+def repeat(words: list[str]) -> tuple[list[str], list[tuple[int, int]]]:
+    """The source."""
+    return words, [(index, index) for index in range(len(words))]
+
+
+def upper_case(words: list[str]) -> tuple[list[str], list[tuple[int, int]]]:
+    """Each word in its place."""
+    return [word.upper() for word in words], repeat(words)[1]
+
+
+def dictionary(entries: Mapping[str, str], order: Mapping[int, Sequence[int]]) -> Words:
+    """A translation word by word.
+
+    Args:
+        entries: The translation of a word, which may be several or none; others get upper case.
+        order: Of the source words in the translation, for a number of words.
+    """
+
+    def translate(words: list[str]) -> tuple[list[str], list[tuple[int, int]]]:
+        target: list[str] = []
+        links: list[tuple[int, int]] = []
+        for index in order.get(len(words), range(len(words))):
+            core = words[index].strip(".,!?()")
+            became = (
+                words[index].replace(core, entries.get(core, core.upper()))
+                if core
+                else words[index]
+            )
+            for word in became.split():
+                links.append((index, len(target)))
+                target.append(word)
+        return target, links
+
+    return translate

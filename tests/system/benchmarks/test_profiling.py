@@ -1,0 +1,62 @@
+"""The profile of an update counts every operation once, in the row that it belongs to."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.training.profiling import (
+    KINDS,
+    OTHER,
+    PRODUCTS,
+    SETTINGS,
+    Profiled,
+    char_kind,
+    table,
+)
+from tests.helpers.runs.runs import SMALL, composed, corpus_overrides
+from transformer.runs.train import fit
+
+
+@pytest.mark.parametrize(
+    ("operation", "kind"),
+    [
+        ("aten::addmm", PRODUCTS),
+        ("aten::_softmax_backward_data", "softmax, masks, cross-entropy"),
+        ("FusedLoss", "softmax, masks, cross-entropy"),
+        ("autograd::engine::evaluate_function: NllLossBackward0", "softmax, masks, cross-entropy"),
+        ("aten::bernoulli_", "random numbers, dropout"),
+        ("aten::native_layer_norm_backward", "layer norm"),
+        ("aten::_fused_adam_", "Adam, clipping"),
+        ("aten::_to_copy", "copies, casts, zeros"),
+        ("aten::mul", "sums, scaling, relu"),
+        ("aten::ge", "random numbers, dropout"),
+        ("aten::expand", OTHER),
+        ("aten::view", OTHER),
+    ],
+)
+def test_the_row_of_an_operation(operation: str, kind: str) -> None:
+    assert char_kind(operation) == kind
+
+
+class Ended(Exception):
+    """In place of the end of the process."""
+
+
+def test_a_run_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def end(code: int) -> None:
+        raise Ended
+
+    monkeypatch.setattr("benchmarks.training.profiling.os._exit", end)
+    said = tmp_path / "said"
+    config = composed([*corpus_overrides(tmp_path), *SMALL, "trainer.max_steps=9"], tmp_path / "c")
+    with said.open("w") as answers, pytest.raises(Ended):
+        fit(config, tmp_path / "run", [Profiled(first=1, updates=2, answers=answers)])
+    told = json.loads(said.read_text())
+    assert told["tokens_per_second"] > 0
+    without = {kind for kind, spent in told["milliseconds"].items() if not spent}
+    assert without <= {"random numbers, dropout"}  # the small run drops nothing
+    assert told["operations"] > 1e8
+    lines = table("tiny", dict.fromkeys(SETTINGS, told))
+    assert lines[0] == "| tiny | plain, ms | share | now, ms | share |"
+    assert len(lines) == 2 + len(KINDS) + 2 + 4

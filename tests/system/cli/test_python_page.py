@@ -1,0 +1,90 @@
+"""The snippets of docs/python.md run, on a small model."""
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.helpers.data.text import write_parallel
+from tests.helpers.runs.runs import PROJECT
+from tests.system.training.test_single_stacks import trained
+from tests.unit.test_docs import SNIPPET
+from transformer.common.own_code import TRUST
+
+pytestmark = pytest.mark.thorough
+
+
+def write_page_text(folder: Path) -> None:
+    """The files that the page names."""
+    for name, count in (("train", 2000), ("valid", 40)):
+        for path in write_parallel(folder, name, count, count, list):
+            Path(path).rename(Path(path).with_suffix(".en" if path.endswith(".src") else ".de"))
+
+
+def test_the_snippets_run(
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = (PROJECT / "docs" / "python.md").read_text("utf-8")
+    (tmp_path / "RUN").symlink_to(home / "run")
+    trained("pocket_tagging", tmp_path, "trainer.max_steps=2", run="TAGGER")
+    (tmp_path / "in.en").write_text("The dog sleeps.\n\nA man.\n")
+    write_page_text(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    page: dict[str, Any] = {"__name__": "page"}
+    printed = []
+    for snippet in SNIPPET.finditer(text):
+        line = text.count("\n", 0, snippet.start("code"))
+        exec(compile("\n" * line + snippet["code"], "docs/python.md", "exec"), page)
+        # An untrained model says control characters, too.
+        printed.append(capsys.readouterr().out.removesuffix("\n").split("\n"))
+    *translated, scores, tags, metrics, bleu, alone, _ = printed
+    _, nbest, asked, links, stream, ensemble = translated
+    assert len(nbest) == 3
+    assert len(asked) == 3
+    assert asked[-1].endswith(" None")
+    assert links[0].startswith("[")
+    assert links[1].startswith("torch.Size([")
+    assert len(stream) == 3
+    assert stream[1] == ""
+    assert len(ensemble) == 1
+    assert scores[1].startswith("BLEU ")
+    assert "tok:13a" in scores[1]
+    assert tags[0].startswith("('The', 'dog', 'sleeps', '.') (")
+    assert float(metrics[-1]) >= 0
+    assert (tmp_path / "runs" / "mine" / "test.json").is_file()
+    assert bleu[-1].startswith("BLEU nrefs:1|case:mixed")
+    assert alone == ["torch.Size([2, 5, 100])"]
+    _trains_with_own_code(page, capsys, monkeypatch)
+
+
+def _trains_with_own_code(
+    page: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dataclasses import replace
+
+    from transformer import CallbacksConfig, InputError, RunConfig, Translator, train
+
+    config: RunConfig = page["config"]
+    own = replace(
+        config,
+        task="mine:FocalTask",
+        model={**config.model, "feed_forward": "mine:SquaredRelu"},
+        callbacks=CallbacksConfig(own=("mine:Announce",)),
+        test=False,
+    )
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    monkeypatch.delenv(TRUST)
+    with pytest.raises(InputError, match="mine:FocalTask is code of a user"):
+        train(own, "runs/own")
+    monkeypatch.setitem(sys.modules, "mine", SimpleNamespace(**page))
+    train(own, "runs/own")
+    assert "validated after update 4" in capsys.readouterr().out
+    layer: Any = Translator.load("runs/own").model.encoder.layers[0]
+    assert type(layer.feed_forward) is page["SquaredRelu"]
+    with pytest.raises(InputError, match="runs/mine holds a run"):
+        train(config, "runs/mine")

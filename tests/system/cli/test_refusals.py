@@ -1,0 +1,123 @@
+"""A wrong call of a verb ends in one line and exit code 2, and writes nothing."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.runs.runs import verb
+
+SAMPLED = ("input=text", "output=out", "decoding=sampling", "decoding.top_k=5")
+COMPARED = ("run", "run/checkpoints/best.ckpt")
+PLAIN = ("text=alpha", "png=false")
+
+# Of the verb, without its checkpoint: checkpoint=run, unless the arguments name another.
+CALLS: dict[str, list[tuple[tuple[str, ...], str]]] = {
+    "translate": [
+        (("checkpoint=nowhere",), "nowhere does not exist"),
+        (("beam=3",), "unknown key beam"),
+        (("decoding.beam_sise=3",), "decoding.beam_size"),
+        (("nonsense",), "KEY=VALUE"),
+        (("checkpoint=train.src",), "cannot be read as a checkpoint"),
+        (("device=cuda:99",), "device=cuda:99"),
+        (("decoding.top_k=3",), "decoding.top_k=3 has no effect with decoding."),
+        (("decoding=sampling", "decoding.top_p=2.0"), "must be above 0 and at most 1"),
+        (("decoding=mbr", "decoding.utility=comet"), "is neither chrf nor bleu"),
+        (("input_format=xml",), "input_format='xml' must be text or json"),
+        (("decoding.nbest=2",), "decoding.nbest= needs format=json"),
+        (("input_format=json", "decoding=greedy"), "set decoding=beam"),
+        ((*SAMPLED, "input=gone"), "gone: no such file"),
+        ((*SAMPLED, "input=folder"), "folder: cannot be read (Is a directory); give a file"),
+        ((*SAMPLED, "output=folder"), "output=folder is a folder; give a file in it"),
+        ((*SAMPLED, "output=text"), "output=text is an input too; it would be lost"),
+        ((*SAMPLED, "output=folder/../text"), "output=folder/../text is an input too"),
+        ((*SAMPLED, "output=link"), "output=link is an input too"),
+        ((*SAMPLED, "output=nowhere/out"), "nowhere/out cannot be written: No such file"),
+        ((*SAMPLED, "input=latin"), "latin:11: byte 2 of the line is not UTF-8"),
+        ((*SAMPLED, "input=requests", "input_format=json"), "requests:10: not JSON"),
+        ((*SAMPLED, "input=musts", "input_format=json"), "cannot look for phrases that must occur"),
+    ],
+    "score": [
+        (("source=text", "target=gone"), "gone: no such file"),
+        (("source=text", "target=text", "format=xml"), "format='xml' must be text or json"),
+    ],
+    "evaluate": [
+        (("alignment=true",), "the gold links of this text are not known; give alignment=FILE"),
+        (("alignment=test.src",), "' is not a link"),
+        (("alignment=1",), "alignment=1 must be true or false or a text or null"),
+        (("alignment=blank",), "blank has 1 lines of links for 40 sentence pairs"),
+        (("batch_tokens=abc",), "batch_tokens='abc' must be a whole number"),
+        (("terms=text",), "text has 1 lines for 40 pairs, 1 of them"),
+    ],
+    "compare": [
+        ((*COMPARED, "split=train"), "split=train is not there to evaluate on; choose one of"),
+        ((*COMPARED, "output=text/o"), "cannot be written to"),
+        ((*COMPARED, "training=gone"), "gone: no such file"),
+        ((*COMPARED, "text"), "text has 1 lines for"),
+    ],
+    "average": [(("last=all",), "last='all' must be a whole number")],
+    "heads": [
+        (("metric=meteor",), "metric meteor is unknown"),
+        (("sentences=0",), "sentences=0 must be at least 1"),
+        (("prune=[0.5,1.5]",), "prune=[0.5, 1.5] must be fractions"),
+        (("split=tset",), "split=tset is not there"),
+        (("heads_off=[cross.2.0]",), "head cross.2.0 is not there"),
+    ],
+    "attention": [
+        ((), "text= is missing"),
+        (("text= ",), "text= is blank"),
+        ((*PLAIN, "split=tset"), "split=tset is not there"),
+        ((*PLAIN, "sentences=0", "output=text"), "cannot be written to"),
+    ],
+    "export": [
+        (("output=none", "quantization=int4"), "quantization=int4 is unknown; choose float32 or"),
+        (("output=none", "format=onnx"), "format=onnx is unknown; choose argos or ctranslate2"),
+        (("output=text/none",), "text cannot be written to"),
+        (("output=none", "max_bleu_loss=-1"), "more than max_bleu_loss=-1; nothing was written"),
+        (("output=none", "sentences=0"), "sentences=0 must be at least 1, or null"),
+        (("output=none", "sentences=few"), "sentences='few' must be a whole number or null"),
+        (("output=none", "max_bleu_loss=little"), "max_bleu_loss='little' must be a number"),
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def work(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the run and files of many kinds."""
+    folder = tmp_path_factory.mktemp("work")
+    for name in ("run", "train.src", "test.src"):
+        (folder / name).symlink_to(home / name)
+    (folder / "folder").mkdir()
+    (folder / "text").write_text("alpha\n")
+    (folder / "blank").write_text("\n")
+    (folder / "link").symlink_to("text")
+    (folder / "latin").write_bytes(b"alpha\n" * 10 + b"b\xe4ta\n")
+    (folder / "requests").write_text('{"text": "alpha"}\n' * 9 + "alpha\n")
+    (folder / "musts").write_text('{"text": "alpha", "must": ["beta"]}\n')
+    return folder
+
+
+def written(folder: Path) -> dict[Path, int]:
+    """Every file below the folder and below the run, and when it was written."""
+    files = [*folder.rglob("*"), *(folder / "run" / "").rglob("*")]
+    return {path: path.lstat().st_mtime_ns for path in files}
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "says"),
+    [(name, *call) for name, calls in CALLS.items() for call in calls],
+)
+def test_a_wrong_call(work: Path, name: str, arguments: tuple[str, ...], says: str) -> None:
+    named = name == "compare" or any(one.startswith("checkpoint=") for one in arguments)
+    before = written(work)
+    # Where standard input is read, its first line asks for what greedy search cannot do.
+    request = json.dumps({"text": "alpha", "must": ["x"]}).encode()
+    given = arguments if named else ("checkpoint=run", *arguments)
+    code, stdout, stderr = verb(name, *given, home=work, stdin=request)
+    assert (code, stdout) == (2, "")
+    *earlier, last = stderr.strip().split("\n")
+    assert last.startswith("error: ") and says in last
+    # An export is verified before it is refused; heads are shown before the page is written.
+    assert not earlier or name in ("export", "attention"), stderr
+    assert "Traceback" not in stderr
+    assert written(work) == before

@@ -1,0 +1,102 @@
+"""Two systems compared as a user does it: a run against its own early checkpoint."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.helpers.runs.runs import verb
+from transformer.__main__ import main
+
+
+def test_runs_are_compared(home: Path, tmp_path: Path) -> None:
+    early, late = tmp_path / "early", tmp_path / "late"
+    for run, name in ((early, "step-00000010"), (late, "best")):
+        (run / "checkpoints").mkdir(parents=True)
+        shutil.copy(home / "run/checkpoints" / f"{name}.ckpt", run / "checkpoints/best.ckpt")
+    call = ("compare", str(early), str(late), "split=test", "output=told", "bootstrap=200")
+    code, stdout, stderr = verb(*call, home=home)
+    assert code == 0, stderr
+    told = json.loads(stdout)
+    assert (told["text"], told["sentences"]) == ("test", 40)
+    assert [one["name"] for one in told["systems"]] == [str(early), str(late)]
+    assert "chrF by words of the source" in stderr
+    references = (home / "test.tgt").read_text().split()
+    assert sum(one["words"] for one in told["by_frequency"]["buckets"]) == len(references)
+    assert sum(one["sentences"] for one in told["by_length"]["buckets"]) == 40
+    assert json.loads((home / "told/comparison.json").read_text()) == told
+    # Training has tested the same checkpoint.
+    bleu = json.loads((home / "run" / "test.json").read_text())[0]
+    assert round(told["metrics"][0]["systems"][1]["score"], 2) == bleu["score"]
+    assert told["metrics"][0]["signatures"]["score"] == bleu["signature"]
+
+    # One checkpoint changes: it is now the other.
+    shutil.copy(late / "checkpoints/best.ckpt", early / "checkpoints/best.ckpt")
+    code, stdout, stderr = verb(*call, home=home)
+    assert code == 0, stderr
+    assert stderr.count("decoding 40") == 2
+    _, same = json.loads(stdout)["metrics"][0]["systems"]
+    assert (same["difference"], same["p_bootstrap"], same["p_randomisation"]) == (0, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("first", "group", "changes", "says"),
+    [
+        (
+            "run",
+            "data",
+            {"validation": ["validation.src", "other.tgt"]},
+            "and run: other references, first in pair 7",
+        ),
+        # Known before anything is translated.
+        (
+            "other.ckpt",
+            "metrics",
+            {"tokenize": "other"},
+            "tokenize=other cannot be used (unknown to sacreBLEU)",
+        ),
+    ],
+)
+def test_a_run_of_other_text_or_scores_is_refused(
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    first: str,
+    group: str,
+    changes: dict[str, Any],
+    says: str,
+) -> None:
+    lines = (home / "validation.tgt").read_text().split("\n")
+    (home / "other.tgt").write_text("\n".join([*lines[:6], "alpha alpha", *lines[7:]]))
+    payload = torch.load(home / "run/checkpoints/best.ckpt", weights_only=True)
+    payload["transformer"]["config"][group] |= changes
+    torch.save(payload, home / "other.ckpt")
+    monkeypatch.chdir(home)
+    assert main(["compare", first, "other.ckpt", "training=false"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    [error] = [line for line in said.err.split("\n") if line.startswith("error:")]
+    assert says in error
+    assert ("decod" in said.err) == (first == "run")
+
+
+def test_a_tagger_is_refused_before_others_translate(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    payload = torch.load(home / "run/checkpoints/best.ckpt", weights_only=True)
+    payload["transformer"]["config"]["task"] = "tagging"
+    torch.save(payload, home / "tagger.ckpt")
+    monkeypatch.chdir(home)
+    assert main(["compare", "run", "tagger.ckpt", "training=false"]) == 2
+    [error] = capsys.readouterr().err.splitlines()
+    assert "not text to text" in error
+
+
+def test_a_run_is_compared_with_its_export(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home)
+    call = ["export", "checkpoint=run", "format=safetensors", "output=weights", "trust=true"]
+    assert main(call) == 0
+    assert main(["compare", "run", "weights", "training=false"]) == 0

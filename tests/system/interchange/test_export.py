@@ -1,0 +1,193 @@
+"""A run is exported for another engine, or not at all."""
+
+import json
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.helpers.interchange.outside import translated_outside
+from tests.helpers.runs.runs import verb
+from transformer.__main__ import main
+from transformer.model.checkpoint.checkpoint import PORTABLE
+
+
+def test_an_export_is_verified_and_whole(home: Path) -> None:
+    code, stdout, stderr = verb("export", "checkpoint=run", "output=engine", home=home)
+    assert code == 0, stderr
+    assert stdout == "engine\n"
+    verified = json.loads(stderr.strip().split("\n")[-1])
+    # Two candidates may be so close that rounding, which differs by machine, decides.
+    assert verified["agreement"] > 0.95
+    assert (verified["split"], verified["sentences"]) == ("validation", 40)
+    assert verified["search"] == "greedy (beam size 1)"
+    assert verified["chrf2"] == pytest.approx(verified["chrf2_exported"], abs=0.3)
+    files = {file.name for file in (home / "engine").iterdir()}
+    assert files >= {"model.bin", "config.json", "source.model", "transformer.json", "README.md"}
+    code, _, stderr = verb("export", "checkpoint=run", "output=engine", home=home)
+    assert code == 2
+    assert "engine exists; remove it" in stderr
+
+
+def test_a_package_of_argos_translates_as_its_run(home: Path) -> None:
+    call = ("export", "checkpoint=run", "format=argos", "output=argos")
+    code, _, stderr = verb(*call, home=home)
+    assert code == 0, stderr
+    verified = json.loads(stderr.strip().split("\n")[-1])
+    # After so few updates many a sentence has no end, and the limits of length differ.
+    assert verified["equal"] > 0.2 and verified["sentences"] == 40
+    [file] = (home / "argos").iterdir()
+    assert file.name == "translate-src_tgt-1_0.argosmodel"
+    with zipfile.ZipFile(file) as package:
+        inside = "translate-src_tgt-1_0"
+        metadata = json.loads(package.read(f"{inside}/metadata.json"))
+        assert {f"{inside}/sentencepiece.model", f"{inside}/model/model.bin"} <= set(
+            package.namelist()
+        )
+    assert (metadata["from_code"], metadata["to_code"]) == ("src", "tgt")
+
+
+CT2 = ["engine=ctranslate2"]
+
+
+@pytest.fixture(scope="module")
+def engines(home: Path) -> Path:
+    """A run with an export of its own."""
+    run = home / "engines"
+    (run / "checkpoints").mkdir(parents=True)
+    shutil.copy(home / "run" / "checkpoints" / "best.ckpt", run / "checkpoints")
+    code, stdout, stderr = verb("export", "checkpoint=engines", home=home)
+    assert code == 0, stderr
+    assert stdout == f"{run / 'export' / 'ctranslate2'}\n"
+    return run
+
+
+@pytest.mark.parametrize("search", [[], ["decoding=greedy"], ["format=json", "alignment=true"]])
+def test_the_engine_translates_alike(search: list[str], home: Path, engines: Path) -> None:
+    arguments = ["checkpoint=engines", "input=validation.src", "decoding.stopping=full", *search]
+    code, expected, stderr = verb("translate", *arguments, home=home)
+    assert code == 0, stderr
+    code, found, stderr = verb("translate", "engine=ctranslate2", *arguments, home=home)
+    assert code == 0, stderr
+    if "format=json" not in search:
+        assert found == expected
+        return
+    for mine, other in zip(expected.splitlines(), found.splitlines(), strict=True):
+        ours, theirs = json.loads(mine), json.loads(other)
+        assert theirs["tokens"] == ours["tokens"]
+        assert theirs["alignment"] == ours["alignment"]
+        assert theirs["score"] == pytest.approx(ours["score"], abs=1e-2)
+
+
+@pytest.fixture(scope="module")
+def alone(home: Path, engines: Path) -> Path:
+    """An export of a run that was validated by greedy search, moved away from it."""
+    shutil.copytree(engines / "checkpoints", home / "greedy" / "checkpoints")
+    file = home / "greedy" / "checkpoints" / "best.ckpt"
+    payload = torch.load(file, weights_only=True)
+    # Which of several endless hypotheses is best depends on the batch.
+    payload[PORTABLE]["config"]["decoding"] |= {"algorithm": "greedy", "beam_size": 1}
+    torch.save(payload, file)
+    code, _, stderr = verb("export", "checkpoint=greedy", home=home)
+    assert code == 0, stderr
+    (home / "elsewhere").mkdir()
+    return (home / "greedy" / "export" / "ctranslate2").rename(home / "elsewhere" / "model")
+
+
+def test_an_export_alone_translates_as_its_run(home: Path, alone: Path) -> None:
+    code, expected, stderr = verb("translate", "checkpoint=greedy", "input=test.src", home=home)
+    assert code == 0, stderr
+    arguments = [f"checkpoint={alone}", "engine=ctranslate2", "input=test.src"]
+    assert verb("translate", *arguments, home=home)[:2] == (0, expected)
+    # Called again, it goes on; it knows the model by the export.
+    for _ in range(2):
+        code, _, stderr = verb("translate", *arguments, "output=alone.txt", home=home)
+        assert code == 0, stderr
+        assert (home / "alone.txt").read_text() == expected
+    texts = (home / "test.src").read_text().split("\n")[:-1]
+    assert translated_outside(alone, texts) == expected.split("\n")[:-1]
+
+
+ALONE = "is an export for CTranslate2; translate with engine=ctranslate2"
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "says"),
+    [
+        ("translate", ["engine=onnx"], "engine='onnx' must be torch or ctranslate2"),
+        ("translate", [*CT2, "engine_folder=x"], "engine_folder=x holds no model.bin"),
+        ("translate", [*CT2, "decoding=sampling"], "decoding.algorithm=sampling cannot be done"),
+        ("translate", [*CT2, "decoding.no_repeat_ngram=2"], "no_repeat_ngram=2 cannot be done"),
+        ("translate", [*CT2, "checkpoint=run"], "holds no exports for engine=ctranslate2"),
+        ("translate", [*CT2, "checkpoint=[run,run]"], "engine=ctranslate2 takes one checkpoint"),
+        ("translate", [*CT2, "precision=int8"], "takes one checkpoint and no precision="),
+        ("translate", [*CT2, "heads_off=cross.0.0"], "not exported from this checkpoint as it"),
+        ("translate", ["checkpoint=elsewhere/model"], ALONE),
+        ("evaluate", ["checkpoint=elsewhere/model"], ALONE),
+        ("score", ["checkpoint=elsewhere/model", "source=a", "target=b"], ALONE),
+        (
+            "translate",
+            [*CT2, "checkpoint=elsewhere/model", "alignment=true"],
+            "alignment= needs the run",
+        ),
+        (
+            "translate",
+            [*CT2, "checkpoint=elsewhere/model", "heads_off=cross.0.0"],
+            "heads_off= needs the run",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("alone")
+def test_what_an_export_cannot_do_is_one_line(
+    verb: str,
+    arguments: list[str],
+    says: str,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(home)
+    assert main([verb, "checkpoint=engines", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert says in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_an_older_export_and_several_are_refused(home: Path, engines: Path) -> None:
+    run = home / "changed"
+    shutil.copytree(engines, run)
+    payload = torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)
+    name = next(name for name in payload["state_dict"] if name.startswith("model."))
+    payload["state_dict"][name] += 0.01
+    torch.save(payload, run / "checkpoints" / "best.ckpt")
+    code, _, stderr = verb("translate", "checkpoint=changed", "engine=ctranslate2", home=home)
+    assert code == 2
+    assert "was not exported from this checkpoint as it is now" in stderr
+    shutil.copytree(run / "export" / "ctranslate2", run / "export" / "ctranslate2-int8")
+    code, _, stderr = verb("translate", "checkpoint=changed", "engine=ctranslate2", home=home)
+    assert code == 2
+    assert "exports for engine=ctranslate2; choose one: engine_folder=" in stderr
+
+
+def test_a_folder_of_safetensors_is_enough(home: Path) -> None:
+    arguments = ["format=safetensors", "output=folder"]
+    code, stdout, stderr = verb("export", "checkpoint=run", *arguments, home=home)
+    assert (code, stdout) == (0, "folder\n"), stderr
+    assert json.loads(stderr.strip().split("\n")[-1])["equal_weights"] > 0
+    names = {file.name for file in (home / "folder").iterdir()}
+    assert names == {"README.md", "model.safetensors", "config.json", "source.model"}
+    results = [
+        verb("translate", f"checkpoint={name}", "input=validation.src", home=home)
+        for name in ("run", "folder")
+    ]
+    assert results[0] == results[1]
+    assert results[0][0] == 0
+    own = ["checkpoint=folder", "output=again", "validation=[validation.src,validation.src]"]
+    code, _, stderr = verb("import", *own, home=home)
+    assert code == 2 and "validation= has no effect: " in stderr
+    page = ["checkpoint=folder", "text=cat", "sentences=0", "output=page.html"]
+    assert verb("attention", *page, home=home)[0] == 0
+    assert (home / "page.html").exists()

@@ -1,0 +1,175 @@
+"""Runs that go on: elsewhere, further, with other keys, by themselves."""
+
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from tests.helpers.runs.faults import SignalAt
+from tests.helpers.runs.outcomes import assert_equals_whole, differences, outcome, said
+from tests.helpers.runs.processes import call, finish, tiny_config, tiny_overrides
+from transformer.training.checkpointing.run_directory import is_finished
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus, and a run that nothing has stopped."""
+    folder = tmp_path_factory.mktemp("home")
+    finish(tiny_config(folder), folder / "whole")
+    return folder
+
+
+def test_a_moved_run_goes_on_with_its_best_score(home: Path, tmp_path: Path) -> None:
+    values, there = tiny_config(home), tmp_path / "there"
+    finish(values, tmp_path / "here", SignalAt("on_train_batch_end", 18, signal.SIGTERM), 143)
+    (tmp_path / "here").rename(there)
+    shutil.copytree(there, tmp_path / "here")
+    finish(values, there)
+    assert_equals_whole(home, there)
+    # Nothing was written to where it had been.
+    assert torch.load(tmp_path / "here" / "checkpoints" / "last.ckpt")["global_step"] == 18
+
+
+def test_a_run_from_its_best_does_not_validate_again(home: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(home / "whole", folder)
+    checkpoints = folder / "checkpoints"
+    (folder / "finished").unlink()
+    shutil.copy(checkpoints / "best.ckpt", checkpoints / "last.ckpt")
+    best = torch.load(checkpoints / "best.ckpt", weights_only=True)
+    assert best["callbacks"]["LastCheckpoint"] == {"validates": False}
+    finish(tiny_config(home), folder)
+    assert_equals_whole(home, folder)
+
+
+def test_a_finished_run_goes_on_only_with_a_later_end(home: Path, tmp_path: Path) -> None:
+    shorter = tiny_config(home, "trainer.max_steps=16", "schedule.total=30")
+    folder = tmp_path / "run"
+    finish(shorter, folder)
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "said"]
+    before = {path: path.read_bytes() for path in files}
+    finish(shorter, folder)
+    assert "is finished: there is nothing to train or test" in said(folder)
+    assert all(path.read_bytes() == text for path, text in before.items())
+    finish(tiny_config(home), folder)
+    assert "changed: trainer.max_steps: 16 before, 30 now" in said(folder)
+    assert_equals_whole(home, folder)
+
+
+def test_a_run_without_test_does_not_see_the_test_set(home: Path, tmp_path: Path) -> None:
+    finish(tiny_config(home, "test=false", "trainer.max_steps=4"), tmp_path / "run")
+    assert is_finished(tmp_path / "run")
+    assert outcome(tmp_path / "run")["last"]["global_step"] == 4
+    assert not list((tmp_path / "run").glob("test*"))
+    finish(tiny_config(home, "trainer.max_steps=4"), tmp_path / "run")
+    assert (tmp_path / "run" / "test.json").exists()
+    assert "nothing to train or test" not in said(tmp_path / "run")
+
+
+def test_keys_given_on_resume_have_their_effect(home: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    finish(tiny_config(home), folder, SignalAt("on_train_batch_end", 4, signal.SIGTERM), 143)
+    changed = [
+        "optimizer.lr=0.5",
+        "optimizer.name=adamw",
+        "optimizer.betas=[0.5,0.6]",
+        "optimizer.weight_decay=0.25",
+        "schedule=constant",
+        "schedule.warmup=0",
+        "trainer.max_steps=5",
+        "callbacks.keep_last=0",
+    ]
+    finish(tiny_config(home, *changed), folder)
+    last = outcome(folder)["last"]
+    groups = last["optimizer_states"][0]["param_groups"]
+    for group, decay in zip(groups, (0.25, 0.0), strict=True):
+        assert (group["lr"], tuple(group["betas"]), group["weight_decay"]) == (
+            0.5,
+            (0.5, 0.6),
+            decay,
+        )
+        assert group["decoupled_weight_decay"]
+    finish(tiny_config(home, *changed, "optimizer.name=adam", "trainer.max_steps=6"), folder)
+    again = outcome(folder)["last"]["optimizer_states"][0]["param_groups"]
+    assert not any(group["decoupled_weight_decay"] for group in again)
+    assert not list((folder / "checkpoints").glob("step-*"))
+    whole = torch.load(home / "whole" / "checkpoints" / "last.ckpt")
+    step = [last["state_dict"][name] - tensor for name, tensor in whole["state_dict"].items()]
+    assert max(difference.abs().max() for difference in step) > 0.1
+    # Another model is refused in one line.
+    finish(tiny_config(home, "model.ffn_dim=32", "trainer.max_steps=40"), folder, code=2)
+    line = said(folder).strip().split("\n")[-1]
+    assert line.startswith("error: the model of the config does not fit the checkpoint: model.")
+
+
+def test_the_same_command_goes_on_by_itself(home: Path, tmp_path: Path) -> None:
+    command = [*tiny_overrides(home), "checkpoint=auto"]
+    assert call(command, tmp_path, SignalAt("on_train_batch_end", 5, signal.SIGTERM)) == 143
+    assert "no unfinished run has this config: a new one begins" in said(tmp_path)
+    (first,) = (tmp_path / "runs" / "files").iterdir()
+    assert call(command, tmp_path) == 0
+    assert f"going on with {first}, the newest unfinished run" in said(tmp_path)
+    assert list(first.parent.iterdir()) == [first]
+    assert differences(outcome(home / "whole"), outcome(first)) == []
+    named = [*command, f"hydra.run.dir={first}"]
+    assert call(named, tmp_path) == 0
+    assert "is finished: there is nothing to train or test" in said(tmp_path)
+    assert call([*named, "tokenizer.vocab_size=280"], tmp_path) == 2
+    assert "holds a run with another tokenizer.vocab_size" in said(tmp_path)
+    files = [path for path in first.rglob("*") if path.is_file()]
+    before = {path: path.read_bytes() for path in files}
+    # A call without checkpoint= would begin anew, and one with an earlier end has nothing to do.
+    assert call([*tiny_overrides(home), f"hydra.run.dir={first}"], tmp_path) == 2
+    assert f"error: {first} holds a run: go on with checkpoint={first} or" in said(tmp_path)
+    assert call([f"checkpoint={first}", "trainer.max_steps=3", "seed=9"], tmp_path) == 0
+    (first / "train.log").write_bytes(before[first / "train.log"])
+    assert all(path.read_bytes() == text for path, text in before.items())
+    assert "Traceback" not in said(tmp_path)
+
+
+def test_a_vocabulary_too_large_for_the_text_is_made_smaller(home: Path, tmp_path: Path) -> None:
+    sized = [*tiny_overrides(home), "trainer.max_steps=6"]
+    command = [one for one in sized if not one.startswith("tokenizer.vocab_size=")]
+    assert call([*sized, "tokenizer.vocab_size=8000", "hydra.run.dir=exact"], tmp_path) == 2
+    assert "error: vocabulary size 8000 is too large" in said(tmp_path)
+    auto = [*command, "checkpoint=auto", "test=false"]
+    assert call(auto, tmp_path, SignalAt("on_train_batch_end", 3, signal.SIGTERM)) == 143
+    warning = "warning: tokenizer.vocab_size=8000 is too large for this text; "
+    assert said(tmp_path).count(warning) == 1
+    size = int(said(tmp_path).split(warning)[1].split(",")[0])
+    (run,) = (tmp_path / "runs" / "files").iterdir()
+    assert call(auto, tmp_path) == 0
+    assert call([f"checkpoint={run}", "trainer.max_steps=8"], tmp_path) == 0
+    assert list(run.parent.iterdir()) == [run]
+    payload = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
+    portable = payload["transformer"]
+    assert payload["global_step"] == 8
+    assert portable["config"]["tokenizer"]["vocab_size"] == size
+    assert portable["model"]["source_vocab_size"] == size
+    assert OmegaConf.load(run / "config.yaml").tokenizer.vocab_size == size
+    # Nothing of the start is said again, and nothing of it has changed.
+    assert said(tmp_path).count("train: 119 of 120 pairs kept") == 1
+    assert "changed: tokenizer" not in said(tmp_path)
+    assert said(tmp_path).count("after update 3, epoch 0.") == 1
+
+
+@pytest.mark.parametrize("folder", ["a_file", "a_file/run", "/proc/run"])
+def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "a_file").write_text("mine")
+    assert call([*tiny_overrides(tmp_path), f"hydra.run.dir={folder}"], tmp_path) == 2
+    last = said(tmp_path).strip().split("\n")[-1]
+    assert last.startswith("error: the run directory ")
+    assert last.endswith("; give another with hydra.run.dir=FOLDER")
+    assert "Traceback" not in said(tmp_path)
+
+
+@pytest.mark.slow
+def test_resume_check_finds_a_run_exact(home: Path, tmp_path: Path) -> None:
+    check = ["debug=resume_check", "resume_check=5"]
+    assert call([*tiny_overrides(home), *check], tmp_path) == 0
+    assert "10 updates at once, and 5, a restart and 5 more are equal: batches" in said(tmp_path)
+    assert "bit for bit" in said(tmp_path)
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["resume_check"]

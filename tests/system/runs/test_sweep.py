@@ -1,0 +1,64 @@
+"""A sweep as a user starts it: trials hand back their validation, and no test set is touched."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.helpers.runs.ranks import curve
+from tests.helpers.runs.runs import SMALL, corpus_overrides, verb
+
+pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("sweep")
+
+
+def sweep(home: Path, *more: str) -> tuple[int, str]:
+    # What a call sets is not searched.
+    small = [each for each in SMALL if not each.startswith(("optimizer.lr", "model.dropout"))]
+    settings = [*corpus_overrides(home), *small, "decoding=greedy", "callbacks.samples=0"]
+    length = ("trainer.max_steps=2", "trainer.val_check_interval=1")
+    code, _, stderr = verb("train", "--multirun", *settings, *length, *more, home=home)
+    return code, stderr
+
+
+def test_optuna_finds_the_best_validation(home: Path) -> None:
+    minimize = ("objective=val/loss", "hydra.sweeper.direction=minimize")
+    code, stderr = sweep(home, "launch=optuna", "hydra.sweeper.n_trials=2", *minimize)
+    assert code == 0, stderr
+    (swept,) = (home / "multirun").iterdir()
+    found = yaml.safe_load((swept / "optimization_results.yaml").read_text())
+    values = []
+    for trial in ("0", "1"):
+        logged = curve(swept / trial)
+        values.append(min(value for (name, _), value in logged.items() if name == "val/loss"))
+        assert not list((swept / trial).glob("test.*"))
+    assert found["best_value"] == pytest.approx(min(values), abs=1e-6)
+    assert set(found["best_params"]) == {"optimizer.lr", "model.dropout"}
+    told = json.loads((swept / "sweep.json").read_text())
+    assert told[0]["value"] == found["best_value"] < told[1]["value"]
+    assert {one.partition("=")[0] for one in told[0]["overrides"]} == set(found["best_params"])
+    best, worse = stderr.splitlines()[-2:]
+    assert best.split()[1:3] == ["best", told[0]["run"]]
+    assert told[1]["run"] in worse
+    # One run has no objective, and leaves no folder.
+    call = ("objective=val/loss", "hydra.run.dir=refused", *corpus_overrides(home), *SMALL)
+    code, _, stderr = verb("train", *call, home=home)
+    assert code == 2
+    assert stderr == "error: objective=val/loss is for a sweep; add --multirun\n"
+    assert not (home / "refused").exists()
+
+
+@pytest.mark.slow
+def test_a_trial_that_cannot_be_says_so_in_a_line(home: Path) -> None:
+    code, stderr = sweep(home, "launch=optuna", "objective=val/loss")
+    assert code == 2
+    assert stderr.splitlines()[-1].startswith("error: objective=val/loss and hydra.sweeper.direc")
+    assert "Traceback" not in stderr
+    code, stderr = sweep(home, "optimizer.lr=-1,1e-3")
+    assert code == 2
+    assert stderr.splitlines()[-1] == "error: optimizer.lr=-1.0 must be positive"

@@ -1,0 +1,449 @@
+"""The server over loopback: real clients, crowds, bad requests, and how it ends."""
+
+import contextlib
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+import deepl
+import numpy as np
+import pytest
+import requests
+import yaml
+from deep_translator import LibreTranslator
+from libretranslatepy import LibreTranslateAPI
+from starlette.routing import Route
+
+from tests.helpers.data.corpora import tokenizer_config
+from tests.helpers.decoding.steps import search_config
+from tests.helpers.decoding.translators import PAIRS, tiny_translator
+from tests.helpers.model.models import tiny_transformer
+from tests.helpers.runs.processes import PROJECT
+from tests.helpers.serving.served import ask, limits, serving
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.decoding.translation.translator import Translator
+from transformer.serving.access import Access, Client
+from transformer.serving.app import build_app
+from transformer.serving.languages.directions import Direction, Directions
+from transformer.serving.service import TranslationService
+
+SENTENCES = [source for source, _ in PAIRS]
+KEY = "secret"
+ANNA = Client("anna", "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b")
+
+
+@pytest.fixture(scope="module")
+def model() -> Translator:
+    return tiny_translator()
+
+
+@pytest.fixture(scope="module")
+def offline(model: Translator) -> dict[str, str]:
+    """The translation of each sentence without a server."""
+    found = model.translate(SENTENCES)
+    return {text: one.text for text, one in zip(SENTENCES, found, strict=True)}
+
+
+@pytest.fixture(scope="module")
+def url(model: Translator) -> Iterator[str]:
+    with serving(translator=model, pairs=[("en", "de"), ("de", "fr")]) as address:
+        yield address
+
+
+def test_clients_of_libretranslate(url: str, offline: dict[str, str]) -> None:
+    text = SENTENCES[0]
+    plain = LibreTranslateAPI(url + "/")
+    assert plain.translate(text, "en", "de") == offline[text]
+    assert plain.detect("This is certainly an English sentence.")[0]["language"] == "en"
+    # One that is only a target is a language, too.
+    found = {one["code"]: one["targets"] for one in plain.languages()}
+    assert found == {"en": ["de"], "de": ["fr"], "fr": []}
+    deep = LibreTranslator("en", "de", api_key="x", custom_url=f"{url}/")
+    assert deep.translate(text) == offline[text]
+    asked = {"source": "en", "target": "de", "format": "text", "api_key": None}
+    other = SENTENCES[1]
+    status, answer = ask(f"{url}/translate", asked | {"q": [text, other]})
+    assert (status, answer) == (200, {"translatedText": [offline[text], offline[other]]})
+    del asked["api_key"]
+    whole = f"{text}\r\n\r\n {other}"
+    found = f"{offline[text]}\n\n {offline[other]}"
+    assert ask(f"{url}/translate", asked | {"q": whole}, form=True) == (
+        200,
+        {"translatedText": found},
+    )
+    # A sentence that nobody has asked for yet, and a body that nobody reads.
+    text = SENTENCES[2]
+    answer = requests.post(f"{url}/translate", b"?", params=asked | {"q": text}, timeout=60)
+    assert answer.json() == {"translatedText": offline[text]}
+    assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    files = {name: (None, value) for name, value in (asked | {"q": text}).items()}
+    answer = requests.post(f"{url}/translate", files=files, timeout=60)
+    assert answer.json() == {"translatedText": offline[text]}
+
+
+NPM = PROJECT / ".cache" / "npm" / "node_modules"
+
+IN_JAVASCRIPT = """
+import translate from "%s";
+translate.engine = "libre";
+translate.url = "%s/translate";
+console.log(await translate("%s", { from: "en", to: "de" }));
+"""
+
+
+@pytest.mark.skipif(
+    not (NPM / "translate").is_dir() or shutil.which("node") is None,
+    reason="needs node, and translate of npm as .ci/run installs it",
+)
+def test_a_client_of_npm(url: str, offline: dict[str, str]) -> None:
+    program = IN_JAVASCRIPT % (NPM / "translate" / "index.min.js", url, SENTENCES[3])
+    command = ["node", "--input-type=module", "--eval", program]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (answer.stdout, answer.stderr) == (offline[SENTENCES[3]] + "\n", "")
+
+
+def test_clients_of_deepl(url: str, offline: dict[str, str]) -> None:
+    client = deepl.DeepLClient("any-key", server_url=url)
+    one, two = client.translate_text(SENTENCES[:2], target_lang="DE", source_lang="EN")
+    assert [one.text, two.text] == [offline[text] for text in SENTENCES[:2]]
+    assert (one.detected_source_lang, one.billed_characters) == ("EN", len(SENTENCES[0]))
+    assert [language.code for language in client.get_target_languages()] == ["DE", "FR"]
+    assert [language.code for language in client.get_source_languages()] == ["EN", "DE"]
+    assert len(client.translate_text(["a"] * 50, target_lang="DE", source_lang="EN")) == 50
+    with pytest.raises(deepl.DeepLException, match=r"request \(60\) exceeds .* \(50\)") as refused:
+        client.translate_text(["a"] * 60, target_lang="DE", source_lang="EN")
+    assert refused.value.http_status_code == 413
+    count = client.get_usage().character
+    assert count is not None and count.valid and count.count and count.count >= len(SENTENCES[0])
+
+    made = client.create_glossary("animals", "EN", "DE", {"dog": "katze", "zebra": "hund"})
+    assert client.get_glossary_entries(made) == {"dog": "katze", "zebra": "hund"}
+    assert [one.glossary_id for one in client.list_glossaries()] == [made.glossary_id]
+    asked = {"source_lang": "EN", "target_lang": "DE", "glossary": made}
+    assert "katze" in client.translate_text("a dog runs .", **asked).text.split()
+    client.delete_glossary(made)
+    with pytest.raises(deepl.DeepLException, match="not found"):
+        client.translate_text("a dog runs .", **asked)
+
+
+def test_alternatives_links_and_confidence_on_request(url: str, model: Translator) -> None:
+    text = " ".join(SENTENCES[:2])
+    asked = {"q": text, "source": "auto", "target": "de", "alternatives": 3}
+    more = dict.fromkeys(("alignment", "confidence", "attention"), True)
+    status, answer = ask(f"{url}/translate", asked | more)
+    assert status == 200
+    assert answer["detectedLanguage"]["language"] in ("en", "de")
+    assert 1 <= len(set(answer["alternatives"]) - {answer["translatedText"]}) <= 3
+    one, two = answer["sentences"]
+    assert (one["source"], two["source"]) == tuple(SENTENCES[:2])
+    [alone] = model.translate([SENTENCES[0]], attention=True)
+    assert alone.attention is not None and one["alternatives"]
+    seen = one["attention"]
+    assert (seen["source_tokens"], seen["tokens"]) == ([*alone.source_tokens], [*alone.tokens])
+    assert np.allclose(seen["weights"], alone.attention, atol=6e-4)
+    assert {tuple(link) for link in one["alignment"]} <= {
+        (s, t) for s in range(4) for t in range(len(one["translation"].split()))
+    }
+    assert len(one["word_confidence"]) == len(one["translation"].split())
+    assert all(0 < probability <= 1 for probability in [one["confidence"], *one["word_confidence"]])
+
+    # The same, a sentence an event as each is finished.
+    del asked["alternatives"]
+    asked["q"] = f"{text}\n\n{text}"
+    whole = ask(f"{url}/translate", asked)[1]["translatedText"]
+    events = stream(url, asked | {"confidence": True})
+    assert [event["index"] for event in events] == list(range(4))
+    assert "".join(event["translatedText"] for event in events) == whole
+    assert events[0]["detectedLanguage"] == answer["detectedLanguage"]
+    assert events[0]["sentences"][0]["confidence"] == one["confidence"]
+    assert stream(url, asked | {"target": "xx"}) == [{"error": "xx is not supported"}]
+
+
+def stream(url: str, asked: dict[str, Any]) -> list[Any]:
+    """The events of an answer, or its error."""
+    answer = requests.post(
+        f"{url}/translate", json=asked, headers={"Accept": "text/event-stream"}, timeout=60
+    )
+    if answer.status_code != 200:
+        return [answer.json()]
+    *events, done = answer.text.removesuffix("\n\n").split("\n\n")
+    assert done == "data: [DONE]"
+    return [json.loads(event.removeprefix("data: ")) for event in events]
+
+
+BAD: list[tuple[Any, str]] = [
+    ({"source": "en", "target": "de"}, "missing q parameter"),
+    ({"q": "a", "target": "de"}, "missing source parameter"),
+    ({"q": "a", "source": "en"}, "missing target parameter"),
+    ({"q": ["a", 1], "source": "en", "target": "de"}, "q must be a string"),
+    ({"q": "\ud800", "source": "en", "target": "de"}, "half of a character"),
+    ({"q": "a", "source": "en", "target": "de", "alternatives": "x"}, "is not a number"),
+    ({"q": "a", "source": "en", "target": "de", "alternatives": 11}, "must be <= 10"),
+    ({"q": "a", "source": "xx", "target": "de"}, "xx is not supported"),
+    ({"q": "a", "source": {}, "target": "de"}, "missing source parameter"),
+    ({"q": "a", "source": "\ud800", "target": "de"}, "half of a character"),
+    ({"q": "a", "source": "en", "target": ["de"]}, "not supported"),
+    ({"q": "a", "source": "en", "target": "de", "format": "pdf"}, "pdf format is not supported"),
+    (
+        {"q": "a", "source": "en", "target": "fr"},
+        "French (fr) is not available as a target language from English (en)",
+    ),
+    ([1], "Invalid JSON format"),
+]
+
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+def test_bad_requests_are_refused_by_name(url: str) -> None:
+    for values, message in BAD:
+        status, answer = ask(f"{url}/translate", values)
+        assert status == 400 and message in answer["error"], (values, answer)
+    for body in (b"{", b"\xff", b"[" * 100_000):
+        answer = requests.post(
+            f"{url}/translate", body, headers={"Content-Type": "application/json"}, timeout=60
+        )
+        assert (answer.status_code, answer.json()) == (400, {"error": "Invalid JSON format"})
+    for path, values, status in (
+        ("/v2/translate", {"target_lang": "DE"}, 400),
+        ("/v2/translate", {"text": ["a"], "target_lang": "XX"}, 400),
+        ("/v2/translate", {"text": ["a"], "target_lang": "DE", "glossary_id": "x"}, 404),
+        ("/v2/translate", {"text": ["a"], "target_lang": "DE", "source_lang": "DE"}, 400),
+        ("/v2/glossaries", {"source_lang": "EN", "target_lang": "DE", "entries": "a"}, 400),
+    ):
+        found, answer = ask(f"{url}{path}", values)
+        assert found == status and answer["message"], (path, answer)
+    assert ask(f"{url}/detect", {"q": ""})[0] == 400
+    assert ask(f"{url}/nowhere") == (404, {"error": "Not Found"})
+    answer = requests.post(f"{url}/translate", data='{"q": "a"}', timeout=60, headers=FORM)
+    assert answer.status_code == 400 and "Content-Type: application/json" in answer.json()["error"]
+    kind = {"Content-Type": "multipart/form-data; boundary=x; charset=undefined"}
+    body = '--x\r\nContent-Disposition: form-data; name="q"\r\n\r\na\r\n--x--\r\n'
+    assert requests.post(f"{url}/translate", body, timeout=60, headers=kind).status_code == 400
+    assert ask(f"{url}/suggest", {})[0] == 403
+
+
+def test_the_description_has_every_route(model: Translator) -> None:
+    directions = Directions([Direction("en", "de", model)])
+    pool = ThreadPoolExecutor(1)
+    service = TranslationService(directions, limits(), batch_tokens=100, cache=0, thread=pool)
+    app = build_app(service, Access(None, None))
+    service.batcher.close()
+    there = {
+        (route.path.replace(":path", ""), method)
+        for route in app.routes
+        if isinstance(route, Route)
+        for method in (route.methods or set()) - {"HEAD"}
+    }
+    spec = files("transformer.serving.interfaces").joinpath("assets/openapi.yaml")
+    paths = yaml.safe_load(spec.read_text("utf-8"))["paths"]
+    described = {(path, one.upper()) for path in paths for one in paths[path]}
+    assert described - {(path, "PARAMETERS") for path in paths} == there
+
+
+def test_features_of_a_source_stay_features() -> None:
+    config = tokenizer_config(algorithm="char", target="words", vocab_size=None, features=";")
+    tokenizer = Tokenizer.train(config, lambda: [("walk. V", "w A"), ("we go\tV;PST", "w i g")])
+    model = tiny_transformer(
+        source_vocab_size=tokenizer.source_vocab_size,
+        target_vocab_size=tokenizer.target_vocab_size,
+        tie_embeddings="decoder",
+    )
+    translator = Translator(
+        model, tokenizer, search_config(max_length_ratio=2.0, max_length_offset=0), 200
+    )
+    lines = ["walk\tV;PST", "we. Go\tV", "go"]
+    expected = [one.text for one in translator.translate(lines)]
+    assert [one.text for one in translator.translate(["walk V;PST"])] != expected[:1]
+    with serving(translator=translator, pairs=[("lemma", "form")]) as address:
+        asked = {"q": "\n".join(lines), "source": "lemma", "target": "form"}
+        assert ask(f"{address}/translate", asked)[1]["translatedText"] == "\n".join(expected)
+        # Without the tab they would be text.
+        status, answer = ask(f"{address}/translate", asked | {"format": "html"})
+        assert (status, answer["error"][:34]) == (400, "the model reads features after a t")
+
+
+def test_a_line_is_a_text_where_no_sentences_are_translated() -> None:
+    model = tiny_translator(max_length=2000)
+    lines = [
+        "a dog runs . Two cats sleep . " * 40,
+        "question: a {dog} ? context: The dog. A cat.",
+        "7",
+    ]
+    offline = [one.text for one in model.translate([line.strip() for line in lines])]
+    with serving(translator=model, pairs=[("source", "target")], sentences=False) as address:
+        asked = {"q": "\n".join(lines), "source": "auto", "target": "target"}
+        found = ask(f"{address}/translate", asked)[1]
+        assert found["translatedText"] == "{} \n{}\n{}".format(*offline)
+        assert found["detectedLanguage"]["language"] == "source"
+        html = asked | {"q": f"<p>{lines[1]}</p>", "format": "html"}
+        assert ask(f"{address}/translate", html)[1]["translatedText"] == f"<p>{offline[1]}</p>"
+    with serving(translator=model, pairs=[("xx", "de"), ("yy", "de")]) as address:
+        asked = {"q": "a dog", "source": "auto", "target": "de"}
+        found = ask(f"{address}/translate", asked)[1]["detectedLanguage"]
+        assert found == {"language": "en", "confidence": 0.0}
+
+
+def test_a_crowd_gets_what_one_gets_offline(url: str, model: Translator) -> None:
+    texts = [f"{source} {number} ." for number in range(25) for source in SENTENCES]
+    expected = [one.text for one in model.translate(texts)]
+
+    def translate(text: str) -> str:
+        asked = {"text": [text], "source_lang": "EN", "target_lang": "DE", "split_sentences": "0"}
+        answer = ask(f"{url}/v2/translate", asked)[1]
+        return str(answer["translations"][0]["text"])
+
+    with ThreadPoolExecutor(len(texts)) as clients:
+        assert list(clients.map(translate, texts)) == expected
+    metrics = requests.get(f"{url}/metrics", timeout=60).text
+    numbers = dict(line.rsplit(" ", 1) for line in metrics.splitlines() if line[0] != "#")
+    sentences, batches = (
+        float(numbers[f"translate_batch_sentences_{name}"]) for name in ("sum", "count")
+    )
+    assert sentences / batches > 2
+    assert float(numbers["translate_waiting"]) == 0
+
+
+def test_keys_and_limits(model: Translator) -> None:
+    asked = {"q": SENTENCES[0], "source": "en", "target": "de"}
+    with serving(
+        translator=model,
+        clients=[ANNA],
+        **{"characters": 30, "texts": 2, "requests": 7, "body_bytes": 500, "body_seconds": 0.5},
+    ) as address:
+        translate = f"{address}/translate"
+        assert ask(translate, asked)[0] == 400
+        assert ask(translate, asked | {"api_key": "wrong"})[0] == 403
+        assert ask(f"{address}/v2/usage")[0] == 403
+        known = asked | {"api_key": KEY}
+        for wrong, error in (
+            ({"q": "a" * 31}, "request (31) exceeds text limit (30)"),
+            ({"q": ["a"] * 3}, "request (3) exceeds text limit (2)"),
+        ):
+            assert ask(translate, known | wrong) == (400, {"error": f"Invalid request: {error}"})
+        assert ask(translate, known | {"q": "a" * 600})[0] == 413
+        assert ask(translate, known | {"q": SENTENCES[:2]})[0] == 200
+        header = {"Authorization": f"DeepL-Auth-Key {KEY}"}
+        many = {"text": ["a"] * 3, "target_lang": "DE"}
+        assert ask(f"{address}/v2/translate", many, **header)[0] == 413
+        # Nobody gets another limit by claiming another address.
+        status, answer = ask(translate, known, X_Forwarded_For="192.0.2.1")
+        assert status == 429 and answer["error"].startswith("Slowdown: ")
+        parts = urlparse(address)
+        with socket.create_connection((str(parts.hostname), parts.port or 0), timeout=10) as slow:
+            slow.sendall(
+                b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: text/json\r\n"
+                b"Content-Length: 9\r\n\r\n{"
+            )
+            assert slow.recv(12) == b"HTTP/1.1 408"
+
+
+def slow_model(seconds: float) -> tuple[Translator, list[int]]:
+    """A model that takes so long for each batch after its first, and the sizes of the batches.
+
+    The first is before the start.
+    """
+    translator = tiny_translator()
+    sizes: list[int] = []
+    search = translator.searcher
+
+    def slowly(segments: Any) -> Any:
+        time.sleep(seconds if sizes else 0)
+        sizes.append(len(segments))
+        return search(segments)
+
+    translator.searcher = slowly
+    return translator, sizes
+
+
+def test_a_full_queue_and_a_deadline() -> None:
+    asked = {"source": "en", "target": "de"}
+    with serving(translator=slow_model(0.5)[0], waiting=1, seconds=1.2, cache=0) as address:
+        with ThreadPoolExecutor(12) as clients:
+            futures = [
+                clients.submit(ask, f"{address}/translate", asked | {"q": "a dog " * (8 + n)})
+                for n in range(12)
+            ]
+            answers = [future.result() for future in futures]
+        statuses = {status for status, _ in answers}
+        assert 200 in statuses and 429 in statuses and statuses <= {200, 429, 504}
+        deadline = time.monotonic() + 20
+        while ask(f"{address}/translate", asked | {"q": "a cat ."})[0] != 200:
+            assert time.monotonic() < deadline
+    with serving(translator=slow_model(1.0)[0], waiting=3, seconds=0.3) as address:
+        assert ask(f"{address}/translate", asked | {"q": "a dog ."})[0] == 504
+        status, answer = ask(f"{address}/translate", asked | {"q": "\n".join("abcd")})
+        assert status == 400 and "may have 3 sentences" in answer["error"]
+
+
+def test_a_client_that_hangs_up_is_forgotten() -> None:
+    model, sizes = slow_model(0.3)
+    with serving(translator=model, cache=0) as address:
+        parts = urlparse(address)
+        for number in range(8):
+            connection = http.client.HTTPConnection(str(parts.hostname), parts.port)
+            # Short enough for one segment each, so that the sizes count texts.
+            body = json.dumps({"q": "a dog " * (1 + number), "source": "en", "target": "de"})
+            connection.request("POST", "/translate", body, {"Content-Type": "application/json"})
+            connection.close()
+        assert ask(f"{address}/translate", {"q": "a", "source": "en", "target": "de"})[0] == 200
+        # The one before the start, the one that was being translated, and the last.
+        assert sum(sizes) <= 4
+        gone = 'translate_requests_total{route="/translate",status="499"} 8.0'
+        assert gone in requests.get(f"{address}/metrics", timeout=60).text
+
+
+@contextlib.contextmanager
+def started(home: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The verb in a process of its own, and its address."""
+    command = [sys.executable, "-m", "transformer", "serve", "checkpoint=run", "port=0", *arguments]
+    environment = os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        command, cwd=home, env=environment, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert line.startswith("translating from src to tgt at http://127.0.0.1:"), line
+        yield process, line.rsplit(maxsplit=1)[1]
+    finally:
+        process.kill()
+        process.wait()
+        if process.stderr:
+            process.stderr.close()
+
+
+def test_the_verb_answers_what_it_has_accepted(home: Path) -> None:
+    texts = [f"a b c {number}" for number in range(24)]
+    offline = [one.text for one in Translator.load(home / "run").translate(texts)]
+    with started(home, "cache=0") as (process, address):
+        asked = {"source": "src", "target": "tgt"}
+        assert ask(f"{address}/health") == (200, {"status": "ok"})
+        connections = []
+        for text in texts:
+            parts = urlparse(address)
+            connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=60)
+            body = json.dumps(asked | {"q": text})
+            connection.request("POST", "/translate", body, {"Content-Type": "application/json"})
+            connections.append(connection)
+        # A later request is answered, so that those before have been accepted.
+        assert ask(f"{address}/health")[0] == 200
+        process.send_signal(signal.SIGTERM)
+        for connection, expected in zip(connections, offline, strict=True):
+            answer = connection.getresponse()
+            # The model of a few updates may translate to nothing.
+            assert (answer.status, json.loads(answer.read())["translatedText"]) == (200, expected)
+        assert process.wait(20) == 0
+        assert process.stderr is not None and process.stderr.read() == ""

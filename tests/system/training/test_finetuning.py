@@ -1,0 +1,224 @@
+"""Fine-tuning: a new run with the weights and the vocabulary of another."""
+
+import csv
+import re
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.helpers.runs.faults import SignalAt
+from tests.helpers.runs.outcomes import differences, outcome, said
+from tests.helpers.runs.processes import call, finish, tiny_config, tiny_overrides
+from tests.helpers.runs.runs import run
+from transformer.cli.train.resume import resumed_config
+from transformer.common.errors import InputError
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.model.checkpoint.checkpoint import PORTABLE, read_merged, read_payload
+from transformer.runs.finetuning import initial_payload
+from transformer.runs.train import fit
+from transformer.tasks.registry import make_task
+from transformer.training.config import run_config
+
+BRIEF = ["trainer.max_steps=6", "trainer.val_check_interval=3"]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus, and a run with a moving average of its weights and a tag in its vocabulary."""
+    folder = tmp_path_factory.mktemp("home")
+    finish(tiny_config(folder, *BRIEF, *mixed(folder), "callbacks.ema_decay=0.5"), folder / "first")
+    return folder
+
+
+def mixed(folder: Path, tag: str = "like_this") -> list[str]:
+    files = [f"{s}:[{folder}/{s}.src,{folder}/{s}.tgt]" for s in ("train", "validation", "test")]
+    none = ["data.train=null", "data.validation=null", "data.test=null"]
+    return [
+        *none,
+        f"data.corpora={{plain:{{{','.join(files)}}},other:{{{files[0]},tag:{tag},"
+        "validation_size:0,test_size:0}}",
+    ]
+
+
+def second(home: Path, *overrides: str) -> dict[str, Any]:
+    """The config of a run on one corpus, fine-tuned from the first."""
+    return tiny_config(home, *BRIEF, f"finetune_from={home}/first", "seed=5", *overrides)
+
+
+def test_it_begins_with_the_averaged_weights_and_nothing_else(home: Path, tmp_path: Path) -> None:
+    fault = SignalAt("on_train_batch_end", 1, signal.SIGKILL)
+    finish(second(home), tmp_path / "run", fault, -signal.SIGKILL)
+    begun = read_payload(tmp_path / "run" / "checkpoints" / "last.ckpt")
+    before = read_payload(home / "first" / "checkpoints" / "best.ckpt")
+    assert begun["global_step"] == begun["lr_schedulers"][0]["last_epoch"] == 0
+    assert begun["optimizer_states"][0]["state"] == {}
+    assert begun["state_dict"].keys() == before["state_dict"].keys()
+    for name, weight in before["state_dict"].items():
+        assert torch.equal(begun["state_dict"][name], weight), name
+    assert any(
+        not torch.equal(before["current_model_state"][name], weight)
+        for name, weight in before["state_dict"].items()
+    )
+    tokenizers = [payload[PORTABLE]["tokenizer"] for payload in (begun, before)]
+    assert torch.equal(tokenizers[0]["source"], tokenizers[1]["source"])
+    assert tokenizers[0]["tags"]["corpora"] == ("like_this",)
+
+
+def test_it_goes_on_without_what_it_began_with(home: Path, tmp_path: Path) -> None:
+    for file in home.glob("*.*"):
+        shutil.copy(file, tmp_path)
+    shutil.copytree(home / "first", tmp_path / "first")
+    command = [*tiny_overrides(tmp_path), *BRIEF, "finetune_from=first", "checkpoint=auto"]
+    assert call([*command, "hydra.run.dir=whole"], tmp_path) == 0, said(tmp_path)
+    there = [*command, "hydra.run.dir=run"]
+    assert call(there, tmp_path, SignalAt("on_train_batch_end", 4, signal.SIGTERM)) == 143
+    (tmp_path / "first").rename(tmp_path / "gone")
+    assert call([*there, "finetune_from=elsewhere"], tmp_path) == 2
+    assert "run holds a run with another finetune_from; give another" in said(tmp_path)
+    assert call(there, tmp_path) == 0, said(tmp_path)
+    assert differences(outcome(tmp_path / "whole"), outcome(tmp_path / "run")) == []
+
+
+def test_the_tags_of_the_vocabulary_may_be_used_and_others_are_added(
+    home: Path, tmp_path: Path
+) -> None:
+    _, task, updates = fit(run_config(second(home, *mixed(home))), tmp_path / "run")
+    # It learns as any run, dropout included.
+    assert updates == 6 and task.module.model.training
+    more = second(home, *mixed(home, "unlike"), "tokenizer.add=[zebra]")
+    finish(more, tmp_path / "more", SignalAt("on_train_batch_end", 4, signal.SIGKILL), -9)
+    finish(more, tmp_path / "more")
+    state = read_payload(tmp_path / "more" / "checkpoints" / "best.ckpt")[PORTABLE]["tokenizer"]
+    assert state["tags"]["corpora"] == ("like_this", "unlike")
+    assert Tokenizer.from_state(state).config.add == ("zebra",)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (
+            ["model.num_heads=4", "model.norm=rms", "model.dropout=0.3"],
+            "set model.num_heads=2 model.norm=layer$",
+        ),
+        (["tokenizer.vocab_size=290", "tokenizer.sampling=0.1"], "set tokenizer.vocab_size=285$"),
+        (["model.positions=learned"], "set model.positions=sinusoidal$"),
+        (["finetune_from=nix"], "^finetune_from: checkpoint=nix does not exist; give a run"),
+        (
+            ["task=language_modelling", "model.decoder_layers=0"],
+            "was trained for task=translation; it cannot go on with",
+        ),
+    ],
+)
+def test_another_model_is_refused_with_what_to_set(
+    home: Path, overrides: list[str], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        config = run_config(second(home, *overrides))
+        make_task(config, initial_payload(config, Path(str(config.finetune_from))))
+
+
+def test_what_may_change_and_another_score_is_said(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    free = ["model.dropout=0.5", "model.pattern=sliding", "model.max_length=99"]
+    assert initial_payload(run_config(second(home, *free)), home / "first")
+    with pytest.raises(InputError, match="finetune_from cannot change: a run goes on with what it"):
+        resumed_config(home / "first", [f"finetune_from={home}/other"])
+    caplog.set_level("INFO", "transformer.runs.finetuning")
+    initial_payload(run_config(second(home)), home / "first")
+    assert not caplog.messages
+    search = ["decoding=beam", "decoding.beam_size=3"]
+    other = second(home, "metrics=tokenised", "metrics.choose=chrf", *search)
+    initial_payload(run_config(other), home / "first")
+    assert caplog.messages == [
+        "scored with metrics.tokenize=none metrics.choose=chrf decoding.algorithm=beam "
+        f"decoding.beam_size=3, but {home}/first with metrics.tokenize=13a metrics.choose=bleu "
+        "decoding.algorithm=greedy decoding.beam_size=1; if the text is alike, set the same"
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_two_processes_begin_with_the_weights_of_one(
+    home: Path, tmp_path: Path, strategy: str
+) -> None:
+    arguments = [
+        *(*tiny_overrides(home), *BRIEF, f"finetune_from={home}/first", "hydra.run.dir=run"),
+        *(f"trainer={strategy}", "trainer.accelerator=cpu", "trainer.devices=2"),
+        *("optimizer.lr=1e-12", "schedule=constant", "schedule.warmup=0"),
+    ]
+    done = run("-m", "transformer", "train", *arguments, folder=tmp_path)
+    assert done.returncode == 0, done.stderr.decode()
+    after = read_payload(tmp_path / "run" / "checkpoints" / "best.ckpt")["state_dict"]
+    before = read_payload(home / "first" / "checkpoints" / "best.ckpt")["state_dict"]
+    for name, weight in before.items():
+        assert torch.allclose(after[name], weight, atol=1e-6), name
+
+
+@pytest.mark.parametrize(
+    ("overrides", "fixed"),
+    [
+        (["model.freeze=[embeddings,norms]"], r"model\.(.*_embedding|projection|.*norm)\."),
+        pytest.param(
+            ["model.freeze=[encoder,output]"],
+            r"model\.(encoder|.*_embedding|projection)\.",
+            marks=pytest.mark.thorough,
+        ),
+        (["model.lora_rank=2"], r"(?!.*lora_)"),
+    ],
+)
+def test_what_is_frozen_stays_bit_for_bit_and_has_no_moments(
+    home: Path, tmp_path: Path, overrides: list[str], fixed: str
+) -> None:
+    given = [*overrides, "callbacks.ema_decay=0.5", "gradient_checkpointing=true"]
+    finish(second(home, *given), tmp_path / "whole")
+    fault = SignalAt("on_train_batch_end", 4, signal.SIGKILL)
+    finish(second(home, *given), tmp_path / "run", fault, -signal.SIGKILL)
+    finish(second(home, *given), tmp_path / "run")
+    assert differences(outcome(tmp_path / "whole"), outcome(tmp_path / "run")) == []
+    payload = read_payload(tmp_path / "run" / "checkpoints" / "last.ckpt")
+    before = read_payload(home / "first" / "checkpoints" / "best.ckpt")["state_dict"]
+    for part in ("state_dict", "current_model_state"):
+        for name, weight in payload[part].items():
+            if re.match(fixed, name):
+                assert torch.equal(weight, before[name]), name
+        assert any(
+            not torch.equal(weight, before.get(name, torch.zeros_like(weight)))
+            for name, weight in payload[part].items()
+        )
+    learnt = {
+        weight.data_ptr() for n, weight in payload["state_dict"].items() if not re.match(fixed, n)
+    }
+    assert len(payload["optimizer_states"][0]["state"]) == len(learnt)
+
+
+def test_a_run_with_adapters_is_read_as_one_without(home: Path, tmp_path: Path) -> None:
+    finish(second(home, "model.lora_rank=2"), tmp_path / "run")
+    file = tmp_path / "run" / "checkpoints" / "best.ckpt"
+    raw, merged = read_payload(file), read_merged(file)
+    before = read_payload(home / "first" / "checkpoints" / "best.ckpt")
+    assert merged["state_dict"].keys() == before["state_dict"].keys() < raw["state_dict"].keys()
+    assert merged[PORTABLE]["model"] == before[PORTABLE]["model"]
+    again = run_config(second(home, f"finetune_from={tmp_path}/run", "model.lora_rank=3"))
+    _, task, updates = fit(again, tmp_path / "again")
+    assert updates == 6
+    weights = task.module.model.state_dict()
+    for name, weight in merged["state_dict"].items():
+        assert torch.equal(weights[name.removeprefix("model.")], weight), name
+
+
+def test_the_score_before_is_the_first_row_and_may_be_the_best(home: Path, tmp_path: Path) -> None:
+    finish(second(home, *mixed(home), "optimizer.lr=1e-12"), tmp_path / "run")
+    with (tmp_path / "run" / "metrics.csv").open() as file:
+        first = next(csv.DictReader(file))
+    assert first["step"] == "0"
+    assert {"val/loss", "val/bleu", "val/bleu_plain", "val/chrf_plain"} <= {
+        k for k in first if first[k]
+    }
+    log = said(tmp_path / "run")
+    assert re.search(r"before -> best \(update 0\): .*val/bleu_plain [\d.]+ -> [\d.]+", log)
+    assert "no validation was better than that before training" in log

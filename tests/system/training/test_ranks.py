@@ -1,0 +1,267 @@
+"""One process, several, and several machines train the same model on the same batches."""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from tests.helpers.runs.processes import Verb, start_verb
+from tests.helpers.runs.ranks import (
+    curve,
+    distance,
+    ended,
+    fork_ranks,
+    forked_ranks,
+    free_port,
+    started,
+    torchrun,
+)
+from tests.helpers.runs.runs import SMALL, corpus_overrides, verb
+
+pytestmark = pytest.mark.thorough
+
+TRAIN = ("-m", "transformer", "train")
+DDP = ("trainer=ddp", "trainer.accelerator=cpu", "data.workers=0")
+LENGTH = (
+    "trainer.max_steps=4",
+    "trainer.val_check_interval=2",
+    "trainer.log_every_n_steps=1",
+    "trainer.gradient_clip_val=1.0",
+)
+SETTINGS = [
+    *SMALL,
+    "model.d_model=32",
+    "model.dropout=0.2",
+    "data.batch_tokens=256",
+    "decoding=greedy",
+    "callbacks.samples=0",
+    # trainer=ddp takes bfloat16 where the processor has it.
+    "precision=32-true",
+]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a corpus and the run of one process, whose updates have two micro-batches."""
+    folder = tmp_path_factory.mktemp("ranks")
+    (folder / "corpus").write_text("\n".join(corpus_overrides(folder)))
+    call = ["train", *settings(folder), *LENGTH, "trainer.accumulate_grad_batches=2"]
+    code, _, stderr = verb(*call, "hydra.run.dir=one", home=folder)
+    assert code == 0, stderr
+    return folder
+
+
+def settings(home: Path) -> list[str]:
+    return [*(home / "corpus").read_text().splitlines(), *SETTINGS]
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_two_processes_train_as_one_does(home: Path) -> None:
+    call = ["train", *settings(home), *DDP, *LENGTH, "trainer.devices=2", "hydra.run.dir=two"]
+    code, _, stderr = verb(*call, home=home)
+    assert code == 0, stderr
+    one, two = curve(home / "one"), curve(home / "two")
+    assert distance(one, two) < 1e-4
+    # Validation has seen the same weights first, and the same pairs in other batches.
+    assert abs(one["val/loss", 1] - two["val/loss", 1]) < 1e-6
+    assert ("val/bleu", 3) in two
+    assert files(home / "two") == files(home / "one")
+    assert stderr.count("update 4/4") == 1
+    log = (home / "two" / "train.log").read_text()
+    assert "rank 1" not in log
+    assert log.count("run directory") == 1
+
+
+def test_two_machines_make_one_run_directory(home: Path) -> None:
+    for code, _, stderr in forked_ranks(
+        ["train", *settings(home), *DDP, *LENGTH], home, machines=2
+    ):
+        assert code == 0, stderr
+    (folder,) = (home / "runs" / "files").iterdir()
+    assert files(folder) == files(home / "one")
+    assert distance(curve(folder), curve(home / "one")) < 1e-4
+    assert OmegaConf.load(folder / "config.yaml").trainer.strategy == "ddp"
+
+
+def test_sharded_weights_train_alike_and_become_one_file(home: Path) -> None:
+    more = ("trainer.devices=2", "gradient_checkpointing=true", "hydra.run.dir=sharded")
+    call = ["train", *settings(home), *DDP, *LENGTH, "trainer=fsdp", *more]
+    for code, _, stderr in forked_ranks(call, home):
+        assert code == 0, stderr
+    assert distance(curve(home / "sharded"), curve(home / "one")) < 1e-4
+    assert files(home / "sharded") == files(home / "one")
+    one, sharded = (
+        torch.load(home / run / "checkpoints" / "last.ckpt", weights_only=True)
+        for run in ("one", "sharded")
+    )
+    assert one.keys() == sharded.keys()
+    for name, tensor in one["state_dict"].items():
+        torch.testing.assert_close(sharded["state_dict"][name], tensor, rtol=0, atol=1e-4)
+    sizes = [
+        os.path.getsize(home / run / "checkpoints" / "last.ckpt") for run in ("one", "sharded")
+    ]
+    assert sizes[1] < 1.05 * sizes[0]
+
+
+def rank_1_fails() -> None:
+    from transformer.common.errors import InputError
+    from transformer.training.step.update_module import UpdateModule
+
+    step = UpdateModule.training_step
+
+    def failing(self: UpdateModule, *update: Any) -> Any:
+        if os.environ["LOCAL_RANK"] == "1" and self.global_step == 2:
+            raise InputError("rank 1 has bad luck; give it better")
+        return step(self, *update)
+
+    UpdateModule.training_step = failing  # type: ignore[method-assign]
+
+
+def forked_rank_1_fails() -> None:
+    fork_ranks()
+    rank_1_fails()
+
+
+@pytest.mark.parametrize("launcher", ["ours", pytest.param("torchrun", marks=pytest.mark.slow)])
+def test_a_rank_that_fails_says_why_and_none_hangs(
+    home: Path, tmp_path: Path, launcher: str
+) -> None:
+    call = ["train", *settings(home), *DDP, *LENGTH, f"hydra.run.dir=failing-{launcher}"]
+    if launcher == "ours":
+        failing = start_verb([*call, "trainer.devices=2"], home, fault=forked_rank_1_fails)
+        code, _, stderr = failing.ended()
+        # Nothing of torch's launcher.
+        assert code == 2
+        assert "Traceback" not in stderr
+        assert "elastic" not in stderr
+    else:
+        planted = "import os\nif 'LOCAL_RANK' in os.environ:\n"
+        planted += (
+            "    from tests.system.training.test_ranks import rank_1_fails\n    rank_1_fails()\n"
+        )
+        (tmp_path / "sitecustomize.py").write_text(planted)
+        call = [*torchrun(0, 1, 2, free_port()), "-m", "transformer", *call]
+        code, stderr = ended(started(call, home, {"PYTHONPATH": str(tmp_path)}), timeout=120)
+        # torchrun ends so whatever its processes end with.
+        assert code == 1
+        assert "RuntimeError" not in stderr
+    assert "error: rank 1 has bad luck; give it better\n" in stderr
+    assert stderr.count("error: ") == 1
+
+
+def test_what_all_ranks_refuse_is_said_once(home: Path) -> None:
+    call = ["train", *settings(home), *DDP, "trainer.devices=2", "hydra.run.dir=refused"]
+    ranks = forked_ranks([*call, "data.train=[gone.src,gone.tgt]"], home)
+    assert [code for code, _, _ in ranks] == [2, 2]
+    assert "".join(stderr for _, _, stderr in ranks).count("gone.src: no such file") == 1
+    assert not (home / "refused").exists()
+
+
+def fork_locked_ranks() -> None:
+    """The command and its ranks hold a lock together, until the last of them has ended."""
+    fcntl.flock(2, fcntl.LOCK_EX)
+    fork_ranks()
+
+
+def wait_for(pattern: str, log: Path, verb: Verb) -> None:
+    """Wait until the log of a run has a match."""
+    for _ in range(1200):
+        if log.exists() and re.search(pattern, log.read_text(), re.DOTALL):
+            return
+        assert verb.process.is_alive(), verb.ended()
+        time.sleep(0.1)
+    raise AssertionError(log.read_text())
+
+
+def wait_for_ranks(verb: Verb) -> None:
+    """Wait until all processes of the command have ended."""
+    with Path(verb.folder.name, "stderr").open() as locked:
+        for _ in range(600):
+            with suppress(BlockingIOError):
+                return fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            time.sleep(0.1)
+    raise AssertionError("a rank goes on without the command")
+
+
+def test_ranks_end_with_the_command_and_the_run_goes_on(home: Path) -> None:
+    long = ("trainer.max_steps=100000", "trainer.val_check_interval=100000")
+    devices = ("trainer.devices=2", "trainer.log_every_n_steps=1", "hydra.run.dir=ended")
+    call = ["train", *settings(home), *DDP, *devices, *long]
+    killed = start_verb(call, home, fault=fork_locked_ranks)
+    try:
+        wait_for("update 1/", home / "ended" / "train.log", killed)
+    finally:
+        killed.process.kill()
+    wait_for_ranks(killed)
+    assert killed.ended()[0] == -signal.SIGKILL
+    resumed = start_verb(["train", "checkpoint=ended", "trust=true"], home, fault=fork_ranks)
+    try:
+        wait_for("going on from", home / "ended" / "train.log", resumed)
+        resumed.process.terminate()
+    finally:
+        code, _, stderr = resumed.ended(60)
+    assert code == 143, stderr
+    assert stderr.count("stopped by SIGTERM; go on with: transformer train checkpoint=") == 1
+    assert "Traceback" not in stderr
+
+
+@pytest.mark.slow
+def test_validation_is_not_refused_for_fewer_pairs_than_ranks(home: Path) -> None:
+    few = {}
+    for side in ("src", "tgt"):
+        (home / f"few.{side}").write_text("alpha beta\n")
+        few[side] = str(home / f"few.{side}")
+    call = [*TRAIN, *settings(home), *DDP, *LENGTH, "trainer.devices=2", "hydra.run.dir=few"]
+    validation = f"data.validation=[{few['src']},{few['tgt']}]"
+    code, stderr = ended(started([*call, validation, "trainer.max_steps=2"], home))
+    assert code == 0, stderr
+    assert ("val/loss", 1) in curve(home / "few")
+    assert json.loads((home / "few" / "test.json").read_text())
+
+
+@pytest.mark.slow
+def test_processes_that_slurm_starts_find_each_other(home: Path) -> None:
+    job = str(10_000 + free_port() % 10_000)
+    slurm = {
+        "SLURM_NTASKS": "2",
+        "SLURM_NTASKS_PER_NODE": "2",
+        "SLURM_NODELIST": "127.0.0.1",
+        "SLURM_NODEID": "0",
+        "SLURM_JOB_NAME": "train",
+        "SLURM_JOB_ID": job,
+        "SLURM_JOBID": job,
+    }
+    call = [*TRAIN, *settings(home), *DDP, *LENGTH, "trainer.devices=2"]
+    before = set((home / "runs" / "files").glob("*"))
+    ranks = [
+        started(call, home, slurm | {"SLURM_PROCID": rank, "SLURM_LOCALID": rank})
+        for rank in ("0", "1")
+    ]
+    for code, stderr in [ended(rank) for rank in ranks]:
+        assert code == 0, stderr
+    (folder,) = set((home / "runs" / "files").glob("*")) - before
+    assert distance(curve(folder), curve(home / "one")) < 1e-4
+
+
+@pytest.mark.slow
+def test_a_run_of_one_process_goes_on_with_shared_out_weights(home: Path) -> None:
+    shutil.copytree(home / "one", home / "shared")
+    fsdp = ("trainer.strategy=fsdp", "trainer.devices=2", "trainer.accumulate_grad_batches=1")
+    for folder, more in (("one", ()), ("shared", fsdp)):
+        call = [*TRAIN, f"checkpoint={folder}", "trainer.max_steps=6", *more]
+        code, stderr = ended(started(call, home))
+        assert code == 0, stderr
+    assert distance(curve(home / "shared"), curve(home / "one")) < 1e-4

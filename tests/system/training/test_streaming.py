@@ -1,0 +1,66 @@
+"""Training on a stream learns, and a restart in the middle of a buffer changes nothing."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.helpers.data.text import write_parallel
+from tests.helpers.runs.runs import SMALL, composed
+from transformer.common.errors import InputError
+from transformer.model.checkpoint.checkpoint import load_checkpoint
+from transformer.model.checkpoint.locate import find_checkpoint
+from transformer.runs.train import train
+
+pytestmark = pytest.mark.thorough
+
+QUICK = [
+    *SMALL,
+    *("model.d_model=16", "model.num_heads=2"),
+    "model.encoder_layers=1",
+    "model.decoder_layers=1",
+    "model.dropout=0.1",
+    "schedule=constant",
+    "decoding=greedy",
+    "callbacks.samples=0",
+    "data.buffer=150",
+    "trainer.val_check_interval=7",
+]
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> list[str]:
+    for number in range(3):
+        write_parallel(tmp_path, f"part{number}", 200, number, list)
+    validation = write_parallel(tmp_path, "validation", 10, 9, list)
+    globs = ",".join(f"{tmp_path}/part*.{side}" for side in ("src", "tgt"))
+    return [
+        *("data=files", "data.source=src", "data.target=tgt", "data.streaming=true"),
+        *(f"data.train=[{globs}]", f"data.validation=[{','.join(validation)}]"),
+    ]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_restart_in_the_middle_changes_nothing(
+    tmp_path: Path, stream: list[str], workers: int
+) -> None:
+    call = [*QUICK, *stream, f"data.workers={workers}"]
+
+    def weights(folder: str) -> dict[str, torch.Tensor]:
+        return load_checkpoint(find_checkpoint(tmp_path / folder, "last")).model.state_dict()
+
+    losses: list[float] = []
+    for folder, steps, checkpoint in (("whole", 21, ""), ("parts", 7, ""), ("parts", 21, "parts")):
+        given = [f"checkpoint={tmp_path}/{checkpoint}"] if checkpoint else []
+        config = composed([*call, f"trainer.max_steps={steps}", *given], tmp_path / "cache")
+        (tmp_path / folder).mkdir(exist_ok=True)
+        losses.append(train(config, tmp_path / folder)["val/loss"])
+    assert losses[0] == losses[2] < losses[1]
+    whole, parts = weights("whole"), weights("parts")
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+
+
+def test_epochs_do_not_bound_a_stream(tmp_path: Path, stream: list[str]) -> None:
+    config = composed([*QUICK, *stream, "trainer.max_epochs=2"], tmp_path / "cache")
+    with pytest.raises(InputError, match=r"max_epochs=2: .* set trainer\.max_steps"):
+        train(config, tmp_path)
