@@ -78,7 +78,7 @@ def test_the_command(tmp_path: Path) -> None:
     done = run(str(PROJECT / "train.py"), *overrides, "hydra.run.dir=run", folder=tmp_path)
     assert done.returncode == 0, done.stderr.decode()
     counts = ["--quick", "--sentences", "6", "--base-sentences", "2", "--repeats", "1"]
-    command = [str(PROJECT / "benchmarks" / "decoding.py"), "--run", "run", *counts]
+    command = [str(PROJECT / "benchmarks" / "decoding" / "speed.py"), "--run", "run", *counts]
     done = run(*command, folder=tmp_path)
     assert done.returncode == 0, done.stderr.decode()
     assert list(json.loads(done.stdout.splitlines()[-1]))[: len(PROMISED)] == PROMISED

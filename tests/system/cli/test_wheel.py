@@ -13,6 +13,8 @@ import pytest
 from tests.helpers.runs.runs import PROJECT
 from tests.system.cli.test_python_page import write_page_text
 
+pytestmark = pytest.mark.thorough
+
 
 class Run:
     """Runs a command of an environment, in a folder of the user; returns what it prints."""
@@ -78,7 +80,6 @@ print(len(list(read_pocket_tags(pocket_text("en")["test"]))))
     assert int(count) == 1000
 
 
-@pytest.mark.thorough
 def test_a_user_trains_with_own_code_and_settings(run: Run) -> None:
     """As docs/python.md says."""
     page = (PROJECT / "docs" / "python.md").read_text("utf-8").partition("## Your own code")[2]

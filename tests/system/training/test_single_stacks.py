@@ -14,6 +14,8 @@ from transformer.__main__ import main
 from transformer.common.errors import InputError
 from transformer.runs.train import train
 
+pytestmark = pytest.mark.thorough
+
 ALONE = [
     *(option for option in SMALL if not option.startswith("model.decoder_layers")),
     "model.encoder_layers=1",
@@ -89,7 +91,6 @@ def scores_of(folder: Path) -> dict[str, float]:
     return {score["name"]: score["score"] for score in scores}
 
 
-@pytest.mark.thorough
 def test_a_tagger_learns_what_context_decides(tagger: Path) -> None:
     scores = scores_of(tagger)
     # Five seeds, float32 and bfloat16: 99.3 to 100, f1_ADJ 97.5 to 100, one word confused or none.
@@ -103,7 +104,6 @@ def test_a_tagger_learns_what_context_decides(tagger: Path) -> None:
     assert {"val/accuracy", "val/loss", "train/loss", "train/padding", "lr"} <= set(log)
 
 
-@pytest.mark.thorough
 def test_a_language_model_beats_unigrams(language_model: Path) -> None:
     scores = scores_of(language_model)
     # Two words may follow, so that 2 is the least. Five seeds, float32 and bfloat16: 3.5 to 4.0.
