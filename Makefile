@@ -1,4 +1,4 @@
-# make demo | make test | make test-thorough | make lint | make docs: each makes its own .venv first.
+# make demo | check | test | test-thorough | lint | docs: each makes its own .venv first.
 PYTHON ?= python3
 BIN := .venv/bin
 # Python compiles what it imports; to compile all of torch here would take as long as to unpack it.
@@ -7,7 +7,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 # What one process compiles the others read: a test run starts about fifty that import torch.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-thorough lint docs clean
+.PHONY: demo check test test-thorough lint docs clean
 
 .venv/core: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -31,6 +31,10 @@ lint: .venv/dev
 	$(BIN)/mypy
 
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+
+check: lint
+	set -e; tests=$$($(BIN)/python scripts/changed_tests.py); \
+	    test -z "$$tests" || $(BIN)/pytest -q -x $$tests
 
 test: lint
 	$(PYTEST)
