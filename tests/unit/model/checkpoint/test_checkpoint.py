@@ -163,11 +163,6 @@ def test_another_format_is_refused(file: Path, other: int, advice: str) -> None:
     with pytest.raises(InputError, match=rf"reads format {FORMAT}; {advice}") as caught:
         load_checkpoint(file)
     assert_one_line(caught.value, file)
-    # ``average`` wrote this file at commit 3f92525.
-    old = Path(__file__).parents[3] / "regression" / "format_1.ckpt"
-    with pytest.raises(InputError, match="has format '1', this version reads format") as caught:
-        load_checkpoint(old)
-    assert_one_line(caught.value, old)
 
 
 def test_weights_of_another_shape_are_refused(file: Path) -> None:
