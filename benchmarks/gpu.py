@@ -1,4 +1,4 @@
-"""Measure what only a card can tell, and what training costs on paper.
+"""Measure speed and memory on a GPU, and estimate what training costs.
 
     python benchmarks/gpu.py all [--folder runs/gpu] [--deadline 560] [--write docs/gpu.md]
     python benchmarks/gpu.py update decode        # the rows of some tables

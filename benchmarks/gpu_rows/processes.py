@@ -37,7 +37,7 @@ def ddp(bench: Bench) -> Values:
         "cards": cards,
         "target tokens/s on one": one,
         "on all": all_cards,
-        "share of linear": all_cards / one / cards,
+        "of linear": all_cards / one / cards,
     }
 
 

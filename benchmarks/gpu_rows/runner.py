@@ -48,9 +48,14 @@ class Lines:
         print(text, flush=True)
 
     def read(self) -> list[Line]:
-        """All lines; of a row that was measured again, the last."""
-        lines = map(json.loads, self.path.read_text(encoding="utf-8").splitlines())
-        return list({(line["table"], line["row"]): line for line in lines}.values())
+        """The last line of each row; one that could not be measured replaces no figure."""
+        found: dict[tuple[str, str], Line] = {}
+        for text in self.path.read_text(encoding="utf-8").splitlines():
+            line: Line = json.loads(text)
+            key = line["table"], line["row"]
+            if "why" not in line or "why" in found.get(key, line):
+                found[key] = line
+        return list(found.values())
 
 
 class CompilerCache:
@@ -75,7 +80,7 @@ class Runner:
     """Measures rows in one process.
 
     Attributes:
-        lines: Of all rows that are done, measured or not.
+        lines: One for each row so far, whether it was measured or not.
     """
 
     def __init__(self, rows: Sequence[Row], bench: Bench) -> None:

@@ -125,7 +125,7 @@ def run(bench: Bench, *, compiled: bool = False) -> Values:
     alone = tokens / bench.time(all_of_them)["ms"] * 1000
     del bare
     whole = run_speed(bench, *(["trainer.compile=layers"] if compiled else ()))
-    return {"bare tokens/s": alone, "run tokens/s": whole, "share": whole / alone}
+    return {"bare tokens/s": alone, "run tokens/s": whole, "of bare": whole / alone}
 
 
 def run_speed(bench: Bench, *overrides: str) -> float:

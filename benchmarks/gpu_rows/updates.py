@@ -172,7 +172,7 @@ def measured(bench: Bench, update: Callable[[Batch], None], size: Size, tokens: 
         "target tokens/s": targets / seconds,
         "ms an update": seconds * 1000 / len(batches),
         "TFLOP/s": rate,
-        "share of products": rate / bench.products(torch.bfloat16)["TFLOP/s"],
+        "of products": rate / bench.products(torch.bfloat16)["TFLOP/s"],
         "peak GiB": peak,
         **found,
     }

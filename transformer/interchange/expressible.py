@@ -50,8 +50,9 @@ def check_expressible(config: ModelConfig, program: str) -> None:
         if (value := getattr(config, name)) not in values:
             known = " or ".join("null" if v is None else str(v) for v in values)
             fits = value in EXPRESSIBLE["CTranslate2"].get(name, (value,))
+            first = "null" if values[0] is None else values[0]
             raise InputError(
                 f"model.{name}={value} cannot be expressed in {program}, only {known}; train with "
-                f"model.{name}={values[0]}, or export with "
+                f"model.{name}={first}, or export with "
                 f"format={'ctranslate2 or ' if fits else ''}safetensors"
             )

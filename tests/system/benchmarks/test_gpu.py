@@ -124,6 +124,14 @@ def test_a_row_that_fails_says_why_and_the_next_is_measured(tmp_path: Path) -> N
     ]
 
 
+def test_a_figure_outlives_a_later_call_without_time(tmp_path: Path) -> None:
+    made = Made("works", lambda bench: {"ms": 1.0})
+    for ends in (time.monotonic() + 60, 0.0):
+        run_made(tmp_path, made, ends=ends)
+    (line,) = Lines(tmp_path).read()
+    assert line["values"] == {"ms": 1.0}
+
+
 def test_a_row_that_does_not_end_ends_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

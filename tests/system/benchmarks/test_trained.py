@@ -92,7 +92,7 @@ class Fakes:
         self.module, self.trained, self.home, self.patch = module, trained, home, patch
         self.begun, self.fails = list[str](), ""
         self.page = home / "results.md"
-        name = module.__name__.partition(".")[2]
+        name = module.__name__.rpartition(".")[2]
         self.page.write_text(f"<!-- {name}: begin -->\n<!-- {name}: end -->\n")
         kept = module.RECORDS
         patch.setattr(module, "RECORDS", Records(home / "x.jsonl", kept.kind, kept.key))

@@ -1,8 +1,7 @@
 """Repairs pairs, writes the good ones to files like their own, and the others with what is wrong.
 
-Every pair goes to one of both. A repair is of characters, not of content: double encodings are
-undone, entities decoded, tags that both sides have and invisible characters removed, and odd blanks
-become one space.
+Every pair goes to one of both. A repair undoes double encodings, decodes entities, removes tags that
+both sides have and invisible characters, and makes odd blanks one space. The words of a pair stay.
 """
 
 import gzip
