@@ -1,7 +1,7 @@
 """Repairs pairs, writes the good ones to files like their own, and the others with what is wrong.
 
-Every pair goes to one of both. A repair undoes double encodings, decodes entities, removes tags that
-both sides have and invisible characters, and makes odd blanks one space. The words of a pair stay.
+Every pair goes to one of both. A repair undoes double encodings, decodes entities, removes tags
+that both sides have and invisible characters, and makes odd blanks one space. Words stay.
 """
 
 import gzip
