@@ -124,10 +124,12 @@ def test_a_row_that_fails_says_why_and_the_next_is_measured(tmp_path: Path) -> N
     ]
 
 
-def test_a_figure_outlives_a_later_call_without_time(tmp_path: Path) -> None:
-    made = Made("works", lambda bench: {"ms": 1.0})
-    for ends in (time.monotonic() + 60, 0.0):
-        run_made(tmp_path, made, ends=ends)
+def test_a_figure_outlives_a_later_call_without_one(tmp_path: Path) -> None:
+    def too_late(bench: Bench) -> dict[str, Any]:
+        raise OutOfTime
+
+    for act in (lambda bench: {"ms": 1.0}, too_late):
+        run_made(tmp_path, Made("works", act))
     (line,) = Lines(tmp_path).read()
     assert line["values"] == {"ms": 1.0}
 
