@@ -1,7 +1,6 @@
 """``python -m transformer VERB KEY=VALUE…``, also installed as ``transformer``."""
 
 import importlib
-import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -95,12 +94,8 @@ def _run_verb(verb: str, arguments: list[str]) -> None:
     if verb not in COMPOSE_THEMSELVES:
         # Before the module of the verb: torch takes seconds to import.
         from transformer.cli.config.compose import compose_config, fetch_models
-        from transformer.common.own_code import TRUST
 
         given = [compose_config(verb, arguments), arguments]
-        if given[0].get("trust") is True:
-            # Layers of the user's own are built where no config of a verb is known.
-            os.environ[TRUST] = "true"
         if verb != "import":
             fetch_models(given[0])
     importlib.import_module(f"transformer.cli.{VERBS[verb][0]}").run(*given)

@@ -13,6 +13,9 @@ from typing import IO, Any
 
 from transformer.common.errors import InputError, MissingFile
 
+CONFIG_DIR = "TRANSFORMER_CONFIG_DIR"
+"""Environment variable: the folder of the user's own choices of groups."""
+
 PACKAGE = Path(__file__).resolve().parents[1]
 """The folder of the installed package."""
 

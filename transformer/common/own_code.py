@@ -16,6 +16,12 @@ from transformer.common.errors import InputError
 
 T = TypeVar("T")
 
+_LIBRARIES = {"transformer", "torch", "pytorch_lightning", *sys.stdlib_module_names}
+"""Always imported, and no code of a user: a stranger's checkpoint must not choose among them."""
+
+_named: set[str] = set()
+"""Modules that `import_code` has imported."""
+
 TRUST = "TRANSFORMER_TRUST"
 """Environment variable: ``true`` trusts all checkpoints."""
 
@@ -30,8 +36,10 @@ def own_module(name: str) -> ModuleType:
 def import_code(named: Iterable[tuple[str, str]]) -> None:
     """Import the modules of (key, ``MODULE:CLASS``); InputError if one cannot be imported."""
     for key, name in named:
+        module = name.partition(":")[0]
         try:
-            own_module(name.partition(":")[0])
+            own_module(module)
+            _named.add(module)
         except Exception as error:  # the module is the user's
             raise InputError(
                 f"{key}={name} cannot be imported ({type(error).__name__}: {error}); give "
@@ -42,7 +50,8 @@ def import_code(named: Iterable[tuple[str, str]]) -> None:
 def own_class(key: str, name: str, kind: type[T]) -> type[T]:
     """The class ``MODULE:CLASS``; InputError if it is not imported, or not of the kind."""
     module, _, attribute = name.partition(":")
-    if module not in sys.modules:
+    is_library = module.partition(".")[0] in _LIBRARIES
+    if module not in _named and (is_library or module not in sys.modules):
         if os.environ.get(TRUST) != "true":
             raise InputError(
                 f"{key}={name} is code of a user; if you trust it, set {TRUST}=true, or import "

@@ -121,9 +121,9 @@ class Range(NamedTuple):
 
 
 def out_of_range(config: Any, where: str) -> Iterator[str]:
-    """Yield an objection for each number of a dataclass outside of its `Range`.
+    """Yield an objection for each number outside of its `Range`, and each text of no ``Literal``.
 
-    The fields are ``Annotated``, also in a union with None; ``where`` is the name of the group.
+    The fields of the dataclass may be unions with None; ``where`` is the name of the group.
     """
     for name, hint in get_type_hints(type(config), include_extras=True).items():
         options = get_args(hint) if get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
@@ -132,3 +132,6 @@ def out_of_range(config: Any, where: str) -> Iterator[str]:
         for allowed in ranges if isinstance(value, int | float) else ():
             if not allowed.holds(value):
                 yield f"{where}.{name}={value} must be {allowed}".removeprefix(".")
+        literals = [o for o in options if get_origin(o) is Literal]
+        if isinstance(value, str) and not any(value in get_args(o) for o in literals) and literals:
+            yield f"{where}.{name}={value!r} must be {_words(literals[0])}".removeprefix(".")

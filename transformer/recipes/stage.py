@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from itertools import starmap
 from pathlib import Path
 from typing import Any
 
+from transformer.common.files import CONFIG_DIR
 from transformer.recipes.overrides import override, override_key
 
 FREE = frozenset(
@@ -61,7 +63,9 @@ class Stage:
     @property
     def command(self) -> str:
         """What a user types to run the stage by hand."""
-        return shlex.join(["python", "-m", "transformer", self.verb, *self.arguments])
+        own = os.environ.get(CONFIG_DIR)
+        given = ["--config-dir", own] if own else []
+        return shlex.join(["python", "-m", "transformer", self.verb, *given, *self.arguments])
 
     @property
     def inputs(self) -> tuple[Path, ...]:
@@ -73,7 +77,11 @@ class Stage:
     def digest(self) -> str:
         """The sha256 of the command without free keys, with files as ``label`` names them."""
         settings = [one for one in self.settings if override_key(one) not in FREE]
-        text = json.dumps([self.verb, settings, dict(self.own)], default=self.label)
+        own = Path(os.environ.get(CONFIG_DIR) or self.folder)
+        # The user's own choices of groups, whichever the settings name.
+        choices = [file.read_text("utf-8") for file in sorted(own.glob("*/*.yaml"))]
+        whole = [self.verb, settings, dict(self.own), *choices]
+        text = json.dumps(whole, default=self.label)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def label(self, file: Path) -> str:

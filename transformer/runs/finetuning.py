@@ -27,6 +27,7 @@ from transformer.model.checkpoint.checkpoint import PORTABLE, checkpoint_task, r
 from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.model.config import LEARNING_KEYS
 from transformer.runs.resume import other_weights
+from transformer.tasks.registry import is_translation
 from transformer.training.config import RunConfig
 
 logger = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ def initial_payload(config: RunConfig, path: Path) -> dict[str, Any]:
         raise InputError(f"finetune_from: {error}") from error
     if checkpoint_task(payload) == config.task:
         _check_model(config, path, payload)
-        if config.task == "translation":
+        if is_translation(config.task):
             _log_other_scores(config, path, payload)
             payload = grown(payload, config_tags(config.data), config.tokenizer.add)
     return payload

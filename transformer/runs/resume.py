@@ -21,7 +21,10 @@ _WITHOUT_WEIGHTS = frozenset(
 )
 """Keys of a model that do not change its weights."""
 
-_LATER = {"convolution_window": None, "output_bias": False}
+_LATER = {
+    **{"convolution_window": None, "output_bias": False},
+    **dict.fromkeys(("encoder_layer", "decoder_layer", "feed_forward")),
+}
 """What keys with weights stand for in a run of before they existed."""
 
 _NOT_COMPARED = ("checkpoint", "packing")

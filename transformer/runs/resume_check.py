@@ -22,6 +22,8 @@ from torch import Tensor
 from torch.utils._pytree import keystr, tree_leaves_with_path
 
 from transformer.common.errors import InputError
+from transformer.common.own_code import import_code
+from transformer.data.corpora.trust import named_classes
 from transformer.model.checkpoint.checkpoint import find_last
 from transformer.runs.train import fit
 from transformer.tasks.translation import TranslateValidation
@@ -109,6 +111,7 @@ def _run(part: dict[str, Any], folder: Path, until: int | None = None) -> None:
 
 
 def _train(part: dict[str, Any], folder: Path, until: int | None) -> None:
+    import_code(named_classes(part))
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
     on_cpu = part["trainer"]["accelerator"] == "cpu"

@@ -12,10 +12,11 @@ from pytorch_lightning import Callback, Trainer, seed_everything
 from transformer.common.errors import InputError
 from transformer.data.corpora.trust import needs_trust
 from transformer.model.checkpoint.checkpoint import PORTABLE, load_weights
+from transformer.model.checkpoint.locate import run_folder
 from transformer.runs.config_warnings import warn_about_config
 from transformer.runs.resume import changes, check_no_other_run
 from transformer.tasks.base import Task
-from transformer.tasks.registry import make_task, test, untested
+from transformer.tasks.registry import is_translation, make_task, test, untested
 from transformer.training.callbacks.graceful_shutdown import raise_if_stopped, stoppable
 from transformer.training.callbacks.memory_preflight import MemoryPreflight
 from transformer.training.callbacks.progress import shown_update
@@ -69,6 +70,8 @@ def train(
     config, folder = with_resolved(config), Path(folder)
     if config.checkpoint is None:
         check_no_other_run(folder, sweeps=objective is not None)
+    elif run_folder(config.checkpoint) != folder.resolve():
+        raise InputError(f"checkpoint={config.checkpoint} goes on in its own folder, not {folder}")
     with stoppable(folder, f"transformer train {_resume(config, folder)}"):
         watching = [] if objective is None else [objective]
         trainer, task, trained = fit(config, folder, [*callbacks, *watching])
@@ -88,7 +91,7 @@ def train(
             finish_records(trainer, folder, metrics)
         mark_finished(folder)
         if objective is None:
-            verb = "translate" if config.task == "translation" else "predict"
+            verb = "translate" if is_translation(config.task) else "predict"
             logger.info("done; new text: transformer %s checkpoint=%s", verb, folder)
         return metrics
 

@@ -38,6 +38,13 @@ def task_class(name: str) -> type[Task]:
     return kind
 
 
+def is_translation(name: str) -> bool:
+    """Whether a task is translation, or a task of the user that derives from it."""
+    if ":" not in name:
+        return name == "translation"
+    return issubclass(task_class(name), resolve_name(TASKS["translation"]))
+
+
 def make_task(config: RunConfig, payload: dict[str, Any] | None = None) -> Task:
     """The task of a run, with the tokenizer of an initial checkpoint; InputError if they differ."""
     task = task_class(config.task)

@@ -5,11 +5,11 @@ It names the parts; common/schema.py checks types, and each dataclass the ranges
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from transformer.common.errors import raise_objections
+from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import typed, typed_value
 from transformer.data.config import DataConfig
 from transformer.data.tokenization.tokenizer import PAD, TokenizerConfig
@@ -86,6 +86,13 @@ class RunConfig:
     resolved: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        hints: dict[str, Any] = get_type_hints(RunConfig)
+        for name, hint in hints.items():
+            value = getattr(self, name)
+            if isinstance(hint, type) and is_dataclass(hint):
+                if not isinstance(value, hint):
+                    raise InputError(f"{name} must be a {hint.__name__}")
+                typed(hint, asdict(value), name)
         # The tokenizer decides the sizes later; other errors are raised before any text is read.
         model = sized_model(self.model, 1, 1)
         completed = {key: v for key, v in model.to_dict().items() if key not in _SIZES}

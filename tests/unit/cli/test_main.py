@@ -47,6 +47,8 @@ def test_an_unknown_verb_names_the_known_ones(
 
     assert call(monkeypatch, "train", "--config-dir") == 2
     assert capsys.readouterr().err == "error: --config-dir: expected one argument; name a folder\n"
+    assert call(monkeypatch, "train", "--config-dir=") == 2
+    assert capsys.readouterr().err.startswith("error: --config-dir= names no folder")
 
     # Stopped while a verb is imported.
     def stop(_: str) -> None:

@@ -43,6 +43,12 @@ def test_a_module_that_nobody_imported_is_not_run(module: str) -> None:
     assert not Path("imported").exists()
 
 
+def test_a_checkpoint_does_not_choose_among_the_classes_of_libraries(module: str) -> None:
+    name = "transformer.model.layers.feedforward:FeedForward"
+    with pytest.raises(InputError, match=rf"model\.feed_forward={name} is code of a user"):
+        build_transformer(tiny_config(feed_forward=name))
+
+
 @pytest.mark.parametrize("trusted", [False, True])
 def test_what_is_imported_or_trusted_is_built(
     module: str, trusted: bool, monkeypatch: pytest.MonkeyPatch

@@ -1,6 +1,7 @@
 """What only the run can check, since it sees the config, the tokenizer and the trainer at once."""
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -184,3 +185,10 @@ def test_ranks_part_at_the_end_of_a_good_run(
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     assert train.fit(config, tmp_path)[0] is trained
     assert not dist.is_initialized()
+
+
+def test_a_run_goes_on_in_its_own_folder(tmp_path: Path) -> None:
+    config = replace(composed([], tmp_path), checkpoint=tmp_path / "one")
+    with pytest.raises(InputError, match=r"one goes on in its own folder, not .*other"):
+        train.train(config, tmp_path / "other")
+    assert not (tmp_path / "other").exists()

@@ -164,6 +164,20 @@ def test_a_cosine_ends_with_the_run_that_it_is_for() -> None:
         replace(short, trainer=TrainerConfig(max_steps=-1))
 
 
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ({"optimizer": OptimizerConfig(lr=-1.0)}, r"optimizer\.lr=-1\.0 must be above 0"),
+        ({"schedule": ScheduleConfig("linear")}, r"schedule\.name='linear' must be inverse_sqrt"),  # type: ignore[arg-type]
+        ({"trainer": {"max_steps": 4}}, "trainer must be a TrainerConfig"),
+        ({"model": {"norm": "batch"}}, r"model\.norm='batch' must be layer or rms"),
+    ],
+)
+def test_a_config_of_a_program_is_checked(groups: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        RunConfig(**groups)
+
+
 def test_an_unknown_task_is_refused() -> None:
     with pytest.raises(InputError, match=r"task=nix must be translation or .*, or MODULE:CLASS"):
         task_class("nix")

@@ -16,13 +16,10 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.common.errors import InputError, did_you_mean, raise_objections
-from transformer.common.files import PACKAGE
+from transformer.common.files import CONFIG_DIR, PACKAGE
 
 BASE_OF_CORPORA = "base"
 """The file of conf/data that all corpora build on; not itself a choice."""
-
-CONFIG_DIR = "TRANSFORMER_CONFIG_DIR"
-"""Environment variable with the value of ``--config-dir``."""
 
 _QUOTES = "close what is open; quote what has other signs or letters than a-z: \"KEY=['a ü',b]\""
 
@@ -92,6 +89,9 @@ def own_config_folder() -> Path | None:
     folder = os.environ.get(CONFIG_DIR)
     if folder and not Path(folder).is_dir():
         raise InputError(f"--config-dir={folder} is no folder; name one with GROUP/NAME.yaml")
+    for own in Path(folder).glob("*/*.yaml") if folder else ():
+        if (config_folder() / own.parent.name / own.name).exists():
+            raise InputError(f"{own} has the name of a choice of conf/; give it another")
     return Path(folder).absolute() if folder else None
 
 
@@ -103,6 +103,8 @@ def take_config_folder(arguments: Sequence[str]) -> list[str]:
         found, rest = parser.parse_known_args(arguments)
     except ArgumentError as error:
         raise InputError(f"{error.argument_name}: {error.message}; name a folder") from error
+    if not found.config_dir:
+        raise InputError("--config-dir= names no folder; give one with GROUP/NAME.yaml")
     # Processes that this one starts compose, too.
     os.environ[CONFIG_DIR] = str(Path(found.config_dir).absolute())
     return rest
@@ -110,7 +112,7 @@ def take_config_folder(arguments: Sequence[str]) -> list[str]:
 
 def search_path() -> list[str]:
     """The argument by which Hydra looks into the user's own folder, after conf/."""
-    folder = own_config_folder()
+    folder = str(own_config_folder() or "").replace("'", "\\'")
     return [f"hydra.searchpath=['file://{folder}']"] if folder else []
 
 

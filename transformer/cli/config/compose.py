@@ -1,5 +1,6 @@
 """Composes the config of a verb from conf/ and the user's arguments."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -22,6 +23,7 @@ from transformer.cli.config.arguments import (
 )
 from transformer.common.errors import ALSO, InputError
 from transformer.common.files import HUB, given_path, hub_run
+from transformer.common.own_code import TRUST
 from transformer.common.schema import typed_value
 
 
@@ -44,6 +46,9 @@ def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
         OmegaConf.resolve(config)
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise composition_error(verb, overrides, error) from error
+    if config.get("trust") is True:
+        # Layers of the user's own are built where no config of a verb is known.
+        os.environ[TRUST] = "true"
     several = "averaging" in config or verb == "serve"
     if isinstance(config.get("checkpoint"), ListConfig) and not several:
         raise InputError(f"{verb} takes one checkpoint, not the several of an ensemble")

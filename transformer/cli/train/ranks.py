@@ -20,6 +20,7 @@ from transformer.common.processes import end_with_parent
 from transformer.data.corpora.trust import named_classes
 from transformer.runs.config_file import CONFIG, saved_config, write
 from transformer.runs.resume import check_no_other_run
+from transformer.tasks.registry import is_translation
 from transformer.training.checkpointing.run_directory import LOCK, locked
 from transformer.training.distributed.launcher import RUN, count_devices, run_ranks
 from transformer.training.distributed.rendezvous import Rank, external_rank, reporting_once
@@ -94,7 +95,7 @@ def train_as_rank(
             if process is not None:
                 process.agreed(_call_json(config, folder, objective, exact))
         logging.getLogger(__name__).info("run directory %s", folder)
-        if rank == 0 and typed.task == "translation" and not typed.data.streaming:
+        if rank == 0 and is_translation(typed.task) and not typed.data.streaming:
             from transformer.data.quality.preflight import log_faults
 
             log_faults(typed.data)

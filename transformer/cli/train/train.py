@@ -53,16 +53,21 @@ def run(arguments: Sequence[str]) -> None:
             raise InputError("a sweep starts its own processes; call it without torchrun or srun")
         _hydra(flags, overrides)
         return
+    trust = [one for one in overrides if override_key(one) == TRUST]
+    if not {f"{TRUST}=true", f"{TRUST}=false"}.issuperset(trust):
+        raise InputError(f"{' '.join(trust)} must be {TRUST}=true or {TRUST}=false")
     if launch := [one for one in overrides if override_key(one) == "launch"]:
         raise InputError(f"{launch[0]} is for a sweep; add --multirun")
-    config = compose_config("train", [one for one in overrides if override_key(one) != TRUST])
+    config = compose_config("train", [one for one in overrides if one not in trust])
     folder = Path(HydraConfig.get().run.dir).absolute()
     given = {override_key(one) for one in overrides}
     fetch_models(config)
     if config.finetune_from is not None:
         from transformer.runs.finetuning import take_model
 
-        take_model(config, given, trusted=f"{TRUST}=true" in overrides)
+        take_model(config, given, trusted=f"{TRUST}=true" in trust)
+    elif trust:
+        raise InputError(f"{trust[0]} is for a checkpoint; add finetune_from= or checkpoint=")
     elif "experiment=finetune" in overrides:
         raise InputError("experiment=finetune adapts a trained model; add finetune_from=RUN")
     named = "hydra.run.dir" in given

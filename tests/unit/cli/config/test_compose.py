@@ -1,5 +1,7 @@
 """A call becomes a config, or one line that helps."""
 
+from pathlib import Path
+
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
@@ -8,6 +10,7 @@ from omegaconf import OmegaConf
 from transformer.cli.config.arguments import choices, config_folder, flags_and_overrides
 from transformer.cli.config.compose import compose_config, with_recipe
 from transformer.common.errors import InputError
+from transformer.common.files import CONFIG_DIR
 from transformer.common.schema import typed
 from transformer.evaluation.metrics import MetricsConfig
 
@@ -203,3 +206,17 @@ def test_run_directory_is_named_by_experiment_or_data(overrides: list[str], name
         config = compose("train", overrides, return_hydra_config=True)
     HydraConfig.instance().set_config(config)
     assert config.hydra.run.dir.startswith(f"runs/{name}/2")
+
+
+def test_a_folder_of_the_user_adds_choices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "it's mine"
+    (folder / "loss").mkdir(parents=True)
+    (folder / "loss" / "soft.yaml").write_text("defaults: [label_smoothed]\nlabel_smoothing: 0.3\n")
+    monkeypatch.setenv(CONFIG_DIR, str(folder))
+    assert compose_config("train", ["loss=soft"]).loss.label_smoothing == 0.3
+    (folder / "loss" / "r_drop.yaml").touch()
+    with pytest.raises(InputError, match=r"r_drop\.yaml has the name of a choice of conf/"):
+        compose_config("train", ["loss=soft"])
+    monkeypatch.setenv(CONFIG_DIR, str(tmp_path / "gone"))
+    with pytest.raises(InputError, match=r"--config-dir=.*gone is no folder"):
+        compose_config("train", [])

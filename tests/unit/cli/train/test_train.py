@@ -114,6 +114,9 @@ def test_every_rank_knows_whether_the_size_was_asked_for(
 def test_a_search_without_multirun_is_no_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "launch=optuna", "seed=2"]) == 2
     assert capsys.readouterr().err == "error: launch=optuna is for a sweep; add --multirun\n"
+    for trust, said in (("yes", "must be trust=true or trust=false"), ("true", "is for a check")):
+        assert main(["train", f"trust={trust}"]) == 2
+        assert capsys.readouterr().err.startswith(f"error: trust={trust} {said}")
 
 
 @pytest.mark.parametrize(
