@@ -1,7 +1,4 @@
-"""Settings of a run's text and batches: the keys under ``data.``.
-
-Does not read files.
-"""
+"""Settings of a run's text and batches: the keys under ``data.``; reads no file."""
 
 import os
 import re
@@ -9,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from transformer.common.errors import InputError, raise_objections
+from transformer.common.errors import raise_objections
 from transformer.common.schema import Range, out_of_range
 
 _NAME = re.compile(r"[\w.+-]+")
@@ -122,8 +119,8 @@ class DataConfig:
     of at most ``max_length`` tokens; a line that is blank on both sides separates documents."""
     document_key: str | None = None
     """JSONL: a key whose value changes where another document begins."""
-    packing: bool = False
-    """A key of former versions, whose runs have it; True is refused."""
+    packing: Literal[False] = False
+    """A key of former versions, whose runs have it."""
     lang: str | None = None
     """Part of a published corpus: a language (g2p, inflection), or a split of scan."""
     features: str | None = None
@@ -142,21 +139,14 @@ def _objections(config: DataConfig) -> Iterator[str]:
     for name, corpus in corpora.items():
         yield from out_of_range(corpus, f"data.corpora.{name}")
     yield from _bad_names(config, corpora)
-    if config.packing:
-        yield "data.packing=true: packed batches were removed; train another run without them"
     if config.corpora is not None and not corpora:
         yield "data.corpora={} names none; give NAME:{train:…} for each"
-    if config.streaming and config.corpus != "files":
-        yield (
-            f"data.streaming=true reads files, not data.corpus={config.corpus}; set data=files "
-            "data.train=[SHARDS] data.validation=[SOURCE,TARGET], or data.streaming=false"
-        )
     single = not corpora and not config.target_tag and (config.documents or 1) == 1
-    if config.streaming and not (single and config.alignment is None):
+    if config.streaming and not (single and config.corpus == "files" and config.alignment is None):
         yield (
-            "data.streaming=true reads one corpus of single sentences without tags or links; set "
-            "data.corpora=null data.documents=null data.target_tag=false data.alignment=null, or "
-            "data.streaming=false"
+            "data.streaming=true reads files of one corpus of single sentences without tags or "
+            "links; set data=files data.corpora=null data.documents=null data.target_tag=false "
+            "data.alignment=null, or data.streaming=false"
         )
     if not corpora and config.document_key is not None and config.documents is None:
         yield "data.document_key needs data.documents=N"
@@ -184,9 +174,10 @@ def unused_keys(config: DataConfig) -> list[str]:
 
 def check_unused_keys(config: DataConfig) -> None:
     """Raise an InputError if the config names a text that its kind of corpus does not read."""
-    if unused := unused_keys(config):
-        kind = "folder" if unused == ["root"] else "files"
-        raise InputError(
-            f"data.{unused[0]} is not read with data.corpus={config.corpus}; set data={kind}, or "
-            f"leave data.{unused[0]} out"
-        )
+    unused = unused_keys(config)
+    kind = "folder" if unused == ["root"] else "files"
+    raise_objections(
+        f"data.{key} is not read with data.corpus={config.corpus}; set data={kind}, or leave "
+        f"data.{key} out"
+        for key in unused
+    )

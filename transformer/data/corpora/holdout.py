@@ -1,8 +1,7 @@
 """Holds pairs out of a training text if no validation or test text is given.
 
 The choice depends on the content of the pairs only, not on a seed, the order of the lines or the
-direction. When a text grows, pairs move from the held-out splits into training, never the other
-way. Does not know where texts come from.
+direction. When a text grows, pairs move from the held-out splits into training, never back.
 """
 
 import heapq
@@ -34,8 +33,7 @@ def hold_out(train: Split, sizes: Mapping[str, int], cache: Path) -> dict[str, S
 
     A pair goes with its `AnotherTarget`s or, if ``train.repeated_sources``, with all pairs of its
     source. Of pairs that are equal, perhaps with the sides swapped, the first is held out and none
-    is used for training. The cache remembers which pairs of a large text are held out. Raises
-    InputError if there are too few different pairs, or the text cannot be read.
+    is used for training. Raises InputError if there are too few different pairs.
     """
     corpus = train.corpus
     equal = _remembered(train, sum(sizes.values()), cache)

@@ -1,7 +1,4 @@
-"""Guards against checkpoints of strangers, whose config may name any file to be read.
-
-It does not read anything.
-"""
+"""Guards against checkpoints of strangers, whose config may name any file to be read."""
 
 import os
 from collections.abc import Container, Iterator, Mapping
@@ -58,8 +55,7 @@ def require_trust(
     """Refuse programs, and files outside of the working folder, that an untrusted checkpoint names.
 
     ``run`` is the config of the checkpoint ``whose``; ``given`` are dotted keys that the command
-    sets itself; the advice precedes that of trust. Raises InputError if the config names such a
-    file, or code: a metric, a task, callbacks or layers of a user.
+    sets itself; the advice precedes that of trust.
     """
     if not trusted and (outside := needs_trust(run, given)):
         names = ", ".join(f"{key}={path}" for key, path in outside)

@@ -1,8 +1,7 @@
-"""Repairs pairs, writes the good ones to files like their own, and the others with what is wrong.
+"""Repairs pairs, writes the good ones to files like their own, and the rejected ones to records.
 
-Every pair goes to one of both. A repair is of characters, not of content: double encodings are
-undone, entities decoded, tags that both sides have and invisible characters removed, and odd blanks
-become one space.
+A repair is of characters, not of content: double encodings are undone, entities decoded, tags that
+both sides have and invisible characters removed, and odd blanks become one space.
 """
 
 import gzip
@@ -26,6 +25,8 @@ from transformer.data.text.word_alignment import word_count
 
 # Faults that a summary names.
 _NAMED = 3
+
+Repair = Callable[[list[str]], Iterable[str]]
 
 
 @dataclass
@@ -66,9 +67,8 @@ def clean(
     folder.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(folder) as part:
         part.mkdir()
-        cleaned = {
-            name: _Cleaner(checks, name, repair).clean(part) for name in dict.fromkeys(names)
-        }
+        names = dict.fromkeys(names)
+        cleaned = {name: _Cleaner(checks, name, repair).clean(part) for name in names}
         lost = [f"{name}: {split.summary()}" for name, split in cleaned.items() if split.faults]
         if lost and not any(split.kept for split in cleaned.values()):
             raise InputError(f"nothing is written: {'; '.join(lost)}")
@@ -140,8 +140,7 @@ class _Cleaner:
     def _repaired(self, pair: NumberedPair) -> tuple[NumberedPair, list[str]]:
         """Return the pair to check and to write, and its repairs, made or possible.
 
-        A repair that would make word links point at other words is none. The features of a source,
-        and the tab before them, stay.
+        A repair that would move words of word links is not made. Features and their tab stay.
         """
         source, *features = pair.source.split("\t", int(self._split.corpus.features))
         texts, repairs = [source, pair.target], []
@@ -194,21 +193,18 @@ def _record(pair: NumberedPair, reason: Mapping[str, object], **more: object) ->
     return (json.dumps(values, ensure_ascii=False) + "\n").encode()
 
 
-def _repairs() -> dict[str, Callable[[list[str]], Iterable[str]]]:
+def _repairs() -> dict[str, Repair]:
     """Return the repairs of both sides; without ftfy, encodings stay as they are."""
     # In this order: a decoded entity may be part of a tag, invisible or a tab.
-    steps: dict[str, Callable[[list[str]], Iterable[str]]] = {
+    steps: dict[str, Repair] = {
         "encoding": partial(map, characters.undo_wrong_encoding),
         "entities": partial(map, markup.decode_entities),
-        "markup": _remove_same_tags,
+        "markup": lambda texts: (
+            map(markup.remove_tags, texts) if markup.same_tags(*texts) else texts
+        ),
         "invisible": partial(map, characters.remove_invisible),
         "blanks": partial(map, characters.normalize_blanks),
     }
     if find_spec("ftfy") is None:
         del steps["encoding"]
     return steps
-
-
-def _remove_same_tags(texts: list[str]) -> Iterable[str]:
-    """Remove tags that both sides have; others are a fault."""
-    return map(markup.remove_tags, texts) if markup.same_tags(*texts) else texts
