@@ -1,6 +1,6 @@
 """The pocket corpus: made-up English and German text that comes with the package.
 
-Knows its files (data/pocket/README.md), not the grammar that made them (scripts/pocket/).
+scripts/pocket/ has the grammar that made it.
 """
 
 import re

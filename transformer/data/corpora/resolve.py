@@ -117,8 +117,8 @@ def _files(config: DataConfig) -> dict[str, Split]:
             corpus = Corpus.of(
                 *(paths, config.source, config.target, config.document_key, config.max_line)
             )
-            if any(path.is_fifo() for path in corpus.paths):
-                raise InputError(f"{corpus.paths[0]}: a pipe cannot be read twice; give a file")
+            for pipe in filter(Path.is_fifo, corpus.paths):
+                raise InputError(f"{pipe}: a pipe cannot be read twice; give a file")
             splits[name] = Split(corpus)
     return splits
 

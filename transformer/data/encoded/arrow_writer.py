@@ -1,7 +1,6 @@
 """Encodes a block of a corpus and writes it to an Arrow file, a shard of `EncodedCorpus`.
 
-Knows texts, ids and links; does not know corpora, processes or batches. The format is described at
-https://arrow.apache.org/docs/format/Columnar.html.
+https://arrow.apache.org/docs/format/Columnar.html describes the format.
 """
 
 import json
@@ -27,7 +26,6 @@ SIDES = ("source", "target")
 
 # Pairs encoded at once: some 10 MB of memory.
 _CHUNK = 16_384
-
 _COUNTS = b"counts"
 
 
@@ -35,10 +33,8 @@ class Block(NamedTuple):
     """Consecutive pairs of a corpus."""
 
     number: int
-    """Index of the block, from 0."""
     pairs: list[Pair]
     links: list[WordLinks] | None
-    """Word links of each pair, if needed."""
     first: Bool[np.ndarray, " pair"] | None
     """Whether each pair is the first of equal ones; None: duplicates are kept."""
 
@@ -50,7 +46,6 @@ class ShardWriter:
     folder: Path
     tokenizer: Tokenizer
     filters: Filters | None
-    """Which pairs to leave out; None keeps every line."""
     texts: bool
     """Whether the raw text is written too, for subword sampling."""
 

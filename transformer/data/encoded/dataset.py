@@ -1,7 +1,6 @@
 """Encoded sentence pairs in memory-mapped Arrow files, and batches of them.
 
-The segmentations are the best, or sampled in each epoch (Kudo 2018, section 3). Does not know who
-wrote the files, nor the order of batches.
+The segmentations are the best, or sampled in each epoch (Kudo 2018, section 3).
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,10 +31,7 @@ class EncodedCorpus:
     """Encoded pairs: shards of `encode_corpus` as memory maps, whose pages the workers share."""
 
     def __init__(self, *parts: Path | pa.RecordBatch) -> None:
-        """Join folders of shards, and batches in memory; raises InputError if a shard is damaged.
-
-        It is pickled as these parts.
-        """
+        """Join folders of shards, and batches in memory; InputError if a shard is damaged."""
         self._parts = parts
         self._batches: list[pa.RecordBatch] = []
         for part in parts:
@@ -56,6 +52,7 @@ class EncodedCorpus:
         self._starts = np.cumsum([0, *(batch.num_rows for batch in self._batches)])
 
     def __reduce__(self) -> tuple[type["EncodedCorpus"], tuple[Path | pa.RecordBatch, ...]]:
+        """Pickle the parts, not the maps."""
         return type(self), self._parts
 
     def __len__(self) -> int:
@@ -118,8 +115,7 @@ class SegmentationSampler:
     ) -> list[list[Row]]:
         """Return the subword ids of both sides of a batch, whose pairs have these numbers.
 
-        If a segmentation is so long that the batch would exceed the budget, the best one of the
-        sentence replaces it.
+        The best segmentation replaces one so long that the batch would exceed the budget.
         """
         best: list[list[Row]] = [[*corpus.ids(side, pairs)] for side in SIDES]
         if not self.tokenizer.config.sampling:
@@ -132,10 +128,7 @@ class SegmentationSampler:
         ]
 
     def lengths(self, corpus: EncodedCorpus, numbers: Int[np.ndarray, " pair"]) -> Lengths:
-        """Return lengths of both sides that 95% of the sampled segmentations do not exceed.
-
-        None exceeds the budget.
-        """
+        """Return lengths within the budget that 95% of the sampled segmentations do not exceed."""
         source, target = corpus.sides_lengths()
         if not self.tokenizer.config.sampling or not len(corpus):
             return source, target

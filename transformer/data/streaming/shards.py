@@ -112,7 +112,10 @@ class Shard:
 
 
 def find_shards(
-    given: str | Sequence[str] | None, sides: tuple[str, str], max_line: int | None = None
+    given: str | Sequence[str] | None,
+    sides: tuple[str, str],
+    max_line: int | None = None,
+    features: bool = False,
 ) -> list[Shard]:
     """Return the shards that ``data.train`` names, in the order of their names.
 
@@ -132,8 +135,10 @@ def find_shards(
             "plain text of two names or globs, [SOURCE,TARGET], of equally many files"
         )
     if any(plain):
-        return [Shard(urls, sides, max_line) for urls in zip(*found, strict=True)]
-    return [Shard((url,), sides, max_line) for url in dict.fromkeys(chain.from_iterable(found))]
+        shards: Iterable[tuple[str, ...]] = zip(*found, strict=True)
+    else:
+        shards = ((url,) for url in dict.fromkeys(chain.from_iterable(found)))
+    return [Shard(urls, sides, max_line, features) for urls in shards]
 
 
 def shards_fingerprint(shards: Iterable[Shard]) -> str:

@@ -37,8 +37,7 @@ class VocabularyTooLarge(InputError):
 def learn_vocabulary(texts: Iterable[str], config: TokenizerConfig, name: object) -> bytes:
     """Return a SentencePiece model of exactly ``vocab_size`` subwords; blank texts are skipped.
 
-    Raises InputError (with the ``name`` of the text) if there is no text, or the size is too large
-    or too small for it.
+    Raises InputError (with the ``name`` of the text) if text or size are unsuitable.
     """
     model, failed = BytesIO(), list[Exception]()
 
@@ -73,7 +72,6 @@ def learn_vocabulary(texts: Iterable[str], config: TokenizerConfig, name: object
         )
     except (RuntimeError, OSError) as error:
         failed.append(_explained(error, config.vocab_size or 0, name))
-        raise failed[0] from error
     if failed:
         raise failed[0]
     return model.getvalue()
@@ -110,10 +108,7 @@ def _explained(error: Exception, vocab_size: int, name: object) -> Exception:
 def vocabularies(
     config: TokenizerConfig, pairs: Pairs, cache: Path | None, content: str | None, name: object
 ) -> tuple[bytes, bytes | None]:
-    """Return the models of source and target; the second is None when joint.
-
-    Arguments and errors are those of `Tokenizer.train`.
-    """
+    """Return the models of source and target, as `Tokenizer.train`; the second is None if joint."""
     if cache is None:
         return _learn(config, pairs, name)
     key = _cache_key(config, pairs, content)
