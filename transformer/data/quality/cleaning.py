@@ -67,8 +67,8 @@ def clean(
     folder.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(folder) as part:
         part.mkdir()
-        names = dict.fromkeys(names)
-        cleaned = {name: _Cleaner(checks, name, repair).clean(part) for name in names}
+        distinct = dict.fromkeys(names)
+        cleaned = {name: _Cleaner(checks, name, repair).clean(part) for name in distinct}
         lost = [f"{name}: {split.summary()}" for name, split in cleaned.items() if split.faults]
         if lost and not any(split.kept for split in cleaned.values()):
             raise InputError(f"nothing is written: {'; '.join(lost)}")

@@ -1,7 +1,4 @@
-"""Builds the checks of each split of a corpus.
-
-Some compare a pair with what is usual in the training text, or with held-out text, read here.
-"""
+"""Builds the checks of each split of a corpus."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
@@ -46,17 +43,13 @@ class Checks:
         config: ExaminationConfig,
         tokenizer: Tokenizer | None = None,
     ) -> None:
-        """Choose the checks; nothing is read yet.
-
-        The splits by name have "train". Without a tokenizer, tokens are estimated.
-        """
+        """Choose the checks; without a tokenizer, tokens are estimated. The splits have "train"."""
         self.splits, self.config, self._tokenizer = splits, config, tokenizer
         self.skipped = {
             name: f"needs {package}: {how_to_install('doctor')}"
             for name, package in _PACKAGES.items()
             if name in config.checks and find_spec(package) is None
         }
-        """Checks whose package is not installed, and how to install it."""
         self._alphabet = alphabet.Alphabet(tokenizer)
 
     def pairs(self, split: str) -> Iterator[NumberedPair]:
@@ -83,10 +76,7 @@ class Checks:
         return checks
 
     def _finders(self, split: str) -> dict[str, FindFault]:
-        """The checks that look at each pair alone, in the order of the faults of a rejected pair.
-
-        What is usual in the training text is found when it is first needed.
-        """
+        """Checks that look at each pair alone, in the order of the faults of a rejected pair."""
         config, has_features = self.config, self.splits[split].corpus.features
         return {
             "empty": lengths.find_empty_side,

@@ -101,7 +101,7 @@ class StreamedBatches(BatchSequence):
         return at | {"shards": self._identity, "seed": self._data.seed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a buffer; with other shards or another seed, from the start of its epoch."""
+        """Continue from a buffer; with other shards or seed, from the start of its epoch."""
         position = Position(state["position"]["epoch"])
         if (state["shards"], state.get("seed")) == (self._identity, self._data.seed):
             place = state["position"]["place"]

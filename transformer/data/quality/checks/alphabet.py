@@ -1,8 +1,7 @@
 """Characters that a side does not use: of another script, or unknown to the vocabulary.
 
-Scripts such as Latin, Cyrillic or Hiragana are found by the Unicode names of letters. A tokenizer
-spells unknown characters in bytes, or has one token for unknown characters, words and features;
-without one, those of validation and test text are unknown that the training text lacks.
+The Unicode names of letters tell the script. Without a tokenizer, characters of validation and test
+text are unknown that the training text lacks.
 """
 
 import unicodedata
@@ -108,6 +107,7 @@ def _is_known(tokenizer: Tokenizer, side: Side, text: str) -> bool:
     encode, spell = tokenizer.encode_target, tokenizer.subwords
     if side == "source":
         encode, spell = tokenizer.encode_source, tokenizer.source_subwords
+    [ids] = encode([text])
     [ids] = encode([text])
     return UNK not in ids and not any(subword.startswith(_BYTE) for subword in spell(ids))
 

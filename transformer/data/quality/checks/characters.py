@@ -1,7 +1,6 @@
 """Characters that do not belong in text: control and replacement characters, wrong encodings.
 
-Wrong encodings (``schÃ¶n`` for ``schön``) need ftfy (the extra ``doctor``). Only what ftfy can undo
-counts: guillemets after an umlaut only look like damage.
+Wrong encodings (``schÃ¶n`` for ``schön``) need ftfy (the extra ``doctor``), which can undo them.
 """
 
 import re

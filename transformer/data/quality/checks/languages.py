@@ -2,8 +2,7 @@
 
 A text counts only if two signs agree: it has hardly any of the common words of its side, and
 py3langid (extra ``doctor``; Lui and Baldwin 2012, "langid.py") is confident of another language.
-Text in the same other language on both sides is a quotation, a name or code; equal text on both
-sides is a matter of `find_copy`.
+Text in the same other language on both sides is a quotation, a name or code.
 """
 
 import re
@@ -51,7 +50,6 @@ class Language:
         if code not in _identifier().labels and detected:
             code = str(Counter(detected).most_common(1)[0][0])
         self.code = code
-        """ISO 639-1."""
         own = (text for text, language in zip(texts, detected, strict=True) if language == code)
         counts = Counter(word for text in own for word in _words(text))
         self._common = frozenset(word for word, _ in counts.most_common(_COMMON_WORDS))
@@ -73,10 +71,7 @@ class Language:
 def find_wrong_language(
     languages: tuple[Language, Language], lexicon: Lexicon, pair: NumberedPair
 ) -> Fault | None:
-    """Name the language that a side is in, and the one that it should be in.
-
-    The lexicon recognises swapped sides, also of a few words.
-    """
+    """Name the language that a side is in, or say that the sides are swapped (by the lexicon)."""
     texts = pair.texts
     found = [own.detect_foreign(text) for own, text in zip(languages, texts, strict=True)]
     if found[0] == found[1] or bare(texts[0]) == bare(texts[1]):

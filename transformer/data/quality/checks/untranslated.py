@@ -1,7 +1,4 @@
-"""Pairs that are not translated: the target is the source, in words that the corpus translates.
-
-Names, terms, titles and code, which good translations keep, are no evidence.
-"""
+"""Pairs that are not translated: the target is the source, in words that the corpus translates."""
 
 import re
 from collections import Counter
