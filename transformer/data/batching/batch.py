@@ -128,7 +128,6 @@ class TaggedBatch(PaddedBatch):
     tags: Int[Tensor, "batch source"]
     """A tag at the first subword of each word, UNTAGGED elsewhere."""
     labelled: Int[Tensor, " word"]
-    """Flat indices of the tags."""
 
     @property
     def labels(self) -> Int[Tensor, " word"]:

@@ -32,10 +32,7 @@ class BatchSequence(ABC):
 
     @abstractmethod
     def largest(self) -> tuple[int, BatchKey]:
-        """Return the positions of the largest of the first batches, and that batch.
-
-        Positions are tokens of both sides, padding and eos included.
-        """
+        """Return the positions of the largest of the first batches, and that batch."""
 
     @property
     @abstractmethod
@@ -161,7 +158,6 @@ class MixedDataset(Dataset[B]):
     """Several corpora; a key has the number of its corpus."""
 
     parts: Sequence[PlannedDataset[B]]
-    """In the order of their numbers."""
 
     def __getitem__(self, key: BatchKey) -> B:
         return self.parts[key.corpus][key]
@@ -177,7 +173,6 @@ class RankAssignment:
 
     ranks: int = 1
     accumulation: int = 1
-    """Micro-batches of a rank."""
 
     @property
     def batches(self) -> int:

@@ -32,9 +32,7 @@ class Update(Generic[B]):
     numbers: list[int]
     """Numbers of the batches in the endless sequence: seeds of all that is random for them."""
     tokens: int
-    """Tokens of all batches without padding."""
     positions: int
-    """Tokens of all batches with padding."""
 
     @classmethod
     def of(cls, batches: list[B], numbers: list[int]) -> "Update[B]":
@@ -66,10 +64,7 @@ class UpdateLoader(Generic[B]):
         workers: int,
         pin_memory: bool,
     ) -> None:
-        """Load the batches of a sequence, in ``workers`` processes; 0: this process.
-
-        ``done`` returns the number of updates, including those of the runs that this one resumes.
-        """
+        """Load the batches of a sequence, in ``workers`` processes; 0: this process."""
         self.row, self.dataset, self.assignment = row, dataset, assignment
         self._rank, self._done = rank, done
         self._workers, self._pin_memory = workers, pin_memory
@@ -123,10 +118,7 @@ class UpdateLoader(Generic[B]):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue after another loader; logs differences.
-
-        Other batches continue at the same fraction of the epoch.
-        """
+        """Continue after another loader; logs differences."""
         self._before = state
         if state["row"] is not None:
             self.row.load_state_dict(state["row"])
@@ -180,10 +172,7 @@ class EpochLoader(Generic[B]):
 
 
 def _kill(workers: list[BaseProcess]) -> None:
-    """End the workers that are left when the process ends, as it waits for them.
-
-    After the system kills a worker, torch raises an error at any line: `close` may not be called.
-    """
+    """End the workers that are left when the process ends, as it waits for them."""
     for worker in workers:
         worker.kill()
 

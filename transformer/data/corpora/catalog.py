@@ -30,7 +30,6 @@ class PublishedCorpus:
     """One corpus, with a file for each language of each split, or one file for both sides."""
 
     name: str
-    """Value of ``data.corpus``."""
     languages: tuple[str, ...]
     """Language codes, or paths that end in one, as they stand in the names of the files."""
     splits: Mapping[str, str]
@@ -120,14 +119,10 @@ INFLECTION = PublishedCorpus(
 PUBLISHED = {
     corpus.name: corpus for corpus in (MULTI30K, MULTI30K_TOK, TANAKA_ENJA, G2P, SCAN, INFLECTION)
 }
-"""By the value of ``data.corpus``."""
 
 
 def fetch(corpus: PublishedCorpus, language: str | None, split: str, cache: Path) -> Path:
-    """Return the path of one file of one split, downloaded if it is not in the folder ``cache``.
-
-    Raises InputError for an unknown language, a failed download or a wrong checksum.
-    """
+    """Return the path of one file of one split, downloaded if it is not in the folder ``cache``."""
     name = corpus.file_name(language, split)
     if name not in corpus.parts:
         return _fetch(corpus, name, cache)
@@ -160,10 +155,7 @@ def _fetch(corpus: PublishedCorpus, name: str, cache: Path) -> Path:
 
 
 def find(corpus: PublishedCorpus, language: str | None, split: str, root: Path) -> Path:
-    """Return the path of one file of one split in the user's folder, gzipped or not.
-
-    Raises InputError for an unknown language, MissingFile if folder or file is missing.
-    """
+    """Return the path of one file of one split in the user's folder, gzipped or not."""
     name = Path(corpus.file_name(language, split)).name
     for candidate in (name, f"{name.removesuffix('.gz')}.gz", name.removesuffix(".gz")):
         if (root / candidate).is_file():

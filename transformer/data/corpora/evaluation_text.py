@@ -22,7 +22,6 @@ class Texts(NamedTuple):
     """An evaluation split, source for source."""
 
     sources: list[str]
-    """Each with its tags."""
     references: list[tuple[str, ...]]
     """Of each source, one at least."""
     ranges: dict[str, range]

@@ -20,7 +20,6 @@ class JoinedSplit:
     """The same split of several corpora, concatenated."""
 
     parts: Mapping[str, Split]
-    """By the names of the corpora."""
 
     def __iter__(self) -> Iterator[Pair]:
         """Yield (source, target), the source with its tags; raises InputError as `Split` does."""

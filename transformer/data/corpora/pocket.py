@@ -1,7 +1,4 @@
-"""The pocket corpus: made-up English and German text that comes with the package.
-
-scripts/pocket/ has the grammar that made it.
-"""
+"""The pocket corpus: made-up English and German text that comes with the package."""
 
 import re
 from collections.abc import Iterator

@@ -133,10 +133,7 @@ def _with_held_out(config: DataConfig, splits: dict[str, Split]) -> dict[str, Sp
 
 
 def as_files(config: DataConfig) -> DataConfig:
-    """Return a config of ``data.corpus=folder`` as one of ``files``, with the paths found.
-
-    Raises InputError without a folder, or if a text is missing in one language or twice there.
-    """
+    """Return a config of ``data.corpus=folder`` as one of ``files``, with the paths found."""
     check_unused_keys(config)
     root = given_path(config.root or "")
     if config.root is None or not root.is_dir():

@@ -27,7 +27,6 @@ class Split:
     links: Path | None = None
     """Word alignment of the whole corpus, a line of Pharaoh links for each pair; None: unknown."""
     tags: SourceTags = UNTAGGED
-    """Tags before each source."""
     sentences: int = 1
     """Maximum number of sentences of a document in one pair; 1: each line is a pair."""
     repeated_sources: bool = False

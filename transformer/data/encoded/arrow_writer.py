@@ -1,7 +1,4 @@
-"""Encodes a block of a corpus and writes it to an Arrow file, a shard of `EncodedCorpus`.
-
-https://arrow.apache.org/docs/format/Columnar.html describes the format.
-"""
+"""Encodes a block of a corpus and writes it to an Arrow file, a shard of `EncodedCorpus`."""
 
 import json
 from array import array
@@ -36,7 +33,6 @@ class Block(NamedTuple):
     pairs: list[Pair]
     links: list[WordLinks] | None
     first: Bool[np.ndarray, " pair"] | None
-    """Whether each pair is the first of equal ones; None: duplicates are kept."""
 
 
 @dataclass(frozen=True)

@@ -113,10 +113,7 @@ class SegmentationSampler:
     def ids(
         self, corpus: EncodedCorpus, pairs: Indices, epoch: int, numbers: Indices
     ) -> list[list[Row]]:
-        """Return the subword ids of both sides of a batch, whose pairs have these numbers.
-
-        The best segmentation replaces one so long that the batch would exceed the budget.
-        """
+        """Return the subword ids of both sides of a batch, whose pairs have these numbers."""
         best: list[list[Row]] = [[*corpus.ids(side, pairs)] for side in SIDES]
         if not self.tokenizer.config.sampling:
             return best

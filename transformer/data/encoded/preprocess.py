@@ -1,7 +1,4 @@
-"""Encodes a corpus in blocks, in several processes, and resumes after an interruption.
-
-The files (arrow_writer.py) do not depend on the number of processes.
-"""
+"""Encodes a corpus in blocks, in several processes, and resumes after an interruption."""
 
 import logging
 import os

@@ -139,10 +139,7 @@ class BatchModule(LightningDataModule, ABC):
             self.row.load_state_dict(state["row"])
 
     def epochs(self, done: int) -> float | None:
-        """Return how many epochs ``done`` updates are, including those of the runs it resumes.
-
-        None: the length of an epoch is unknown, and the first part of it is not over.
-        """
+        """Return how many epochs ``done`` updates are, including those of the runs it resumes."""
         if self._loader is not None:
             epochs = self._loader.epochs(done)
         else:

@@ -70,10 +70,7 @@ class DataModule(BatchModule):
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The evaluation splits: "validation", "test", and others that the corpus has.
-
-        With several corpora: one validation text of all, and the test text of each.
-        """
+        """The evaluation splits: "validation", "test", and others that the corpus has."""
         parts = ("train", "validation_") if self._data.corpora else ("train",)
         return tuple(name for name in self._splits if not name.startswith(parts))
 
@@ -88,10 +85,7 @@ class DataModule(BatchModule):
         return [row.tolist() for row in rows]
 
     def prepare_data(self) -> None:
-        """Learn the vocabulary and encode training and validation text, unless in the cache.
-
-        Raises InputError if texts or links are unreadable or unsuitable, or too much is left out.
-        """
+        """Learn the vocabulary and encode training and validation text, unless in the cache."""
         # Missing and malformed files are found before the long work.
         training = self._parts("train")
         read = [*training, *(part for name in self.splits for part in self._parts(name))]

@@ -1,7 +1,4 @@
-"""Numbered pairs, base classes of the checks, and helpers to compare and to quote texts.
-
-A check sees the pairs of a split one by one, counts faulty pairs, and keeps a few examples.
-"""
+"""Numbered pairs, base classes of the checks, and helpers to compare and to quote texts."""
 
 import re
 import unicodedata
@@ -61,9 +58,7 @@ class Finding:
     check: str
     split: str
     count: int
-    """Pairs with the fault."""
     total: int
-    """Pairs examined."""
     examples: tuple[Example, ...]
 
     @property
@@ -99,7 +94,6 @@ class Check(ABC):
 
 
 FindFault = Callable[[NumberedPair], Fault | None]
-"""Returns what is wrong with a pair, or None."""
 
 
 class PairCheck(Check):

@@ -34,7 +34,6 @@ class CleanedSplit:
     """The result for a split."""
 
     files: tuple[str, ...]
-    """Names of the files that were written."""
     kept: int = 0
     rejected: int = 0
     faults: Counter[str] = field(default_factory=Counter)
@@ -42,7 +41,6 @@ class CleanedSplit:
     repaired: int = 0
     """Kept pairs that were repaired or, without ``repair``, could be."""
     repairs: Counter[str] = field(default_factory=Counter)
-    """Such pairs by kind of repair."""
 
     def summary(self) -> str:
         """Return how much is kept, the most frequent faults, and how to keep such pairs."""
@@ -57,11 +55,7 @@ class CleanedSplit:
 def clean(
     checks: Checks, names: Sequence[str], folder: Path, *, repair: bool
 ) -> dict[str, CleanedSplit]:
-    """Write the kept and the rejected lines of some splits to a new folder, all or nothing.
-
-    A kept pair passes all checks, after its repair if ``repair``. Raises InputError if the folder
-    exists, a text cannot be read, or no pair is kept; OSError if the folder cannot be made.
-    """
+    """Write the kept and the rejected lines of some splits to a new folder, all or nothing."""
     if folder.exists():
         raise InputError(f"output={folder} is there already; name a new folder")
     folder.parent.mkdir(parents=True, exist_ok=True)

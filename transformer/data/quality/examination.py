@@ -27,9 +27,7 @@ class Examination:
     """The result for all splits."""
 
     pairs: Mapping[str, int]
-    """Number of pairs by split."""
     unit: str
-    """Unit of the lengths."""
     lengths: Mapping[str, tuple[Counter[int], Counter[int]]]
     """By split: the number of sources, and of targets, of each length."""
     findings: tuple[Finding, ...]

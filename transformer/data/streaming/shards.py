@@ -51,19 +51,12 @@ class Shard:
     """One file with both sides, or two plain files."""
 
     urls: tuple[str, ...]
-    """Paths, or URLs of any kind that fsspec opens."""
     sides: tuple[str, str]
-    """Keys of source and target in JSONL, columns in Parquet."""
     max_line: int | None = None
-    """Bytes of the longest line (``data.max_line``); None: `lines.MAX_LINE`."""
     features: bool = False
-    """As in `Corpus`."""
 
     def pairs(self, start: ShardPosition) -> Iterator[tuple[Pair, ShardPosition]]:
-        """Yield the pairs from a position on, each with the position after it.
-
-        Raises InputError if a file is missing, unreadable, damaged or malformed.
-        """
+        """Yield the pairs from a position on, each with the position after it."""
         with ExitStack() as stack:
             files = [stack.enter_context(_opened(url)) for url in self.urls]
             with _explained(self.urls[-1]):

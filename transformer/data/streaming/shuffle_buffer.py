@@ -1,7 +1,4 @@
-"""Fills buffers with the encoded pairs of shards, from any position of an endless stream.
-
-An epoch reads every shard once, in a random order; its last buffer ends with it.
-"""
+"""Fills buffers with the encoded pairs of shards, from any position of an endless stream."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,11 +26,8 @@ class Position:
 
     epoch: int = 0
     buffer: int = 0
-    """Number of the buffer in the epoch."""
     shard: int = 0
-    """Index of the shard in the order of the epoch."""
     place: ShardPosition = field(default_factory=ShardPosition)
-    """Position in that shard."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +39,8 @@ class Buffer:
     corpus: EncodedCorpus
     """In memory, with texts for subword sampling."""
     lengths: Lengths
-    """Lengths to plan batches with."""
     selection: Selection
-    """Numbers of pairs read and left out."""
     next: Position
-    """Position of the next buffer."""
 
 
 class BufferReader:
@@ -60,7 +51,6 @@ class BufferReader:
         self._shards, self._data, self._tokenizer = shards, data, tokenizer
         longest = min(data.max_length, data.batch_tokens - 1)
         self.filters = Filters(longest, data.max_ratio, data.deduplicate)
-        """Duplicates are left out within a buffer."""
         self._sampler = SegmentationSampler(tokenizer, data)
         self._at: Position | None = None
         self._pairs: Iterator[tuple[int, Pair, Position]] = iter(())

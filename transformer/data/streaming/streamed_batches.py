@@ -1,7 +1,4 @@
-"""The endless sequence of batches of a stream: buffer after buffer is planned and shuffled.
-
-The number of a batch depends on the shards and the settings, not on ranks or interruptions.
-"""
+"""The endless sequence of batches of a stream: buffer after buffer is planned and shuffled."""
 
 import logging
 from bisect import bisect_right

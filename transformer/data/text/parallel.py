@@ -47,7 +47,6 @@ class Corpus:
     document_key: str | None = None
     """A JSONL key whose value changes where a document begins: SEPARATOR is put there."""
     max_line: int | None = None
-    """Bytes of the longest line (``data.max_line``); None: `lines.MAX_LINE`."""
     format: str | None = None
     """"plain", "tsv", "jsonl" or "scan"; None: by the names of the files."""
     features: bool = False
@@ -176,10 +175,7 @@ def jsonl_pairs(
     start: int,
     document_key: str | None,
 ) -> Iterator[Pair]:
-    """Read the lines of a JSONL file, an object each; a list of targets is a pair for each.
-
-    A SEPARATOR comes where the value of ``document_key`` changes.
-    """
+    """Read the lines of a JSONL file, an object each; a list of targets is a pair for each."""
     document: object = None
     example = 'write {{"{}": "...", "{}": "..."}}'.format(*sides)
     for number, line in enumerate(lines, start):

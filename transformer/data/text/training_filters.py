@@ -33,7 +33,6 @@ class Filters:
     max_ratio: float | None
     """Maximum ratio of the lengths of the longer and the shorter side; None: no bound."""
     deduplicate: bool
-    """Keep only the first of equal pairs (both sides equal)."""
 
     def reason(self, source_length: int, target_length: int) -> str | None:
         """Return why a pair of these lengths is left out, or None if it is kept."""
@@ -78,7 +77,6 @@ class Selection:
     """Applies filters to pairs in their order, and counts what they leave out."""
 
     filters: Filters | None
-    """None keeps all."""
     first: Bool[np.ndarray, " pair"] | None = None
     """Whether each pair is the first of equal ones; None keeps duplicates."""
     dropped: Counter[str] = field(default_factory=Counter)
@@ -98,10 +96,7 @@ class Selection:
 
 
 def first_occurrences(pairs: Iterable[tuple[str, str]]) -> Bool[np.ndarray, " pair"]:
-    """Mark the pairs that do not occur earlier in the text, by 64-bit hashes.
-
-    Among ten million pairs the chance of a single false match is three in a million.
-    """
+    """Mark the pairs that do not occur earlier in the text, by 64-bit hashes."""
     digests = np.fromiter((text_hash(*pair) for pair in pairs), dtype=np.uint64)
     first = np.zeros(len(digests), dtype=bool)
     first[np.unique(digests, return_index=True)[1]] = True

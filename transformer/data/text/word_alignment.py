@@ -66,10 +66,7 @@ def format_links(links: Iterable[Link]) -> str:
 def read_links(
     path: Path, pairs: Iterable[tuple[str, str]], max_line: int | None = None
 ) -> Iterator[WordLinks]:
-    """Yield the links of each pair of a text, line by line; see `read_lines` for ``max_line``.
-
-    Raises InputError for a line that is none of links, or other numbers of lines and pairs.
-    """
+    """Yield the links of each pair of a text, line by line; see `read_lines` for ``max_line``."""
     lines, texts = read_lines(path, max_line), iter(pairs)
     for number, (line, pair) in enumerate(zip_longest(lines, texts), start=1):
         if line is None or pair is None:
@@ -111,10 +108,7 @@ def subword_words(subwords: Sequence[str]) -> list[int]:
 def linked_subwords(
     links: Int[np.ndarray, "link 2"], source_words: Sequence[int], target_words: Sequence[int]
 ) -> Bool[np.ndarray, "target source"]:
-    """Link every subword of a source word to every subword of a target word linked to it.
-
-    ``source_words`` and ``target_words`` are the words of the subwords (`subword_words`).
-    """
+    """Link every subword of a source word to every subword of a target word linked to it."""
     # The last row and column are NO_WORD: nothing is linked to it.
     table = np.zeros((max(target_words, default=-1) + 2, max(source_words, default=-1) + 2), bool)
     table[links[:, 1], links[:, 0]] = True

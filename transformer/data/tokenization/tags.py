@@ -24,7 +24,6 @@ class SourceTags(NamedTuple):
     """Tags before one source text."""
 
     target: str | None = None
-    """Code of the language to translate into."""
     tag: str | None = None
     """Tag of the corpus whose kind of text this is."""
     source: str | None = None
@@ -73,7 +72,6 @@ class Tags:
     targets: tuple[str, ...] = ()
     """Codes of the languages to translate into; if there are any, each source has one."""
     corpora: tuple[str, ...] = ()
-    """Tags of corpora."""
     optional: bool = True
     """Whether a source may have no corpus tag."""
     sentences: int = 0
@@ -136,10 +134,7 @@ class Tags:
         )
 
     def check_same_tags(self, known: "Tags") -> None:
-        """Raise an InputError if a resumed or fine-tuned run has other tags than the vocabulary.
-
-        It may leave out tags of corpora, and join no documents in another way.
-        """
+        """Raise an InputError if a resumed or fine-tuned run has other tags than the vocabulary."""
         own, before = (
             (bool(tags.targets), tags.both_sides, tags.sentences, tags.subwords)
             for tags in (self, known)

@@ -18,7 +18,6 @@ class Vocabulary(ABC):
     first_tag: int
     """Id of the first tag: the number of tokens."""
     control: frozenset[int]
-    """Ids of the control symbols."""
     tags: Tags
     never_written: tuple[int, ...] = ()
     """Ids of tokens that no target has."""

@@ -35,10 +35,7 @@ class VocabularyTooLarge(InputError):
 
 
 def learn_vocabulary(texts: Iterable[str], config: TokenizerConfig, name: object) -> bytes:
-    """Return a SentencePiece model of exactly ``vocab_size`` subwords; blank texts are skipped.
-
-    Raises InputError (with the ``name`` of the text) if text or size are unsuitable.
-    """
+    """Return a SentencePiece model of exactly ``vocab_size`` subwords; blank texts are skipped."""
     model, failed = BytesIO(), list[Exception]()
 
     def lines() -> Iterator[str]:

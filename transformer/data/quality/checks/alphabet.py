@@ -1,8 +1,4 @@
-"""Characters that a side does not use: of another script, or unknown to the vocabulary.
-
-The Unicode names of letters tell the script. Without a tokenizer, characters of validation and test
-text are unknown that the training text lacks.
-"""
+"""Characters that a side does not use: of another script, or unknown to the vocabulary."""
 
 import unicodedata
 from collections import Counter

@@ -1,7 +1,4 @@
-"""Characters that do not belong in text: control and replacement characters, wrong encodings.
-
-Wrong encodings (``schÃ¶n`` for ``schön``) need ftfy (the extra ``doctor``), which can undo them.
-"""
+"""Characters that do not belong in text: control and replacement characters, wrong encodings."""
 
 import re
 import unicodedata

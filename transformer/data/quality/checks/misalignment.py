@@ -53,7 +53,6 @@ class Stretch(NamedTuple):
     shift: int | None
     """None: the lengths fit under no shift."""
     aligned: float
-    """Correlation of the lengths as they are aligned."""
     shifted: float | None
     """And if the shift is undone."""
 
@@ -158,11 +157,7 @@ def _standard(lengths: Lengths) -> Lines:
 
 
 def _likeness(x: Lines, y: Lines) -> float:
-    """Return the correlation that aligned lines have: the median of the blocks that tell.
-
-    A block counts with its best shift, and only if its lines go together under one: most of a text
-    may be misaligned.
-    """
+    """Return the correlation that aligned lines have: the median of the blocks that tell."""
     starts = range(0, max(1, len(x) - _NEIGHBOURS + 1), _NEIGHBOURS)
     blocks = [(x[start : start + _NEIGHBOURS], y[start : start + _NEIGHBOURS]) for start in starts]
     found = np.array([max(_correlation(*block, shift) for shift in _SHIFTS) for block in blocks])

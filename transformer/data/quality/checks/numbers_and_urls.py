@@ -103,10 +103,7 @@ def _missing(numbers: Iterable[str], rest: Iterable[str], hours: bool) -> list[s
 
 
 def _correspond(first: str, second: str, before_first: str, before_second: str) -> bool:
-    """Whether two numbers are large with as many digits, or follow the same word.
-
-    Numbers joined to different letters or signs do not correspond.
-    """
+    """Whether two numbers are large with as many digits, or follow the same word."""
     contexts = before_first, before_second
     if len({_JOINED.findall(context)[0] for context in contexts} - {""}) > 1:
         return False

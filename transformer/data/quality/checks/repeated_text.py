@@ -89,10 +89,7 @@ def _first_indices(hashes: Int[np.ndarray, " pair"]) -> Int[np.ndarray, " pair"]
 
 
 class Leaks(Check):
-    """Looks for held-out text in training text, without case, punctuation and spaces.
-
-    The findings belong to the held-out splits.
-    """
+    """Looks for held-out text in training text, without case, punctuation and spaces."""
 
     names = ("leak", "leak_source", "leak_target")
 
