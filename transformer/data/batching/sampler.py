@@ -145,8 +145,15 @@ class BatchPlan:
         )
 
     def _full_batches(self, start: int, end: int) -> Int[np.ndarray, " bound"]:
-        """Fill batch after batch with the pairs of a part of the layout."""
-        return _cut_greedily(self._longest[start:end], self._batch_tokens) + start
+        """Fill batch after batch with a part of the layout, whose last pair is the longest."""
+        bounds = [start]
+        while bounds[-1] < end:
+            first = bounds[-1]
+            most = self._batch_tokens // int(self._longest[first])
+            window = self._longest[first : min(end, first + most)]
+            padded = window * np.arange(1, len(window) + 1)
+            bounds.append(first + int(np.searchsorted(padded, self._batch_tokens, side="right")))
+        return np.asarray(bounds, dtype=np.int64)
 
     def _mixed(self, random: np.random.Generator) -> Int[np.ndarray, " pair"]:
         """Shuffle pairs of equal lengths among each other."""
@@ -174,19 +181,6 @@ def _by_length(
     longest, difference = longest.astype(kind), (source - target).astype(kind)
     order = np.lexsort((np.where(longest % 2 == 0, difference, -difference), longest))
     return order.astype(np.int32) if len(order) < 2**31 else order
-
-
-def _cut_greedily(
-    longest: Int[np.ndarray, " pair"], batch_tokens: int
-) -> Int[np.ndarray, " bound"]:
-    """Fill batch after batch; ``longest`` is sorted, so that a batch's last pair is its longest."""
-    bounds = [0]
-    while bounds[-1] < len(longest):
-        start = bounds[-1]
-        window = longest[start : start + batch_tokens // int(longest[start])]
-        padded = window * np.arange(1, len(window) + 1)
-        bounds.append(start + int(np.searchsorted(padded, batch_tokens, side="right")))
-    return np.asarray(bounds, dtype=np.int64)
 
 
 def _split_largest(bounds: Int[np.ndarray, " bound"], count: int) -> Int[np.ndarray, " finer"]:

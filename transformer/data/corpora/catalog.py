@@ -160,13 +160,10 @@ def find(corpus: PublishedCorpus, language: str | None, split: str, root: Path) 
     for candidate in (name, f"{name.removesuffix('.gz')}.gz", name.removesuffix(".gz")):
         if (root / candidate).is_file():
             return root / candidate
+    problem = f"has no {name}" if root.is_dir() else f"is no folder (seen from {Path.cwd()})"
     parts = corpus.parts.get(name, ())
-    if not root.is_dir():
-        problem = f"is no folder (seen from {Path.cwd()})"
-    elif parts and (root / parts[0]).is_file():
+    if parts and (root / parts[0]).is_file():
         problem = f"has {name} only in parts: cat {' '.join(parts)} > {name}"
-    else:
-        problem = f"has no {name}"
     codes = [language] if corpus.format else corpus.languages
     names = [Path(corpus.file_name(code, each)).name for each in corpus.splits for code in codes]
     raise MissingFile(f"{root} {problem}; set data.root to the folder of {', '.join(names)}")

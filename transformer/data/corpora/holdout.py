@@ -35,9 +35,21 @@ def hold_out(train: Split, sizes: Mapping[str, int], cache: Path) -> dict[str, S
     source. Of pairs that are equal, perhaps with the sides swapped, the first is held out and none
     is used for training. Raises InputError if there are too few different pairs.
     """
-    corpus = train.corpus
-    equal = _remembered(train, sum(sizes.values()), cache)
-    if len(equal) < sum(sizes.values()) + 1:
+    corpus, repeated = train.corpus, train.repeated_sources
+    wanted = sum(sizes.values())
+    size_on_disk = sum(path.stat().st_size for path in corpus.paths if path.is_file())
+    if size_on_disk < _REMEMBERED:
+        equal = _smallest(corpus, wanted + 1, repeated)
+    else:
+        with locked(cache):
+            text = f"{corpus.fingerprint(cache)} {repeated}"
+            question = f"lines held out {_VERSION}: {wanted} of {text}"
+            equal = json.loads(
+                remembered(
+                    cache, question, lambda: json.dumps(_smallest(corpus, wanted + 1, repeated))
+                )
+            )
+    if len(equal) <= wanted:
         keys = " and ".join(f"data.{name}_size={size}" for name, size in sizes.items())
         raise InputError(
             f"{corpus.paths[0]} has {len(equal):,} different pairs, too few to hold out {keys}; "
@@ -64,21 +76,6 @@ def log_held_out(name: str, left: int, splits: Mapping[str, object]) -> None:
             logging.WARNING if held > left else logging.INFO,
             f"{name}: {held:,} of {held + left:,} pairs are held out ({', '.join(keys)})",
         )
-
-
-def _remembered(train: Split, wanted: int, cache: Path) -> list[Lines]:
-    """Return `_smallest` of the pairs of a corpus, one more than are wanted."""
-    corpus, repeated = train.corpus, train.repeated_sources
-    if sum(path.stat().st_size for path in corpus.paths if path.is_file()) < _REMEMBERED:
-        return _smallest(corpus, wanted + 1, repeated)
-    with locked(cache):
-        text = f"{corpus.fingerprint(cache)} {repeated}"
-        question = f"lines held out {_VERSION}: {wanted} of {text}"
-        found = remembered(
-            cache, question, lambda: json.dumps(_smallest(corpus, wanted + 1, repeated))
-        )
-    lines: list[Lines] = json.loads(found)
-    return lines
 
 
 def _smallest(pairs: Iterable[Pair], wanted: int, repeated: bool) -> list[Lines]:

@@ -92,20 +92,15 @@ def corpus_configs(config: DataConfig) -> dict[str, DataConfig]:
     for name, corpus in (config.corpora or {}).items():
         mixture = ("weight", "tag")
         own = {k: v for k, v in vars(corpus).items() if v is not None and k not in mixture}
-        if not _has_document_key(config, own):
+        train = own.get("train", config.train) or ()
+        files = (train,) if isinstance(train, str) else train
+        joins = (own.get("documents", config.documents) or 1) > 1
+        if not joins or [file_format(file) for file in files] != ["jsonl"]:
             own.setdefault("document_key", None)
         single = replace(config, corpora=None, temperature=None, **own)
         unused: dict[str, Any] = {key: None for key in unused_keys(single) if key not in own}
         found[name] = replace(single, **unused)
     return found
-
-
-def _has_document_key(config: DataConfig, own: Mapping[str, Any]) -> bool:
-    """Whether a corpus with these keys joins documents of a JSONL file."""
-    train = own.get("train", config.train) or ()
-    files = (train,) if isinstance(train, str) else train
-    joins = (own.get("documents", config.documents) or 1) > 1
-    return joins and [file_format(file) for file in files] == ["jsonl"]
 
 
 def config_tags(config: DataConfig) -> Tags:

@@ -77,7 +77,11 @@ def find_corpus_splits(config: DataConfig) -> dict[str, Split]:
     }
     if config.alignment is not None and "train" in splits:
         splits["train"] = replace(splits["train"], links=given_path(config.alignment))
-    return _with_held_out(config, splits)
+    sizes = {"validation": config.validation_size, "test": config.test_size}
+    missing = {name: size for name, size in sizes.items() if name not in splits and size > 0}
+    if "train" not in splits or not missing or (config.documents or 1) > 1:
+        return splits
+    return splits | hold_out(splits["train"], missing, given_path(config.cache))
 
 
 def _published(config: DataConfig) -> dict[str, Split]:
@@ -123,15 +127,6 @@ def _files(config: DataConfig) -> dict[str, Split]:
     return splits
 
 
-def _with_held_out(config: DataConfig, splits: dict[str, Split]) -> dict[str, Split]:
-    """Return the splits, with validation and test text held out of the training text if missing."""
-    sizes = {"validation": config.validation_size, "test": config.test_size}
-    missing = {name: size for name, size in sizes.items() if name not in splits and size > 0}
-    if "train" not in splits or not missing or (config.documents or 1) > 1:
-        return splits
-    return splits | hold_out(splits["train"], missing, given_path(config.cache))
-
-
 def as_files(config: DataConfig) -> DataConfig:
     """Return a config of ``data.corpus=folder`` as one of ``files``, with the paths found."""
     check_unused_keys(config)
@@ -144,10 +139,9 @@ def as_files(config: DataConfig) -> DataConfig:
     files: dict[str, Any] = {}
     for split, names in FOLDER_NAMES.items():
         codes = (config.source, config.target)
-        sides = [
-            [str(path) for name in names for path in _with_suffix(root, f"{name}.{code}")]
-            for code in codes
-        ]
+        stems = {code: [f"{name}.{code}" for name in names] for code in codes}
+        candidates = [[root / f"{s}{gz}" for s in stems[c] for gz in ("", ".gz")] for c in codes]
+        sides = [[str(path) for path in paths if path.is_file()] for paths in candidates]
         counts = [len(paths) for paths in sides]
         if counts != [1, 1] and (split == "train" or counts != [0, 0]):
             found = " and ".join(Path(path).name for paths in sides for path in paths)
@@ -158,7 +152,3 @@ def as_files(config: DataConfig) -> DataConfig:
             )
         files[split] = tuple(paths[0] for paths in sides if paths) or None
     return replace(config, corpus="files", root=None, **files)
-
-
-def _with_suffix(root: Path, name: str) -> list[Path]:
-    return [path for path in (root / name, root / f"{name}.gz") if path.is_file()]

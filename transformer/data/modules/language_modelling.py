@@ -7,6 +7,7 @@ for translation.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import Any
 
 from transformer.data.config import DataConfig
 from transformer.data.corpora.mixture import AnySplit
@@ -71,13 +72,11 @@ def _two_sided(data: DataConfig) -> DataConfig:
     """Return a config with two sides, as `find_splits` expects, if only the target is given."""
     if data.corpus != "files":
         return data
-    paths = map(_target_twice, (data.train, data.validation, data.test))
     source = f"not {data.target}" if data.source == data.target else data.source
-    train, validation, test = paths
-    return replace(data, source=source, train=train, validation=validation, test=test)
-
-
-def _target_twice(given: str | Sequence[str] | None) -> str | Sequence[str] | None:
-    if isinstance(given, str):
-        return (given, given) if file_format(given) == "plain" else given
-    return given if given is None or len(given) != 2 else (given[1], given[1])
+    given: dict[str, Any] = {name: getattr(data, name) for name in ("train", "validation", "test")}
+    for name, paths in given.items():
+        if isinstance(paths, str) and file_format(paths) == "plain":
+            given[name] = (paths, paths)
+        elif isinstance(paths, list | tuple) and len(paths) == 2:
+            given[name] = (paths[1], paths[1])
+    return replace(data, source=source, **given)

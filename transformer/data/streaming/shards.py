@@ -144,17 +144,12 @@ def shards_fingerprint(shards: Iterable[Shard]) -> str:
     for shard in shards:
         for url in shard.urls:
             with _explained(url):
-                digest.update(f"{url} {shard.sides} {_state(url)} ".encode())
+                system, path = fsspec.url_to_fs(url)
+                local = isinstance(system, LocalFileSystem)  # whose ukey differs in a copy
+                status = os.stat(path) if local else None
+                state = f"{status.st_size} {status.st_mtime_ns}" if status else system.ukey(path)
+            digest.update(f"{url} {shard.sides} {state} ".encode())
     return digest.hexdigest()
-
-
-def _state(url: str) -> str:
-    """Return the state of a file; not fsspec's for a local file, which differs in a copy."""
-    system, path = fsspec.url_to_fs(url)
-    if isinstance(system, LocalFileSystem):
-        status = os.stat(path)
-        return f"{status.st_size} {status.st_mtime_ns}"
-    return str(system.ukey(path))
 
 
 def _expanded(name: str) -> list[str]:

@@ -33,6 +33,7 @@ class _Model:
     features: str | None
     symbols: tuple[str, ...]
     decompose: bool = False
+    """Characters are those of NFD."""
 
 
 class Symbols(Vocabulary):

@@ -108,7 +108,13 @@ def vocabularies(
     """Return the models of source and target, as `Tokenizer.train`; the second is None if joint."""
     if cache is None:
         return _learn(config, pairs, name)
-    key = _cache_key(config, pairs, content)
+    digest = hashlib.sha256((content or "").encode())
+    for pair in pairs() if content is None else ():
+        digest.update("\n".join((*pair, "")).encode())
+    # Sampling changes how the vocabulary is used, not what it holds.
+    learnt = asdict(config) | {"sampling": None, "library": sentencepiece.__version__}
+    digest.update(json.dumps(learnt, sort_keys=True).encode())
+    key = digest.hexdigest()[:24]
     sides = ("source",) if config.one_vocabulary else ("source", "target")
     paths = [cache / f"tokenizer-{key}.{side}.model" for side in sides]
     if not all(path.exists() for path in paths):
@@ -131,16 +137,3 @@ def _learn(config: TokenizerConfig, pairs: Pairs, name: object) -> tuple[bytes, 
     if config.one_vocabulary:
         return learn((text for pair in pairs() for text in pair), 0), None
     return learn((source for source, _ in pairs()), 0), learn((target for _, target in pairs()), 1)
-
-
-def _cache_key(config: TokenizerConfig, pairs: Pairs, content: str | None) -> str:
-    digest = hashlib.sha256()
-    if content is not None:
-        digest.update(content.encode())
-    else:
-        for pair in pairs():
-            digest.update("\n".join((*pair, "")).encode())
-    # Sampling changes how the vocabulary is used, not what it holds.
-    learnt = asdict(config) | {"sampling": None, "library": sentencepiece.__version__}
-    digest.update(json.dumps(learnt, sort_keys=True).encode())
-    return digest.hexdigest()[:24]

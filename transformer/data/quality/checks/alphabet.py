@@ -30,9 +30,8 @@ def char_script(character: str) -> str | None:
 
 
 def _count_scripts(texts: Iterable[str]) -> Counter[str]:
-    letters = Counter("".join(texts))
     counts: Counter[str] = Counter()
-    for character, count in letters.items():
+    for character, count in Counter("".join(texts)).items():
         if script := char_script(character):
             counts[script] += count
     return counts

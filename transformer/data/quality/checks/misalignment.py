@@ -125,22 +125,17 @@ def find_stretches(source: Lengths, target: Lengths) -> list[Stretch]:
     states = _viterbi(np.stack(costs, axis=1))
     edges = [0, *(np.flatnonzero(np.diff(states)) + 1).tolist()]
     lines = [*(_BLOCK * edge for edge in edges), len(x)]
-    found = [
-        _stretch(x, y, start, stop, state)
-        for start, stop, state in zip(lines, lines[1:], states[edges].tolist(), strict=False)
-        if state != 0
-    ]
+    found = []
+    for start, stop, state in zip(lines, lines[1:], states[edges].tolist(), strict=False):
+        part, aligned = (
+            (x[start:stop], y[start:stop]),
+            _correlation(x[start:stop], y[start:stop], 0),
+        )
+        shift = None if state == _UNRELATED else _SHIFTS[state]
+        shifted = None if shift is None else _correlation(*part, shift)
+        found += [Stretch(start, stop, shift, aligned, shifted)] if state else []
     # Where lengths go together less than elsewhere in the text, but do, nothing is wrong.
     return [one for one in found if one.shift is not None or one.aligned < _TELLING]
-
-
-def _stretch(x: Lines, y: Lines, start: int, stop: int, state: int) -> Stretch:
-    x, y = x[start:stop], y[start:stop]
-    aligned = _correlation(x, y, 0)
-    if state == _UNRELATED:
-        return Stretch(start, stop, None, aligned, None)
-    shift = _SHIFTS[state]
-    return Stretch(start, stop, shift, aligned, _correlation(x, y, shift))
 
 
 def _standard(lengths: Lengths) -> Lines:
