@@ -127,13 +127,11 @@ def find_stretches(source: Lengths, target: Lengths) -> list[Stretch]:
     lines = [*(_BLOCK * edge for edge in edges), len(x)]
     found = []
     for start, stop, state in zip(lines, lines[1:], states[edges].tolist(), strict=False):
-        part, aligned = (
-            (x[start:stop], y[start:stop]),
-            _correlation(x[start:stop], y[start:stop], 0),
-        )
-        shift = None if state == _UNRELATED else _SHIFTS[state]
-        shifted = None if shift is None else _correlation(*part, shift)
-        found += [Stretch(start, stop, shift, aligned, shifted)] if state else []
+        if state != 0:
+            part = x[start:stop], y[start:stop]
+            shift = None if state == _UNRELATED else _SHIFTS[state]
+            shifted = None if shift is None else _correlation(*part, shift)
+            found.append(Stretch(start, stop, shift, _correlation(*part, 0), shifted))
     # Where lengths go together less than elsewhere in the text, but do, nothing is wrong.
     return [one for one in found if one.shift is not None or one.aligned < _TELLING]
 
