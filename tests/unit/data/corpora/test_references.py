@@ -97,5 +97,5 @@ def test_the_corpora_of_other_tasks(
     with pytest.raises(InputError, match=r"has no language None; set data\.lang"):
         find_splits(data_config(tmp_path, **changes | {"lang": None}))
     if changes["corpus"] != "scan":
-        with pytest.raises(InputError, match=r"no checksum of .* set data\.root=FOLDER"):
+        with pytest.raises(InputError, match=r"cannot fetch .*registry.* set data\.root=FOLDER"):
             find_splits(data_config(tmp_path, **changes | {"root": None}))

@@ -72,9 +72,8 @@ def test_duplicates_are_left_out_within_a_buffer(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"corpus": "pocket"}, "reads files, not data.corpus=pocket"),
+        ({"corpus": "pocket"}, "reads files of one corpus of single sentences without tags"),
         ({"alignment": "links"}, "single sentences without tags or links"),
-        ({"buffer": 0}, "data.buffer=0"),
         ({"validation": None}, "training needs a validation text"),
     ],
 )

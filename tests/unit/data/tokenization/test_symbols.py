@@ -102,8 +102,7 @@ def test_decomposed_characters_are_letters_and_marks_and_come_back_composed() ->
         ({"source": "bpe", "vocab_size": 9, "features": ";"}, "features are read with .*=char"),
         ({"algorithm": "words", "decompose": True}, "decompose is for characters"),
         ({"features": ""}, "features='' separates nothing"),
-        ({"min_frequency": 0}, "min_frequency=0 must be at least 1"),
-        ({"min_frequency": 99}, "no token occurs .*min_frequency=99 times, but . at most"),
+        ({"min_frequency": 99}, "no token occurs tokenizer.min_frequency=99 times"),
     ],
 )
 def test_keys_that_do_not_fit_together_are_refused(changes: dict[str, Any], says: str) -> None:

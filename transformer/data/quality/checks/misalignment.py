@@ -89,7 +89,6 @@ class Misalignment(Check):
         return (_NAME,) if inside else ()
 
     @cached_property
-    @cached_property
     def _stretches(self) -> list[Stretch]:
         """All stretches, as indices of the pairs that were seen."""
         return find_stretches(*(np.array(lengths, dtype=np.int64) for lengths in self._lengths))
