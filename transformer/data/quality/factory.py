@@ -18,9 +18,14 @@ from transformer.data.quality.base import (
     either_side,
 )
 from transformer.data.quality.checks import alphabet, characters, lengths, markup, numbers_and_urls
+from transformer.data.quality.checks.languages import (
+    Language,
+    Lexicon,
+    find_copy,
+    find_wrong_language,
+)
 from transformer.data.quality.checks.misalignment import Misalignment
 from transformer.data.quality.checks.repeated_text import Leaks, Repeats
-from transformer.data.quality.checks.untranslated import Lexicon, find_copy
 from transformer.data.quality.config import ExaminationConfig
 from transformer.data.quality.texts import numbered
 from transformer.data.text.parallel import Pair
@@ -122,8 +127,6 @@ class Checks:
 
     @cached_property
     def _find_wrong_language(self) -> FindFault:
-        from transformer.data.quality.checks.languages import Language, find_wrong_language
-
         source, target = map(Language, self.config.languages, self._sides)
         return partial(find_wrong_language, (source, target), self._lexicon)
 

@@ -159,7 +159,7 @@ def test_a_later_corpus_leaves_the_others_encoded(tmp_path: Path) -> None:
     after = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").glob("*/*.arrow")}
     assert len(after) == 4 and before.items() <= after.items()
     # A resumed run adds no tags.
-    with pytest.raises(InputError, match="the tags <tag a>; .* add tags .here <tag a>, <tag b>"):
+    with pytest.raises(InputError, match=r"the tags <tag a>; .* add tags .here <tag a>, <tag b>"):
         _ = module(both, initial_tokenizer=one.tokenizer).tokenizer
 
 

@@ -19,12 +19,12 @@ from transformer.data.quality.checks.characters import (
     find_not_nfc,
     find_replacement,
 )
+from transformer.data.quality.checks.languages import Lexicon, find_copy
 from transformer.data.quality.checks.lengths import UsualLengths, find_disproportion
 from transformer.data.quality.checks.numbers_and_urls import (
     find_different_numbers,
     find_different_urls,
 )
-from transformer.data.quality.checks.untranslated import Lexicon, find_copy
 from transformer.data.quality.factory import count_tokens
 from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 
