@@ -56,14 +56,12 @@ class DataConfig:
     target: str = "de"
     """Language code of the target side; with JSONL, the key of its text."""
     root: str | None = None
-    """Downloaded corpora: a folder that has the files, gzipped or not; None downloads them.
-    folder: it has ``train``, ``valid`` (or ``validation``, ``val``, ``dev``) and ``test``, each
-    with ``.SOURCE`` and ``.TARGET``, optionally ``.gz``; a missing split is held out."""
+    """Downloaded corpora: a folder that has the files; None downloads them. folder: it has
+    SPLIT.SOURCE and SPLIT.TARGET, optionally ``.gz``; a missing split is held out."""
     train: str | Sequence[str] | None = None
     """files: [SOURCE, TARGET, other TARGETS…] of plain text, or one TSV or JSONL file, whose target
-    may be a list; each may be .gz. Every target of a source makes a pair of its own. With
-    ``streaming``: shards, or globs of shards, local or at URLs that fsspec opens; TSV, JSONL or
-    Parquet, or [SOURCES, TARGETS] of plain text."""
+    may be a list; each may be .gz. With ``streaming``: shards, or globs of shards, also at URLs;
+    TSV, JSONL or Parquet, or [SOURCES, TARGETS] of plain text."""
     validation: str | Sequence[str] | None = None
     """files: as ``train``; None holds out ``validation_size`` pairs of the training text."""
     test: str | Sequence[str] | None = None
@@ -77,8 +75,8 @@ class DataConfig:
     """Budget of a batch on one device: rows times the longest side, padding and eos included;
     "auto" in conf/ stands for the largest that the memory of a GPU allows."""
     max_length: Annotated[int, Range(1)] = 250
-    """Training pairs with a side of more tokens (without bos and eos) are left out. They are also
-    left out of the validation loss, but never of the validation or test text."""
+    """Pairs with a side of more tokens (without bos and eos) are left out of training and of the
+    validation loss, never of the validation or test text."""
     max_line: Annotated[int, Range(1)] = 1_000_000
     """Bytes of the longest line of a text; a longer one is an error."""
     max_ratio: Annotated[float, Range(1)] | None = 8.0
@@ -103,14 +101,12 @@ class DataConfig:
     cache: str = field(default_factory=lambda: os.environ.get("TRANSFORMER_CACHE", ".cache"))
     """Folder of all derived files: downloads, vocabularies, encoded text."""
     alignment: str | None = None
-    """Word links of the training text, a line such as "0-0 1-2" for each pair (source-target,
-    words counted from 0, separated by spaces). The pocket corpus has its own."""
+    """Word links of the training text, a line such as "0-0 1-2" for each pair."""
     corpora: Mapping[str, CorpusConfig] | None = None
     """Several corpora by name, in place of one; keys that an entry leaves out are those here."""
     temperature: Annotated[float, Range(0.05)] | None = None
-    """Sampling temperature of several corpora without weights: the fraction of a corpus is
-    proportional to its size (batches of an epoch) to the power of 1/temperature; None is 1, larger
-    favours small corpora (Arivazhagan et al. 2019, section 4.1, https://arxiv.org/abs/1907.05019)."""
+    """Several corpora without weights: the fraction of a corpus is proportional to its size to the
+    power of 1/temperature; None is 1 (Arivazhagan et al. 2019, section 4.1, arXiv 1907.05019)."""
     target_tag: bool | Literal["both"] = False
     """Put a tag of the target language before each source: one model, many directions; ``both``:
     a tag of its own language before each source and each target (``Tags.both_sides``)."""

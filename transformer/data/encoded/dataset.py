@@ -22,6 +22,7 @@ from transformer.data.text.word_alignment import linked_subwords, subword_words
 from transformer.data.tokenization.tokenizer import Tokenizer
 
 Indices = Int[np.ndarray, " batch"]
+Lines = Int[np.ndarray, " pair"]
 
 # Pairs whose segmentations are sampled to estimate the lengths of all.
 _PROBE = 1_000
@@ -132,9 +133,7 @@ class SegmentationSampler:
         drawn = self._drawn(corpus, np.arange(len(numbers[:_PROBE])), 0, numbers[:_PROBE])
         return self._planned(source, drawn[0]), self._planned(target, drawn[1])
 
-    def _planned(
-        self, best: Int[np.ndarray, " pair"], drawn: Sequence[Row]
-    ) -> Int[np.ndarray, " pair"]:
+    def _planned(self, best: Lines, drawn: Sequence[Row]) -> Lines:
         longer = np.array([len(ids) for ids in drawn]) / best[: len(drawn)]
         planned = np.ceil(best * float(np.quantile(longer, 0.95)))
         return np.maximum(best, np.minimum(planned, self.data.batch_tokens - 1)).astype(np.int32)

@@ -69,17 +69,3 @@ def test_other_links_have_another_fingerprint(folder: Path) -> None:
     assert links != others
     # Lines count, not only what stands in them.
     assert len({fingerprints(text)[1] for text in ("0-0\n1-1\n", "0-01-1\n", "0-0\n\n1-1\n")}) == 3
-
-
-def test_multi30k_from_a_folder(tmp_path: Path) -> None:
-    for name in ("train", "val", "test_2016_flickr"):
-        for language in ("fr", "de"):
-            (tmp_path / f"{name}.{language}").write_text(f"{name} {language}\n")
-    found = pairs_of(
-        tmp_path, corpus="multi30k", source="fr", target="de", root=str(tmp_path), train=None
-    )
-    assert found == {
-        "train": [("train fr", "train de")],
-        "validation": [("val fr", "val de")],
-        "test": [("test_2016_flickr fr", "test_2016_flickr de")],
-    }

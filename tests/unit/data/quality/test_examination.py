@@ -126,14 +126,6 @@ def test_a_check_without_its_package_is_skipped(
     assert {found.check for found in examination.findings} == {"empty"}
 
 
-@pytest.mark.parametrize("pairs", [[], [("", "")], [("a", "b")], [("日本", "…")] * 3])
-def test_a_text_of_few_pairs_can_be_examined(pairs: list[tuple[str, str]], tmp_path: Path) -> None:
-    texts = {"train": pairs, "validation": pairs[:1], "test": []}
-    examination = examine(written(texts, tmp_path), examination_config())
-    assert examination.pairs == {name: len(pairs) for name, pairs in texts.items()}
-    assert all(0 <= found.fraction <= 1 for found in examination.findings)
-
-
 def test_percentiles_are_lengths_of_texts() -> None:
     lengths = describe_lengths(Counter([1, 2, 2, 3, 3, 3, 4, 4, 4, 100]))
     assert lengths == {"mean": 12.6, "p1": 1, "p50": 3, "p99": 100, "max": 100}
