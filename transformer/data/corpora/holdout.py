@@ -65,17 +65,12 @@ def hold_out(train: Split, sizes: Mapping[str, int], cache: Path) -> dict[str, S
     return splits
 
 
-def log_held_out(name: str, left: int, splits: Mapping[str, object]) -> None:
+def log_held_out(name: str, left: int, train: Split) -> None:
     """Log how many pairs of the training split ``name`` are held out; ``left`` are not."""
-    kinds = ("validation", "test")
-    found = {kind: splits.get(name.replace("train", kind, 1)) for kind in kinds}
-    keys = [f"data.{k}_size" for k, one in found.items() if isinstance(one, Split) and one.lines]
-    train = splits[name]
-    if isinstance(train, Split) and (held := len(train.lines)):
-        logger.log(
-            logging.WARNING if held > left else logging.INFO,
-            f"{name}: {held:,} of {held + left:,} pairs are held out ({', '.join(keys)})",
-        )
+    if held := len(train.lines):
+        level, keys = logging.INFO, "data.validation_size, data.test_size"
+        level = logging.WARNING if held > left else level
+        logger.log(level, f"{name}: {held:,} of {held + left:,} pairs are held out ({keys})")
 
 
 def _smallest(pairs: Iterable[Pair], wanted: int, repeated: bool) -> list[Lines]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+from collections.abc import Iterator
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 from torch.utils.data import Dataset
 
 from transformer.common.cache import locked
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, raise_objections
 from transformer.data.batching.batch import Batch
 from transformer.data.batching.batch_stream import MixedDataset
 from transformer.data.corpora.evaluation_text import Texts, read_texts
@@ -44,21 +45,24 @@ class DataModule(BatchModule):
         """The tokenizer: given, from the cache, or learnt from the training text."""
         initial, tags = self._initial_tokenizer, config_tags(self._data)
         config = self._tokenizer_config if initial is None else initial.config
-        if self._data.features is not None and config.features is None:
-            raise InputError(
-                f"data.features={self._data.features!r}: training reads tokenizer.features; "
-                "without it features are letters of the source: set it, and tokenizer=char or words"
-            )
-        if self._links and (tags.sentences or self._data.streaming):
-            raise InputError(
-                "guided alignment needs single sentences, and no stream; set data.documents=null "
-                "data.streaming=false, or loss.alignment_weight=0"
-            )
+        raise_objections(self._objections(config.features, bool(tags.sentences)))
         if initial is not None:
             tags.check_same_tags(initial.tags)
             return initial.with_sampling(self._tokenizer_config.sampling)
         with locked(self._cache):
             return self._learnt_tokenizer().with_tags(tags)
+
+    def _objections(self, features: str | None, documents: bool) -> Iterator[str]:
+        if self._data.features is not None and features is None:
+            yield (
+                f"data.features={self._data.features!r}: training reads tokenizer.features; "
+                "without it features are letters of the source: set it, and tokenizer=char or words"
+            )
+        if self._links and (documents or self._data.streaming):
+            yield (
+                "guided alignment needs single sentences, and no stream; set data.documents=null "
+                "data.streaming=false, or loss.alignment_weight=0"
+            )
 
     def _learnt_tokenizer(self) -> Tokenizer:
         split, config, cache = self._split("train"), self._tokenizer_config, self._cache
@@ -97,7 +101,7 @@ class DataModule(BatchModule):
             self.texts(split)
         for name in () if self._reported else training:
             pairs, dropped = count_subwords(self._encoded_path(name).glob("*.arrow"))
-            log_held_out(name, pairs, self._splits)
+            log_held_out(name, pairs, self._part(name))
             self._filters.report(name, dropped, pairs, self._data.max_left_out)
         if not self._reported and {*SYMBOLS} & {*self.tokenizer.config.algorithms}:
             self._log_unknown()

@@ -75,7 +75,7 @@ def test_a_second_run_reads_only_the_cache(
     ("sizes", "level", "line"),
     [
         ((9, 5), "INFO", "train: 14 of 81 pairs are held out (data.validation_size, "),
-        ((41, 0), "WARNING", "train: 41 of 81 pairs are held out (data.validation_size)"),
+        ((41, 0), "WARNING", "train: 41 of 81 pairs are held out (data.validation_size, "),
     ],
 )
 def test_the_log_counts_the_pairs_held_out(

@@ -53,7 +53,7 @@ def test_links_are_read_beside_their_text(tmp_path: Path) -> None:
         ("0-0\n\n", r"2 lines of links for 3 sentence pairs"),
         ("0-0\n\n\n\n\n", r"5 lines of links for 3 sentence pairs"),
         ("3-0\n\n\n", r"links:1: '3-0' is not a link of .*words \(here 3 and 2\)"),
-        ("\n\n0p1\n", r"links:3: '0p1' is not a link .*words \(here 2 and 1\)"),
+        ("\n\n0p1\n", r"links:3: '0p1' is not a link .*words \(here 1 and 1\)"),
         ("\n0-0\n\n", r"links:2: '0-0' is not a link .*words \(here 0 and 0\)"),
     ],
 )
