@@ -169,11 +169,7 @@ def scan_pairs(lines: Iterable[str], name: object) -> Iterator[Pair]:
 
 
 def jsonl_pairs(
-    lines: Iterable[str],
-    name: object,
-    sides: tuple[str, str],
-    start: int,
-    document_key: str | None,
+    lines: Iterable[str], name: object, sides: tuple[str, str], start: int, document_key: str | None
 ) -> Iterator[Pair]:
     """Read the lines of a JSONL file, an object each; a list of targets is a pair for each."""
     document: object = None

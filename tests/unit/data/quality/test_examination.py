@@ -7,12 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.data.quality.texts import (
-    clean_texts,
-    examination_config,
-    planted_texts,
-    written,
-)
+from tests.unit.data.quality.texts import clean_texts, examination_config, planted_texts, written
 from transformer.cli.config.compose import compose_config
 from transformer.data.quality.base import Finding
 from transformer.data.quality.config import CHECKS

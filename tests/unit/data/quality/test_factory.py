@@ -80,11 +80,7 @@ COPIES: Cases = [
     ("The Small Dog for the Cat", "The Small Dog for the Cat", False),
     ("Mail Server Foo Bar", "Mail Server Foo Bar", False),
     ("for this; do { small = long; }", "for this; do { small = long; }", False),
-    (
-        "A. Dog, B. Long, the small name for this",
-        "A. Dog, B. Long, the small name for this",
-        False,
-    ),
+    ("A. Dog, B. Long, the small name for this", "A. Dog, B. Long, the small name for this", False),
     ("foo-for-the-dog --small --long", "foo-for-the-dog --small --long", False),
     ("The dog.", "Der Hund.", False),
     ("1984", "1984", False),

@@ -82,12 +82,7 @@ def hypothesis_texts(module: DataModule, split: str) -> list[tuple[str, ...]]:
 @pytest.mark.parametrize("split", ["train", "validation"])
 def test_a_pair_is_a_window_of_a_document(tmp_path: Path, split: str) -> None:
     module = documents_module(tmp_path)
-    expected = [
-        ("a b\nc\nd e", "b a\nc\ne d"),
-        ("b", "b"),
-        ("a", "a"),
-        ("e e\nc a", "e e\na c"),
-    ]
+    expected = [("a b\nc\nd e", "b a\nc\ne d"), ("b", "b"), ("a", "a"), ("e e\nc a", "e e\na c")]
     assert hypothesis_texts(module, split) == expected * 3
     tokenizer = module.tokenizer
     corpus = EncodedCorpus(module._encoded_path(split))

@@ -16,9 +16,7 @@ from transformer.data.quality.base import SIDES, Fault, NumberedPair, Side, bare
 from transformer.data.text.parallel import Pair
 
 # A word stands between blanks: hyphens, slashes and the like make compounds, paths and options.
-_WORD = re.compile(
-    r"""(?<!\S)["'([{«»„“”‚‘‹›]*([^\W\d_]+)["')\]}«»„“”‘’‹›.,;:!?…]*(?!\S)""",
-)
+_WORD = re.compile(r"""(?<!\S)["'([{«»„“”‚‘‹›]*([^\W\d_]+)["')\]}«»„“”‘’‹›.,;:!?…]*(?!\S)""")
 # A translated word stands alone in so many pairs, and on both sides, or on the other side, in at
 # most this fraction of them.
 _MIN_PAIRS, _MAX_KEPT = 3, 0.2

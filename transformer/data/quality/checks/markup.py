@@ -17,7 +17,7 @@ from transformer.data.quality.base import SIDES, Fault, NumberedPair, quoted
 # have a ">". What is possessive (*+) keeps the time linear.
 _TAG = re.compile(
     r"""<!--(?:[^<]|<(?!!--))*?-->"""
-    r"""|<\s?(/?)\s?([A-Za-z](?:[\w:-]*\w)?)(\s(?:"[^"<]*"|'[^'<]*'|[^<>])*+|/)?>""",
+    r"""|<\s?(/?)\s?([A-Za-z](?:[\w:-]*\w)?)(\s(?:"[^"<]*"|'[^'<]*'|[^<>])*+|/)?>"""
 )
 _ATTRIBUTE = re.compile(r"\s+[\w:-]+\s?=\s?[\"'“”„«\w#./]")
 # Tags of HTML that are no words, so that no placeholder and no key has such a name.
