@@ -39,6 +39,16 @@ def pairs_of(row: BatchSequence, numbers: Iterable[int]) -> list[int]:
     return [pair for number in numbers for pair in row[number].pairs.tolist()]
 
 
+@settings(deadline=None)
+@given(plans(), st.integers(0, 5))
+def test_every_pair_once_an_epoch(plan: BatchPlan, epoch: int) -> None:
+    row, length = PlannedBatches(plan), len(plan)
+    pairs = pairs_of(row, range(epoch * length, (epoch + 1) * length))
+    assert sorted(pairs) == list(range(plan.identity()["pairs"]))
+    assert {row[number].epoch for number in (epoch * length, (epoch + 1) * length - 1)} == {epoch}
+    assert length == len(plan.epoch(epoch))
+
+
 class Pairs(Dataset[PaddedBatch]):
     """The numbers of the pairs, in place of their subwords."""
 
