@@ -176,7 +176,7 @@ def test_the_order_is_a_function_of_seed_and_epoch() -> None:
     [
         ([3, 30], 1, r"31 tokens, eos included, and data\.batch_tokens is 30"),
         ([3, 3, 3], 4, "3 pairs are too few for 4 ranks"),
-        ([], 1, "no sentence pairs are left"),
+        ([], 1, "0 pairs are too few for 1 ranks"),
     ],
 )
 def test_what_cannot_be_batched(lengths: list[int], multiple_of: int, message: str) -> None:

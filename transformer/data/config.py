@@ -1,7 +1,4 @@
-"""Settings of a run's text and batches: the keys under ``data.``.
-
-Does not read files.
-"""
+"""Settings of a run's text and batches: the keys under ``data.``; reads no file."""
 
 import os
 import re
@@ -9,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from transformer.common.errors import InputError, raise_objections
+from transformer.common.errors import raise_objections
 from transformer.common.schema import Range, out_of_range
 
 _NAME = re.compile(r"[\w.+-]+")
@@ -59,14 +56,12 @@ class DataConfig:
     target: str = "de"
     """Language code of the target side; with JSONL, the key of its text."""
     root: str | None = None
-    """Downloaded corpora: a folder that has the files, gzipped or not; None downloads them.
-    folder: it has ``train``, ``valid`` (or ``validation``, ``val``, ``dev``) and ``test``, each
-    with ``.SOURCE`` and ``.TARGET``, optionally ``.gz``; a missing split is held out."""
+    """Downloaded corpora: a folder that has the files; None downloads them. folder: it has
+    SPLIT.SOURCE and SPLIT.TARGET, optionally ``.gz``; a missing split is held out."""
     train: str | Sequence[str] | None = None
     """files: [SOURCE, TARGET, other TARGETS…] of plain text, or one TSV or JSONL file, whose target
-    may be a list; each may be .gz. Every target of a source makes a pair of its own. With
-    ``streaming``: shards, or globs of shards, local or at URLs that fsspec opens; TSV, JSONL or
-    Parquet, or [SOURCES, TARGETS] of plain text."""
+    may be a list; each may be .gz. With ``streaming``: shards, or globs of shards, also at URLs;
+    TSV, JSONL or Parquet, or [SOURCES, TARGETS] of plain text."""
     validation: str | Sequence[str] | None = None
     """files: as ``train``; None holds out ``validation_size`` pairs of the training text."""
     test: str | Sequence[str] | None = None
@@ -80,8 +75,8 @@ class DataConfig:
     """Budget of a batch on one device: rows times the longest side, padding and eos included;
     "auto" in conf/ stands for the largest that the memory of a GPU allows."""
     max_length: Annotated[int, Range(1)] = 250
-    """Training pairs with a side of more tokens (without bos and eos) are left out. They are also
-    left out of the validation loss, but never of the validation or test text."""
+    """Pairs with a side of more tokens (without bos and eos) are left out of training and of the
+    validation loss, never of the validation or test text."""
     max_line: Annotated[int, Range(1)] = 1_000_000
     """Bytes of the longest line of a text; a longer one is an error."""
     max_ratio: Annotated[float, Range(1)] | None = 8.0
@@ -106,14 +101,12 @@ class DataConfig:
     cache: str = field(default_factory=lambda: os.environ.get("TRANSFORMER_CACHE", ".cache"))
     """Folder of all derived files: downloads, vocabularies, encoded text."""
     alignment: str | None = None
-    """Word links of the training text, a line such as "0-0 1-2" for each pair (source-target,
-    words counted from 0, separated by spaces). The pocket corpus has its own."""
+    """Word links of the training text, a line such as "0-0 1-2" for each pair."""
     corpora: Mapping[str, CorpusConfig] | None = None
     """Several corpora by name, in place of one; keys that an entry leaves out are those here."""
     temperature: Annotated[float, Range(0.05)] | None = None
-    """Sampling temperature of several corpora without weights: the fraction of a corpus is
-    proportional to its size (batches of an epoch) to the power of 1/temperature; None is 1, larger
-    favours small corpora (Arivazhagan et al. 2019, section 4.1, https://arxiv.org/abs/1907.05019)."""
+    """Several corpora without weights: the fraction of a corpus is proportional to its size to the
+    power of 1/temperature; None is 1 (Arivazhagan et al. 2019, section 4.1, arXiv 1907.05019)."""
     target_tag: bool | Literal["both"] = False
     """Put a tag of the target language before each source: one model, many directions; ``both``:
     a tag of its own language before each source and each target (``Tags.both_sides``)."""
@@ -122,8 +115,8 @@ class DataConfig:
     of at most ``max_length`` tokens; a line that is blank on both sides separates documents."""
     document_key: str | None = None
     """JSONL: a key whose value changes where another document begins."""
-    packing: bool = False
-    """A key of former versions, whose runs have it; True is refused."""
+    packing: Literal[False] = False
+    """A key of former versions, whose runs have it."""
     lang: str | None = None
     """Part of a published corpus: a language (g2p, inflection), or a split of scan."""
     features: str | None = None
@@ -142,21 +135,14 @@ def _objections(config: DataConfig) -> Iterator[str]:
     for name, corpus in corpora.items():
         yield from out_of_range(corpus, f"data.corpora.{name}")
     yield from _bad_names(config, corpora)
-    if config.packing:
-        yield "data.packing=true: packed batches were removed; train another run without them"
     if config.corpora is not None and not corpora:
         yield "data.corpora={} names none; give NAME:{train:…} for each"
-    if config.streaming and config.corpus != "files":
-        yield (
-            f"data.streaming=true reads files, not data.corpus={config.corpus}; set data=files "
-            "data.train=[SHARDS] data.validation=[SOURCE,TARGET], or data.streaming=false"
-        )
     single = not corpora and not config.target_tag and (config.documents or 1) == 1
-    if config.streaming and not (single and config.alignment is None):
+    if config.streaming and not (single and config.corpus == "files" and config.alignment is None):
         yield (
-            "data.streaming=true reads one corpus of single sentences without tags or links; set "
-            "data.corpora=null data.documents=null data.target_tag=false data.alignment=null, or "
-            "data.streaming=false"
+            "data.streaming=true reads files of one corpus of single sentences without tags or "
+            "links; set data=files data.corpora=null data.documents=null data.target_tag=false "
+            "data.alignment=null, or data.streaming=false"
         )
     if not corpora and config.document_key is not None and config.documents is None:
         yield "data.document_key needs data.documents=N"
@@ -184,9 +170,10 @@ def unused_keys(config: DataConfig) -> list[str]:
 
 def check_unused_keys(config: DataConfig) -> None:
     """Raise an InputError if the config names a text that its kind of corpus does not read."""
-    if unused := unused_keys(config):
-        kind = "folder" if unused == ["root"] else "files"
-        raise InputError(
-            f"data.{unused[0]} is not read with data.corpus={config.corpus}; set data={kind}, or "
-            f"leave data.{unused[0]} out"
-        )
+    unused = unused_keys(config)
+    kind = "folder" if unused == ["root"] else "files"
+    raise_objections(
+        f"data.{key} is not read with data.corpus={config.corpus}; set data={kind}, or leave "
+        f"data.{key} out"
+        for key in unused
+    )

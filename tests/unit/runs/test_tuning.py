@@ -121,7 +121,7 @@ def test_what_cannot_be_tuned_is_refused(tmp_path: Path) -> None:
         grid(search_config(), [0], [1.0])
     for side in ("en", "de"):
         (tmp_path / f"validation.{side}").write_text("")
-    with pytest.raises(InputError, match="the validation text of the run is empty"):
+    with pytest.raises(InputError, match=r"validation\.en: the text has no line"):
         sweep(offers, settings(), lambda trial: None)
     with pytest.raises(InputError, match="sentences=0 must be at least 1, or null"):
         sweep(offers, settings(sentences=0), lambda trial: None)

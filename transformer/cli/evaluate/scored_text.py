@@ -68,9 +68,7 @@ def require_trusted(config: DictConfig, run: Mapping[str, Any]) -> None:
 def pairs_to_score(split: AnySplit) -> list[Referenced]:
     """All sources of a text with their references; there is one at least."""
     sources, references, _ = read_texts(split)
-    if sources:
-        return list(zip(sources, references, strict=True))
-    raise InputError(f"{split.location}: there is no line to score; give a text that has one")
+    return list(zip(sources, references, strict=True))
 
 
 def writable_output(config: DictConfig) -> Path | None:

@@ -1,6 +1,6 @@
 """Batches of pairs, with the shift of the target, and of tagged sentences; padded at the right.
 
-Does not know text, files or order. Teacher forcing as in Sutskever et al. 2014, section 2.
+Teacher forcing as in Sutskever et al. 2014, section 2.
 """
 
 from collections.abc import Callable, Sequence
@@ -64,7 +64,7 @@ class PaddedBatch:
         return self._each(Tensor.pin_memory)
 
     def _rows(self: P, rows: slice) -> P:
-        raise NotImplementedError
+        return replace(self, source=self.source[rows, : _longest(self.source[rows])])
 
     def _each(self: P, change: Callable[[Tensor], Tensor]) -> P:
         changed = {name: change(part) for name, part in vars(self).items() if part is not None}
@@ -110,8 +110,7 @@ class Batch(PaddedBatch):
         return self.source, self.target_output
 
     def _rows(self, rows: slice) -> "Batch":
-        source = int((self.source[rows] != PAD).any(0).sum())
-        target = int((self.target_output[rows] != PAD).any(0).sum())
+        source, target = _longest(self.source[rows]), _longest(self.target_output[rows])
         links, labels = self.alignment, self.target_output[rows, :target]
         return Batch(
             source=self.source[rows, :source],
@@ -129,7 +128,6 @@ class TaggedBatch(PaddedBatch):
     tags: Int[Tensor, "batch source"]
     """A tag at the first subword of each word, UNTAGGED elsewhere."""
     labelled: Int[Tensor, " word"]
-    """Flat indices of the tags."""
 
     @property
     def labels(self) -> Int[Tensor, " word"]:
@@ -141,9 +139,13 @@ class TaggedBatch(PaddedBatch):
         return (self.source,)
 
     def _rows(self, rows: slice) -> "TaggedBatch":
-        length = int((self.source[rows] != PAD).any(0).sum())
+        length = _longest(self.source[rows])
         tags = self.tags[rows, :length]
         return TaggedBatch(self.source[rows, :length], tags, flat_indices(tags != UNTAGGED))
+
+
+def _longest(subwords: Int[Tensor, "batch length"]) -> int:
+    return int((subwords != PAD).any(0).sum())
 
 
 def collate(

@@ -1,7 +1,4 @@
-"""Endless sequences of batches, of one or several corpora, and their assignment to ranks.
-
-Does not know how a dataset makes the batch of a key.
-"""
+"""Endless sequences of batches, of one or several corpora, and their assignment to ranks."""
 
 import math
 from abc import ABC, abstractmethod
@@ -35,10 +32,7 @@ class BatchSequence(ABC):
 
     @abstractmethod
     def largest(self) -> tuple[int, BatchKey]:
-        """Return the number of positions of the largest of the first batches, and that batch.
-
-        Positions are tokens of both sides, padding and eos included.
-        """
+        """Return the positions of the largest of the first batches, and that batch."""
 
     @property
     @abstractmethod
@@ -66,14 +60,12 @@ class PlannedBatches(BatchSequence):
     """The epochs of one plan, one after the other."""
 
     def __init__(self, plan: BatchPlan, corpus: int = 0) -> None:
-        """Follow a plan of the given corpus."""
         self.plan = plan
         self._corpus = corpus
         # Ranks and updates straddle the border of two epochs.
         self._epoch = lru_cache(maxsize=2)(plan.epoch)
 
     def __getitem__(self, number: int) -> BatchKey:
-        """Return a batch by number; the first of an epoch plans that epoch."""
         epoch, index = divmod(number, len(self.plan))
         batches: EpochBatches = self._epoch(epoch)
         return BatchKey(epoch, batches[index], self._corpus)
@@ -87,7 +79,7 @@ class PlannedBatches(BatchSequence):
 
     @property
     def epoch_length(self) -> int:
-        """Number of batches that make an epoch."""
+        """Number of batches of an epoch."""
         return len(self.plan)
 
     def identity(self) -> dict[str, Any]:
@@ -112,7 +104,6 @@ class MixedBatches(BatchSequence):
         self._block = lru_cache(maxsize=2)(self._shuffled)
 
     def __getitem__(self, number: int) -> BatchKey:
-        """Return a batch by number."""
         block, position = divmod(number, _BLOCK)
         turns = self._block(block)
         chosen = int(turns[position])
@@ -167,7 +158,6 @@ class MixedDataset(Dataset[B]):
     """Several corpora; a key has the number of its corpus."""
 
     parts: Sequence[PlannedDataset[B]]
-    """In the order of their numbers."""
 
     def __getitem__(self, key: BatchKey) -> B:
         return self.parts[key.corpus][key]
@@ -178,13 +168,11 @@ class RankAssignment:
     """Assignment of consecutive batches to ranks and updates.
 
     Update u takes the u-th group of ``ranks * accumulation`` batches, counted from the first batch
-    with this assignment, and rank r every ``ranks``-th batch of them. The batches of an update
-    depend on the product only.
+    with this assignment, and rank r every ``ranks``-th batch of them.
     """
 
     ranks: int = 1
     accumulation: int = 1
-    """Micro-batches of a rank."""
 
     @property
     def batches(self) -> int:
@@ -198,7 +186,7 @@ def next_batch(
     """Return the number of the first batch that a run has not used after ``done`` updates.
 
     The updates include those of the runs it resumes; ``before`` is the state of the loader of the
-    last of these, or None. The batches may be others now (``row``), and so may the assignment.
+    last of these, or None. ``row`` and the assignment may be others now.
     """
     if before is None:
         return done * assignment.batches

@@ -1,8 +1,4 @@
-"""Loads the micro-batches of this rank for each update, from the current update on.
-
-Knows an endless sequence of batches, their assignment to ranks, and the number of updates; does not
-know texts or models.
-"""
+"""Loads the micro-batches of this rank for each update, from the current update on."""
 
 import logging
 import signal
@@ -22,9 +18,8 @@ from transformer.data.batching.sampler import BatchKey
 
 logger = logging.getLogger(__name__)
 
+# Messages for keys of the identity that are checksums.
 _CHANGED = {"lengths": "the text changed", "shards": "the shards changed"}
-"""Messages for keys of the identity that are checksums."""
-
 
 B = TypeVar("B", bound=PaddedBatch)
 
@@ -37,9 +32,7 @@ class Update(Generic[B]):
     numbers: list[int]
     """Numbers of the batches in the endless sequence: seeds of all that is random for them."""
     tokens: int
-    """Tokens of all batches without padding."""
     positions: int
-    """Tokens of all batches with padding."""
 
     @classmethod
     def of(cls, batches: list[B], numbers: list[int]) -> "Update[B]":
@@ -56,8 +49,8 @@ class UpdateLoader(Generic[B]):
     """An endless iterable of updates, for Lightning.
 
     It is not a DataLoader and has no sampler: Lightning would replace it in a distributed run, and
-    lose the token budget. The first update is the number of updates done. That number is read at
-    the first batch, since Lightning restores it after it makes the loader.
+    lose the token budget. The number of updates done is read at the first batch, since Lightning
+    restores it after it makes the loader.
     """
 
     def __init__(
@@ -71,12 +64,7 @@ class UpdateLoader(Generic[B]):
         workers: int,
         pin_memory: bool,
     ) -> None:
-        """Load the batches of a sequence.
-
-        Args:
-            done: returns the number of updates, including those of the runs that this one resumes.
-            workers: processes that make batches; 0: this process.
-        """
+        """Load the batches of a sequence, in ``workers`` processes; 0: this process."""
         self.row, self.dataset, self.assignment = row, dataset, assignment
         self._rank, self._done = rank, done
         self._workers, self._pin_memory = workers, pin_memory
@@ -111,10 +99,7 @@ class UpdateLoader(Generic[B]):
             self.close()
 
     def close(self) -> None:
-        """End the worker processes, which ignore SIGTERM.
-
-        The garbage collector may keep them: an exception may refer to the loader.
-        """
+        """End the worker processes, which ignore SIGTERM; an exception may refer to the loader."""
         batches, self._batches = self._batches, None
         if self._workers and batches is not None:
             workers: Any = batches
@@ -133,11 +118,7 @@ class UpdateLoader(Generic[B]):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue after another loader; logs differences.
-
-        With other ranks or another accumulation every pair is still used once in an epoch. With
-        other batches the run continues at the same fraction of its epoch.
-        """
+        """Continue after another loader; logs differences."""
         self._before = state
         if state["row"] is not None:
             self.row.load_state_dict(state["row"])
@@ -180,7 +161,6 @@ class EpochLoader(Generic[B]):
     """
 
     def __init__(self, dataset: Dataset[B], keys: list[BatchKey], *, pin_memory: bool) -> None:
-        """Load the batches of the keys, in their order."""
         self._keys = keys
         self._loader = DataLoader(dataset, sampler=keys, batch_size=None, pin_memory=pin_memory)
 
@@ -192,18 +172,11 @@ class EpochLoader(Generic[B]):
 
 
 def _kill(workers: list[BaseProcess]) -> None:
-    """End the workers that are left when the process ends: it waits for them.
-
-    After the system kills a worker, torch raises an error at any line of this process: where
-    `close` is not called, or within it.
-    """
+    """End the workers that are left when the process ends, as it waits for them."""
     for worker in workers:
         worker.kill()
 
 
 def _ignore_sigterm(worker: int) -> None:
-    """Let the training process finish its update if a scheduler signals all processes.
-
-    Workers end with their loader (`UpdateLoader.close`).
-    """
+    """Let the training process finish its update if a scheduler signals all processes."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -1,7 +1,6 @@
 """Token-budget batches of an epoch, a pure function of lengths and seed.
 
-Knows lengths only, not texts, tensors or ranks (loader.py). Buckets by both lengths, as fairseq and
-Sockeye do.
+Buckets by both lengths, as fairseq and Sockeye do. Does not know texts, tensors or ranks.
 """
 
 import zlib
@@ -62,14 +61,19 @@ class BatchPlan:
             shuffle: otherwise the order is the same in every epoch.
             multiple_of: divides the number of batches, so that each rank has the same number.
 
-        Raises InputError for no pairs, a pair longer than the budget, or fewer pairs than batches.
+        Raises InputError for a pair longer than the budget, or fewer pairs than ranks.
         """
         # int32 saves memory: int64 takes 80 MB for ten million pairs.
         self._source = np.asarray(source_lengths, dtype=np.int32) + np.int32(1)
         self._target = np.asarray(target_lengths, dtype=np.int32) + np.int32(1)
         self._seed, self._shuffle = seed, shuffle
         longest = np.maximum(self._source, self._target)
-        _check_longest(longest, batch_tokens)
+        if len(longest) and longest.max() > batch_tokens:
+            raise InputError(
+                f"the longest pair has {longest.max():,} tokens, eos included, and "
+                f"data.batch_tokens is {batch_tokens}; set data.batch_tokens={longest.max()} or "
+                "more, or data.max_length lower"
+            )
         self._layout = _by_length(self._source, self._target)
         self._longest = longest[self._layout]
         # Where pairs of other lengths begin in the layout.
@@ -85,10 +89,15 @@ class BatchPlan:
 
     def epoch(self, epoch: int) -> EpochBatches:
         """Return the batches of an epoch, in their order."""
-        pairs, bounds = self._cut(epoch)
         if not self._shuffle:
-            return EpochBatches(pairs, bounds)
-        order = self._random(epoch, 1).permutation(self._count)
+            bounds = _split_largest(self._full_batches(0, len(self._layout)), self._count)
+            return EpochBatches(self._layout, bounds)
+        random = np.random.default_rng([self._seed, epoch, 0])
+        pairs = self._mixed(random)
+        start = int(random.integers(len(pairs))) if self._rotates else 0
+        before, after = self._full_batches(0, start), self._full_batches(start, len(pairs))
+        bounds = _split_largest(np.concatenate([before[:-1], after]), self._count)
+        order = np.random.default_rng([self._seed, epoch, 1]).permutation(self._count)
         sizes = np.diff(bounds)[order]
         ends = np.cumsum(sizes)
         # The pairs of batch k lie at bounds[order[k]] + 0, 1, 2, ...
@@ -129,28 +138,22 @@ class BatchPlan:
         fewest = len(self._full_batches(0, pairs)) - 1
         for extra in (1, 0) if self._shuffle else (0,):
             count = -(-(fewest + extra) // multiple_of) * multiple_of
-            if count <= pairs:
+            if 0 < count <= pairs:
                 return count, extra == 1
         raise InputError(
             f"{pairs:,} pairs are too few for {multiple_of} ranks; use fewer devices or more pairs"
         )
 
-    def _random(self, epoch: int, stage: int) -> np.random.Generator:
-        return np.random.default_rng([self._seed, epoch, stage])
-
-    def _cut(self, epoch: int) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " bound"]]:
-        pairs = self._layout
-        if not self._shuffle:
-            return pairs, _split_largest(self._full_batches(0, len(pairs)), self._count)
-        random = self._random(epoch, 0)
-        pairs = self._mixed(random)
-        start = int(random.integers(len(pairs))) if self._rotates else 0
-        before, after = self._full_batches(0, start), self._full_batches(start, len(pairs))
-        return pairs, _split_largest(np.concatenate([before[:-1], after]), self._count)
-
     def _full_batches(self, start: int, end: int) -> Int[np.ndarray, " bound"]:
-        """Fill batch after batch with the pairs of a part of the layout."""
-        return _cut_greedily(self._longest[start:end], self._batch_tokens) + start
+        """Fill batch after batch with a part of the layout, whose last pair is the longest."""
+        bounds = [start]
+        while bounds[-1] < end:
+            first = bounds[-1]
+            most = self._batch_tokens // int(self._longest[first])
+            window = self._longest[first : min(end, first + most)]
+            padded = window * np.arange(1, len(window) + 1)
+            bounds.append(first + int(np.searchsorted(padded, self._batch_tokens, side="right")))
+        return np.asarray(bounds, dtype=np.int64)
 
     def _mixed(self, random: np.random.Generator) -> Int[np.ndarray, " pair"]:
         """Shuffle pairs of equal lengths among each other."""
@@ -162,17 +165,6 @@ class BatchPlan:
                 order[start:end] = np.argsort(drawn[start:end], kind="stable")
                 order[start:end] += start
         return self._layout[order]
-
-
-def _check_longest(longest: Int[np.ndarray, " pair"], batch_tokens: int) -> None:
-    if not len(longest):
-        raise InputError("no sentence pairs are left to train or validate on")
-    if longest.max() > batch_tokens:
-        raise InputError(
-            f"the longest pair has {longest.max():,} tokens, eos included, and data.batch_tokens "
-            f"is {batch_tokens}; set data.batch_tokens={longest.max()} or more, or "
-            "data.max_length lower"
-        )
 
 
 def _by_length(
@@ -189,19 +181,6 @@ def _by_length(
     longest, difference = longest.astype(kind), (source - target).astype(kind)
     order = np.lexsort((np.where(longest % 2 == 0, difference, -difference), longest))
     return order.astype(np.int32) if len(order) < 2**31 else order
-
-
-def _cut_greedily(
-    longest: Int[np.ndarray, " pair"], batch_tokens: int
-) -> Int[np.ndarray, " bound"]:
-    """Fill batch after batch; ``longest`` is sorted, so that a batch's last pair is its longest."""
-    bounds = [0]
-    while bounds[-1] < len(longest):
-        start = bounds[-1]
-        window = longest[start : start + batch_tokens // int(longest[start])]
-        padded = window * np.arange(1, len(window) + 1)
-        bounds.append(start + int(np.searchsorted(padded, batch_tokens, side="right")))
-    return np.asarray(bounds, dtype=np.int64)
 
 
 def _split_largest(bounds: Int[np.ndarray, " bound"], count: int) -> Int[np.ndarray, " finer"]:

@@ -1,7 +1,7 @@
 """Published corpora: their URLs and checksums (``checksums.txt``), and how their files are found.
 
-Does not read the text. Multi30k: Elliott et al. 2016, https://aclanthology.org/W16-3210; its raw
-and its tokenised files are two corpora here. Tanaka: the 50,000 pairs of 4 to 16 words of
+Multi30k: Elliott et al. 2016, https://aclanthology.org/W16-3210; its raw and its tokenised files
+are two corpora here. Tanaka: the 50,000 pairs of 4 to 16 words of
 https://github.com/odashi/small_parallel_enja, from the Tanaka corpus. G2P: Ashby et al. 2021,
 https://aclanthology.org/2021.sigmorphon-1.13, task 1, high and medium resource. SCAN: Lake and
 Baroni 2018, https://arxiv.org/abs/1711.00350. Inflection: Goldman et al. 2023,
@@ -21,7 +21,6 @@ logger = logging.getLogger(__name__)
 
 
 def _checksums() -> dict[str, str]:
-    """Return the sha256 of each file of all corpora; their names differ."""
     text = Path(__file__).with_name("checksums.txt").read_text(encoding="utf-8")
     return dict(line.split() for line in text.splitlines() if not line.startswith("#"))
 
@@ -31,7 +30,6 @@ class PublishedCorpus:
     """One corpus, with a file for each language of each split, or one file for both sides."""
 
     name: str
-    """Value of ``data.corpus``."""
     languages: tuple[str, ...]
     """Language codes, or paths that end in one, as they stand in the names of the files."""
     splits: Mapping[str, str]
@@ -121,15 +119,10 @@ INFLECTION = PublishedCorpus(
 PUBLISHED = {
     corpus.name: corpus for corpus in (MULTI30K, MULTI30K_TOK, TANAKA_ENJA, G2P, SCAN, INFLECTION)
 }
-"""By the value of ``data.corpus``."""
 
 
 def fetch(corpus: PublishedCorpus, language: str | None, split: str, cache: Path) -> Path:
-    """Return the path of one file of one split, downloaded if it is not in the folder ``cache``.
-
-    Raises InputError for an unknown language, a failed download or another checksum, OSError if the
-    folder cannot be written to.
-    """
+    """Return the path of one file of one split, downloaded if it is not in the folder ``cache``."""
     name = corpus.file_name(language, split)
     if name not in corpus.parts:
         return _fetch(corpus, name, cache)
@@ -145,19 +138,15 @@ def _fetch(corpus: PublishedCorpus, name: str, cache: Path) -> Path:
     import pooch
 
     checksum = corpus.sha256.get(Path(name).name)
-    if checksum is None:
-        raise InputError(
-            f"no checksum of {name} is known; fetch {corpus.url}{name} yourself and set "
-            "data.root=FOLDER"
-        )
-    registry = {name: f"sha256:{checksum}"}
+    # pooch raises a ValueError for a name without a checksum.
+    registry = {name: f"sha256:{checksum}"} if checksum else {}
     fetcher = pooch.create(path=cache, base_url=corpus.url, registry=registry, retry_if_failed=2)
     pooch.get_logger().setLevel(logging.WARNING)
     if not (cache / name).exists():
         logger.info("fetching %s%s", corpus.url, name)
     try:
         return Path(fetcher.fetch(name))
-    except (OSError, ValueError) as error:  # no network, no such file, or another checksum
+    except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(
             f"cannot fetch {corpus.url}{name} ({reason}); "
@@ -166,21 +155,15 @@ def _fetch(corpus: PublishedCorpus, name: str, cache: Path) -> Path:
 
 
 def find(corpus: PublishedCorpus, language: str | None, split: str, root: Path) -> Path:
-    """Return the path of one file of one split in the user's folder, gzipped or not.
-
-    Raises InputError for an unknown language, MissingFile if folder or file is missing.
-    """
+    """Return the path of one file of one split in the user's folder, gzipped or not."""
     name = Path(corpus.file_name(language, split)).name
     for candidate in (name, f"{name.removesuffix('.gz')}.gz", name.removesuffix(".gz")):
         if (root / candidate).is_file():
             return root / candidate
+    problem = f"has no {name}" if root.is_dir() else f"is no folder (seen from {Path.cwd()})"
     parts = corpus.parts.get(name, ())
-    if not root.is_dir():
-        problem = f"is no folder (seen from {Path.cwd()})"
-    elif parts and (root / parts[0]).is_file():
+    if parts and (root / parts[0]).is_file():
         problem = f"has {name} only in parts: cat {' '.join(parts)} > {name}"
-    else:
-        problem = f"has no {name}"
     codes = [language] if corpus.format else corpus.languages
     names = [Path(corpus.file_name(code, each)).name for each in corpus.splits for code in codes]
     raise MissingFile(f"{root} {problem}; set data.root to the folder of {', '.join(names)}")

@@ -1,7 +1,4 @@
-"""The sentences of an evaluation split, line for line.
-
-Knows splits and tags; does not know subwords.
-"""
+"""The sentences of an evaluation split, line for line; knows no subwords."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -25,7 +22,6 @@ class Texts(NamedTuple):
     """An evaluation split, source for source."""
 
     sources: list[str]
-    """Each with its tags."""
     references: list[tuple[str, ...]]
     """Of each source, one at least."""
     ranges: dict[str, range]
@@ -48,7 +44,7 @@ def with_references(pairs: Iterable[Pair], repeated: bool = False) -> list[Refer
 
 
 def read_texts(split: AnySplit, cache: Path | None = None) -> Texts:
-    """Read a split; the cache has the pairs held out of a large file; raises InputError as it."""
+    """Read a split; the cache has the pairs held out of a large file; InputError if it is empty."""
     ranges = {}
     if isinstance(split, JoinedSplit):
         parts = [_texts(part, cache) for part in split.parts.values()]
@@ -57,34 +53,30 @@ def read_texts(split: AnySplit, cache: Path | None = None) -> Texts:
         ranges = split.ranges([len(part) for part in parts])
     else:
         texts = _texts(split, cache)
+    if not texts:
+        raise InputError(f"{split.location}: the text has no line; fill the file, or give another")
     return Texts([source for source, _ in texts], [targets for _, targets in texts], ranges)
 
 
 def _texts(split: Split, cache: Path | None) -> list[Referenced]:
-    def read() -> list[Referenced]:
-        return with_references(split, split.repeated_sources)
 
     if cache is None or split.inverted or not any(map(is_large, split.corpus.paths)):
-        return read()
+        return with_references(split, split.repeated_sources)
     question = f"held out, {split.repeated_sources}: {split.fingerprint(cache)}"
-    texts = json.loads(remembered(cache, question, lambda: json.dumps(read())))
+    found = remembered(
+        cache, question, lambda: json.dumps(with_references(split, split.repeated_sources))
+    )
+    texts = json.loads(found)
     return [(with_tags(source, split.tags), tuple(targets)) for source, targets in texts]
 
 
 def validation_pairs(config: DataConfig, sentences: int | None) -> list[Referenced]:
-    """Return the first ``sentences`` sources of the validation text with their references.
-
-    ``None`` is all of them. Raises InputError as `find_splits`, or if there is no source or the
-    number is below 1.
-    """
+    """Return the first ``sentences`` sources of the validation text with references; None: all."""
     if sentences is not None and sentences < 1:
         raise InputError(f"sentences={sentences} must be at least 1, or null")
     with named_by_run():
-        split = find_splits(config)["validation"]
-        sources, references, _ = read_texts(split)
-    if sources:
-        return list(zip(sources, references, strict=True))[:sentences]
-    raise InputError(f"{split.location}: the validation text of the run is empty; fill it again")
+        sources, references, _ = read_texts(find_splits(config)["validation"])
+    return list(zip(sources, references, strict=True))[:sentences]
 
 
 @contextmanager

@@ -1,8 +1,7 @@
 """Holds pairs out of a training text if no validation or test text is given.
 
 The choice depends on the content of the pairs only, not on a seed, the order of the lines or the
-direction. When a text grows, pairs move from the held-out splits into training, never the other
-way. Does not know where texts come from.
+direction. When a text grows, pairs move from the held-out splits into training, never back.
 """
 
 import heapq
@@ -34,12 +33,23 @@ def hold_out(train: Split, sizes: Mapping[str, int], cache: Path) -> dict[str, S
 
     A pair goes with its `AnotherTarget`s or, if ``train.repeated_sources``, with all pairs of its
     source. Of pairs that are equal, perhaps with the sides swapped, the first is held out and none
-    is used for training. The cache remembers which pairs of a large text are held out. Raises
-    InputError if there are too few different pairs, or the text cannot be read.
+    is used for training. Raises InputError if there are too few different pairs.
     """
-    corpus = train.corpus
-    equal = _remembered(train, sum(sizes.values()), cache)
-    if len(equal) < sum(sizes.values()) + 1:
+    corpus, repeated = train.corpus, train.repeated_sources
+    wanted = sum(sizes.values())
+    size_on_disk = sum(path.stat().st_size for path in corpus.paths if path.is_file())
+    if size_on_disk < _REMEMBERED:
+        equal = _smallest(corpus, wanted + 1, repeated)
+    else:
+        with locked(cache):
+            text = f"{corpus.fingerprint(cache)} {repeated}"
+            question = f"lines held out {_VERSION}: {wanted} of {text}"
+            equal = json.loads(
+                remembered(
+                    cache, question, lambda: json.dumps(_smallest(corpus, wanted + 1, repeated))
+                )
+            )
+    if len(equal) <= wanted:
         keys = " and ".join(f"data.{name}_size={size}" for name, size in sizes.items())
         raise InputError(
             f"{corpus.paths[0]} has {len(equal):,} different pairs, too few to hold out {keys}; "
@@ -55,32 +65,12 @@ def hold_out(train: Split, sizes: Mapping[str, int], cache: Path) -> dict[str, S
     return splits
 
 
-def log_held_out(name: str, left: int, splits: Mapping[str, object]) -> None:
+def log_held_out(name: str, left: int, train: Split) -> None:
     """Log how many pairs of the training split ``name`` are held out; ``left`` are not."""
-    kinds = ("validation", "test")
-    found = {kind: splits.get(name.replace("train", kind, 1)) for kind in kinds}
-    keys = [f"data.{k}_size" for k, one in found.items() if isinstance(one, Split) and one.lines]
-    train = splits[name]
-    if isinstance(train, Split) and (held := len(train.lines)):
-        logger.log(
-            logging.WARNING if held > left else logging.INFO,
-            f"{name}: {held:,} of {held + left:,} pairs are held out ({', '.join(keys)})",
-        )
-
-
-def _remembered(train: Split, wanted: int, cache: Path) -> list[Lines]:
-    """Return `_smallest` of the pairs of a corpus, one more than are wanted."""
-    corpus, repeated = train.corpus, train.repeated_sources
-    if sum(path.stat().st_size for path in corpus.paths if path.is_file()) < _REMEMBERED:
-        return _smallest(corpus, wanted + 1, repeated)
-    with locked(cache):
-        text = f"{corpus.fingerprint(cache)} {repeated}"
-        question = f"lines held out {_VERSION}: {wanted} of {text}"
-        found = remembered(
-            cache, question, lambda: json.dumps(_smallest(corpus, wanted + 1, repeated))
-        )
-    lines: list[Lines] = json.loads(found)
-    return lines
+    if held := len(train.lines):
+        level, keys = logging.INFO, "data.validation_size, data.test_size"
+        level = logging.WARNING if held > left else level
+        logger.log(level, f"{name}: {held:,} of {held + left:,} pairs are held out ({keys})")
 
 
 def _smallest(pairs: Iterable[Pair], wanted: int, repeated: bool) -> list[Lines]:

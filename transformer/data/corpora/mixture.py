@@ -1,7 +1,4 @@
-"""Several corpora as one: their splits, their sampling weights in training, and one vocabulary.
-
-Knows texts and sizes; does not know subwords or batches.
-"""
+"""Several corpora as one: their splits, their sampling weights in training, and one vocabulary."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -9,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from transformer.common.errors import InputError
+from transformer.common.errors import errors_name
 from transformer.common.files import given_path
 from transformer.data.config import DataConfig, unused_keys
 from transformer.data.corpora.split import Split
@@ -23,7 +20,6 @@ class JoinedSplit:
     """The same split of several corpora, concatenated."""
 
     parts: Mapping[str, Split]
-    """By the names of the corpora."""
 
     def __iter__(self) -> Iterator[Pair]:
         """Yield (source, target), the source with its tags; raises InputError as `Split` does."""
@@ -77,10 +73,8 @@ def mixed_splits(
     found: dict[str, dict[str, Split]] = {}
     corpora = config.corpora or {}
     for name, corpus in corpus_configs(config).items():
-        try:
+        with errors_name(f"data.corpora.{name}"):
             splits = find_corpus_splits(corpus)
-        except InputError as error:
-            raise InputError(f"data.corpora.{name}: {error}") from error
         for split, text in splits.items():
             tags = text.tags._replace(tag=corpora[name].tag)
             found.setdefault(split, {})[name] = replace(text, tags=tags)
@@ -93,28 +87,20 @@ def mixed_splits(
 
 
 def corpus_configs(config: DataConfig) -> dict[str, DataConfig]:
-    """Return the config of each corpus by its name: its own values, and those for all.
-
-    A key for all that this kind of corpus does not read is left out.
-    """
+    """Return the config of each corpus, without keys for all that its kind does not read."""
     found = {}
     for name, corpus in (config.corpora or {}).items():
         mixture = ("weight", "tag")
         own = {k: v for k, v in vars(corpus).items() if v is not None and k not in mixture}
-        if not _has_document_key(config, own):
+        train = own.get("train", config.train) or ()
+        files = (train,) if isinstance(train, str) else train
+        joins = (own.get("documents", config.documents) or 1) > 1
+        if not joins or [file_format(file) for file in files] != ["jsonl"]:
             own.setdefault("document_key", None)
         single = replace(config, corpora=None, temperature=None, **own)
         unused: dict[str, Any] = {key: None for key in unused_keys(single) if key not in own}
         found[name] = replace(single, **unused)
     return found
-
-
-def _has_document_key(config: DataConfig, own: Mapping[str, Any]) -> bool:
-    """Whether a corpus with these keys of its own joins documents of a JSONL file."""
-    train = own.get("train", config.train) or ()
-    files = (train,) if isinstance(train, str) else train
-    joins = (own.get("documents", config.documents) or 1) > 1
-    return joins and [file_format(file) for file in files] == ["jsonl"]
 
 
 def config_tags(config: DataConfig) -> Tags:
@@ -136,18 +122,13 @@ def config_tags(config: DataConfig) -> Tags:
 
 
 def sampling_weights(config: DataConfig, sizes: Sequence[int]) -> dict[str, float]:
-    """Return the sampling weights, whose sum is 1, of corpora of these sizes, in any unit.
-
-    Raises InputError if all are empty and have no weight.
-    """
+    """Return the sampling weights, whose sum is 1, of corpora of these sizes, in any unit."""
     corpora, root = config.corpora or {}, 1 / (config.temperature or 1)
     masses = {
         name: size**root if corpus.weight is None else corpus.weight
         for (name, corpus), size in zip(corpora.items(), sizes, strict=True)
     }
-    total = sum(masses.values())
-    if not total:
-        raise InputError(f"data.corpora: none of {', '.join(corpora)} has a training pair")
+    total = sum(masses.values()) or 1.0  # training refuses empty corpora
     return {name: mass / total for name, mass in masses.items()}
 
 
@@ -155,7 +136,7 @@ class BalancedText:
     """The training text of several corpora, with as many pairs of each as its sampling weight says.
 
     It has as many pairs as all corpora together: a small corpus is read more than once, or part of
-    a large one is skipped. (The weights in training count batches, not pairs.)
+    a large one is skipped.
     """
 
     def __init__(self, config: DataConfig, parts: Mapping[str, Split]) -> None:

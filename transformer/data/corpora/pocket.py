@@ -1,7 +1,4 @@
-"""The pocket corpus: made-up English and German text that comes with the package.
-
-Knows its files (data/pocket/README.md), not the grammar that made them (scripts/pocket/).
-"""
+"""The pocket corpus: made-up English and German text that comes with the package."""
 
 import re
 from collections.abc import Iterator

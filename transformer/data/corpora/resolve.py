@@ -1,7 +1,4 @@
-"""From a DataConfig to the text of each split: built in, downloaded, or the user's own.
-
-Finds the text of each split; does not read it before it is iterated over.
-"""
+"""From a DataConfig to the text of each split: built in, downloaded, or the user's own."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -15,6 +12,7 @@ from transformer.data.config import DataConfig, check_unused_keys
 from transformer.data.corpora.catalog import PUBLISHED, fetch, find
 from transformer.data.corpora.holdout import hold_out
 from transformer.data.corpora.mixture import AnySplit, mixed_splits
+from transformer.data.corpora.pocket import pocket_splits
 from transformer.data.corpora.split import Split
 from transformer.data.text.parallel import Corpus
 from transformer.data.tokenization.tags import SourceTags
@@ -37,7 +35,6 @@ def find_splits(config: DataConfig) -> dict[str, AnySplit]:
 
     With several corpora, "train" and "validation" join those of all, and each corpus has its own
     ("train_NAME", "validation_NAME", "test_NAME"). Downloads a corpus that is not in the cache.
-    Raises InputError if a corpus is unknown, or lacks something that the config asks for.
     """
     one = config.corpora is None
     splits: Mapping[str, AnySplit] = (
@@ -45,19 +42,16 @@ def find_splits(config: DataConfig) -> dict[str, AnySplit]:
     )
     if "validation" not in splits:
         raise InputError(
-            "training needs a validation text; set data.validation=[SOURCE,TARGET], "
-            "or data.validation_size=N to hold N pairs out (not of a stream)"
+            "training needs a validation text; set data.validation=[SOURCE,TARGET], or "
+            "data.validation_size=N to hold N pairs out (not of a stream, nor of documents)"
         )
     return dict(splits)
 
 
 def find_corpus_splits(config: DataConfig) -> dict[str, Split]:
-    """Return the splits of a single corpus as `find_splits` does; it may lack a validation text.
-
-    Raises InputError as `find_splits`, or if the corpus does not read a text that is named.
-    """
+    """Return the splits of a single corpus as `find_splits` does; it may lack a validation text."""
     makers: dict[str, Callable[[DataConfig], dict[str, Split]]] = {
-        "pocket": _pocket,
+        "pocket": lambda config: pocket_splits(config.source, config.target),
         **dict.fromkeys(PUBLISHED, _published),
         "files": _files,
         "folder": lambda config: _files(as_files(config)),
@@ -83,13 +77,11 @@ def find_corpus_splits(config: DataConfig) -> dict[str, Split]:
     }
     if config.alignment is not None and "train" in splits:
         splits["train"] = replace(splits["train"], links=given_path(config.alignment))
-    return _with_held_out(config, splits)
-
-
-def _pocket(config: DataConfig) -> dict[str, Split]:
-    from transformer.data.corpora.pocket import pocket_splits
-
-    return pocket_splits(config.source, config.target)
+    sizes = {"validation": config.validation_size, "test": config.test_size}
+    missing = {name: size for name, size in sizes.items() if name not in splits and size > 0}
+    if "train" not in splits or not missing or (config.documents or 1) > 1:
+        return splits
+    return splits | hold_out(splits["train"], missing, given_path(config.cache))
 
 
 def _published(config: DataConfig) -> dict[str, Split]:
@@ -129,57 +121,34 @@ def _files(config: DataConfig) -> dict[str, Split]:
             corpus = Corpus.of(
                 *(paths, config.source, config.target, config.document_key, config.max_line)
             )
-            for path in corpus.paths:
-                if path.exists() and not path.is_file() and not path.is_dir():
-                    raise InputError(f"{path}: a pipe cannot be read twice; give a file")
+            for pipe in filter(Path.is_fifo, corpus.paths):
+                raise InputError(f"{pipe}: a pipe cannot be read twice; give a file")
             splits[name] = Split(corpus)
     return splits
 
 
-def _with_held_out(config: DataConfig, splits: dict[str, Split]) -> dict[str, Split]:
-    """Return the splits, with validation and test text held out of the training text if missing."""
-    sizes = {"validation": config.validation_size, "test": config.test_size}
-    missing = {name: size for name, size in sizes.items() if name not in splits and size > 0}
-    if "train" not in splits or not missing:
-        return splits
-    if (config.documents or 1) > 1:
-        raise InputError(
-            "pairs cannot be held out of documents; give whole documents as data.validation and "
-            "data.test, or set data.validation_size=0 or data.test_size=0"
-        )
-    return splits | hold_out(splits["train"], missing, given_path(config.cache))
-
-
 def as_files(config: DataConfig) -> DataConfig:
-    """Return a config of ``data.corpus=folder`` as one of ``files``, with the paths found.
-
-    Raises MissingFile without a folder, InputError if a text is missing in one language or twice
-    there, or if the config names files too.
-    """
+    """Return a config of ``data.corpus=folder`` as one of ``files``, with the paths found."""
     check_unused_keys(config)
-    if config.root is None:
-        raise InputError("data=folder needs a folder; set data.root=FOLDER")
-    root = given_path(config.root)
-    if not root.is_dir():
-        raise MissingFile(f"data.root={config.root} is no folder (seen from {Path.cwd()})")
+    root = given_path(config.root or "")
+    if config.root is None or not root.is_dir():
+        raise MissingFile(
+            f"data.root={config.root or 'null'} is no folder (seen from {Path.cwd()}); data=folder "
+            "needs one: set data.root=FOLDER"
+        )
     files: dict[str, Any] = {}
     for split, names in FOLDER_NAMES.items():
-        sides = [(code, _find(root, names, code)) for code in (config.source, config.target)]
-        found = tuple(path for _, path in sides if path is not None)
-        if len(found) == 1 or (split == "train" and not found):
-            missing = [code for code, path in sides if path is None]
+        codes = (config.source, config.target)
+        stems = {code: [f"{name}.{code}" for name in names] for code in codes}
+        candidates = [[root / f"{s}{gz}" for s in stems[c] for gz in ("", ".gz")] for c in codes]
+        sides = [[str(path) for path in paths if path.is_file()] for paths in candidates]
+        counts = [len(paths) for paths in sides]
+        if counts != [1, 1] and (split == "train" or counts != [0, 0]):
+            found = " and ".join(Path(path).name for paths in sides for path in paths)
             raise InputError(
-                f"{root} has no {split}.{f' and no {split}.'.join(missing)} (or .gz)"
-                f"{f', only {Path(found[0]).name}' if found else ''}; add it, or set data.source "
-                "and data.target to the languages that the file names end in"
+                f"{root} has {found or 'nothing'} for {split}; it needs one {split}.{codes[0]} and "
+                f"one {split}.{codes[1]} (or .gz): set data.source and data.target to the "
+                "languages that the file names end in"
             )
-        files[split] = found or None
+        files[split] = tuple(paths[0] for paths in sides if paths) or None
     return replace(config, corpus="files", root=None, **files)
-
-
-def _find(root: Path, names: tuple[str, ...], code: str) -> str | None:
-    candidates = [root / f"{name}.{code}{suffix}" for name in names for suffix in ("", ".gz")]
-    found = [str(path) for path in candidates if path.is_file()]
-    if len(found) > 1:
-        raise InputError(f"{' and '.join(found)} are the same split; remove one")
-    return found[0] if found else None

@@ -1,7 +1,4 @@
-"""The lines of a corpus that one split has.
-
-Does not know where corpora come from, nor subwords.
-"""
+"""The lines of a corpus that one split has."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -30,7 +27,6 @@ class Split:
     links: Path | None = None
     """Word alignment of the whole corpus, a line of Pharaoh links for each pair; None: unknown."""
     tags: SourceTags = UNTAGGED
-    """Tags before each source."""
     sentences: int = 1
     """Maximum number of sentences of a document in one pair; 1: each line is a pair."""
     repeated_sources: bool = False
@@ -49,7 +45,7 @@ class Split:
         return ((TaggedText(source, self.tags), target) for source, target in pairs)
 
     def count(self, cache: Path) -> int:
-        """Return the number of pairs; uses the cache, and raises InputError, as `Corpus.count`."""
+        """Return the number of pairs, as `Corpus.count`."""
         return self.corpus.count(cache) - len(self.lines) if self.inverted else len(self.lines)
 
     def word_links(self) -> Iterator[WordLinks]:
@@ -57,7 +53,7 @@ class Split:
         return self._chosen(read_links(self._known_links(), self.corpus, self.corpus.max_line))
 
     def links_fingerprint(self) -> str:
-        """Return a hash of the file of links; raises InputError if it cannot be read."""
+        """Return a hash of the file of links."""
         return file_digest(self._known_links()).hex()
 
     def fingerprint(self, cache: Path | None = None) -> str:

@@ -1,8 +1,4 @@
-"""Encodes a block of a corpus and writes it to an Arrow file, a shard of `EncodedCorpus`.
-
-Knows texts, ids and links; does not know corpora, processes or batches. The format is described at
-https://arrow.apache.org/docs/format/Columnar.html.
-"""
+"""Encodes a block of a corpus and writes it to an Arrow file, a shard of `EncodedCorpus`."""
 
 import json
 from array import array
@@ -27,7 +23,6 @@ SIDES = ("source", "target")
 
 # Pairs encoded at once: some 10 MB of memory.
 _CHUNK = 16_384
-
 _COUNTS = b"counts"
 
 
@@ -35,12 +30,9 @@ class Block(NamedTuple):
     """Consecutive pairs of a corpus."""
 
     number: int
-    """Index of the block, from 0."""
     pairs: list[Pair]
     links: list[WordLinks] | None
-    """Word links of each pair, if needed."""
     first: Bool[np.ndarray, " pair"] | None
-    """Whether each pair is the first of equal ones; None: duplicates are kept."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +42,6 @@ class ShardWriter:
     folder: Path
     tokenizer: Tokenizer
     filters: Filters | None
-    """Which pairs to leave out; None keeps every line."""
     texts: bool
     """Whether the raw text is written too, for subword sampling."""
 

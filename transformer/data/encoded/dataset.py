@@ -1,7 +1,6 @@
 """Encoded sentence pairs in memory-mapped Arrow files, and batches of them.
 
-The segmentations are the best, or sampled in each epoch (Kudo 2018, section 3). Does not know who
-wrote the files, nor the order of batches.
+The segmentations are the best, or sampled in each epoch (Kudo 2018, section 3).
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,6 +22,7 @@ from transformer.data.text.word_alignment import linked_subwords, subword_words
 from transformer.data.tokenization.tokenizer import Tokenizer
 
 Indices = Int[np.ndarray, " batch"]
+Lines = Int[np.ndarray, " pair"]
 
 # Pairs whose segmentations are sampled to estimate the lengths of all.
 _PROBE = 1_000
@@ -32,10 +32,7 @@ class EncodedCorpus:
     """Encoded pairs: shards of `encode_corpus` as memory maps, whose pages the workers share."""
 
     def __init__(self, *parts: Path | pa.RecordBatch) -> None:
-        """Join folders of shards, and batches in memory; raises InputError if a shard is damaged.
-
-        It is pickled as these parts.
-        """
+        """Join folders of shards, and batches in memory; InputError if a shard is damaged."""
         self._parts = parts
         self._batches: list[pa.RecordBatch] = []
         for part in parts:
@@ -56,6 +53,7 @@ class EncodedCorpus:
         self._starts = np.cumsum([0, *(batch.num_rows for batch in self._batches)])
 
     def __reduce__(self) -> tuple[type["EncodedCorpus"], tuple[Path | pa.RecordBatch, ...]]:
+        """Pickle the parts, not the maps."""
         return type(self), self._parts
 
     def __len__(self) -> int:
@@ -116,11 +114,7 @@ class SegmentationSampler:
     def ids(
         self, corpus: EncodedCorpus, pairs: Indices, epoch: int, numbers: Indices
     ) -> list[list[Row]]:
-        """Return the subword ids of both sides of a batch, whose pairs have these numbers.
-
-        If a segmentation is so long that the batch would exceed the budget, the best one of the
-        sentence replaces it.
-        """
+        """Return the subword ids of both sides of a batch, whose pairs have these numbers."""
         best: list[list[Row]] = [[*corpus.ids(side, pairs)] for side in SIDES]
         if not self.tokenizer.config.sampling:
             return best
@@ -132,19 +126,14 @@ class SegmentationSampler:
         ]
 
     def lengths(self, corpus: EncodedCorpus, numbers: Int[np.ndarray, " pair"]) -> Lengths:
-        """Return lengths of both sides that 95% of the sampled segmentations do not exceed.
-
-        None exceeds the budget.
-        """
+        """Return lengths within the budget that 95% of the sampled segmentations do not exceed."""
         source, target = corpus.sides_lengths()
         if not self.tokenizer.config.sampling or not len(corpus):
             return source, target
         drawn = self._drawn(corpus, np.arange(len(numbers[:_PROBE])), 0, numbers[:_PROBE])
         return self._planned(source, drawn[0]), self._planned(target, drawn[1])
 
-    def _planned(
-        self, best: Int[np.ndarray, " pair"], drawn: Sequence[Row]
-    ) -> Int[np.ndarray, " pair"]:
+    def _planned(self, best: Lines, drawn: Sequence[Row]) -> Lines:
         longer = np.array([len(ids) for ids in drawn]) / best[: len(drawn)]
         planned = np.ceil(best * float(np.quantile(longer, 0.95)))
         return np.maximum(best, np.minimum(planned, self.data.batch_tokens - 1)).astype(np.int32)

@@ -1,7 +1,4 @@
-"""Encodes a corpus in blocks, in several processes, and resumes after an interruption.
-
-The files (arrow_writer.py) do not depend on the number of processes.
-"""
+"""Encodes a corpus in blocks, in several processes, and resumes after an interruption."""
 
 import logging
 import os
@@ -58,8 +55,6 @@ def encode_corpus(
         links: called for each pass over the word links of the pairs; the sure ones are written.
         texts: whether the raw text is written too.
         workers: processes that encode; None: as many as cores, 0 (or up to two shards): this one.
-
-    Raises InputError if text or links are unreadable, the disk is full, or a process is killed.
     """
     parts = folder.with_name(f"{folder.name}.parts")
     parts.mkdir(parents=True, exist_ok=True)
@@ -70,7 +65,8 @@ def encode_corpus(
         deduplicate = filters is not None and filters.deduplicate
         first = first_occurrences(pairs()) if deduplicate else None
         missing = _missing(split, writer, _blocks(pairs, links, first))
-        _write(missing, writer, _cores() if workers is None else workers)
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        _write(missing, writer, (cores or 1) if workers is None else workers)
     os.replace(parts, folder)
     if filters is None:
         read, _ = count_subwords(folder.glob("*.arrow"))
@@ -82,17 +78,14 @@ def _explained(split: str, parts: Path) -> Iterator[None]:
     """Explain errors, and delete the parts of a text that has to change."""
     try:
         yield
-    except NoSpaceLeft as error:
-        raise InputError(f"{error}: data.cache=FOLDER; what is done stays for the next run") from (
-            error
-        )
     except BrokenProcessPool as error:
         raise InputError(
             f"{split}: a process that prepares the text was killed, perhaps out of memory; set "
             "data.prepare_workers lower and start again, it resumes"
         ) from error
-    except InputError:  # the text will change
-        shutil.rmtree(parts)
+    except InputError as error:
+        if not isinstance(error, NoSpaceLeft):  # the text will change
+            shutil.rmtree(parts)
         raise
 
 
@@ -151,10 +144,3 @@ def _write(blocks: Iterator[Block], writer: ShardWriter, workers: int) -> None:
                 pending.popleft().result()
         for future in pending:
             future.result()
-
-
-def _cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

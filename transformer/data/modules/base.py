@@ -1,7 +1,4 @@
-"""Plans and loads the batches of a training and a validation dataset for Lightning.
-
-Does not know the contents of the datasets (translation.py, tagging.py).
-"""
+"""Plans and loads the batches of a training and a validation dataset for Lightning."""
 
 import logging
 from abc import ABC, abstractmethod
@@ -37,10 +34,13 @@ logger = logging.getLogger(__name__)
 
 
 class BatchModule(LightningDataModule, ABC):
-    """Training batches, shuffled, from the current update on; and validation batches."""
+    """Training batches, shuffled, from the current update on; and validation batches.
+
+    Attributes:
+        accumulation: Micro-batches of an update on one rank; the trainer sets it.
+    """
 
     accumulation = 1
-    """Micro-batches of an update on one rank; the trainer sets it."""
 
     def __init__(
         self,
@@ -54,8 +54,6 @@ class BatchModule(LightningDataModule, ABC):
         """Store the config; nothing is read yet.
 
         Args:
-            data: the corpus and its batches.
-            tokenizer: how to learn the vocabulary.
             initial_tokenizer: of a checkpoint, used instead of learning one; ``tokenizer`` only
                 gives its sampling strength then.
             links: add the word alignment of the corpus to training batches of pairs.
@@ -93,10 +91,7 @@ class BatchModule(LightningDataModule, ABC):
 
     @cached_property
     def row(self) -> BatchSequence:
-        """All batches of training, without an end.
-
-        Raises InputError if no pair is left to train on, or one is longer than the budget.
-        """
+        """All batches of training, without an end; raises InputError as `BatchPlan`."""
         data, training = self._data, self._training
         assert isinstance(training, MixedDataset | PlannedDataset)
         parts = training.parts if isinstance(training, MixedDataset) else [training]
@@ -138,19 +133,13 @@ class BatchModule(LightningDataModule, ABC):
         return self._loader
 
     def resume_from(self, state: dict[str, Any] | None) -> None:
-        """Let the next loader continue after the batches of an earlier run.
-
-        ``state`` is that of its loader; None: it had the same ranks and accumulation.
-        """
+        """Let the next loader continue after an earlier run, from the state of its loader."""
         self._before = state
         if state is not None and state["row"] is not None:
             self.row.load_state_dict(state["row"])
 
     def epochs(self, done: int) -> float | None:
-        """Return how many epochs ``done`` updates are, including those of the runs it resumes.
-
-        None: the length of an epoch is unknown, and the first part of it is not over.
-        """
+        """Return how many epochs ``done`` updates are, including those of the runs it resumes."""
         if self._loader is not None:
             epochs = self._loader.epochs(done)
         else:
@@ -189,10 +178,7 @@ class BatchModule(LightningDataModule, ABC):
     def _usable(
         self, split: str, where: object, unit: str, lengths: Lengths
     ) -> Int[np.ndarray, " usable"]:
-        """Return the indices of the pairs that are neither empty nor too long.
-
-        Logs how many are left out of validation; raises InputError if all are.
-        """
+        """Return the indices of the pairs that are neither empty nor too long; InputError: none."""
         limit = min(self._data.max_length, self._data.batch_tokens - 1)
         usable = np.flatnonzero((np.minimum(*lengths) > 0) & (np.maximum(*lengths) <= limit))
         count = len(lengths[0])
@@ -210,18 +196,14 @@ class BatchModule(LightningDataModule, ABC):
         return usable
 
     def _check_positions(self, lengths: Iterable[int], where: Callable[[int], str]) -> None:
-        """Check that the sentences of a text fit the positions of the model.
-
-        A bos or eos takes a position beside the ``lengths``; ``where`` returns the file and line of
-        a sentence, given its index.
-        """
-        needed, positions = [length + 1 for length in lengths], self._positions
+        """Check that sentences, with bos or eos, fit the model; ``where`` names one by index."""
+        needed = [length + 1 for length in lengths]
         for index, length in enumerate(needed):
-            if positions is not None and length > positions:
+            if self._positions is not None and length > self._positions:
                 raise InputError(
                     f"{where(index)}: a sentence of {length} tokens does not fit "
-                    f"model.max_length={positions} with model.positions=learned; shorten it, or "
-                    f"set model.max_length={max(needed)}"
+                    f"model.max_length={self._positions} with model.positions=learned; shorten it, "
+                    f"or set model.max_length={max(needed)}"
                 )
 
     def _rank(self) -> tuple[int, int]:

@@ -1,17 +1,17 @@
 """The target side of a corpus, for a task of one language.
 
 Source and target of each pair are the same sentence, so that filters, batches and counts work as
-for translation. Does not know models.
+for translation.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import Any
 
-from transformer.common.errors import InputError
 from transformer.data.config import DataConfig
 from transformer.data.corpora.mixture import AnySplit
-from transformer.data.corpora.resolve import NO_TRAINING_TEXT, find_splits
+from transformer.data.corpora.resolve import find_splits
 from transformer.data.corpora.split import Split
 from transformer.data.modules.translation import DataModule
 from transformer.data.text.parallel import Pair, file_format
@@ -41,10 +41,10 @@ class MonolingualData(DataModule):
     def _splits(self) -> dict[str, AnySplit]:
         found = find_splits(_two_sided(self._data)).items()
         splits = {name: _target_side(split) for name, split in found if isinstance(split, Split)}
-        if "train" not in splits:
-            raise InputError(NO_TRAINING_TEXT)
-        held_out = [split for split in splits.values() if not split.inverted]
-        return {**splits, "train": _without(splits["train"], held_out)}
+        if "train" in splits:
+            held_out = [split for split in splits.values() if not split.inverted]
+            splits["train"] = _without(splits["train"], held_out)
+        return dict(splits)
 
 
 def _target_side(split: Split) -> TargetSplit:
@@ -56,8 +56,6 @@ def _target_side(split: Split) -> TargetSplit:
 
 def _without(train: TargetSplit, held_out: Sequence[TargetSplit]) -> TargetSplit:
     """Leave out held-out sentences, whatever their source is."""
-    if not held_out:
-        return train
     texts = {target for split in held_out for _, target in split}
     whole = replace(train, lines=frozenset())
     equal = frozenset(line for line, (_, target) in enumerate(whole) if target in texts)
@@ -74,14 +72,11 @@ def _two_sided(data: DataConfig) -> DataConfig:
     """Return a config with two sides, as `find_splits` expects, if only the target is given."""
     if data.corpus != "files":
         return data
-    if data.source == data.target:
-        data = replace(data, source=f"not {data.target}")
-    paths = (data.train, data.validation, data.test)
-    train, validation, test = map(_target_twice, paths)
-    return replace(data, train=train, validation=validation, test=test)
-
-
-def _target_twice(given: str | Sequence[str] | None) -> str | Sequence[str] | None:
-    if isinstance(given, str):
-        return (given, given) if file_format(given) == "plain" else given
-    return given if given is None or len(given) != 2 else (given[1], given[1])
+    source = f"not {data.target}" if data.source == data.target else data.source
+    given: dict[str, Any] = {name: getattr(data, name) for name in ("train", "validation", "test")}
+    for name, paths in given.items():
+        if isinstance(paths, str) and file_format(paths) == "plain":
+            given[name] = (paths, paths)
+        elif isinstance(paths, list | tuple) and len(paths) == 2:
+            given[name] = (paths[1], paths[1])
+    return replace(data, source=source, **given)

@@ -1,17 +1,13 @@
-"""Training data of translation as a stream: shards, vocabulary, batches.
-
-Validation and test text are ordinary files. Does not know models.
-"""
+"""Training data of translation as a stream; validation and test text are ordinary files."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
 import numpy as np
 from torch.utils.data import Dataset
 
-from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch, collate
 from transformer.data.encoded.dataset import SegmentationSampler
 from transformer.data.modules.translation import DataModule
@@ -38,9 +34,8 @@ class StreamData(DataModule):
 
     @cached_property
     def _shards(self) -> list[Shard]:
-        data = self._data
-        found = find_shards(data.train, (data.source, data.target), data.max_line)
-        return [replace(shard, features=data.features is not None) for shard in found]
+        sides, features = (self._data.source, self._data.target), self._data.features is not None
+        return find_shards(self._data.train, sides, self._data.max_line, features)
 
     @cached_property
     def _fingerprint(self) -> str:
@@ -58,15 +53,7 @@ class StreamData(DataModule):
         return Tokenizer.train(config, pairs, self._cache, content, name)
 
     def prepare_data(self) -> None:
-        """Learn the vocabulary and encode the validation text, unless in the cache.
-
-        Raises InputError as `DataModule`, or if word links are needed.
-        """
-        if self._links:
-            raise InputError(
-                "a stream has no word alignment; set loss.alignment_weight=0, or "
-                "data.streaming=false"
-            )
+        """Learn the vocabulary and encode the validation text, unless in the cache."""
         for split in self.splits:
             self.texts(split)
         _ = self._fingerprint, self.tokenizer

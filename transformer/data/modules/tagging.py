@@ -1,10 +1,9 @@
 """Tagged sentences as subwords, from pocket or from CoNLL-U files.
 
-Words are split into subwords one by one; the first subword has the tag of its word. Does not know
-models, nor the CoNLL-U format. Source: Devlin et al. 2019, "BERT", section 5.3.
+Words are split into subwords one by one; the first subword has the tag of its word. Source: Devlin
+et al. 2019, "BERT", section 5.3.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,15 +20,13 @@ from transformer.data.batching.batch import UNTAGGED, TaggedBatch, collate_tagge
 from transformer.data.batching.batch_stream import Lengths, PlannedDataset
 from transformer.data.batching.sampler import BatchKey
 from transformer.data.config import check_unused_keys
-from transformer.data.corpora.pocket import LANGUAGES, pocket_text, read_pocket_tags
+from transformer.data.corpora.pocket import pocket_text, read_pocket_tags
 from transformer.data.modules.base import BatchModule
 from transformer.data.text.conllu import UPOS, TaggedSentence, read_conllu
 from transformer.data.text.lines import check_files_exist
 from transformer.data.text.parallel import read_lines
 from transformer.data.text.training_filters import Filters
 from transformer.data.tokenization.tokenizer import Tokenizer
-
-logger = logging.getLogger(__name__)
 
 
 class TaggedDataset(PlannedDataset[TaggedBatch]):
@@ -66,8 +63,6 @@ class TaggingData(BatchModule):
         data = self._data
         check_unused_keys(data)
         if data.corpus == "pocket":
-            if data.source not in LANGUAGES:
-                raise InputError(f"data.source={data.source} has no tags in pocket; set en or de")
             return pocket_text(data.source)
         given = {"train": data.train, "validation": data.validation, "test": data.test}
         files = {key: path for key, path in given.items() if isinstance(path, str)}
@@ -81,7 +76,7 @@ class TaggingData(BatchModule):
         return {key: given_path(path) for key, path in files.items()}
 
     def sentences(self, split: str) -> list[TaggedSentence]:
-        """Return all sentences of a split; raises as `read_conllu`, or if there is none."""
+        """Return all sentences of a split; raises InputError if there is none."""
         path = self._files[split]
         read = read_pocket_tags if self._data.corpus == "pocket" else read_conllu
         if sentences := list(read(path, self._data.max_line)):
@@ -89,7 +84,7 @@ class TaggingData(BatchModule):
         raise InputError(f"{path} holds no tagged sentence; give a file in CoNLL-U")
 
     def training_sentences(self) -> Sequence[TaggedSentence]:
-        """Return the sentences that training uses; raises as `sentences`."""
+        """Return the sentences that training uses."""
         return self._training.sentences
 
     @property
@@ -108,10 +103,7 @@ class TaggingData(BatchModule):
             return Tokenizer.train(config, lambda: texts, self._cache, name=name)
 
     def prepare_data(self) -> None:
-        """Learn the vocabulary, and check that evaluation texts fit the model.
-
-        Raises InputError if text is unreadable or unsuitable, or too much of it is left out.
-        """
+        """Learn the vocabulary, and check that the text fits the model, and enough is kept."""
         data = self._data
         check_files_exist(self._files.values())
         evaluated = {split: self.sentences(split) for split in self.splits}

@@ -1,10 +1,8 @@
-"""Training and validation data of translation: text, tokenizer and encoded corpora.
-
-Does not know models, losses or scores.
-"""
+"""Data of translation: text, tokenizer, encoded corpora; does not know models or scores."""
 
 import hashlib
 import logging
+from collections.abc import Iterator
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -12,7 +10,7 @@ import numpy as np
 from torch.utils.data import Dataset
 
 from transformer.common.cache import locked
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, raise_objections
 from transformer.data.batching.batch import Batch
 from transformer.data.batching.batch_stream import MixedDataset
 from transformer.data.corpora.evaluation_text import Texts, read_texts
@@ -20,7 +18,7 @@ from transformer.data.corpora.holdout import log_held_out
 from transformer.data.corpora.mixture import AnySplit, BalancedText, config_tags
 from transformer.data.corpora.resolve import NO_TRAINING_TEXT, find_splits
 from transformer.data.corpora.split import Split
-from transformer.data.encoded.arrow_writer import count_subwords
+from transformer.data.encoded.arrow_writer import SIDES, count_subwords
 from transformer.data.encoded.dataset import BatchDataset, EncodedCorpus, SegmentationSampler
 from transformer.data.encoded.preprocess import encode_corpus
 from transformer.data.modules.base import BatchModule
@@ -32,8 +30,8 @@ from transformer.data.tokenization.tokenizer import UNK, Pairs, Tokenizer
 
 logger = logging.getLogger(__name__)
 
-MANY_UNKNOWN = 0.1
-"""Share of the tokens of a side from which a warning says that they are unknown."""
+# Share of the tokens of a side from which a warning says that they are unknown.
+_MANY_UNKNOWN = 0.1
 
 # Version of the encoded files; to be raised when their columns change.
 _LAYOUT = 2
@@ -45,19 +43,26 @@ class DataModule(BatchModule):
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer: given, from the cache, or learnt from the training text."""
-        initial = self._initial_tokenizer
+        initial, tags = self._initial_tokenizer, config_tags(self._data)
         config = self._tokenizer_config if initial is None else initial.config
-        if self._data.features is not None and config.features is None:
-            raise InputError(
-                f"data.features={self._data.features!r}: training reads tokenizer.features; "
-                "without it features are letters of the source: set it, and tokenizer=char or words"
-            )
-        tags = config_tags(self._data)
+        raise_objections(self._objections(config.features, bool(tags.sentences)))
         if initial is not None:
             tags.check_same_tags(initial.tags)
             return initial.with_sampling(self._tokenizer_config.sampling)
         with locked(self._cache):
             return self._learnt_tokenizer().with_tags(tags)
+
+    def _objections(self, features: str | None, documents: bool) -> Iterator[str]:
+        if self._data.features is not None and features is None:
+            yield (
+                f"data.features={self._data.features!r}: training reads tokenizer.features; "
+                "without it features are letters of the source: set it, and tokenizer=char or words"
+            )
+        if self._links and (documents or self._data.streaming):
+            yield (
+                "guided alignment needs single sentences, and no stream; set data.documents=null "
+                "data.streaming=false, or loss.alignment_weight=0"
+            )
 
     def _learnt_tokenizer(self) -> Tokenizer:
         split, config, cache = self._split("train"), self._tokenizer_config, self._cache
@@ -69,26 +74,13 @@ class DataModule(BatchModule):
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The evaluation splits: "validation", "test", and others that the corpus has.
-
-        With several corpora: one validation text of all, and the test text of each.
-        """
+        """The evaluation splits: "validation", "test", and others that the corpus has."""
         parts = ("train", "validation_") if self._data.corpora else ("train",)
         return tuple(name for name in self._splits if not name.startswith(parts))
 
     def texts(self, split: str) -> Texts:
-        """Return all sources and all references of an evaluation split, line for line.
-
-        Raises InputError if there is no such split, or its text has no line or cannot be read.
-        """
-        corpus = self._split(split)
-        texts = read_texts(corpus, self._cache)
-        if not texts.sources:
-            raise InputError(
-                f"{corpus.location}: the {split} text has no line; fill the file, or give "
-                f"another as data.{split}"
-            )
-        return texts
+        """Return the text of an evaluation split; InputError as `read_texts`, or for no split."""
+        return read_texts(self._split(split), self._cache)
 
     def training_targets(self, limit: int) -> list[list[int]]:
         """Return the target subwords of the first ``limit`` training pairs of the first corpus."""
@@ -97,10 +89,7 @@ class DataModule(BatchModule):
         return [row.tolist() for row in rows]
 
     def prepare_data(self) -> None:
-        """Learn the vocabulary and encode training and validation text, unless in the cache.
-
-        Raises InputError if texts or links are unreadable or unsuitable, or too much is left out.
-        """
+        """Learn the vocabulary and encode training and validation text, unless in the cache."""
         # Missing and malformed files are found before the long work.
         training = self._parts("train")
         read = [*training, *(part for name in self.splits for part in self._parts(name))]
@@ -112,7 +101,7 @@ class DataModule(BatchModule):
             self.texts(split)
         for name in () if self._reported else training:
             pairs, dropped = count_subwords(self._encoded_path(name).glob("*.arrow"))
-            log_held_out(name, pairs, self._splits)
+            log_held_out(name, pairs, self._part(name))
             self._filters.report(name, dropped, pairs, self._data.max_left_out)
         if not self._reported and {*SYMBOLS} & {*self.tokenizer.config.algorithms}:
             self._log_unknown()
@@ -125,12 +114,12 @@ class DataModule(BatchModule):
         found, largest = [], 0.0
         for name in ("train", *self.splits):
             corpus = EncodedCorpus(*map(self._encoded_path, self._parts(name)))
-            source, target = (corpus.frequency(side, UNK) for side in ("source", "target"))
-            found.append(f"{name} {source:,} and {target:,}")
-            for side, unknown in (("source", source), ("target", target)):
-                largest = max(largest, unknown / max(1, int(corpus.lengths(side).sum())))
+            unknown = {side: corpus.frequency(side, UNK) for side in SIDES}
+            found.append(f"{name} {' and '.join(f'{count:,}' for count in unknown.values())}")
+            for side, count in unknown.items():
+                largest = max(largest, count / max(1, int(corpus.lengths(side).sum())))
         logger.info("unknown tokens of source and target: %s", ", ".join(found))
-        if largest > MANY_UNKNOWN:
+        if largest > _MANY_UNKNOWN:
             logger.warning(
                 "%.0f%% of the tokens of a side are unknown; is the vocabulary of other text? "
                 "See tokenizer, and finetune_from where it is given",
@@ -157,33 +146,25 @@ class DataModule(BatchModule):
         return split
 
     def _split(self, name: str) -> AnySplit:
-        if name == "train" and name not in self._splits:
-            raise InputError(NO_TRAINING_TEXT)
         if name not in self._splits:
-            raise InputError(f"the corpus has no split {name!r}; it has {', '.join(self._splits)}")
+            known = f"the corpus has no split {name!r}; it has {', '.join(self._splits)}"
+            raise InputError(NO_TRAINING_TEXT if name == "train" else known)
         return self._splits[name]
 
     def _encoded_path(self, name: str) -> Path:
         """Return the folder of the encoded split of one corpus, made if it is not in the cache."""
-        split, training = self._part(name), name == "train" or name.startswith("train_")
+        split, training = self._part(name), name.startswith("train")
         tokenizer = self.tokenizer.tagged(split.tags)
         texts = training and tokenizer.config.sampling > 0
-        filters = links = None
         pairs: Pairs = split.__iter__
         decides = f"{split.fingerprint(self._cache)} {tokenizer.cut_fingerprint} {texts}"
         if split.sentences > 1:
-            if self._links:
-                raise InputError(
-                    "guided alignment needs single sentences; set data.documents=null or "
-                    "loss.alignment_weight=0"
-                )
             pairs = partial(joined_pairs, split, tokenizer, split.sentences)
             decides += f" {split.sentences} {tokenizer.tags.subwords}"
-        if training:
-            filters = self._filters
-            if self._links:
-                links = split.word_links
-                decides += f" {split.links_fingerprint()}"
+        filters = self._filters if training else None
+        links = split.word_links if training and self._links else None
+        if links:
+            decides += f" {split.links_fingerprint()}"
         decides += f" {filters} {_LAYOUT}"
         key = hashlib.sha256(decides.encode()).hexdigest()[:24]
         folder = self._cache / f"{name}-{key}"
@@ -215,7 +196,6 @@ class DataModule(BatchModule):
 
     @cached_property
     def _validation(self) -> BatchDataset:
-        """Return the validation pairs for the loss."""
         corpus = EncodedCorpus(*map(self._encoded_path, self._parts("validation")))
         lengths, where = corpus.sides_lengths(), self._split("validation").location
         return BatchDataset(corpus, self._usable("validation", where, "pairs", lengths))

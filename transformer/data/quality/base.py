@@ -1,8 +1,4 @@
-"""Numbered pairs, base classes of the checks, and helpers to compare and to quote texts.
-
-A check sees the pairs of a split one by one, counts those with a fault, and keeps a few examples,
-so that a text of any length passes through it.
-"""
+"""Numbered pairs, base classes of the checks, and helpers to compare and to quote texts."""
 
 import re
 import unicodedata
@@ -32,7 +28,6 @@ class NumberedPair(NamedTuple):
     source: str
     target: str
     source_tokens: int = 0
-    """Tokens of the source, counted or estimated."""
     target_tokens: int = 0
 
     @property
@@ -61,14 +56,10 @@ class Finding:
     """How often a fault occurs in a split."""
 
     check: str
-    """Name of the fault, of `CHECKS`."""
     split: str
     count: int
-    """Pairs with the fault."""
     total: int
-    """Pairs examined."""
     examples: tuple[Example, ...]
-    """The first of them."""
 
     @property
     def fraction(self) -> float:
@@ -103,7 +94,6 @@ class Check(ABC):
 
 
 FindFault = Callable[[NumberedPair], Fault | None]
-"""Returns what is wrong with a pair, or None."""
 
 
 class PairCheck(Check):
@@ -118,8 +108,7 @@ class PairCheck(Check):
     def see(self, pair: NumberedPair) -> None:
         """Count the pair if it has the fault."""
         self._total += 1
-        fault = self._find(pair)
-        if fault is not None:
+        if (fault := self._find(pair)) is not None:
             self._count += 1
             # A line with several answers may have the fault in each.
             lines = [example.line for example in self._examples]
@@ -140,8 +129,7 @@ def either_side(describe: Callable[[Side, str], str | None]) -> FindFault:
 
     def find(pair: NumberedPair) -> Fault | None:
         for side, text in zip(SIDES, pair.texts, strict=True):
-            message = describe(side, text)
-            if message is not None:
+            if (message := describe(side, text)) is not None:
                 return Fault(side, message)
         return None
 

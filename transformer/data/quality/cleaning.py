@@ -1,7 +1,7 @@
-"""Repairs pairs, writes the good ones to files like their own, and the others with what is wrong.
+"""Repairs pairs, writes the good ones to files like their own, and the rejected ones to records.
 
-Every pair goes to one of both. A repair undoes double encodings, decodes entities, removes tags
-that both sides have and invisible characters, and makes odd blanks one space. Words stay.
+A repair undoes double encodings, decodes entities, removes tags that both sides have and invisible
+characters, and makes odd blanks one space. Words stay.
 """
 
 import gzip
@@ -26,13 +26,14 @@ from transformer.data.text.word_alignment import word_count
 # Faults that a summary names.
 _NAMED = 3
 
+Repair = Callable[[list[str]], Iterable[str]]
+
 
 @dataclass
 class CleanedSplit:
     """The result for a split."""
 
     files: tuple[str, ...]
-    """Names of the files that were written."""
     kept: int = 0
     rejected: int = 0
     faults: Counter[str] = field(default_factory=Counter)
@@ -40,7 +41,6 @@ class CleanedSplit:
     repaired: int = 0
     """Kept pairs that were repaired or, without ``repair``, could be."""
     repairs: Counter[str] = field(default_factory=Counter)
-    """Such pairs by kind of repair."""
 
     def summary(self) -> str:
         """Return how much is kept, the most frequent faults, and how to keep such pairs."""
@@ -55,19 +55,14 @@ class CleanedSplit:
 def clean(
     checks: Checks, names: Sequence[str], folder: Path, *, repair: bool
 ) -> dict[str, CleanedSplit]:
-    """Write the kept and the rejected lines of some splits to a new folder, all or nothing.
-
-    A kept pair passes all checks, after its repair if ``repair``. Raises InputError if the folder
-    exists, a text cannot be read, or no pair is kept; OSError if the folder cannot be made.
-    """
+    """Write the kept and the rejected lines of some splits to a new folder, all or nothing."""
     if folder.exists():
         raise InputError(f"output={folder} is there already; name a new folder")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(folder) as part:
         part.mkdir()
-        cleaned = {
-            name: _Cleaner(checks, name, repair).clean(part) for name in dict.fromkeys(names)
-        }
+        distinct = dict.fromkeys(names)
+        cleaned = {name: _Cleaner(checks, name, repair).clean(part) for name in distinct}
         lost = [f"{name}: {split.summary()}" for name, split in cleaned.items() if split.faults]
         if lost and not any(split.kept for split in cleaned.values()):
             raise InputError(f"nothing is written: {'; '.join(lost)}")
@@ -139,8 +134,7 @@ class _Cleaner:
     def _repaired(self, pair: NumberedPair) -> tuple[NumberedPair, list[str]]:
         """Return the pair to check and to write, and its repairs, made or possible.
 
-        A repair that would make word links point at other words is none. The features of a source,
-        and the tab before them, stay.
+        A repair that would move words of word links is not made. Features and their tab stay.
         """
         source, *features = pair.source.split("\t", int(self._split.corpus.features))
         texts, repairs = [source, pair.target], []
@@ -193,21 +187,18 @@ def _record(pair: NumberedPair, reason: Mapping[str, object], **more: object) ->
     return (json.dumps(values, ensure_ascii=False) + "\n").encode()
 
 
-def _repairs() -> dict[str, Callable[[list[str]], Iterable[str]]]:
+def _repairs() -> dict[str, Repair]:
     """Return the repairs of both sides; without ftfy, encodings stay as they are."""
     # In this order: a decoded entity may be part of a tag, invisible or a tab.
-    steps: dict[str, Callable[[list[str]], Iterable[str]]] = {
+    steps: dict[str, Repair] = {
         "encoding": partial(map, characters.undo_wrong_encoding),
         "entities": partial(map, markup.decode_entities),
-        "markup": _remove_same_tags,
+        "markup": lambda texts: (
+            map(markup.remove_tags, texts) if markup.same_tags(*texts) else texts
+        ),
         "invisible": partial(map, characters.remove_invisible),
         "blanks": partial(map, characters.normalize_blanks),
     }
     if find_spec("ftfy") is None:
         del steps["encoding"]
     return steps
-
-
-def _remove_same_tags(texts: list[str]) -> Iterable[str]:
-    """Remove tags that both sides have; others are a fault."""
-    return map(markup.remove_tags, texts) if markup.same_tags(*texts) else texts

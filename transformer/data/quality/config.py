@@ -17,10 +17,7 @@ CHECKS = (
 
 
 def allowed_fractions(thresholds: Mapping[str, float | None]) -> dict[str, float]:
-    """Return the fraction of the pairs of a split that may have each fault.
-
-    None disables a check. Raises InputError for a number that is no fraction.
-    """
+    """Return the allowed fraction of the pairs of a split by fault; None disables a check."""
     allowed = {name: limit for name, limit in thresholds.items() if limit is not None}
     raise_objections(
         f"thresholds.{name}={limit} must be from 0 to 1"
@@ -35,7 +32,6 @@ class ExaminationConfig:
     """How a text is examined."""
 
     checks: frozenset[str] = frozenset(CHECKS)
-    """Names of the enabled checks, of `CHECKS`."""
     examples: Annotated[int, Range(0)] = 3
     """Examples of each fault to show, at most."""
     ratio: Annotated[float, Range(above=1)] = 4.0

@@ -1,7 +1,4 @@
-"""Examines the splits of a corpus, which may be larger than memory, and shows the result.
-
-As plain values, and these as table rows and lines.
-"""
+"""Examines the splits of a corpus, which may be larger than memory; results as plain values."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,13 +27,10 @@ class Examination:
     """The result for all splits."""
 
     pairs: Mapping[str, int]
-    """Number of pairs by split."""
     unit: str
-    """Unit of the lengths."""
     lengths: Mapping[str, tuple[Counter[int], Counter[int]]]
     """By split: the number of sources, and of targets, of each length."""
     findings: tuple[Finding, ...]
-    """Of all checks, also of those that found nothing."""
     skipped: Mapping[str, str]
     """Checks that could not run, and what they need."""
 
@@ -71,8 +65,20 @@ def to_json(
 ) -> Report:
     """Return everything as plain values, with the allowed fraction of each fault."""
     findings = [
-        _finding(finding, splits[finding.split], allowed[finding.check])
-        for finding in examination.findings
+        {
+            "check": one.check,
+            "split": one.split,
+            "count": one.count,
+            "share": one.fraction,
+            "threshold": allowed[one.check],
+            "exceeded": one.fraction > allowed[one.check],
+            "examples": [
+                {"place": line_location(splits[one.split], side, line), "line": line}
+                | {"side": side, "said": message}
+                for line, side, message in one.examples
+            ],
+        }
+        for one in examination.findings
     ]
     return {
         "splits": {
@@ -99,21 +105,6 @@ def describe_lengths(counts: Counter[int]) -> dict[str, float]:
     }
     mean = round(float(np.average(lengths, weights=texts)), 2)
     return {"mean": mean, **percentiles, "max": max(lengths)}
-
-
-def _finding(finding: Finding, split: Split, limit: float) -> dict[str, Any]:
-    return {
-        "check": finding.check,
-        "split": finding.split,
-        "count": finding.count,
-        "share": finding.fraction,
-        "threshold": limit,
-        "exceeded": finding.fraction > limit,
-        "examples": [
-            {"place": line_location(split, side, line), "line": line, "side": side, "said": message}
-            for line, side, message in finding.examples
-        ],
-    }
 
 
 def length_rows(report: Report) -> Iterator[Sequence[str]]:

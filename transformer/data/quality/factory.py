@@ -1,7 +1,4 @@
-"""Builds the checks of each split of a corpus.
-
-Some compare a pair with what is usual in the training text, or with held-out text, read here.
-"""
+"""Builds the checks of each split of a corpus."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
@@ -21,9 +18,14 @@ from transformer.data.quality.base import (
     either_side,
 )
 from transformer.data.quality.checks import alphabet, characters, lengths, markup, numbers_and_urls
+from transformer.data.quality.checks.languages import (
+    Language,
+    Lexicon,
+    find_copy,
+    find_wrong_language,
+)
 from transformer.data.quality.checks.misalignment import Misalignment
 from transformer.data.quality.checks.repeated_text import Leaks, Repeats
-from transformer.data.quality.checks.untranslated import Lexicon, find_copy
 from transformer.data.quality.config import ExaminationConfig
 from transformer.data.quality.texts import numbered
 from transformer.data.text.parallel import Pair
@@ -46,17 +48,13 @@ class Checks:
         config: ExaminationConfig,
         tokenizer: Tokenizer | None = None,
     ) -> None:
-        """Choose the checks; nothing is read yet.
-
-        The splits by name have "train". Without a tokenizer, tokens are estimated.
-        """
+        """Choose the checks; without a tokenizer, tokens are estimated. The splits have "train"."""
         self.splits, self.config, self._tokenizer = splits, config, tokenizer
         self.skipped = {
             name: f"needs {package}: {how_to_install('doctor')}"
             for name, package in _PACKAGES.items()
             if name in config.checks and find_spec(package) is None
         }
-        """Checks whose package is not installed, and how to install it."""
         self._alphabet = alphabet.Alphabet(tokenizer)
 
     def pairs(self, split: str) -> Iterator[NumberedPair]:
@@ -83,10 +81,7 @@ class Checks:
         return checks
 
     def _finders(self, split: str) -> dict[str, FindFault]:
-        """The checks that look at each pair alone, in the order of the faults of a rejected pair.
-
-        What is usual in the training text is found when it is first needed.
-        """
+        """Checks that look at each pair alone, in the order of the faults of a rejected pair."""
         config, has_features = self.config, self.splits[split].corpus.features
         return {
             "empty": lengths.find_empty_side,
@@ -132,8 +127,6 @@ class Checks:
 
     @cached_property
     def _find_wrong_language(self) -> FindFault:
-        from transformer.data.quality.checks.languages import Language, find_wrong_language
-
         source, target = map(Language, self.config.languages, self._sides)
         return partial(find_wrong_language, (source, target), self._lexicon)
 

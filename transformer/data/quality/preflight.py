@@ -1,8 +1,4 @@
-"""Cheap checks of the text before a training run.
-
-Each finding is a line of the log, a warning if it is frequent; none stops the run. Only the first
-million pairs of a split are examined. The result is cached beside the encoded text.
-"""
+"""Cheap checks of the text before a training run; none stops it."""
 
 import json
 import logging
@@ -37,9 +33,8 @@ logger = logging.getLogger(__name__)
 def log_faults(config: DataConfig) -> list[str]:
     """Examine the text of a run, unless the cache has the result; log and return a line a finding.
 
-    With several corpora, the held-out text of each is looked for in the training text of all. A
-    stream cannot be read beforehand. Raises InputError if a text cannot be read, or the cache
-    cannot be written to.
+    Frequent faults are warnings. With several corpora, the held-out text of each is looked for in
+    the training text of all. A stream cannot be read beforehand.
     """
     if config.streaming:
         return []
@@ -72,17 +67,15 @@ def _describe(finding: Mapping[str, Any], split: Split) -> str:
         f"{line_location(split, side, line)}: {message}"
         for line, side, message in finding["examples"]
     )
-    advice = ""
-    if finding["check"] == "misaligned":
-        advice = "; data.max_ratio=null is for text whose lengths do not go together"
+    advice = "; data.max_ratio=null is for text whose lengths do not go together"
     return (
         f"{finding['split']}: {finding['count']:,} of {finding['total']:,} pairs: "
-        f"{finding['check']} ({examples}); transformer doctor shows more{advice}"
+        f"{finding['check']} ({examples}); transformer doctor shows more"
+        f"{advice if finding['check'] == 'misaligned' else ''}"
     )
 
 
 def _full_name(split: str, corpus: str) -> str:
-    """Return the name of a split in `find_splits`; a single corpus has no name."""
     return f"{split}_{corpus}" if corpus else split
 
 

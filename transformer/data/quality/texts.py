@@ -12,10 +12,7 @@ from transformer.data.text.parallel import SEPARATOR, AnotherTarget
 
 
 def given_texts(data: DataConfig) -> dict[str, Split]:
-    """Return the texts of a corpus; no pair is held out, and none gets a tag.
-
-    Raises InputError if there is no training text, a text has no pair, or is not found.
-    """
+    """Return the texts of a corpus; no pair is held out, and none gets a tag."""
     if data.corpus == "folder":
         data = as_files(data)
     if data.corpus == "files":
@@ -32,8 +29,7 @@ def given_texts(data: DataConfig) -> dict[str, Split]:
 def numbered(split: Split) -> Iterator[NumberedPair]:
     """Yield the pairs of a split in the order of its corpus, without token counts.
 
-    Blank pairs that separate documents are left out; separators inserted at a change of
-    ``document_key`` have no line.
+    Blank pairs that separate documents are left out; inserted separators have no line.
     """
     line = 0
     for index, pair in enumerate(split.corpus):

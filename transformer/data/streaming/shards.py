@@ -1,9 +1,8 @@
 """Finds the shards of a corpus, local or at a URL, and reads their pairs from any position on.
 
-Knows TSV, JSONL, Parquet and pairs of plain files wherever fsspec does
-(https://filesystem-spec.readthedocs.io); does not know the order of shards, nor subwords. Lines are
-read as in text/parallel.py, not by libraries for tables: these interpret quotation marks, \\r and
-U+2028.
+Reads TSV, JSONL, Parquet and pairs of plain files wherever fsspec does
+(https://filesystem-spec.readthedocs.io). Lines are read as in text/parallel.py, not by libraries
+for tables: these interpret quotation marks, \\r and U+2028.
 """
 
 import gzip
@@ -35,10 +34,7 @@ _READ_AHEAD = 1 << 20
 _ROWS = 8_192
 # Libraries of fsspec whose errors, all about the connection, are not OSErrors.
 _CLIENTS = ("aiohttp", "botocore", "gcsfs", "azure", "requests", "paramiko")
-_DAMAGED: dict[type[Exception], str] = {
-    pa.ArrowException: "damaged Parquet file",
-    **dict.fromkeys((EOFError, zlib.error, gzip.BadGzipFile), "damaged gzip file"),
-}
+_KNOWN = (OSError, ValueError, ImportError, EOFError, zlib.error, pa.ArrowException)
 
 
 @dataclass(frozen=True)
@@ -46,7 +42,6 @@ class ShardPosition:
     """A position between two pairs of a shard."""
 
     row: int = 0
-    """Number of pairs before it."""
     offsets: tuple[int, ...] = ()
     """Bytes before it in each file, unpacked; none in Parquet."""
 
@@ -56,19 +51,12 @@ class Shard:
     """One file with both sides, or two plain files."""
 
     urls: tuple[str, ...]
-    """Paths, or URLs of any kind that fsspec opens."""
     sides: tuple[str, str]
-    """Keys of source and target in JSONL, columns in Parquet."""
     max_line: int | None = None
-    """Bytes of the longest line (``data.max_line``); None: `lines.MAX_LINE`."""
     features: bool = False
-    """As in `Corpus`."""
 
     def pairs(self, start: ShardPosition) -> Iterator[tuple[Pair, ShardPosition]]:
-        """Yield the pairs from a position on, each with the position after it.
-
-        Raises InputError if a file is missing, unreadable, damaged or malformed.
-        """
+        """Yield the pairs from a position on, each with the position after it."""
         with ExitStack() as stack:
             files = [stack.enter_context(_opened(url)) for url in self.urls]
             with _explained(self.urls[-1]):
@@ -117,66 +105,60 @@ class Shard:
 
 
 def find_shards(
-    given: str | Sequence[str] | None, sides: tuple[str, str], max_line: int | None = None
+    given: str | Sequence[str] | None,
+    sides: tuple[str, str],
+    max_line: int | None = None,
+    features: bool = False,
 ) -> list[Shard]:
     """Return the shards that ``data.train`` names, in the order of their names.
 
     ``given`` is a file, a glob such as ``s3://bucket/train-*.jsonl.gz``, or a list of these; two
     plain names, or globs of equally many plain files, are source and target. ``sides`` are keys of
-    JSONL and Parquet. Raises InputError if there are none, one is missing, or plain files are not
-    in pairs.
+    JSONL and Parquet. Raises InputError if files are missing, or plain files are not in pairs.
     """
     names = [given] if isinstance(given, str) else list(given or [])
-    if not names:
-        raise InputError("data.streaming=true reads shards; set data.train=[SHARDS]")
     found = [_expanded(name) for name in names]
-    plain = [_kind(urls[0]) == "plain" for urls in found]
-    if not any(plain):
-        return [Shard((url,), sides, max_line) for url in dict.fromkeys(chain.from_iterable(found))]
-    if plain != [True, True] or len(found[0]) != len(found[1]):
-        listed = ", ".join(f"{name} ({len(urls)})" for name, urls in zip(names, found, strict=True))
+    plain = [_kind(name) == "plain" for name in names]
+    aligned = plain == [True, True] and len(found[0]) == len(found[1])
+    if not names or not all(found) or (any(plain) and not aligned):
+        files = zip(names, found, strict=True)
+        listed = ", ".join(f"{name} ({len(urls) or 'no such file'})" for name, urls in files)
         raise InputError(
-            f"data.train: {listed}: plain text needs two names or globs, [SOURCE,TARGET], of "
-            "equally many files; all else is .tsv, .jsonl or .parquet"
+            f"data.train: {listed or 'null'}: a stream reads .tsv, .jsonl or .parquet files, or "
+            "plain text of two names or globs, [SOURCE,TARGET], of equally many files"
         )
-    return [Shard(urls, sides, max_line) for urls in zip(*found, strict=True)]
+    if any(plain):
+        shards: Iterable[tuple[str, ...]] = zip(*found, strict=True)
+    else:
+        shards = ((url,) for url in dict.fromkeys(chain.from_iterable(found)))
+    return [Shard(urls, sides, max_line, features) for urls in shards]
 
 
 def shards_fingerprint(shards: Iterable[Shard]) -> str:
     """Return a hash of the names of the files and their states in the file system.
 
     The state of a local file is its size and modification time; files of a web server are assumed
-    not to change. Raises InputError if a file is missing.
+    not to change.
     """
     digest = hashlib.sha256()
     for shard in shards:
         for url in shard.urls:
             with _explained(url):
-                digest.update(f"{url} {shard.sides} {_state(url)} ".encode())
+                system, path = fsspec.url_to_fs(url)
+                local = isinstance(system, LocalFileSystem)  # whose ukey differs in a copy
+                status = os.stat(path) if local else None
+                state = f"{status.st_size} {status.st_mtime_ns}" if status else system.ukey(path)
+            digest.update(f"{url} {shard.sides} {state} ".encode())
     return digest.hexdigest()
-
-
-def _state(url: str) -> str:
-    """Return the state of a file; not fsspec's for a local file, which differs in a copy."""
-    system, path = fsspec.url_to_fs(url)
-    if isinstance(system, LocalFileSystem):
-        status = os.stat(path)
-        return f"{status.st_size} {status.st_mtime_ns}"
-    return str(system.ukey(path))
 
 
 def _expanded(name: str) -> list[str]:
     with _explained(name):
         system, path = fsspec.url_to_fs(name)
-        if "*" in name or "[" in name:
-            found = sorted(map(str, system.glob(path)))
-            local = "://" not in name
-            urls = found if local else [system.unstrip_protocol(entry) for entry in found]
-        else:
-            urls = [name] if system.isfile(path) else []
-        if not urls:
-            raise FileNotFoundError
-    return urls
+        if "*" not in name and "[" not in name:
+            return [name] if system.isfile(path) else []
+        found = sorted(map(str, system.glob(path)))
+        return [system.unstrip_protocol(entry) for entry in found] if "://" in name else found
 
 
 def _kind(url: str) -> str:
@@ -207,14 +189,9 @@ def _explained(url: str) -> Iterator[None]:
     """Turn errors of a file into an InputError of one line."""
     try:
         yield
-    except InputError:
-        raise
-    except FileNotFoundError as error:
-        raise InputError(f"{url}: no such file; set data.train to your shards") from error
     except Exception as error:
-        known = isinstance(error, (OSError, ValueError, ImportError, *_DAMAGED))
-        if not known and type(error).__module__.partition(".")[0] not in _CLIENTS:
+        client = type(error).__module__.partition(".")[0] in _CLIENTS
+        if isinstance(error, InputError) or not (client or isinstance(error, _KNOWN)):
             raise
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        damaged = (text for kind, text in _DAMAGED.items() if isinstance(error, kind))
-        raise InputError(f"{url}: {next(damaged, 'cannot be read')} ({reason})") from error
+        raise InputError(f"{url}: cannot be read ({reason}); check data.train") from error

@@ -1,8 +1,4 @@
-"""Fills buffers with the encoded pairs of shards, from any position of an endless stream.
-
-An epoch reads every shard once, in a random order; its last buffer ends with it. Does not know
-batches.
-"""
+"""Fills buffers with the encoded pairs of shards, from any position of an endless stream."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,11 +26,8 @@ class Position:
 
     epoch: int = 0
     buffer: int = 0
-    """Number of the buffer in the epoch."""
     shard: int = 0
-    """Index of the shard in the order of the epoch."""
     place: ShardPosition = field(default_factory=ShardPosition)
-    """Position in that shard."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +39,8 @@ class Buffer:
     corpus: EncodedCorpus
     """In memory, with texts for subword sampling."""
     lengths: Lengths
-    """Lengths to plan batches with."""
     selection: Selection
-    """Numbers of pairs read and left out."""
     next: Position
-    """Position of the next buffer."""
 
 
 class BufferReader:
@@ -61,7 +51,7 @@ class BufferReader:
         self._shards, self._data, self._tokenizer = shards, data, tokenizer
         longest = min(data.max_length, data.batch_tokens - 1)
         self.filters = Filters(longest, data.max_ratio, data.deduplicate)
-        """Duplicates are left out within a buffer."""
+        self._sampler = SegmentationSampler(tokenizer, data)
         self._at: Position | None = None
         self._pairs: Iterator[tuple[int, Pair, Position]] = iter(())
 
@@ -76,7 +66,14 @@ class BufferReader:
             self._pairs = self._epoch(self._at)
         else:
             self._at = replace(after, epoch=position.epoch, buffer=position.buffer + 1)
-        return self._encoded([(number, pair) for number, pair, _ in read], self._at)
+        pairs = [pair for _, pair, _ in read]
+        first = first_occurrences(pairs) if self.filters.deduplicate else None
+        selection, sampler = Selection(self.filters, first), self._sampler
+        texts = self._tokenizer.config.sampling > 0
+        batch, kept = encode(pairs, self._tokenizer, selection, texts=texts)
+        corpus = EncodedCorpus(batch)
+        numbers = np.array([read[index][0] for index in kept], dtype=np.int64)
+        return Buffer(numbers, corpus, sampler.lengths(corpus, numbers), selection, self._at)
 
     def _epoch(self, position: Position) -> Iterator[tuple[int, Pair, Position]]:
         """Yield the pairs of an epoch from a position on: number, texts, the position after it."""
@@ -90,14 +87,3 @@ class BufferReader:
                 number = (order[turn] << _SHARD_BITS) + after.row - 1
                 yield number, pair, Position(shard=turn, place=after)
             start = ShardPosition()
-
-    def _encoded(self, numbered: list[tuple[int, Pair]], after: Position) -> Buffer:
-        pairs = [pair for _, pair in numbered]
-        first = first_occurrences(pairs) if self.filters.deduplicate else None
-        selection = Selection(self.filters, first)
-        texts = self._tokenizer.config.sampling > 0
-        batch, kept = encode(pairs, self._tokenizer, selection, texts=texts)
-        corpus = EncodedCorpus(batch)
-        numbers = np.array([numbered[index][0] for index in kept], dtype=np.int64)
-        lengths = SegmentationSampler(self._tokenizer, self._data).lengths(corpus, numbers)
-        return Buffer(numbers, corpus, lengths, selection, after)

@@ -1,8 +1,4 @@
-"""The endless sequence of batches of a stream: buffer after buffer is planned and shuffled.
-
-A buffer is planned as a corpus is (sampler.py). The number of a batch depends on the shards and the
-settings, not on ranks or interruptions. Does not know shards or texts.
-"""
+"""The endless sequence of batches of a stream: buffer after buffer is planned and shuffled."""
 
 import logging
 from bisect import bisect_right
@@ -47,9 +43,8 @@ class StreamedBatches(BatchSequence):
         """Start at the beginning of a stream; ``identity`` is a hash of its shards."""
         self._shards, self._identity = shards, identity
         self._data, self._tokenizer = data, tokenizer
-        # Another process fills the next buffer.
-        self._ahead = data.workers > 0
         self._reader = BufferReader(shards, data, tokenizer)
+        # With workers, another process fills the next buffer.
         self._pool: ProcessPoolExecutor | None = None
         self._coming: tuple[Position, Future[Buffer]] | None = None
         # Number of the first batch, and position, of each known buffer.
@@ -62,18 +57,12 @@ class StreamedBatches(BatchSequence):
         self._read, self._dropped, self._warned = 0, Counter[str](), False
 
     def __getitem__(self, number: int) -> BatchKey:
-        """Return a batch; all buffers up to it are read.
-
-        Raises InputError as `Shard.pairs`, or if no pair of an epoch is kept.
-        """
+        """Return a batch; all buffers up to it are read; InputError if none has a usable pair."""
         self._find(number)
         return self._key(number - self._starts[self._index][0])
 
     def largest(self) -> tuple[int, BatchKey]:
-        """Return the number of positions of the largest batch of a buffer, and that batch.
-
-        It is the last buffer filled, or the first of the stream.
-        """
+        """Return the positions of the largest batch of the open or the first buffer, and it."""
         if self._index < 0 or not len(self._batches):
             self._find(0)
         sizes = self._plan.positions(self._batches)
@@ -105,18 +94,11 @@ class StreamedBatches(BatchSequence):
     def state_dict(self, number: int) -> dict[str, Any]:
         """Return the position of the buffer of a batch, which has been read."""
         first, position = self._starts[self._known(number)]
-        return {
-            "first": first,
-            "position": asdict(position),
-            "shards": self._identity,
-            "seed": self._data.seed,
-        }
+        at = {"first": first, "position": asdict(position)}
+        return at | {"shards": self._identity, "seed": self._data.seed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a buffer, without reading those before it.
-
-        With other shards or another seed, continue from the start of the same epoch.
-        """
+        """Continue from a buffer; with other shards or seed, from the start of its epoch."""
         position = Position(state["position"]["epoch"])
         if (state["shards"], state.get("seed")) == (self._identity, self._data.seed):
             place = state["position"]["place"]
@@ -150,10 +132,10 @@ class StreamedBatches(BatchSequence):
                 return
             # All buffers of this epoch begin at the same batch: none has kept a pair.
             if after.epoch > position.epoch and (end, Position(position.epoch)) in self._starts:
-                dropped = dict(self._buffer.selection.dropped)
                 raise InputError(
-                    f"no pair of the {len(self._shards)} shards is kept ({dropped}); give other "
-                    "text, or raise data.max_length"
+                    f"no pair of the {len(self._shards)} shards is kept "
+                    f"({dict(self._buffer.selection.dropped)}); give other text, or raise "
+                    "data.max_length"
                 )
             self._starts.insert(index + 1, (end, after))
 
@@ -167,7 +149,7 @@ class StreamedBatches(BatchSequence):
         if not self._warned and log_level(self._dropped.total(), self._read) == logging.WARNING:
             self._reader.filters.report("train, so far", self._dropped, self._read)
             self._warned = True
-        if self._ahead:
+        if self._data.workers:
             self._submit(buffer.next)
         if len(buffer.numbers):
             data = self._data
@@ -175,7 +157,7 @@ class StreamedBatches(BatchSequence):
             self._batches = self._plan.epoch(position.epoch << 32 | position.buffer)
 
     def _filled(self, position: Position) -> Buffer:
-        if not self._ahead:
+        if not self._data.workers:
             return self._reader.fill(position)
         if self._coming is None or self._coming[0] != position:
             self._submit(position)
@@ -196,9 +178,8 @@ class StreamedBatches(BatchSequence):
     def _key(self, index: int) -> StreamedKey:
         """Return a batch of the open buffer."""
         pairs, (_, position) = self._batches[index], self._starts[self._index]
-        buffer = self._buffer
-        content = buffer.corpus.select(pairs)
-        return StreamedKey(position.epoch, buffer.numbers[pairs], content=content)
+        content = self._buffer.corpus.select(pairs)
+        return StreamedKey(position.epoch, self._buffer.numbers[pairs], content=content)
 
 
 _reader: BufferReader

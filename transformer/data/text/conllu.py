@@ -1,11 +1,11 @@
-"""Reads tagged sentences from CoNLL-U files: words and their Universal part-of-speech tags.
+"""Reads words and their Universal part-of-speech tags from CoNLL-U files.
 
-Reads the columns ID, FORM and UPOS; does not know subwords, models or syntax. Source: Universal
-Dependencies, "CoNLL-U Format".
+Reads the columns ID, FORM and UPOS. Source: Universal Dependencies, "CoNLL-U Format".
 """
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,8 +19,8 @@ UPOS = (
 """All tags: Universal Dependencies 2 (de Marneffe et al. 2021, table 2)."""
 
 _COLUMNS = 10
-# A word, a range of words written as one, or a word that is not written.
-_ID = re.compile(r"(\d+)([-.]\d+)?", re.ASCII)
+# A range of words written as one, or a word that is not written.
+_SKIPPED = re.compile(r"\d+[-.]\d+", re.ASCII)
 
 
 class TaggedSentence(NamedTuple):
@@ -31,44 +31,31 @@ class TaggedSentence(NamedTuple):
 
 
 def read_conllu(path: Path, max_line: int | None = None) -> Iterator[TaggedSentence]:
-    """Yield the sentences of a file, which may be gzipped; see `read_lines` for ``max_line``.
+    """Yield the sentences of a file; see `read_lines`. InputError if a line is malformed.
 
     Skips comments, ranges of words written as one (``1-2``) and words that are not written
-    (``1.1``). Raises InputError if the file cannot be read, or a line is malformed.
+    (``1.1``).
     """
     words: list[tuple[str, str]] = []
-    for number, line in enumerate(read_lines(path, max_line), start=1):
-        if line.startswith("#"):
-            continue
-        if line.strip():
+    for number, line in enumerate(chain(read_lines(path, max_line), [""]), start=1):
+        if line.strip() and not line.startswith("#"):
             words += _parsed(line, len(words) + 1, f"{path}:{number}")
-        elif words:
+        elif words and not line.startswith("#"):
             yield TaggedSentence(*zip(*words, strict=True))
             words = []
-    if words:
-        yield TaggedSentence(*zip(*words, strict=True))
 
 
 def _parsed(line: str, expected: int, where: str) -> list[tuple[str, str]]:
     """Return [(word, tag)], or nothing for a line that is not a word of its own."""
     fields = line.split("\t")
-    if len(fields) != _COLUMNS:
-        raise InputError(
-            f"{where}: {len(fields)} columns where CoNLL-U has {_COLUMNS}, separated by tabs; "
-            "correct the line"
-        )
-    index, word, _, tag = fields[:4]
-    match = _ID.fullmatch(index)
-    if match and match[2]:
-        return []
-    if not match or index.lstrip("0") != str(expected):
-        raise InputError(
-            f"{where}: ID {index!r} where {expected} comes next; number the words of a sentence "
-            "from 1 (1-2 or 1.1 is skipped), and separate sentences by a blank line"
-        )
-    if not word.strip() or tag not in UPOS:
-        raise InputError(
-            f"{where}: word {word!r} with UPOS {tag!r}; the second column is a word, the fourth "
-            f"one of {' '.join(UPOS)}"
-        )
-    return [(word, tag)]
+    if len(fields) == _COLUMNS:
+        index, word, _, tag = fields[:4]
+        if _SKIPPED.fullmatch(index):
+            return []
+        if index.lstrip("0") == str(expected) and word.strip() and tag in UPOS:
+            return [(word, tag)]
+    raise InputError(
+        f"{where}: {line!r:.60} is not word {expected} of a sentence; write {_COLUMNS} columns "
+        f"separated by tabs, the first {expected}, the second a word, the fourth one of "
+        f"{' '.join(UPOS)}, and a blank line after a sentence"
+    )

@@ -1,7 +1,7 @@
 """Splits documents into windows of consecutive sentences, which are translated together.
 
-Knows lengths and texts; does not know batches or models. Windows do not overlap; each is as long as
-possible (Tiedemann and Scherrer 2017, https://aclanthology.org/W17-4811, join two sentences).
+Windows do not overlap; each is as long as possible (Tiedemann and Scherrer 2017,
+https://aclanthology.org/W17-4811, join two sentences).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,11 +18,10 @@ _CHUNK = 4_096
 def begins_window(
     lengths: Iterable[Sequence[int] | None], sentences: int, subwords: int
 ) -> Iterator[bool]:
-    """Yield for each sentence whether it is the first of a window, as soon as it is read.
+    """Yield for each sentence, as soon as it is read, whether it is the first of a window.
 
-    ``lengths`` are the subwords of each sentence, on every side that counts; None for one that is a
-    window by itself, such as the blank line between two documents. A window has at most
-    ``sentences``; one of several at most ``subwords`` on each side, separators included.
+    ``lengths`` are its subwords on every side; None for a window by itself, such as the blank line
+    between two documents. Windows of several have at most ``sentences``, and ``subwords`` a side.
     """
     count, filled = 0, list[int]()
     for sides in lengths:
@@ -40,8 +39,7 @@ def joined_pairs(pairs: Iterable[Pair], tokenizer: Tokenizer, sentences: int) ->
     """Yield a pair of texts for each window of a corpus, the sentences separated by SENTENCE_END.
 
     A pair that is blank on both sides separates two documents, and is left out; a pair that is
-    blank on one side is a window by itself. The ``tags.subwords`` of the tokenizer limit a window;
-    all pairs have the same tags.
+    blank on one side is a window by itself. All pairs have the same tags.
     """
     measured, again = tee(_measured(pairs, tokenizer))
     room = tokenizer.tags.subwords - len(tokenizer.tags.indices(tokenizer.source_tags))

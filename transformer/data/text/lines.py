@@ -1,7 +1,6 @@
 """Reads lines of UTF-8 text, gzipped or not, and detects changes of files.
 
-Does not know what a line means. A line ends at \\n or \\r\\n only: U+2028, \\x85 or a lone \\r are
-text.
+A line ends at \\n or \\r\\n only: U+2028, \\x85 or a lone \\r are text.
 """
 
 import gzip
@@ -10,6 +9,7 @@ import os
 import time
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from io import BufferedReader
 from itertools import count
 from pathlib import Path
@@ -31,29 +31,11 @@ def read_lines(path: Path, max_line: int | None = None) -> Iterator[str]:
     """Yield the lines of a UTF-8 file, with or without byte order mark, also gzipped.
 
     ``max_line`` is the limit in bytes (``data.max_line``); None: MAX_LINE. Raises InputError if the
-    file is missing, a folder, unreadable, damaged or not UTF-8, or a line is too long.
+    file is missing, unreadable, damaged or not UTF-8, or a line is too long.
     """
     with _opened(path) as raw:
-        if path.suffix == ".gz":
-            yield from unpacked_lines(raw, path, max_line)
-        else:
-            yield from decoded_lines(raw_lines(raw, path, max_line), path)
-
-
-def unpacked_lines(
-    packed: BufferedReader, name: object, max_line: int | None = None
-) -> Iterator[str]:
-    """Yield the lines of an open gzip file; raises InputError if damaged, or as `raw_lines`."""
-    number = 0
-    try:
-        lines = raw_lines(gzip.GzipFile(fileobj=packed), name, max_line)
-        for line in decoded_lines(lines, name):
-            number += 1
-            yield line
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(
-            f"{name}: damaged gzip file after line {number} ({error}); fetch or pack it again"
-        ) from error
+        file = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
+        yield from decoded_lines(raw_lines(file, path, max_line), path)
 
 
 def raw_lines(
@@ -68,9 +50,7 @@ def raw_lines(
     for number in count(start):
         try:
             line = file.readline(limit + 1)
-        except gzip.BadGzipFile:
-            raise
-        except OSError as error:
+        except (OSError, EOFError, zlib.error) as error:
             raise InputError(f"{name}:{number}: {unreadable(error)}") from error
         if not line:
             return
@@ -79,9 +59,11 @@ def raw_lines(
         yield line
 
 
-def unreadable(error: OSError) -> str:
+def unreadable(error: Exception) -> str:
     """Return the message for a failed read."""
-    return f"cannot be read ({error.strerror or error})"
+    if isinstance(error, EOFError | zlib.error | gzip.BadGzipFile):
+        return f"damaged gzip file ({error}); fetch or pack it again"
+    return f"cannot be read ({getattr(error, 'strerror', None) or error})"
 
 
 def too_long(where: str, max_line: int | None) -> InputError:
@@ -94,10 +76,7 @@ def too_long(where: str, max_line: int | None) -> InputError:
 
 
 def decoded_lines(file: Iterable[bytes], name: object, start: int = 1) -> Iterator[str]:
-    """Yield lines of bytes as text, without their ends; ``start`` is the number of the first.
-
-    Raises InputError, which begins with ``name`` and the line, if one is not UTF-8.
-    """
+    """Yield lines of bytes as text, without their ends; InputError if one is not UTF-8."""
     for number, line in enumerate(file, start):
         if number == 1:
             line = line.removeprefix(_BYTE_ORDER_MARK)
@@ -122,32 +101,29 @@ def is_large(path: Path) -> bool:
 
 
 def file_digest(path: Path, cache: Path | None = None) -> bytes:
-    """Return the sha256 of a file's bytes.
+    """Return the sha256 of a file's bytes; raises InputError if file or cache cannot be read.
 
     The cache keeps the digest of a large file while its path, size, inode and both times (of
     modification and of change: every write moves the second) are the same. A file changed within
-    the last seconds is always hashed. Raises InputError if file or cache cannot be read.
+    the last seconds is always hashed.
     """
     with _opened(path) as file:
-
-        def hashed() -> str:
-            try:
-                return hashlib.file_digest(file, "sha256").hexdigest()
-            except OSError as error:
-                raise InputError(f"{path}: {unreadable(error)}") from error
-
         state = os.fstat(file.fileno())
         settled = time.time() - state.st_ctime >= _SETTLED_SECONDS
         if cache is None or state.st_size < _LARGE or not settled:
-            return bytes.fromhex(hashed())
+            return hashlib.file_digest(file, "sha256").digest()
         seen = (state.st_size, state.st_ino, state.st_mtime_ns, state.st_ctime_ns)
-        known = remembered(cache, f"sha256 of {path.resolve()} {seen}", hashed)
+        question = f"sha256 of {path.resolve()} {seen}"
+        known = remembered(cache, question, lambda: hashlib.file_digest(file, "sha256").hexdigest())
     return bytes.fromhex(known)
 
 
-def _opened(path: Path) -> BufferedReader:
+@contextmanager
+def _opened(path: Path) -> Iterator[BufferedReader]:
+    """Open a file; an OSError becomes an InputError."""
     try:
-        return path.open("rb")
+        with path.open("rb") as file:
+            yield file
     except FileNotFoundError as error:
         raise MissingFile(_missing(path)) from error
     except OSError as error:

@@ -1,7 +1,4 @@
-"""Reads aligned lines: a pair of plain files, one TSV or one JSONL file, each also gzipped.
-
-Holds one pair at a time. Does not know which split a text is.
-"""
+"""Reads aligned lines: plain files, one TSV or one JSONL file, each also gzipped; one at a time."""
 
 import hashlib
 import json
@@ -43,7 +40,6 @@ class Corpus:
     """The files of an aligned text: (source, target, other targets…), or one with both sides."""
 
     paths: tuple[Path, ...]
-    """Two plain files or more, or one .tsv or .jsonl file; each may be .gz."""
     source: str
     """The JSONL key of the source side (``data.source``)."""
     target: str
@@ -51,7 +47,6 @@ class Corpus:
     document_key: str | None = None
     """A JSONL key whose value changes where a document begins: SEPARATOR is put there."""
     max_line: int | None = None
-    """Bytes of the longest line (``data.max_line``); None: `lines.MAX_LINE`."""
     format: str | None = None
     """"plain", "tsv", "jsonl" or "scan"; None: by the names of the files."""
     features: bool = False
@@ -66,39 +61,28 @@ class Corpus:
         document_key: str | None = None,
         max_line: int | None = None,
     ) -> "Corpus":
-        """Make a corpus of the paths that a user names; relative ones start at the working folder.
-
-        Raises InputError if they are not plain files, two or more, or one TSV or JSONL file, or if
-        there is a document key for other files than JSONL.
-        """
+        """Make a corpus of the paths that a user names; InputError if they are not one."""
         names = (paths,) if isinstance(paths, str | Path) else tuple(paths)
         found = tuple(given_path(name) for name in names)
         formats = [file_format(path) for path in found]
-        if formats not in (["tsv"], ["jsonl"]) and (len(names) < 2 or {*formats} != {"plain"}):
-            listed = ", ".join(
-                f"{name} ({kind})" for name, kind in zip(names, formats, strict=True)
-            )
+        known = formats in (["tsv"], ["jsonl"]) or (len(names) > 1 and {*formats} == {"plain"})
+        needed = "two plain files as [SOURCE,TARGET], or one .tsv or .jsonl file (each may be .gz)"
+        if document_key is not None:
+            known, needed = formats == ["jsonl"], f"one .jsonl: data.document_key={document_key}"
+        if not known:
+            listed = ", ".join(map("{} ({})".format, names, formats))
             raise InputError(
-                f"[{listed}] is not a corpus; give two plain files as [SOURCE,TARGET], or one .tsv "
-                "or .jsonl file (each may be .gz); a treebank is for task=tagging"
-            )
-        if document_key is not None and formats != ["jsonl"]:
-            raise InputError(
-                f"{found[0]}: data.document_key={document_key} is only for JSONL; in other files a "
-                "line that is blank on both sides separates documents"
+                f"[{listed}] is not a corpus; give {needed}; a treebank is for task=tagging"
             )
         return cls(found, source, target, document_key, max_line)
 
     @property
     def kind(self) -> str:
-        """The format of the files: "plain", "tsv", "jsonl" or "scan"."""
+        """The format of the files."""
         return self.format or file_format(self.paths[0])
 
     def __iter__(self) -> Iterator[Pair]:
-        """Yield (source, target) line by line; after it, any `AnotherTarget` of the source.
-
-        Raises InputError as `read_lines`, or if a line is malformed, or one file is longer.
-        """
+        """Yield (source, target) line by line; after it, any `AnotherTarget` of the source."""
         lines = [read_lines(path, self.max_line) for path in self.paths]
         if self.kind == "scan":
             return scan_pairs(lines[0], self.paths[0])
@@ -150,10 +134,7 @@ def parsed_pairs(
 def plain_pairs(
     files: Sequence[Iterator[str]], names: Sequence[object], start: int = 1
 ) -> Iterator[Pair]:
-    """Join the lines of aligned files; ``start`` is the number of the first line.
-
-    A blank line after the second file is no target. Raises InputError if numbers of lines differ.
-    """
+    """Join the lines of aligned files; a blank line after the second file is no target."""
     for number, texts in enumerate(zip_longest(*files), start):
         if None in texts:
             read = [number - (text is None) for text in texts]
@@ -188,31 +169,21 @@ def scan_pairs(lines: Iterable[str], name: object) -> Iterator[Pair]:
 
 
 def jsonl_pairs(
-    lines: Iterable[str],
-    name: object,
-    sides: tuple[str, str],
-    start: int,
-    document_key: str | None,
+    lines: Iterable[str], name: object, sides: tuple[str, str], start: int, document_key: str | None
 ) -> Iterator[Pair]:
-    """Read the lines of a JSONL file, an object each; ``start`` is the number of the first.
-
-    A SEPARATOR comes where the value of ``document_key`` changes. A list of targets is a pair for
-    each. Raises InputError if a line is not an object, or lacks one of the texts or the key.
-    """
+    """Read the lines of a JSONL file, an object each; a list of targets is a pair for each."""
     document: object = None
+    example = 'write {{"{}": "...", "{}": "..."}}'.format(*sides)
     for number, line in enumerate(lines, start):
-        where = f"{name}:{number}"
+        where, reason = f"{name}:{number}", example
         try:
             row = json.loads(line)
-            if not isinstance(row, dict):
-                raise ValueError
-        except (ValueError, RecursionError) as error:
-            # Too large a number is a ValueError, and too deep nesting a RecursionError.
-            reason = getattr(error, "msg", 'write {{"{}": "...", "{}": "..."}}'.format(*sides))
-            raise InputError(f"{where}: not a JSON object ({reason}); correct the line") from error
+        except (ValueError, RecursionError) as error:  # also a large number, or deep nesting
+            row, reason = None, getattr(error, "msg", example)
+        if not isinstance(row, dict) or (document_key is not None and document_key not in row):
+            key = f" with data.document_key={document_key}" if document_key else ""
+            raise InputError(f"{where}: not a JSON object{key} ({reason}); correct the line")
         if document_key is not None:
-            if document_key not in row:
-                raise InputError(f"{where}: no key {document_key!r}; set data.document_key to one")
             if number > start and row[document_key] != document:
                 yield SEPARATOR
             document = row[document_key]
@@ -228,20 +199,13 @@ def record_pair(row: dict[str, object], sides: tuple[str, str], where: str) -> P
     """Return both texts of a record; raises InputError if one is missing, or no line of UTF-8."""
     texts: list[str] = []
     for key, side in zip(sides, ("source", "target"), strict=True):
-        if key not in row:
-            keys = ", ".join(map(repr, row)) or "none"
-            raise InputError(
-                f"{where}: no key {key!r} (keys: {keys}); set data.{side} to the right key"
-            )
-        text = row[key]
-        if not isinstance(text, str):
-            wrong = "an empty list" if text == [] else f"{text!r:.40}"
-            raise InputError(f"{where}: {key!r} has {wrong}, no string; write a text in quotes")
+        text = row.get(key)
         # A carriage return at the end would be half of a line end in a plain file.
-        if _NOT_A_LINE.search(text):
+        if not isinstance(text, str) or _NOT_A_LINE.search(text):
+            found = f"{text!r:.40}" if key in row else f"nothing (keys: {', '.join(row) or 'none'})"
             raise InputError(
-                f"{where}: {key!r} is not one line of UTF-8: it has a line break, a carriage "
-                "return at its end or half a surrogate pair; correct the text"
+                f"{where}: the key {key!r} has {found}, not one line of UTF-8 text in quotes; "
+                f"correct it, or set data.{side} to the right key"
             )
         texts.append(text)
     return texts[0], texts[1]

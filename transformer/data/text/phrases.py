@@ -1,7 +1,6 @@
-"""Finds phrases in a text at word boundaries.
+"""Finds phrases in a text at word boundaries: ``der`` occurs in "der Hund" and not in "wieder".
 
-``der`` occurs in "der Hund" and not in "wieder". It does not know subwords. Words follow Unicode
-Standard Annex 29, section 4, reduced to three kinds of characters.
+Words follow Unicode Standard Annex 29, section 4, reduced to three kinds of characters.
 """
 
 import json
@@ -55,10 +54,7 @@ def _joined(text: str, index: int) -> bool:
 
 
 def read_phrases(path: Path) -> Iterator[tuple[str, ...]]:
-    """Yield the phrases of each line: separated by tabs, or a JSON list of strings.
-
-    A blank line has no phrase. Raises InputError as `read_lines`, or if a list is broken.
-    """
+    """Yield the phrases of each line: separated by tabs, or a JSON list of strings."""
     for number, line in enumerate(read_lines(path), start=1):
         phrases: object = line.split("\t")
         if line.startswith("["):

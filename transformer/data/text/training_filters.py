@@ -1,7 +1,4 @@
-"""Filters training pairs by length, ratio and duplicates, and counts what is left out.
-
-Does not know files or batches; never applied to validation or test text.
-"""
+"""Filters training pairs by length, ratio and duplicates, and counts what is left out."""
 
 import logging
 from collections import Counter
@@ -22,7 +19,6 @@ _REASONS = {
     "ratio": "of a length ratio over {0.max_ratio} (data.max_ratio)",
     "duplicate": "exact duplicates (data.deduplicate)",
 }
-"""Message for a reason, with the key that decides."""
 
 # Fraction of a text that may be left out without a warning.
 _FEW = 0.1
@@ -37,7 +33,6 @@ class Filters:
     max_ratio: float | None
     """Maximum ratio of the lengths of the longer and the shorter side; None: no bound."""
     deduplicate: bool
-    """Keep only the first of equal pairs (both sides equal)."""
 
     def reason(self, source_length: int, target_length: int) -> str | None:
         """Return why a pair of these lengths is left out, or None if it is kept."""
@@ -55,8 +50,7 @@ class Filters:
     ) -> None:
         """Log how many pairs of a training text are kept, and left out by reason.
 
-        It is a warning if more than a tenth is left out. Raises InputError if more than a fraction
-        ``limit`` is, without repeated pairs.
+        It is a warning if more than a tenth is left out, an InputError for more than ``limit``.
         """
         left, duplicates = dropped.total(), dropped["duplicate"]
         line = f"{split}: {read - left:,} of {read:,} {unit} kept"
@@ -83,11 +77,9 @@ class Selection:
     """Applies filters to pairs in their order, and counts what they leave out."""
 
     filters: Filters | None
-    """None keeps all."""
     first: Bool[np.ndarray, " pair"] | None = None
     """Whether each pair is the first of equal ones; None keeps duplicates."""
     dropped: Counter[str] = field(default_factory=Counter)
-    """Numbers of pairs left out, by reason."""
     read: int = 0
 
     def keeps(self, source_length: int, target_length: int) -> bool:
@@ -104,11 +96,7 @@ class Selection:
 
 
 def first_occurrences(pairs: Iterable[tuple[str, str]]) -> Bool[np.ndarray, " pair"]:
-    """Mark the pairs that do not occur earlier in the text.
-
-    Texts are compared by 64-bit hashes, eight bytes of memory a pair: among ten million pairs
-    the chance of a single false match is three in a million.
-    """
+    """Mark the pairs that do not occur earlier in the text, by 64-bit hashes."""
     digests = np.fromiter((text_hash(*pair) for pair in pairs), dtype=np.uint64)
     first = np.zeros(len(digests), dtype=bool)
     first[np.unique(digests, return_index=True)[1]] = True

@@ -1,7 +1,7 @@
 """Word alignment of sentence pairs: Pharaoh links in files, and links between subwords.
 
 A link ``0-2`` joins source word 0 to target word 2. Words are separated by spaces, as for the
-tokenizer. Does not know corpora or models. Source of the format: Koehn 2004, "Pharaoh".
+tokenizer. Source of the format: Koehn 2004, "Pharaoh".
 """
 
 import re
@@ -23,6 +23,7 @@ Link = tuple[int, int]
 Links = frozenset[Link]
 
 _LINK = re.compile(r"(\d{1,9})([-p])(\d{1,9})", re.ASCII)
+_MOST = 10**9
 NO_WORD = -1
 """In place of a word's number: a tag belongs to no word."""
 
@@ -39,19 +40,21 @@ class WordLinks(NamedTuple):
     """``3p4``: uncertain links, and the sure ones."""
 
 
-def parse_links(line: str, where: str) -> WordLinks:
-    """Read a line of links, such as ``0-0 1-2 2p2``; raises InputError if a word is no link."""
+def parse_links(line: str, where: str, words: Sequence[int] = (_MOST, _MOST)) -> WordLinks:
+    """Read links such as ``0-0 1-2 2p2`` of a pair of so many words; InputError if one is none."""
     sure, possible = set[Link](), set[Link]()
     for text in line.split():
         match = _LINK.fullmatch(text)
-        if match is None:
+        link = (int(match[1]), int(match[3])) if match else (0, 0)
+        if match is None or link[0] >= words[0] or link[1] >= words[1]:
+            counts = "" if _MOST in words else " (here {} and {})".format(*words)
             raise InputError(
-                f"{where}: {text!r} is not a link; write SOURCE-TARGET, two word numbers from 0, "
-                "as in 0-0 1-2"
+                f"{where}: {text!r} is not a link of two words; write SOURCE-TARGET, as in 0-0 1-2:"
+                f" numbers from 0, below the number of words{counts}"
             )
-        links = {(int(match[1]), int(match[3]))}
-        possible |= links
-        sure |= links if match[2] == "-" else set()
+        possible.add(link)
+        if match[2] == "-":
+            sure.add(link)
     return WordLinks(frozenset(sure), frozenset(possible))
 
 
@@ -63,11 +66,7 @@ def format_links(links: Iterable[Link]) -> str:
 def read_links(
     path: Path, pairs: Iterable[tuple[str, str]], max_line: int | None = None
 ) -> Iterator[WordLinks]:
-    """Yield the links of each pair of a text, line by line; see `read_lines` for ``max_line``.
-
-    Raises InputError if the file cannot be read, a link is malformed or leads out of its sentence,
-    or the numbers of lines and pairs differ.
-    """
+    """Yield the links of each pair of a text, line by line; see `read_lines` for ``max_line``."""
     lines, texts = read_lines(path, max_line), iter(pairs)
     for number, (line, pair) in enumerate(zip_longest(lines, texts), start=1):
         if line is None or pair is None:
@@ -77,10 +76,7 @@ def read_links(
                 f"{path} has {links:,} lines of links for {count:,} sentence pairs; "
                 "give one line a pair, blank if nothing is linked"
             )
-        where = f"{path}:{number}"
-        links_of_pair = parse_links(line, where)
-        _check_range(links_of_pair.possible, pair, where)
-        yield links_of_pair
+        yield parse_links(line, f"{path}:{number}", [*map(word_count, pair)])
 
 
 def word_count(text: str) -> int:
@@ -112,23 +108,8 @@ def subword_words(subwords: Sequence[str]) -> list[int]:
 def linked_subwords(
     links: Int[np.ndarray, "link 2"], source_words: Sequence[int], target_words: Sequence[int]
 ) -> Bool[np.ndarray, "target source"]:
-    """Link every subword of a source word to every subword of a target word linked to it.
-
-    ``links`` join words that have subwords; the others are the words of the subwords of both sides
-    (`subword_words`).
-    """
+    """Link every subword of a source word to every subword of a target word linked to it."""
     # The last row and column are NO_WORD: nothing is linked to it.
     table = np.zeros((max(target_words, default=-1) + 2, max(source_words, default=-1) + 2), bool)
     table[links[:, 1], links[:, 0]] = True
     return table[np.ix_(target_words, source_words)]
-
-
-def _check_range(links: Links, pair: tuple[str, str], where: str) -> None:
-    counts = tuple(map(word_count, pair))
-    for link in sorted(links):
-        for index, count, side in zip(link, counts, ("source", "target"), strict=True):
-            if index >= count:
-                raise InputError(
-                    f"{where}: link {link[0]}-{link[1]} leads out of the {side} sentence, which "
-                    f"has {count} words; words are separated by spaces and counted from 0"
-                )

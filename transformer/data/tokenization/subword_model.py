@@ -1,7 +1,4 @@
-"""A vocabulary of subwords: a model of SentencePiece.
-
-Does not know which side it is for, nor which tags a text has.
-"""
+"""A vocabulary of subwords: a model of SentencePiece."""
 
 import struct
 from collections.abc import Callable, Sequence
@@ -19,8 +16,8 @@ from transformer.data.tokenization.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from transformer.data.tokenization.subword_regularization import SegmentationSampler
 
+# The type of a piece that a text is cut into before all others.
 _USER_DEFINED = 4
-"""The type of a piece that a text is cut into before all others."""
 
 
 def with_words(model: bytes, words: Sequence[str]) -> bytes:
@@ -48,8 +45,8 @@ def _field(number: int, content: bytes) -> bytes:
 
 
 UNCUT = STAND_IN
-"""Ends the name of a subword that no text is cut into, in a SentencePiece model: one of an imported
-vocabulary that SentencePiece did not have there. Texts and spellings are without it."""
+"""Ends the name of a subword of an imported vocabulary that no text is cut into. Texts and
+spellings are without it."""
 
 
 class Subwords(Vocabulary):
@@ -61,16 +58,16 @@ class Subwords(Vocabulary):
         self.processor = sentencepiece.SentencePieceProcessor(
             model_proto=model, num_threads=threads
         )
-        self._config = config
-        self.tags = tags
+        self._config, self.tags = config, tags
         self.first_tag = int(self.processor.get_piece_size())
-        is_control = self.processor.is_control
-        self.control = frozenset(
-            subword for subword in range(self.first_tag) if is_control(subword)
-        )
-        names = enumerate(map(self.processor.id_to_piece, range(self.first_tag)))
+        subwords = range(self.first_tag)
+        self.control = frozenset(filter(self.processor.is_control, subwords))
+        names = enumerate(map(self.processor.id_to_piece, subwords))
         self._uncut = {name[: -len(UNCUT)]: i for i, name in names if name.endswith(UNCUT)}
-        self._stand_in, self._word_start = map(self._bytes, (STAND_IN, WORD_START))
+        self._stand_in, self._word_start = (
+            [self.processor.piece_to_id(f"<0x{byte:02X}>") for byte in character.encode()]
+            for character in (STAND_IN, WORD_START)
+        )
 
     def __reduce__(self) -> tuple[type["Subwords"], tuple[Any, ...]]:
         """Pickle the model, not the processor."""
@@ -117,9 +114,6 @@ class Subwords(Vocabulary):
                 if row[index : index + 3] == self._stand_in:
                     row[index : index + 3] = self._word_start
         return rows
-
-    def _bytes(self, character: str) -> list[int]:
-        return [self.processor.piece_to_id(f"<0x{byte:02X}>") for byte in character.encode()]
 
     @cached_property
     def _sampler(self) -> "SegmentationSampler":

@@ -1,7 +1,7 @@
 """Samples subword segmentations of a text: a function of vocabulary, text and seed.
 
 SentencePiece samples too, but its generator has another state in each process, so that no run
-could be repeated or resumed. Does not know batches or epochs.
+could be repeated or resumed.
 Unigram: Kudo 2018, section 3.3; forward filtering and backward sampling over the whole lattice.
 BPE: Provilkov et al. 2020, algorithm 1, which draws again before each merge whether each possible
 merge is dropped; SentencePiece drops a merge for good, and makes much smaller subwords.
@@ -22,8 +22,8 @@ from transformer.data.tokenization.normalization import WORD_START
 # A character without a subword, spelt in bytes, has the log probability of the worst subword minus
 # this, as in SentencePiece.
 _UNKNOWN_PENALTY = 10.0
-# Number of words whose lattice is kept, a few kilobytes each, and their maximum length: in text
-# without spaces a word is a whole sentence, which is rarely repeated.
+# Words whose lattice is kept, a few kilobytes each, and their maximum length: in text without
+# spaces a word is a whole sentence, which is rarely repeated.
 _WORDS_KEPT = 20_000
 _LONGEST_KEPT = 24
 
@@ -73,17 +73,14 @@ class SegmentationSampler:
         return ids
 
     def _draw_unigram(self, word: str, random: Random) -> list[int]:
-        lattice, drawn, position = self._lattice(word), [], len(word)
+        build = self._kept_lattice if len(word) <= _LONGEST_KEPT else self._build_lattice
+        lattice, drawn, position = build(word), [], len(word)
         while position > 0:
             cumulative, arrivals = lattice[position - 1]
             choice = bisect(cumulative, random.random() * cumulative[-1], hi=len(arrivals) - 1)
             position, subwords = arrivals[choice]
             drawn.append(subwords)
         return [subword for subwords in reversed(drawn) for subword in subwords]
-
-    def _lattice(self, word: str) -> list[Arrivals]:
-        short = len(word) <= _LONGEST_KEPT
-        return self._kept_lattice(word) if short else self._build_lattice(word)
 
     def _build_lattice(self, word: str) -> list[Arrivals]:
         """Return the ways to reach each position after the first, with their weights."""

@@ -1,11 +1,10 @@
 """A vocabulary of given tokens: characters, or the words between blanks; and features of a source.
 
-Text is taken as it is, without Unicode normalization. Characters are code points; decoding gives
-the text back exactly, except that a text of blanks alone is empty. With ``decompose`` they are
-those of the normal form NFD, an accent by itself and a Hangul syllable in its letters, and decoding
-gives the text in NFC (Unicode Standard Annex 15). Words are what U+0020 separates;
-decoding gives the text back with single blanks between words, and none at its ends. A token that
-the vocabulary does not have is UNK.
+Text is taken without Unicode normalization. Characters are code points; decoding gives the text
+back exactly, except that a text of blanks alone is empty. With ``decompose`` they are those of the
+normal form NFD, and decoding gives NFC (Unicode Standard Annex 15). Words are what U+0020
+separates; decoding gives single blanks between words, and none at the ends. A token that the
+vocabulary does not have is UNK.
 """
 
 import json
@@ -32,7 +31,6 @@ _CONTROL = ("<pad>", "<unk>", "<s>", "</s>")
 class _Model:
     words: bool
     features: str | None
-    """Their separator."""
     symbols: tuple[str, ...]
     decompose: bool = False
     """Characters are those of NFD."""
@@ -110,27 +108,20 @@ def split_text(text: str, words: bool, features: str | None, decompose: bool) ->
 
 
 def count_symbols(texts: Iterable[str], config: TokenizerConfig, side: int, name: object) -> bytes:
-    """Return the model of a vocabulary: the most frequent tokens of texts, by ``config``.
-
-    Raises InputError, with the ``name`` of the text, if no text has a token, or none is left.
-    """
+    """Return the model of a vocabulary: the most frequent tokens of texts, by ``config``."""
     words, features = config.algorithms[side] == "words", None if side else config.features
     decompose = config.decompose and not words
     counts = Counter(
         token for text in texts for token in split_text(text, words, features, decompose)
     )
-    if not counts:
-        raise InputError(
-            f"{name}: no line has text to learn a vocabulary from; give another training text"
-        )
     # Equal counts in the order of code points.
     order = sorted(counts, key=lambda token: (-counts[token], token))
     room = len(order) if config.vocab_size is None else config.vocab_size - len(_CONTROL)
     symbols = [token for token in order[:room] if counts[token] >= config.min_frequency]
     if not symbols:
         raise InputError(
-            f"{name}: no token occurs tokenizer.min_frequency={config.min_frequency} times, but "
-            f"{counts[order[0]]:,} at most; lower it"
+            f"{name}: no line has text to learn a vocabulary from, or no token occurs "
+            f"tokenizer.min_frequency={config.min_frequency} times; give other text, or lower it"
         )
     model = _Model(words, features, tuple(symbols), decompose)
     return json.dumps(asdict(model), ensure_ascii=False).encode()

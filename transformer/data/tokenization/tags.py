@@ -1,17 +1,18 @@
 """Tags: symbols before the source or between the sentences of a document.
 
 Tags have ids after the subword vocabulary, which no text can spell; a tag is written with a space,
-which no subword has. Does not know the vocabulary, nor which corpus has which tag.
+which no subword has.
 Target languages: Johnson et al. 2017, https://aclanthology.org/Q17-1024; tagged back-translation:
 Caswell et al. 2019, https://aclanthology.org/W19-5206; documents: Tiedemann and Scherrer 2017,
 https://aclanthology.org/W17-4811.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, raise_objections
 
 SENTENCE_END = "\n"
 """Between the sentences of a document in one text; a line of a file never has it."""
@@ -23,7 +24,6 @@ class SourceTags(NamedTuple):
     """Tags before one source text."""
 
     target: str | None = None
-    """Code of the language to translate into."""
     tag: str | None = None
     """Tag of the corpus whose kind of text this is."""
     source: str | None = None
@@ -72,7 +72,6 @@ class Tags:
     targets: tuple[str, ...] = ()
     """Codes of the languages to translate into; if there are any, each source has one."""
     corpora: tuple[str, ...] = ()
-    """Tags of corpora."""
     optional: bool = True
     """Whether a source may have no corpus tag."""
     sentences: int = 0
@@ -95,11 +94,7 @@ class Tags:
 
     def indices(self, tags: SourceTags) -> list[int]:
         """Return the indices in `spelt` of a source's tags; raises InputError if one is missing."""
-        self.check_known(tags)
-        for key, value, names in self._choices(tags):
-            if names and value is None and not (key == "tag" and self.optional):
-                known = ", ".join(names[:20]) + (", …" if names[20:] else "")
-                raise InputError(f"each source needs one of the tags {known}; set {key}={names[0]}")
+        raise_objections(self._objections(tags, required=True))
         language = tags.source if self.both_sides else tags.target
         found = [] if language is None else [_TARGET.format(language)]
         found += [] if tags.tag is None else [_CORPUS.format(tags.tag)]
@@ -114,17 +109,21 @@ class Tags:
 
     def check_known(self, tags: SourceTags) -> None:
         """Raise an InputError for tags that the vocabulary does not have."""
-        for key, value, names in self._choices(tags):
-            if value is not None and value not in names:
-                known = f"set {key}= to {' or '.join(names[:20])}" if names else f"leave {key}= out"
-                raise InputError(f"{key}={value} is not a tag of the model; {known}")
+        raise_objections(self._objections(tags))
 
-    def _choices(self, tags: SourceTags) -> list[tuple[str, str | None, tuple[str, ...]]]:
-        return [
+    def _objections(self, tags: SourceTags, required: bool = False) -> Iterator[str]:
+        for key, value, names in (
             ("to", tags.target, self.targets),
             ("from", tags.source, self.targets if self.both_sides else ()),
             ("tag", tags.tag, self.corpora),
-        ]
+        ):
+            optional = not required or (key == "tag" and self.optional)
+            if value is not None and value not in names:
+                known = f"set {key}= to {' or '.join(names[:20])}" if names else f"leave {key}= out"
+                yield f"{key}={value} is not a tag of the model; {known}"
+            elif value is None and names and not optional:
+                known = ", ".join(names[:20]) + (", …" if names[20:] else "")
+                yield f"each source needs one of the tags {known}; set {key}={names[0]}"
 
     def extended(self, new: "Tags") -> "Tags":
         """Return these tags, followed by those that another run has besides."""
@@ -135,27 +134,16 @@ class Tags:
         )
 
     def check_same_tags(self, known: "Tags") -> None:
-        """Raise an InputError if a resumed or fine-tuned run has other tags than the vocabulary.
-
-        It may not add tags (those of a fine-tuned run are added before), leave out target languages
-        or join documents in another way.
-        """
-        if new := [name for name in self.spelt if name not in known.spelt]:
+        """Raise an InputError if a resumed or fine-tuned run has other tags than the vocabulary."""
+        own, before = (
+            (bool(tags.targets), tags.both_sides, tags.sentences, tags.subwords)
+            for tags in (self, known)
+        )
+        if own != before or not {*self.spelt} <= {*known.spelt}:
+            target_tag = "both" if known.both_sides else str(bool(known.targets)).lower()
             raise InputError(
-                f"the run has the tags {', '.join(known.spelt) or 'none'}, and not {new[0]}; a "
-                "resumed run cannot add tags: start a new run, perhaps with finetune_from="
-            )
-        if known.targets and not self.targets:
-            names = " or ".join(known.targets[:20])
-            raise InputError(
-                f"each source needs a tag of its target language, {names}; "
-                f"set data.target_tag={'both' if known.both_sides else 'true'}"
-            )
-        own, before = ((t.both_sides, t.sentences, t.subwords) for t in (self, known))
-        if own != before:
-            raise InputError(
-                f"the run has data.documents={known.sentences or 'null'} "
-                f"data.max_length={known.subwords} and data.target_tag="
-                f"{'both' if known.both_sides else 'true or false'}; "
-                "a resumed or fine-tuned run cannot change them"
+                f"the run has data.target_tag={target_tag} data.documents="
+                f"{known.sentences or 'null'} data.max_length={known.subwords or 'any'} and the "
+                f"tags {', '.join(known.spelt) or 'none'}; a resumed or fine-tuned run cannot "
+                f"change them, nor a resumed run add tags (here {', '.join(self.spelt) or 'none'})"
             )

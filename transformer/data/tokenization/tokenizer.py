@@ -1,7 +1,4 @@
-"""Text to tokens and back: subwords (Kudo 2018, Sennrich 2016), characters or words.
-
-Does not know files, batches or models.
-"""
+"""Text to tokens and back: subwords (Kudo 2018, Sennrich 2016), characters or words."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -56,8 +53,7 @@ class Tokenizer:
         """Learn the vocabularies from the training text, called ``name`` in messages.
 
         The folder ``cache`` keeps them, by the config and the ``content`` of the text: its
-        fingerprint; None: it is computed. Raises InputError if the text is empty, or the vocabulary
-        too large or too small for it.
+        fingerprint; None: it is computed. Raises InputError if the text is unsuitable.
         """
         from transformer.data.tokenization.vocabulary_training import vocabularies
 
@@ -121,7 +117,6 @@ class Tokenizer:
         """Return the subword ids of source texts, without bos or eos; a blank text has none.
 
         A text begins with its own tags (`TaggedText`), or with those of the tokenizer (`tagged`).
-        Raises InputError if a tag is unknown, or a required one is missing.
         """
         return self._prefixed(texts, self._source.encode(texts))
 

@@ -1,7 +1,4 @@
-"""One vocabulary: texts to tokens and back, with the tags after the tokens.
-
-Knows sentences of a document and tags; does not know what a token is, nor which side it is for.
-"""
+"""One vocabulary: texts to tokens and back, with the tags after the tokens."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +18,6 @@ class Vocabulary(ABC):
     first_tag: int
     """Id of the first tag: the number of tokens."""
     control: frozenset[int]
-    """Ids of the control symbols."""
     tags: Tags
     never_written: tuple[int, ...] = ()
     """Ids of tokens that no target has."""
@@ -94,8 +90,8 @@ class Vocabulary(ABC):
     def grown_from(self, before: "Vocabulary") -> list[list[int]]:
         """Return for each id those of a smaller vocabulary that mean the same.
 
-        An added word is the subwords that it was cut into, a new tag all former tags, or, if there
-        are none, all subwords.
+        For an added word these are the subwords that it was cut into; for a new tag all former
+        tags, or all subwords if there are none.
         """
         known = {symbol: [index] for index, symbol in enumerate(before.spelt(range(len(before))))}
         tags = range(before.first_tag, len(before)) or range(EOS + 1, before.first_tag)

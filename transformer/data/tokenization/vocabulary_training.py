@@ -35,11 +35,7 @@ class VocabularyTooLarge(InputError):
 
 
 def learn_vocabulary(texts: Iterable[str], config: TokenizerConfig, name: object) -> bytes:
-    """Return a SentencePiece model of exactly ``vocab_size`` subwords; blank texts are skipped.
-
-    Raises InputError (with the ``name`` of the text) if there is no text, or the size is too large
-    or too small for it.
-    """
+    """Return a SentencePiece model of exactly ``vocab_size`` subwords; blank texts are skipped."""
     model, failed = BytesIO(), list[Exception]()
 
     def lines() -> Iterator[str]:
@@ -73,7 +69,6 @@ def learn_vocabulary(texts: Iterable[str], config: TokenizerConfig, name: object
         )
     except (RuntimeError, OSError) as error:
         failed.append(_explained(error, config.vocab_size or 0, name))
-        raise failed[0] from error
     if failed:
         raise failed[0]
     return model.getvalue()
@@ -110,13 +105,16 @@ def _explained(error: Exception, vocab_size: int, name: object) -> Exception:
 def vocabularies(
     config: TokenizerConfig, pairs: Pairs, cache: Path | None, content: str | None, name: object
 ) -> tuple[bytes, bytes | None]:
-    """Return the models of source and target; the second is None when joint.
-
-    Arguments and errors are those of `Tokenizer.train`.
-    """
+    """Return the models of source and target, as `Tokenizer.train`; the second is None if joint."""
     if cache is None:
         return _learn(config, pairs, name)
-    key = _cache_key(config, pairs, content)
+    digest = hashlib.sha256((content or "").encode())
+    for pair in pairs() if content is None else ():
+        digest.update("\n".join((*pair, "")).encode())
+    # Sampling changes how the vocabulary is used, not what it holds.
+    learnt = asdict(config) | {"sampling": None, "library": sentencepiece.__version__}
+    digest.update(json.dumps(learnt, sort_keys=True).encode())
+    key = digest.hexdigest()[:24]
     sides = ("source",) if config.one_vocabulary else ("source", "target")
     paths = [cache / f"tokenizer-{key}.{side}.model" for side in sides]
     if not all(path.exists() for path in paths):
@@ -139,16 +137,3 @@ def _learn(config: TokenizerConfig, pairs: Pairs, name: object) -> tuple[bytes, 
     if config.one_vocabulary:
         return learn((text for pair in pairs() for text in pair), 0), None
     return learn((source for source, _ in pairs()), 0), learn((target for _, target in pairs()), 1)
-
-
-def _cache_key(config: TokenizerConfig, pairs: Pairs, content: str | None) -> str:
-    digest = hashlib.sha256()
-    if content is not None:
-        digest.update(content.encode())
-    else:
-        for pair in pairs():
-            digest.update("\n".join((*pair, "")).encode())
-    # Sampling changes how the vocabulary is used, not what it holds.
-    learnt = asdict(config) | {"sampling": None, "library": sentencepiece.__version__}
-    digest.update(json.dumps(learnt, sort_keys=True).encode())
-    return digest.hexdigest()[:24]

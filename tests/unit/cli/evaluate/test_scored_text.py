@@ -83,5 +83,5 @@ def test_a_file_of_both_sides_is_read_as_training_reads_it(tmp_path: Path) -> No
 
 def test_a_text_without_a_line_is_named(tmp_path: Path) -> None:
     (tmp_path / "empty.tsv").touch()
-    with pytest.raises(InputError, match=r"empty\.tsv: there is no line to score; give a text"):
+    with pytest.raises(InputError, match=r"empty\.tsv: the text has no line; fill the file"):
         pairs_to_score(Split(Corpus((tmp_path / "empty.tsv",), "x", "y")))

@@ -50,25 +50,17 @@ def test_what_is_not_there_is_held_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "changes", "message"),
     [
-        ([], {"root": None}, r"data=folder needs a folder; set data\.root=FOLDER"),
+        ([], {"root": None}, r"data\.root=null is no folder .*; data=folder needs one"),
         ([], {"root": "gone"}, r"data\.root=gone is no folder \(seen from "),
-        ([], {}, r"has no train\.de and no train\.en \(or \.gz\); add it, or set data\.source"),
-        (["train.de"], {}, r"has no train\.en \(or \.gz\), only train\.de; add it"),
-        (
-            ["train.de", "train.en", "dev.en"],
-            {},
-            r"has no validation\.de \(or \.gz\), only dev\.en",
-        ),
+        ([], {}, r"has nothing for train; it needs one train\.de and one train\.en \(or \.gz\)"),
+        (["train.de"], {}, r"has train\.de for train; it needs one"),
+        (["train.de", "train.en", "dev.en"], {}, r"has dev\.en for validation"),
         (
             ["train.de", "train.en", "val.de", "valid.de.gz", "val.en"],
             {},
-            r"valid\.de\.gz and .*val\.de are the same split; remove one",
+            r"has valid\.de\.gz and val\.de and val\.en for validation",
         ),
-        (
-            ["train.de", "train.en"],
-            {"validation": ["a", "b"]},
-            r"data\.validation is not read with data\.corpus=folder; set data=files, or leave",
-        ),
+        (["train.de"], {"validation": ["a", "b"]}, r"data\.validation is not read with data\.cor"),
     ],
 )
 def test_what_cannot_be_is_an_input_error(

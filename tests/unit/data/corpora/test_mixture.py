@@ -159,7 +159,7 @@ def test_a_later_corpus_leaves_the_others_encoded(tmp_path: Path) -> None:
     after = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").glob("*/*.arrow")}
     assert len(after) == 4 and before.items() <= after.items()
     # A resumed run adds no tags.
-    with pytest.raises(InputError, match="has the tags <tag a>, and not <tag b>"):
+    with pytest.raises(InputError, match=r"the tags <tag a>; .* add tags .here <tag a>, <tag b>"):
         _ = module(both, initial_tokenizer=one.tokenizer).tokenizer
 
 
@@ -186,21 +186,10 @@ def test_what_is_said_for_all_is_for_those_who_read_it(tmp_path: Path) -> None:
     ("changes", "entry", "says"),
     [
         ({}, {"weight": 0.0}, r"data.corpora.big.weight=0.0 must be above 0"),
-        ({"temperature": -1.0}, {}, "data.temperature=-1.0 must be at least 0.05"),
         ({}, {"tag": "two words"}, "data.corpora.big.tag='two words' cannot be a name or tag"),
-        (
-            {"target_tag": True},
-            {"target": "two words"},
-            "big.target='two words' cannot be a name or tag",
-        ),
-        ({"documents": 0}, {}, "data.documents=0 must be at least 1"),
+        ({"target_tag": True}, {"target": "two words"}, "big.target='two words' cannot be a name"),
         ({"corpora": None, "document_key": "id"}, {}, "data.document_key needs data.documents=N"),
-        (
-            {"corpora": None, "streaming": True, "target_tag": True},
-            {},
-            "reads one corpus of single",
-        ),
-        ({"streaming": True}, {}, "reads one corpus of single sentences without tags or links"),
+        ({"streaming": True}, {}, "reads files of one corpus of single sentences"),
         (
             {"corpora": {"big": CorpusConfig(weight=1.0), "small": CorpusConfig()}},
             {},
@@ -233,12 +222,10 @@ def test_an_error_names_the_corpus(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=rf"^data\.corpora\.{says}"):
         find_splits(corpora(tmp_path, big={}, small=entry))
-    validation = str(tmp_path / "big.tsv")
-    for name in ("none", "nothing"):
-        (tmp_path / f"{name}.tsv").write_text("")
-    entries = {n: {"train": str(tmp_path / f"{n}.tsv")} for n in ("none", "nothing")}
-    config = replace(corpora(tmp_path, **entries), validation=validation)
-    with pytest.raises(InputError, match="none of none, nothing has a training pair"):
+    (tmp_path / "none.tsv").write_text("")
+    entries = {"none": {"train": str(tmp_path / "none.tsv")}}
+    config = replace(corpora(tmp_path, **entries), validation=str(tmp_path / "big.tsv"))
+    with pytest.raises(InputError, match=r"none\.tsv: no line has text to learn a vocabulary"):
         _ = module(config).tokenizer
 
 

@@ -112,27 +112,6 @@ def test_drawn_batches_say_the_same_and_keep_to_the_budget(
     assert longer > 40  # pieces more than the best segmentations have
 
 
-def test_filtered_pairs_are_counted(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    pairs = [("a b", "b a"), ("", "x"), ("a", " "), ("a b", "b a"), ("a " * 40, "b"), ("c", "c")]
-    encode_corpus("train", lambda: pairs, tokenizer, FILTERS, tmp_path / "train", **ALONE)
-    corpus = EncodedCorpus(tmp_path / "train")
-    assert corpus.texts("source", np.arange(len(corpus))) == ["a b", "c"]
-    counted = arrow_writer.count_subwords((tmp_path / "train").glob("*.arrow"))
-    assert counted == (6, {"empty": 2, "length": 1, "duplicate": 1})
-    encode_corpus("validation", lambda: pairs, tokenizer, None, tmp_path / "val", **ALONE)
-    assert len(EncodedCorpus(tmp_path / "val")) == len(pairs)
-
-
-def test_a_broken_preparation_leaves_no_file(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    def broken() -> object:
-        yield "a", "b"
-        raise InputError("broken")
-
-    with pytest.raises(InputError, match="broken"):
-        encode_corpus("train", broken, tokenizer, None, tmp_path / "train", **ALONE)
-    assert list(tmp_path.iterdir()) == []
-
-
 def reversal(pair: tuple[str, str]) -> WordLinks:
     """Each word of a text of `write_corpus` is linked to the same one, read backwards."""
     last = pair[0].count(" ")

@@ -72,9 +72,8 @@ def test_duplicates_are_left_out_within_a_buffer(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"corpus": "pocket"}, "reads files, not data.corpus=pocket"),
+        ({"corpus": "pocket"}, "reads files of one corpus of single sentences without tags"),
         ({"alignment": "links"}, "single sentences without tags or links"),
-        ({"buffer": 0}, "data.buffer=0"),
         ({"validation": None}, "training needs a validation text"),
     ],
 )
@@ -91,7 +90,7 @@ def test_a_stream_has_no_links_and_no_tags(folder: Path) -> None:
     with pytest.raises(InputError, match=r"loss\.alignment_weight=0"):
         linked.prepare_data()
     tagged = plain.tokenizer.with_tags(Tags(sentences=3, subwords=40))
-    with pytest.raises(InputError, match=r"the run has data\.documents=3 .* cannot change"):
+    with pytest.raises(InputError, match=r"the run has .*data\.documents=3 .* cannot change"):
         _ = StreamData(plain._data, tokenizer_config(), initial_tokenizer=tagged).tokenizer
 
 

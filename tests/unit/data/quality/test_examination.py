@@ -7,12 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.data.quality.texts import (
-    clean_texts,
-    examination_config,
-    planted_texts,
-    written,
-)
+from tests.unit.data.quality.texts import clean_texts, examination_config, planted_texts, written
 from transformer.cli.config.compose import compose_config
 from transformer.data.quality.base import Finding
 from transformer.data.quality.config import CHECKS
@@ -124,14 +119,6 @@ def test_a_check_without_its_package_is_skipped(
         check: f"needs {package}: pip install -e '.[doctor]' in the checkout"
     }
     assert {found.check for found in examination.findings} == {"empty"}
-
-
-@pytest.mark.parametrize("pairs", [[], [("", "")], [("a", "b")], [("日本", "…")] * 3])
-def test_a_text_of_few_pairs_can_be_examined(pairs: list[tuple[str, str]], tmp_path: Path) -> None:
-    texts = {"train": pairs, "validation": pairs[:1], "test": []}
-    examination = examine(written(texts, tmp_path), examination_config())
-    assert examination.pairs == {name: len(pairs) for name, pairs in texts.items()}
-    assert all(0 <= found.fraction <= 1 for found in examination.findings)
 
 
 def test_percentiles_are_lengths_of_texts() -> None:

@@ -19,12 +19,12 @@ from transformer.data.quality.checks.characters import (
     find_not_nfc,
     find_replacement,
 )
+from transformer.data.quality.checks.languages import Lexicon, find_copy
 from transformer.data.quality.checks.lengths import UsualLengths, find_disproportion
 from transformer.data.quality.checks.numbers_and_urls import (
     find_different_numbers,
     find_different_urls,
 )
-from transformer.data.quality.checks.untranslated import Lexicon, find_copy
 from transformer.data.quality.factory import count_tokens
 from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 
@@ -80,11 +80,7 @@ COPIES: Cases = [
     ("The Small Dog for the Cat", "The Small Dog for the Cat", False),
     ("Mail Server Foo Bar", "Mail Server Foo Bar", False),
     ("for this; do { small = long; }", "for this; do { small = long; }", False),
-    (
-        "A. Dog, B. Long, the small name for this",
-        "A. Dog, B. Long, the small name for this",
-        False,
-    ),
+    ("A. Dog, B. Long, the small name for this", "A. Dog, B. Long, the small name for this", False),
     ("foo-for-the-dog --small --long", "foo-for-the-dog --small --long", False),
     ("The dog.", "Der Hund.", False),
     ("1984", "1984", False),

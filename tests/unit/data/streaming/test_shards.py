@@ -91,7 +91,7 @@ def test_shards_come_from_a_web_server(folder: Path, server: str, workers: int) 
     signed = [f"{name}?signature=a.b%2Fc" for name in names]
     assert texts(stream(folder, signed), numbers) == texts(module, numbers)
     module.teardown("fit")
-    with pytest.raises(InputError, match=rf"{server}/gone\.tsv: no such file"):
+    with pytest.raises(InputError, match=rf"{server}/gone\.tsv \(no such file\)"):
         stream(folder, [f"{server}/gone.tsv"]).prepare_data()
 
 
@@ -128,16 +128,15 @@ def test_a_local_file_is_known_by_its_size_and_time(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("train", "problem"),
     [
-        (["gone.tsv"], r"gone\.tsv: no such file"),
-        (["gone-*.tsv"], r"gone-\*\.tsv: no such file"),
-        (["part-0.x"], r"part-0\.x \(1\): plain text needs two names"),
-        (["part-*.x", "part-0.y"], r"part-\*\.x \(3\), .*part-0\.y \(1\): plain text"),
-        (["cut.tsv.gz"], r"cut\.tsv\.gz: damaged gzip file"),
-        (["cut.parquet"], r"cut\.parquet: damaged Parquet file"),
-        (["other.parquet"], r"other\.parquet: no key 'y' \(keys: 'x'\); set data\.target"),
-        (["none.parquet"], r"none\.parquet:2: 'y' has None, no string"),
+        (["gone.tsv"], r"gone\.tsv \(no such file\): a stream reads"),
+        (["gone-*.tsv"], r"gone-\*\.tsv \(no such file\)"),
+        (["part-0.x"], r"part-0\.x \(1\): .*plain text of two names"),
+        (["part-*.x", "part-0.y"], r"part-\*\.x \(3\), .*part-0\.y \(1\): .*plain text"),
+        (["cut.tsv.gz"], r"cut\.tsv\.gz:\d+: damaged gzip file"),
+        (["cut.parquet"], r"cut\.parquet: cannot be read \("),
+        (["other.parquet"], r"other\.parquet: the key 'y' has nothing \(keys: x\).*data\.target"),
+        (["none.parquet"], r"none\.parquet:2: the key 'y' has None"),
         (["tabs.tsv"], r"tabs\.tsv:2: 0 tabs"),
-        (["latin.tsv"], r"latin\.tsv:1: byte 1 of the line is not UTF-8"),
         (["part-0.x", "longer.y"], r"has 30 lines and .*longer\.y has 31"),
         (["ftpx://a/b.tsv"], r"ftpx://a/b\.tsv: cannot be read"),
     ],
@@ -149,7 +148,6 @@ def test_a_bad_shard_is_named_in_one_line(folder: Path, train: list[str], proble
     pq.write_table(pa.table({"x": ["a"]}), folder / "other.parquet")
     pq.write_table(pa.table({"x": ["a", "b"], "y": ["a", None]}), folder / "none.parquet")
     (folder / "tabs.tsv").write_text("a\tb\nc\n")
-    (folder / "latin.tsv").write_bytes(b"\xff\ta\n")
     (folder / "longer.y").write_bytes((folder / "part-0.y").read_bytes() + b"\na")
     names = [name if "://" in name else str(folder / name) for name in train]
     with pytest.raises(InputError, match=problem) as raised:

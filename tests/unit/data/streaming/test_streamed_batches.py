@@ -23,12 +23,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def same(first: Any, second: Any) -> bool:
-    return all(
-        torch.equal(a, b)
-        for a, b in zip(
-            (first.source, first.target_output), (second.source, second.target_output), strict=True
-        )
-    )
+    sides = ("source", "target_output")
+    return all(torch.equal(getattr(first, side), getattr(second, side)) for side in sides)
 
 
 def updates(module: StreamData, done: int, **shares: int) -> UpdateLoader[Any]:

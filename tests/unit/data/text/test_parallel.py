@@ -54,21 +54,13 @@ WRONG_FILES = [
     ("bad.jsonl", '{"en": "a", "de": "b"}\n{"en"\n', r"bad\.jsonl:2: not a JSON object"),
     ("list.jsonl", '["a", "b"]\n', r'list\.jsonl:1: not a .* \(write {"en": "...", "de": "..."}'),
     ("deep.jsonl", "[" * 100_000, r"deep\.jsonl:1: not a JSON object"),
-    ("key.jsonl", '{"en": "a", "ger": "b"}\n', r"key\.jsonl:1: no key 'de' \(keys: 'en', 'ger'\)"),
-    ("type.jsonl", '{"en": "a", "de": 3}\n', r"type\.jsonl:1: 'de' has 3, no string"),
-    ("empty.jsonl", '{"en": "a", "de": []}\n', r"empty\.jsonl:1: 'de' has an empty list"),
-    ("item.jsonl", '{"en": "a", "de": ["x", 3]}\n', r"item\.jsonl:1: 'de' has 3, no string"),
-    (
-        "break.jsonl",
-        '{"en": "a\\nb", "de": "c"}\n',
-        r"break\.jsonl:1: 'en' is not one line of UTF-8",
-    ),
-    ("end.jsonl", '{"en": "a", "de": "c\\r"}\n', r"end\.jsonl:1: 'de' is not one line of UTF-8"),
-    (
-        "half.jsonl",
-        '{"en": "\\ud83d", "de": "c"}\n',
-        r"half\.jsonl:1: 'en' is not one line of UTF-8",
-    ),
+    ("key.jsonl", '{"en": "a", "ger": "b"}\n', r":1: the key 'de' has nothing \(keys: en, ger\)"),
+    ("type.jsonl", '{"en": "a", "de": 3}\n', r"type\.jsonl:1: the key 'de' has 3, not one line"),
+    ("empty.jsonl", '{"en": "a", "de": []}\n', r"empty\.jsonl:1: the key 'de' has \[\]"),
+    ("item.jsonl", '{"en": "a", "de": ["x", 3]}\n', r"item\.jsonl:1: the key 'de' has 3"),
+    ("break.jsonl", '{"en": "a\\nb", "de": "c"}\n', r"break\.jsonl:1: the key 'en' has 'a"),
+    ("end.jsonl", '{"en": "a", "de": "c\\r"}\n', r"end\.jsonl:1: the key 'de' has 'c"),
+    ("half.jsonl", '{"en": "\\ud83d", "de": "c"}\n', r"half\.jsonl:1: the key 'en' has '.ud83d'"),
 ]
 
 
@@ -98,8 +90,8 @@ def test_unequal_line_counts_are_both_given(tmp_path: Path, sources: int, target
 def test_a_damaged_gzip_file_is_named(tmp_path: Path, kept: int) -> None:
     path = write(tmp_path / "a.tsv.gz", "".join(f"{n * 7919}\t{n}\n" for n in range(5000)))
     path.write_bytes(path.read_bytes()[:kept] or b"a\tb\n")
-    line = r"\d\d+" if kept else "0"
-    with pytest.raises(InputError, match=rf"a\.tsv\.gz: damaged gzip file after line {line} "):
+    line = r"\d\d+" if kept else "1"
+    with pytest.raises(InputError, match=rf"a\.tsv\.gz:{line}: damaged gzip file "):
         list(Corpus.of(path, "en", "de"))
 
 
@@ -120,17 +112,17 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str, says: str) -> None:
         list(Corpus.of(tmp_path / name, "en", "de"))
 
 
-def test_one_plain_file_or_two_kinds_are_no_corpus(tmp_path: Path) -> None:
-    with pytest.raises(
-        InputError, match=r"\[a.en \(plain\)\] is not a corpus; give two plain files"
-    ):
-        Corpus.of("a.en", "en", "de")
-    with pytest.raises(
-        InputError, match=r"\[a \(plain\), b \(plain\), c\.tsv \(tsv\)\] is not a corpus"
-    ):
-        Corpus.of(["a", "b", "c.tsv"], "en", "de")
-    with pytest.raises(InputError, match=r"b.tsv.gz \(tsv\)\] is not a corpus"):
-        Corpus.of(["a.txt", "b.tsv.gz"], "en", "de")
+@pytest.mark.parametrize(
+    ("paths", "listed"),
+    [
+        ("a.en", r"\[a.en \(plain\)\] is not a corpus; give two plain files"),
+        (["a", "b", "c.tsv"], r"\[a \(plain\), b \(plain\), c\.tsv \(tsv\)\] is not a corpus"),
+        (["a.txt", "b.tsv.gz"], r"b.tsv.gz \(tsv\)\] is not a corpus"),
+    ],
+)
+def test_one_plain_file_or_two_kinds_are_no_corpus(paths: str | list[str], listed: str) -> None:
+    with pytest.raises(InputError, match=listed):
+        Corpus.of(paths, "en", "de")
 
 
 def test_the_fingerprint_follows_content_and_keys(tmp_path: Path) -> None:

@@ -58,17 +58,6 @@ def test_a_source_begins_with_its_tags_unless_it_is_blank() -> None:
     assert [german.leading_tags(row) for row in german.encode_source(["a b", ""])] == [2, 0]
 
 
-def test_text_that_spells_a_tag_stays_text() -> None:
-    tokenizer = plain().with_tags(TAGS).tagged(DE)
-    size = plain().source_vocab_size
-    for text in (*TAGS.spelt, "<2de>", "<2 de> a <tag web>", "< >", "\u2581< >"):
-        (source,) = tokenizer.encode_source([text])
-        (target,) = tokenizer.encode_target([text])
-        assert source == [size + 1, *target]
-        assert max(target) < size
-        assert tokenizer.decode_target([target]) == [text]
-
-
 def test_sentences_of_a_document_are_parted_by_the_separator() -> None:
     tokenizer = plain().with_tags(TAGS).tagged(DE)
     size = plain().source_vocab_size

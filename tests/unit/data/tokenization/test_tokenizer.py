@@ -175,7 +175,6 @@ def test_the_cache_keeps_a_vocabulary_by_content(tmp_path: Path, joint: bool) ->
         lambda state: state.pop("source"),
         lambda state: state.update(source=torch.zeros(40, dtype=torch.uint8)),
         lambda state: state.update(config={"algorithm": "gone"}),
-        lambda state: state.update(tags={"targets": None}),
         lambda state: state.update(target="none"),
     ],
 )

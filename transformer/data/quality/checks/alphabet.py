@@ -1,9 +1,4 @@
-"""Characters that a side does not use: of another script, or unknown to the vocabulary.
-
-Scripts such as Latin, Cyrillic or Hiragana are found by the Unicode names of letters. A tokenizer
-spells unknown characters in bytes, or has one token for unknown characters, words and features;
-without one, those of validation and test text are unknown that the training text lacks.
-"""
+"""Characters that a side does not use: of another script, or unknown to the vocabulary."""
 
 import unicodedata
 from collections import Counter
@@ -35,9 +30,8 @@ def char_script(character: str) -> str | None:
 
 
 def _count_scripts(texts: Iterable[str]) -> Counter[str]:
-    letters = Counter("".join(texts))
     counts: Counter[str] = Counter()
-    for character, count in letters.items():
+    for character, count in Counter("".join(texts)).items():
         if script := char_script(character):
             counts[script] += count
     return counts
@@ -108,6 +102,7 @@ def _is_known(tokenizer: Tokenizer, side: Side, text: str) -> bool:
     encode, spell = tokenizer.encode_target, tokenizer.subwords
     if side == "source":
         encode, spell = tokenizer.encode_source, tokenizer.source_subwords
+    [ids] = encode([text])
     [ids] = encode([text])
     return UNK not in ids and not any(subword.startswith(_BYTE) for subword in spell(ids))
 

@@ -1,8 +1,4 @@
-"""Characters that do not belong in text: control and replacement characters, wrong encodings.
-
-Wrong encodings (``schÃ¶n`` for ``schön``) need ftfy (the extra ``doctor``). Only what ftfy can undo
-counts: guillemets after an umlaut only look like damage.
-"""
+"""Characters that do not belong in text: control and replacement characters, wrong encodings."""
 
 import re
 import unicodedata

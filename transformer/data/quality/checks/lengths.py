@@ -118,10 +118,7 @@ def find_overlong(max_length: int, pair: NumberedPair) -> Fault | None:
 
 
 def find_disproportion(usual: UsualLengths, factor: float, pair: NumberedPair) -> Fault | None:
-    """Return both lengths if one side says much more than the other, or everything twice.
-
-    A ratio that differs from the usual one by the factor is too much for any pair.
-    """
+    """Return both lengths if one side says much more than the other, or everything twice."""
     texts = pair.source.strip(), pair.target.strip()
     if not all(texts):
         return None

@@ -17,7 +17,7 @@ from transformer.data.quality.base import SIDES, Fault, NumberedPair, quoted
 # have a ">". What is possessive (*+) keeps the time linear.
 _TAG = re.compile(
     r"""<!--(?:[^<]|<(?!!--))*?-->"""
-    r"""|<\s?(/?)\s?([A-Za-z](?:[\w:-]*\w)?)(\s(?:"[^"<]*"|'[^'<]*'|[^<>])*+|/)?>""",
+    r"""|<\s?(/?)\s?([A-Za-z](?:[\w:-]*\w)?)(\s(?:"[^"<]*"|'[^'<]*'|[^<>])*+|/)?>"""
 )
 _ATTRIBUTE = re.compile(r"\s+[\w:-]+\s?=\s?[\"'“”„«\w#./]")
 # Tags of HTML that are no words, so that no placeholder and no key has such a name.
@@ -79,21 +79,15 @@ def same_tags(source: str, target: str) -> bool:
 
 
 def find_markup_fault(both: bool, pair: NumberedPair) -> Fault | None:
-    """Show the first tag or entity if the sides have different markup, or the same if ``both``.
-
-    With different markup, a model would learn to write it or to leave it out. Entities are the same
-    if both sides have some.
-    """
+    """Show the first tag or entity if the sides have different markup, or the same if ``both``."""
     if not any(map(_SIGN.search, pair.texts)):
         return None
     names = [_HTML if "<" in other else _HTML_ALONE for other in pair.texts[::-1]]
     kinds, shown = zip(*map(_markup_of, pair.texts, names), strict=True)
     if (kinds[0] == kinds[1]) is not both:
         return None
-    for side, message in zip(SIDES, shown, strict=True):
-        if message is not None:
-            return Fault(side, message)
-    return None
+    found = (Fault(side, text) for side, text in zip(SIDES, shown, strict=True) if text)
+    return next(found, None)
 
 
 def _markup_of(text: str, names: re.Pattern[str]) -> tuple[Counter[str], str | None]:

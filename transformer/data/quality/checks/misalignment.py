@@ -53,7 +53,6 @@ class Stretch(NamedTuple):
     shift: int | None
     """None: the lengths fit under no shift."""
     aligned: float
-    """Correlation of the lengths as they are aligned."""
     shifted: float | None
     """And if the shift is undone."""
 
@@ -92,8 +91,7 @@ class Misalignment(Check):
     @cached_property
     def _stretches(self) -> list[Stretch]:
         """All stretches, as indices of the pairs that were seen."""
-        source, target = (np.array(lengths, dtype=np.int64) for lengths in self._lengths)
-        return find_stretches(source, target)
+        return find_stretches(*(np.array(lengths, dtype=np.int64) for lengths in self._lengths))
 
     def _last_line(self, stretch: Stretch) -> int:
         return self._lines[stretch.stop - 1]
@@ -112,10 +110,7 @@ class Misalignment(Check):
 
 
 def find_stretches(source: Lengths, target: Lengths) -> list[Stretch]:
-    """Return the stretches in which two texts of these lengths in characters are not aligned.
-
-    Stretches of fewer than about fifty lines are too short to be told from chance.
-    """
+    """Return the stretches of some fifty lines and more in which two texts are not aligned."""
     x, y = _standard(source), _standard(target)
     likeness = _likeness(x, y)
     if likeness < _TELLING:
@@ -123,25 +118,21 @@ def find_stretches(source: Lengths, target: Lengths) -> list[Stretch]:
         if varied and len(x) >= _ENOUGH and likeness < _SHUFFLED:
             return [Stretch(0, len(x), None, _correlation(x, y, 0), None)]
         return []
-    states = _viterbi(_block_costs(x, y, likeness))
+    every = range(len(_SHIFTS) + 1)
+    blocks = np.arange(0, len(x), _BLOCK)
+    costs = [np.add.reduceat(_cost(x, y, likeness, state), blocks) for state in every]
+    states = _viterbi(np.stack(costs, axis=1))
     edges = [0, *(np.flatnonzero(np.diff(states)) + 1).tolist()]
     lines = [*(_BLOCK * edge for edge in edges), len(x)]
-    found = [
-        _stretch(x, y, start, stop, state)
-        for start, stop, state in zip(lines, lines[1:], states[edges].tolist(), strict=False)
-        if state != 0
-    ]
+    found = []
+    for start, stop, state in zip(lines, lines[1:], states[edges].tolist(), strict=False):
+        if state != 0:
+            part = x[start:stop], y[start:stop]
+            shift = None if state == _UNRELATED else _SHIFTS[state]
+            shifted = None if shift is None else _correlation(*part, shift)
+            found.append(Stretch(start, stop, shift, _correlation(*part, 0), shifted))
     # Where lengths go together less than elsewhere in the text, but do, nothing is wrong.
     return [one for one in found if one.shift is not None or one.aligned < _TELLING]
-
-
-def _stretch(x: Lines, y: Lines, start: int, stop: int, state: int) -> Stretch:
-    x, y = x[start:stop], y[start:stop]
-    aligned = _correlation(x, y, 0)
-    if state == _UNRELATED:
-        return Stretch(start, stop, None, aligned, None)
-    shift = _SHIFTS[state]
-    return Stretch(start, stop, shift, aligned, _correlation(x, y, shift))
 
 
 def _standard(lengths: Lengths) -> Lines:
@@ -158,11 +149,7 @@ def _standard(lengths: Lengths) -> Lines:
 
 
 def _likeness(x: Lines, y: Lines) -> float:
-    """Return the correlation that aligned lines have: the median of those blocks that tell.
-
-    Of a block the best of its shifts counts. Blocks that go together under none are left out, as
-    they may be most of a text that went wrong early; with hardly any others, nothing tells.
-    """
+    """Return the correlation that aligned lines have: the median of the blocks that tell."""
     starts = range(0, max(1, len(x) - _NEIGHBOURS + 1), _NEIGHBOURS)
     blocks = [(x[start : start + _NEIGHBOURS], y[start : start + _NEIGHBOURS]) for start in starts]
     found = np.array([max(_correlation(*block, shift) for shift in _SHIFTS) for block in blocks])
@@ -196,12 +183,6 @@ def _cost(x: Lines, y: Lines, likeness: float, state: int) -> Lines:
     found = (second - likeness * first) ** 2 / (2 * left) + np.log(left) / 2
     cost[start : start + len(found)] = np.minimum(found, _MOST_COST)
     return cost
-
-
-def _block_costs(x: Lines, y: Lines, likeness: float) -> Float[np.ndarray, "block state"]:
-    starts = np.arange(0, len(x), _BLOCK)
-    states = range(len(_SHIFTS) + 1)
-    return np.stack([np.add.reduceat(_cost(x, y, likeness, s), starts) for s in states], axis=1)
 
 
 def _viterbi(costs: Float[np.ndarray, "block state"]) -> Int[np.ndarray, " block"]:

@@ -1,9 +1,8 @@
 """Numbers and addresses, of web pages and of mail, that differ between the sides.
 
-A pair in which exactly one number differs counts (1998 against 1989): numbers may be spelt out,
-left out, converted, or part of an example. Grouping, decimal signs, order and leading zeros are
-ignored, as languages differ in them. An address on one side alone is no fault, nor is a localised
-one: /en/ against /de/, .com against .de.
+A pair in which exactly one number differs counts (1998 against 1989). Grouping, decimal signs,
+order and leading zeros are ignored, as languages differ in them. An address on one side alone is no
+fault, nor is a localised one: /en/ against /de/, .com against .de.
 """
 
 import re
@@ -104,10 +103,7 @@ def _missing(numbers: Iterable[str], rest: Iterable[str], hours: bool) -> list[s
 
 
 def _correspond(first: str, second: str, before_first: str, before_second: str) -> bool:
-    """Whether two numbers have the same number of digits and are large, or follow the same word.
-
-    Numbers joined to different letters or signs do not correspond.
-    """
+    """Whether two numbers are large with as many digits, or follow the same word."""
     contexts = before_first, before_second
     if len({_JOINED.findall(context)[0] for context in contexts} - {""}) > 1:
         return False
@@ -136,8 +132,9 @@ def find_different_urls(pair: NumberedPair) -> Fault | None:
     target = _addresses(pair.target) if source else {}
     for parts, address in source.items():
         for target_parts, target_address in target.items():
+            common = {*parts} <= {*target_parts} or {*target_parts} <= {*parts}
             unmatched = parts not in target and target_parts not in source
-            if unmatched and _differ(parts, target_parts):
+            if unmatched and parts[0] == target_parts[0] and not common:
                 return Fault(None, f"{quoted(address)} against {quoted(target_address)}")
     return None
 
@@ -158,8 +155,3 @@ def _parts(address: str) -> tuple[str, ...]:
         return kind, "wiki"
     parts = re.findall(r"[^\W_]+", address)
     return kind, *(part for part in parts if not _SAME_EVERYWHERE.fullmatch(part))
-
-
-def _differ(first: tuple[str, ...], second: tuple[str, ...]) -> bool:
-    """Whether both are of one kind, and each has a part that the other lacks."""
-    return first[0] == second[0] and not (set(first) <= set(second) or set(second) <= set(first))

@@ -1,7 +1,6 @@
 """Text that occurs again: duplicates, other translations, and held-out text in training text.
 
-Stores only 64-bit hashes: among ten million pairs the chance of a single false match is three in a
-million.
+Stores 64-bit hashes: among ten million pairs the chance of a false match is three in a million.
 """
 
 from array import array
@@ -90,10 +89,7 @@ def _first_indices(hashes: Int[np.ndarray, " pair"]) -> Int[np.ndarray, " pair"]
 
 
 class Leaks(Check):
-    """Looks for held-out text in training text; the findings belong to the held-out splits.
-
-    Case, punctuation and spaces are ignored.
-    """
+    """Looks for held-out text in training text, without case, punctuation and spaces."""
 
     names = ("leak", "leak_source", "leak_target")
 
@@ -101,7 +97,6 @@ class Leaks(Check):
         """Read the held-out splits, by name; raises InputError if a text cannot be read."""
         super().__init__("train", max_examples)
         self.training_text = "the training text"
-        """The text that is being seen, in words."""
         self._pairs = {
             name: [(pair.line, _bare_hashes(pair)) for pair in numbered(split)]
             for name, split in held_out.items()
