@@ -54,8 +54,8 @@ def own_class(key: str, name: str, kind: type[T]) -> type[T]:
     if module not in _named and (is_library or module not in sys.modules):
         if os.environ.get(TRUST) != "true":
             raise InputError(
-                f"{key}={name} is code of a user; if you trust it, set {TRUST}=true, or import "
-                f"{module} before"
+                f"{key}={name} is code of a user; add trust=true if you trust it, set {TRUST}=true "
+                f"for all of your own, or in a program import {module} before"
             )
         import_code([(key, name)])
     found = getattr(sys.modules[module], attribute, None)

@@ -181,7 +181,13 @@ def build_feed_forward(config: ModelConfig) -> nn.Module:
     elif config.activation in ("swiglu", "geglu"):
         block = GatedFeedForward
     activation, dropout = activations[config.activation], config.activation_dropout
-    return block(config.d_model, config.ffn_dim, activation=activation, dropout=dropout)
+    try:
+        return block(config.d_model, config.ffn_dim, activation=activation, dropout=dropout)
+    except TypeError as error:
+        raise InputError(
+            f"model.feed_forward={config.feed_forward} is made with (d_model, ffn_dim, *, "
+            f"activation, dropout): {error}"
+        ) from error
 
 
 def build_residual(config: ModelConfig, stack: Stack) -> Residual:

@@ -93,6 +93,8 @@ class RunConfig:
                 if not isinstance(value, hint):
                     raise InputError(f"{name} must be a {hint.__name__}")
                 typed(hint, asdict(value), name)
+        if isinstance(self.model, ModelConfig):
+            raise InputError('model must be a mapping of what differs, such as {"d_model": 64}')
         # The tokenizer decides the sizes later; other errors are raised before any text is read.
         model = sized_model(self.model, 1, 1)
         completed = {key: v for key, v in model.to_dict().items() if key not in _SIZES}

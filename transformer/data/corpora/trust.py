@@ -68,8 +68,8 @@ def require_trust(
     if not trusted and (outside := needs_trust(run, given)):
         names = ", ".join(f"{key}={path}" for key, path in outside)
         raise InputError(
-            f"{whose} names {names}, outside of this folder or code; {advice}add trust=true if you "
-            f"trust the checkpoint, or set {TRUST}=true for all of your own"
+            f"{whose} names {names}: text outside of this folder, or code; {advice}add trust=true "
+            f"if you trust the checkpoint, or set {TRUST}=true for all of your own"
         )
 
 

@@ -50,7 +50,9 @@ def test_code_that_a_checkpoint_names_wants_a_yes(
         assert main([verb, *arguments]) == 2, verb
         printed = capsys.readouterr()
         # These verbs have no key data.root=.
-        assert f"metrics.custom={own}, outside of this folder or code; add trust=" in printed.err
+        assert (
+            f"metrics.custom={own}: text outside of this folder, or code; add trust=" in printed.err
+        )
         assert not printed.out
     assert not Path("imported").exists()
     assert main(["evaluate", *calls["evaluate"], f"metrics={own}", "scores=[custom]"]) == 0

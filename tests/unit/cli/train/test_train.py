@@ -125,10 +125,6 @@ def test_a_search_without_multirun_is_no_run(capsys: pytest.CaptureFixture[str])
         (["model.norm=rmsnorm", "model.activation=silu"], ["model.norm='rms", "model.activation"]),
         (["model.dropout=2", "model.num_heads=0"], ["model.num_heads=0 must", "model.dropout=2"]),
         (
-            ["data.streaming=true", "data.target_tag=true", "data.documents=3"],
-            ["data.streaming=true reads files", "data.streaming=true reads one corpus"],
-        ),
-        (
             ["decoding.temperature=0.7", "decoding.groups=2"],
             ["decoding.temperature=0.7 has no", "decoding.groups=2 has no"],
         ),
