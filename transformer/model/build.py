@@ -1,5 +1,8 @@
 """ModelConfig to Transformer: turns the values of a config into modules."""
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -7,31 +10,29 @@ from torch.nn import functional as F
 from transformer.common.errors import InputError
 from transformer.common.own_code import own_class
 from transformer.model.attention.attention_bias import SelfAttentionBias
-from transformer.model.attention.kernels import Sdpa, auto, flex
-from transformer.model.attention.multi_head import Kernel, MultiHeadAttention, eager
-from transformer.model.attention.relative_positions import AlibiBias, BucketBias, RotaryPositions
+from transformer.model.attention.kernels.flex import auto, flex
+from transformer.model.attention.kernels.sdpa import Sdpa
+from transformer.model.attention.multi_head import MultiHeadAttention
+from transformer.model.attention.positions.alibi import AlibiBias
+from transformer.model.attention.positions.buckets import BucketBias
+from transformer.model.attention.positions.rotary import RotaryPositions
+from transformer.model.attention.scaled_dot_product import Kernel, eager
 from transformer.model.config import ActivationName, ModelConfig, PatternName
 from transformer.model.decoder import Decoder, DecoderLayer
 from transformer.model.encoder import Encoder, EncoderLayer
-from transformer.model.initialisation import Stack, deepnorm_scale, initialise
-from transformer.model.layers.embedding import (
-    Embedding,
-    LearnedPositions,
-    SinusoidalPositions,
-    TokenEmbedding,
-)
+from transformer.model.initialisation import initialise
+from transformer.model.layers.embedding import Embedding, TokenEmbedding
 from transformer.model.layers.feedforward import Activation, FeedForward, GatedFeedForward
 from transformer.model.layers.linear import Linear
 from transformer.model.layers.norm import PostNorm, PreNorm, Residual, SandwichNorm
+from transformer.model.layers.positions import LearnedPositions, SinusoidalPositions
 from transformer.model.transformer import Transformer
 
 
 def build_transformer(config: ModelConfig) -> Transformer:
-    """Build and initialise a model; raises InputError if it has no decoder or an unknown start."""
+    """Build and initialise a model; raises InputError if it has no decoder."""
     if config.decoder_layers == 0:
         raise InputError("model.decoder_layers=0 leaves no decoder; set at least 1")
-    if (config.decoder_start or 0) >= config.target_vocab_size:
-        raise InputError(f"model.decoder_start={config.decoder_start} is not in the vocabulary")
     source = TokenEmbedding(config.source_vocab_size, config.d_model, config.pad)
     target = source
     if config.tie_embeddings != "all":
@@ -44,8 +45,19 @@ def build_transformer(config: ModelConfig) -> Transformer:
         encoder=build_encoder(config),
         decoder=build_decoder(config),
     )
-    initialise(model, model.projection, target, config)
+    set_first_weights(model, model.projection, target, config)
     return model
+
+
+def set_first_weights(
+    model: nn.Module, projection: nn.Linear, tokens: TokenEmbedding, config: ModelConfig
+) -> None:
+    """Draw the weights; add the adapters (LoRA) if the config has them."""
+    initialise(model, projection, tokens, config)
+    if config.lora_rank:
+        from transformer.model.layers.lora import add_adapters
+
+        add_adapters(model, config.lora_rank, config.lora_alpha)
 
 
 def build_embedding(config: ModelConfig, tokens: TokenEmbedding, token_dropout: float) -> Embedding:
@@ -87,22 +99,29 @@ def build_encoder_layer(
         return like
     attention = like if config.share_layers == "attention" else None
     feed_forward = like if config.share_layers == "feed_forward" else None
-    convolution = convolution_residual = None
+    kind: Callable[..., EncoderLayer] = EncoderLayer
     if config.convolution_window is not None:
-        from transformer.model.layers.convolution import GatedConvolution
-
-        convolution = GatedConvolution(config.d_model, config.convolution_window, causal=causal)
-        convolution_residual = build_residual(config, "encoder")
-    kind = EncoderLayer
-    if config.encoder_layer is not None:
+        kind = convolution_layer(config, config.convolution_window, causal=causal)
+    elif config.encoder_layer is not None:
         kind = own_class("model.encoder_layer", config.encoder_layer, EncoderLayer)
     return kind(
         attention.attention if attention else build_attention(config),
         feed_forward.feed_forward if feed_forward else build_feed_forward(config),
-        attention_residual=build_residual(config, "encoder"),
-        feed_forward_residual=build_residual(config, "encoder"),
-        convolution=convolution,
-        convolution_residual=convolution_residual,
+        attention_residual=build_residual(config),
+        feed_forward_residual=build_residual(config),
+    )
+
+
+def convolution_layer(
+    config: ModelConfig, window: int, *, causal: bool
+) -> Callable[..., EncoderLayer]:
+    """An encoder layer with a convolution, without its other sublayers."""
+    from transformer.model.convolution import ConvolutionEncoderLayer, GatedConvolution
+
+    return partial(
+        ConvolutionEncoderLayer,
+        convolution=GatedConvolution(config.d_model, window, causal=causal),
+        convolution_residual=build_residual(config),
     )
 
 
@@ -119,9 +138,9 @@ def build_decoder_layer(config: ModelConfig, like: DecoderLayer | None = None) -
         attention.self_attention if attention else build_attention(config),
         attention.cross_attention if attention else build_attention(config),
         feed_forward.feed_forward if feed_forward else build_feed_forward(config),
-        self_residual=build_residual(config, "decoder"),
-        cross_residual=build_residual(config, "decoder"),
-        feed_forward_residual=build_residual(config, "decoder"),
+        self_residual=build_residual(config),
+        cross_residual=build_residual(config),
+        feed_forward_residual=build_residual(config),
     )
 
 
@@ -184,15 +203,14 @@ def build_feed_forward(config: ModelConfig) -> nn.Module:
     return block(config.d_model, config.ffn_dim, activation=activation, dropout=dropout)
 
 
-def build_residual(config: ModelConfig, stack: Stack) -> Residual:
+def build_residual(config: ModelConfig) -> Residual:
     """The connection around a sublayer."""
     norm = build_norm(config)
     if config.norm_order == "pre":
         return PreNorm(norm, config.dropout)
     if config.norm_order == "sandwich":
         return SandwichNorm(norm, build_norm(config), config.dropout)
-    scale = deepnorm_scale(config, stack).residual if config.norm_order == "deepnorm" else 1.0
-    return PostNorm(norm, config.dropout, scale)
+    return PostNorm(norm, config.dropout)
 
 
 def build_norm(config: ModelConfig) -> nn.Module:

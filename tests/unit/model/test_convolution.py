@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from tests.helpers.model.tolerance import assert_close
-from transformer.model.layers.convolution import GatedConvolution
+from transformer.model.convolution import GatedConvolution
 
 
 @pytest.mark.parametrize("window", [1, 2, 5])
