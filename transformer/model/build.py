@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 import torch
 from torch import nn
@@ -27,6 +28,8 @@ from transformer.model.layers.linear import Linear
 from transformer.model.layers.norm import PostNorm, PreNorm, Residual, SandwichNorm
 from transformer.model.layers.positions import LearnedPositions, SinusoidalPositions
 from transformer.model.transformer import Transformer
+
+Layer = TypeVar("Layer", EncoderLayer, DecoderLayer)
 
 
 def build_transformer(config: ModelConfig) -> Transformer:
@@ -73,40 +76,46 @@ def build_embedding(config: ModelConfig, tokens: TokenEmbedding, token_dropout: 
 
 def build_encoder(config: ModelConfig, *, causal: bool = False) -> Encoder:
     """The left stack; with ``causal`` that of a language model."""
-    first = build_encoder_layer(config, causal=causal)
-    layers = [
-        build_encoder_layer(config, causal=causal, like=first)
-        for _ in range(1, config.encoder_layers)
-    ]
+    layers = [build_encoder_layer(config, causal=causal) for _ in range(config.encoder_layers)]
     attention_bias = build_attention_bias(config, config.pattern, causal=causal)
-    return Encoder([first, *layers], attention_bias, build_final_norm(config), config.layer_drop)
+    layers = shared_modules(layers, config)
+    return Encoder(layers, attention_bias, build_final_norm(config), config.layer_drop)
 
 
 def build_decoder(config: ModelConfig) -> Decoder:
     """The right stack."""
-    first = build_decoder_layer(config)
-    layers = [build_decoder_layer(config, like=first) for _ in range(1, config.decoder_layers)]
+    layers = [build_decoder_layer(config) for _ in range(config.decoder_layers)]
     pattern = config.decoder_pattern or config.pattern
     attention_bias = build_attention_bias(config, pattern, causal=True)
-    return Decoder([first, *layers], attention_bias, build_final_norm(config), config.layer_drop)
+    layers = shared_modules(layers, config)
+    return Decoder(layers, attention_bias, build_final_norm(config), config.layer_drop)
 
 
-def build_encoder_layer(
-    config: ModelConfig, *, causal: bool, like: EncoderLayer | None = None
-) -> EncoderLayer:
-    """Self-attention and feed-forward; ``like`` is the layer whose modules it may share."""
-    if like is not None and config.share_layers == "all":
-        return like
-    attention = like if config.share_layers == "attention" else None
-    feed_forward = like if config.share_layers == "feed_forward" else None
+def shared_modules(layers: list[Layer], config: ModelConfig) -> list[Layer]:
+    """Let the layers of a stack share modules (Lan et al. 2020, "ALBERT")."""
+    if config.share_layers == "all":
+        return layers[:1] * len(layers)
+    names = {
+        "none": (),
+        "attention": ("attention", "self_attention", "cross_attention"),
+        "feed_forward": ("feed_forward",),
+    }[config.share_layers]
+    for name, module in layers[0].named_children():
+        for layer in layers if name in names else ():
+            setattr(layer, name, module)
+    return layers
+
+
+def build_encoder_layer(config: ModelConfig, *, causal: bool) -> EncoderLayer:
+    """Self-attention and feed-forward; a convolution before them if the config has one."""
     kind: Callable[..., EncoderLayer] = EncoderLayer
     if config.convolution_window is not None:
         kind = convolution_layer(config, config.convolution_window, causal=causal)
     elif config.encoder_layer is not None:
         kind = own_class("model.encoder_layer", config.encoder_layer, EncoderLayer)
     return kind(
-        attention.attention if attention else build_attention(config),
-        feed_forward.feed_forward if feed_forward else build_feed_forward(config),
+        build_attention(config),
+        build_feed_forward(config),
         attention_residual=build_residual(config),
         feed_forward_residual=build_residual(config),
     )
@@ -125,19 +134,15 @@ def convolution_layer(
     )
 
 
-def build_decoder_layer(config: ModelConfig, like: DecoderLayer | None = None) -> DecoderLayer:
-    """Masked self-attention, cross-attention and feed-forward; ``like`` as in the encoder."""
-    if like is not None and config.share_layers == "all":
-        return like
-    attention = like if config.share_layers == "attention" else None
-    feed_forward = like if config.share_layers == "feed_forward" else None
+def build_decoder_layer(config: ModelConfig) -> DecoderLayer:
+    """Masked self-attention, cross-attention and feed-forward."""
     kind = DecoderLayer
     if config.decoder_layer is not None:
         kind = own_class("model.decoder_layer", config.decoder_layer, DecoderLayer)
     return kind(
-        attention.self_attention if attention else build_attention(config),
-        attention.cross_attention if attention else build_attention(config),
-        feed_forward.feed_forward if feed_forward else build_feed_forward(config),
+        build_attention(config),
+        build_attention(config),
+        build_feed_forward(config),
         self_residual=build_residual(config),
         cross_residual=build_residual(config),
         feed_forward_residual=build_residual(config),

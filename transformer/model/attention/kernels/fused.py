@@ -4,8 +4,7 @@ Dao et al. 2022, "FlashAttention: Fast and Memory-Efficient Exact Attention with
 """
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
@@ -88,7 +87,10 @@ def attend_fused(
     if hidden is not None:
         masked = hidden.summand[..., : key.size(2)]
         summand = masked if summand is None else summand + masked
-    with precise_on_cpu(query) as dtype:
+    # On a CPU, bfloat16 makes the gradient take 4 to 7 times as long (docs/performance.md).
+    precise = query.device.type == "cpu" and query.dtype == torch.bfloat16
+    dtype = torch.float32 if precise else query.dtype
+    with torch.autocast("cpu", enabled=False) if precise else nullcontext():
         attended = F.scaled_dot_product_attention(
             query.to(dtype),
             key.to(dtype),
@@ -99,16 +101,3 @@ def attend_fused(
             enable_gqa=grouped,
         ).to(query.dtype)
     return attended if hidden is None else attended * hidden.sees
-
-
-@contextmanager
-def precise_on_cpu(query: QueryHeads) -> Iterator[torch.dtype]:
-    """The type to attend in: on a CPU float32 instead of bfloat16.
-
-    In bfloat16 the gradient of torch's kernel takes 4 to 7 times as long (docs/performance.md).
-    """
-    if query.device.type != "cpu" or query.dtype != torch.bfloat16:
-        yield query.dtype
-        return
-    with torch.autocast("cpu", enabled=False):
-        yield torch.float32
