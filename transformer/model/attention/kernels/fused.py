@@ -78,10 +78,13 @@ def attend_fused(
     ``causal=True`` replaces a causal mask, so that kernels skip hidden keys; it excludes ``mask``
     and ``bias``.
     """
-    # With a mask, torch groups heads only in its slow kernel, which keeps the weights.
-    grouped = key.size(1) != query.size(1) and mask is None and bias is None
-    if not grouped:
-        key, value = repeat_heads(query, key), repeat_heads(query, value)
+    grouped = False
+    # Branches, as a compiled comparison of sizes is no bool.
+    if key.size(1) != query.size(1):
+        # With a mask, torch groups heads only in its slow kernel, which keeps the weights.
+        grouped = mask is None and bias is None
+        if not grouped:
+            key, value = repeat_heads(query, key), repeat_heads(query, value)
     hidden = hide(mask, query.dtype) if isinstance(mask, Tensor) else mask
     summand = None if bias is None else bias.to(query.dtype)
     if hidden is not None:
