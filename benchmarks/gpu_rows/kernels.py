@@ -14,8 +14,8 @@ from benchmarks.gpu_rows.models import model_config
 from benchmarks.results.version import code_version
 from transformer.common.errors import InputError, is_out_of_memory
 from transformer.model.attention.attention_bias import AttentionBias
-from transformer.model.attention.kernels import BACKENDS, Sdpa
-from transformer.model.attention.multi_head import Kernel, eager
+from transformer.model.attention.kernels.sdpa import BACKENDS, Sdpa
+from transformer.model.attention.scaled_dot_product import Kernel, eager
 from transformer.training.losses.config import LossConfig
 from transformer.training.losses.cross_entropy import loss_function
 

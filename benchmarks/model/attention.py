@@ -31,8 +31,9 @@ def measure(kernel_name: str, pattern_name: str, length: int, window: int) -> tu
     import torch
 
     from transformer.model.attention.attention_bias import SelfAttentionBias
-    from transformer.model.attention.kernels import Sdpa, flex
-    from transformer.model.attention.multi_head import Kernel, eager
+    from transformer.model.attention.kernels.flex import flex
+    from transformer.model.attention.kernels.sdpa import Sdpa
+    from transformer.model.attention.scaled_dot_product import Kernel, eager
     from transformer.model.attention.sparse_patterns import BigBird, Longformer, Sliding
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -4,7 +4,7 @@
 
 Milliseconds of forward and backward, the median of interleaved repeats, of 4,096 tokens in
 sentences of equal length; bfloat16 is under autocast. *formula* is ``attend``, *short*
-``attend_short``, *fused* ``attend_fused``. ``kernels.SHORT`` is chosen by it. Prints the table of
+``attend_short``, *fused* ``attend_fused``. ``sdpa.SHORT`` is chosen by it. Prints the table of
 docs/performance.md, and as its last line JSON.
 """
 
@@ -18,8 +18,9 @@ from torch import Tensor
 
 from benchmarks.results.page import markdown
 from transformer.model.attention.attention_bias import AttentionBias
-from transformer.model.attention.kernels import attend_short
-from transformer.model.attention.multi_head import Kernel, attend_fused, eager
+from transformer.model.attention.kernels.fused import attend_fused
+from transformer.model.attention.kernels.sdpa import attend_short
+from transformer.model.attention.scaled_dot_product import Kernel, eager
 from transformer.training.optimization.cpu_allocator import keep_freed_memory
 
 TOKENS = 4096

@@ -17,7 +17,7 @@ import sys
 import time
 from typing import Any
 
-PATTERNS = ("full", "sliding", "longformer", "bigbird", "strided")
+PATTERNS = ("full", "sliding", "longformer", "bigbird")
 VOCABULARY, TARGET = 8000, 32
 
 

@@ -55,7 +55,7 @@ def learn(model: Transformer, batch: Batch, narrow: bool) -> dict[str, Any]:
 
 def layers_equal_the_plain_ones() -> None:
     options: list[dict[str, Any]] = [
-        {"positions": "alibi", "convolution_window": 3, "norm_order": "deepnorm"},
+        {"positions": "alibi", "convolution_window": 3, "norm_order": "post"},
         {"positions": "rotary", "num_kv_heads": 2, "norm": "rms", "activation": "swiglu"},
     ]
     for number, changes in enumerate(options):

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
-from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm
+from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 from transformers.models.roformer.modeling_roformer import RoFormerSinusoidalPositionalEmbedding
 from transformers.models.t5.modeling_t5 import T5Attention, T5LayerNorm
@@ -18,11 +18,11 @@ from transformers.models.t5.modeling_t5 import T5Attention, T5LayerNorm
 from tests.helpers.model import huggingface_twins as twins
 from tests.helpers.model.models import tiny_config, tiny_transformer
 from transformer.model.attention.multi_head import MultiHeadAttention
-from transformer.model.attention.relative_positions import BucketBias, alibi_slope
+from transformer.model.attention.positions.alibi import alibi_slope
+from transformer.model.attention.positions.buckets import BucketBias
 from transformer.model.build import (
     build_attention,
     build_attention_bias,
-    build_feed_forward,
     build_norm,
 )
 from transformer.model.config import ModelConfig
@@ -106,25 +106,6 @@ def test_llama(num_kv_heads: int, head_dim: int, length: int, kernel: str) -> No
     assert_equal_language_models(ours, twins.llama(ours), length)
 
 
-@each_length
-@pytest.mark.parametrize("num_kv_heads", [4, 2, 1])
-def test_llama_attention_and_layer(num_kv_heads: int, length: int) -> None:
-    ours = language_model(length, biases=True, num_kv_heads=num_kv_heads, **LLAMA)
-    theirs = twins.llama(ours).model
-    hidden, attention_bias = random_hidden(length), ours.stack.attention_bias(length, 0, None, CPU)
-    layer, twin = cast(Any, ours.stack.layers[0]), theirs.layers[0]
-    given = {
-        "position_embeddings": theirs.rotary_emb(hidden, torch.arange(length)[None]),
-        "attention_mask": torch.full((length, length), -torch.inf).triu(1)[None, None],
-    }
-    assert_equal_functions(
-        lambda x: layer.attention.attend_self(x, attention_bias),
-        lambda x: twin.self_attn(x, **given)[0],
-        hidden,
-    )
-    assert_equal_functions(lambda x: layer(x, attention_bias), lambda x: twin(x, **given), hidden)
-
-
 @each_length_and_kernel
 @pytest.mark.parametrize("num_kv_heads", [4, 2])
 def test_qwen3_normalises_queries_and_keys(num_kv_heads: int, length: int, kernel: str) -> None:
@@ -163,7 +144,7 @@ def test_roformer_turns_in_both_directions(length: int) -> None:
     positions = RoFormerSinusoidalPositionalEmbedding(length, config.d_k).create_weight()
     attention_bias = build_attention_bias(config, "full", causal=False)(length, 0, None, CPU)
     assert_equal_functions(
-        lambda x: ours.attend_self(x, attention_bias),
+        lambda x: ours(x, x, x, attention_bias),
         lambda x: ours.output(theirs(x, sinusoidal_pos=positions[None, None])[0]),
         random_hidden(length),
     )
@@ -183,7 +164,7 @@ def test_longformer(window: int, global_tokens: int, length: int, kernel: str) -
     # As their model marks padding and global tokens for this module.
     mask = 10_000.0 * (is_global.float() - (~real).float())
     assert_equal_functions(
-        lambda x: ours.attend_self(x, attention_bias)[real],
+        lambda x: ours(x, x, x, attention_bias)[real],
         lambda x: ours.output(theirs(x, mask, ~real, is_global, True)[0])[real],
         random_hidden(length),
     )
@@ -241,17 +222,3 @@ def test_rms_norm(width: int, scale: float) -> None:
         theirs = norm(width, eps=1e-6)
         twins.copy(ours, theirs)
         assert_equal_functions(ours, theirs, scale * random_hidden(5, width))
-
-
-@each_length
-@pytest.mark.parametrize(("width", "inner"), [(16, 32), (6, 7), (2, 1)])
-@pytest.mark.parametrize("activation", ["swiglu", "geglu"])
-def test_gated_feed_forward(activation: str, width: int, inner: int, length: int) -> None:
-    shape = {"d_model": width, "num_heads": 1, "ffn_dim": inner, "positions": "learned"}
-    config = tiny_config(activation=activation, **shape)
-    torch.manual_seed(length)
-    ours = build_feed_forward(config)
-    twins.spread(ours, length)
-    theirs = LlamaMLP(twins.llama_config(config))
-    twins.copy_gated(ours, theirs)
-    assert_equal_functions(ours, theirs, random_hidden(length, width))

@@ -11,26 +11,27 @@ from torch.nn.attention.flex_attention import flex_attention
 
 from tests.helpers.model.tolerance import assert_close
 from transformer.common.errors import InputError
-from transformer.model.attention.attention_bias import AttentionBias, SelfAttentionBias
-from transformer.model.attention.kernels import (
-    FEW,
-    Sdpa,
+from transformer.model.attention.attention_bias import (
+    AttentionBias,
+    RelativeBias,
+    SelfAttentionBias,
+)
+from transformer.model.attention.kernels.flex import (
     attend_flex,
-    attend_short,
     auto,
     compiled_flex_attention,
     flex,
-    plain_is_faster,
 )
+from transformer.model.attention.kernels.sdpa import FEW, Sdpa, attend_short, plain_is_faster
 from transformer.model.attention.masks import causal_mask
-from transformer.model.attention.multi_head import Kernel, attend, eager
-from transformer.model.attention.relative_positions import AlibiBias, BucketBias, RelativeBias
+from transformer.model.attention.positions.alibi import AlibiBias
+from transformer.model.attention.positions.buckets import BucketBias
+from transformer.model.attention.scaled_dot_product import Kernel, attend, eager
 from transformer.model.attention.sparse_patterns import (
     BigBird,
     Longformer,
     Pattern,
     Sliding,
-    Strided,
 )
 
 PATTERNS: dict[str, Pattern | None] = {
@@ -38,7 +39,6 @@ PATTERNS: dict[str, Pattern | None] = {
     "sliding": Sliding(3),
     "longformer": Longformer(3, 1),
     "bigbird": BigBird(3, 1, 2, 8, 1),
-    "strided": Strided(5),
 }
 HEADS = 4
 # Around the size of a block of the sparse kernel, 64.
@@ -152,7 +152,7 @@ def test_what_learns_short_sentences(
             called.append(name)
             return query
 
-        monkeypatch.setattr(f"transformer.model.attention.kernels.{name}", computes)
+        monkeypatch.setattr(f"transformer.model.attention.kernels.sdpa.{name}", computes)
     mask = padding(length)
     mask[2] = not blind
     Sdpa()(*heads(length, length, HEADS, torch.float32), AttentionBias(mask), 0.0)
@@ -264,7 +264,7 @@ def test_auto_leaves_out_blocks_where_that_pays(monkeypatch: pytest.MonkeyPatch)
         called.append(query.size(2))
         return query
 
-    monkeypatch.setattr("transformer.model.attention.block_sparse.attend_blocks", remember)
+    monkeypatch.setattr("transformer.model.attention.kernels.block_sparse.attend_blocks", remember)
     for pattern, length in ((Sliding(4), 1024), (Sliding(4), 1023), (None, 1024)):
         attention_bias = SelfAttentionBias(pattern=pattern)(length, 0, None, torch.device("cpu"))
         auto(*(torch.zeros(1, 1, length, 2) for _ in range(3)), attention_bias, 0.0)

@@ -22,7 +22,7 @@ from transformer.decoding.translation.translator import Translator
 from transformer.interchange.imported import read_weights
 from transformer.interchange.m2m import import_tokenizer
 from transformer.model.build import build_transformer
-from transformer.model.layers.embedding import sinusoids
+from transformer.model.layers.positions import sinusoids
 from transformer.serving.languages.directions import trained_directions
 
 LIMIT = 60

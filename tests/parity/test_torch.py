@@ -10,9 +10,11 @@ from tests.helpers.model.torch_twins import (
     copy_attention,
     torch_transformer,
 )
-from transformer.model.attention.kernels import Sdpa, auto, flex
+from transformer.model.attention.kernels.flex import auto, flex
+from transformer.model.attention.kernels.sdpa import Sdpa
 from transformer.model.attention.masks import causal_mask, padding_mask
-from transformer.model.attention.multi_head import Kernel, MultiHeadAttention, eager
+from transformer.model.attention.multi_head import MultiHeadAttention
+from transformer.model.attention.scaled_dot_product import Kernel, eager
 from transformer.model.transformer import Transformer
 
 PAD = 0

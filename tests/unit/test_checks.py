@@ -5,7 +5,7 @@ import torch
 from jaxtyping import TypeCheckError
 
 from tests.helpers.suite.checks import CALLS, no_checks
-from transformer.model.attention.multi_head import attend
+from transformer.model.attention.scaled_dot_product import attend
 
 
 def test_a_wrong_shape_is_noticed_unless_nothing_is_checked() -> None:

@@ -144,7 +144,7 @@ def test_what_a_page_names_exists(page: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "holds"),
     [
-        ("[`attend`](../transformer/model/attention/multi_head.py)", True),
+        ("[`attend`](../transformer/model/attention/scaled_dot_product.py)", True),
         ("[`attend_all`](../transformer/model/attention/multi_head.py)", False),
         ("[`MultiHeadAttention.project`](../transformer/model/attention/multi_head.py)", True),
         ("[`MultiHeadAttention.merge`](../transformer/model/attention/multi_head.py)", False),
@@ -154,7 +154,7 @@ def test_what_a_page_names_exists(page: Path) -> None:
         ("# What it is\n\n[above](#what-it-was)", False),
         ("[losses](performance.md#what-makes-it-so)", True),
         ("[losses](performance.md#what-made-it-so)", False),
-        ("`transformer/model/attention/multi_head.py:attend`", True),
+        ("`transformer/model/attention/scaled_dot_product.py:attend`", True),
         ("`transformer/model/attention/multi_head.py:attends`", False),
         ("`tests/unit/test_docs.py::test_what_a_page_names_exists`", True),
         ("`transformer/model/*.py`", True),

@@ -1,5 +1,39 @@
-"""Batches to logits. Read in the paper's order:
+"""The Transformer: batches of tokens to logits. Table of contents, in the order of the paper.
 
-layers/embedding, attention/masks, attention/multi_head, layers/feedforward, layers/norm, encoder,
-decoder, transformer; then config and build, which choose the variants.
+The paper is "Attention Is All You Need", Vaswani et al. 2017, https://arxiv.org/abs/1706.03762.
+Paths begin at this folder. docs/attention.md walks through the files.
+
+==============================  =========================================  =====================
+In the paper                    File                                       Names
+==============================  =========================================  =====================
+3, figure 1: the model          transformer.py                             Transformer
+3.1, figure 1, left             encoder.py                                 EncoderLayer, Encoder
+3.1, figure 1, right            decoder.py                                 DecoderLayer, Decoder
+3.1: residual and norm          layers/norm.py                             PostNorm
+3.2.1, figure 2, left; eq. 1    attention/scaled_dot_product.py            attend
+3.2.2, figure 2, right          attention/multi_head.py                    MultiHeadAttention
+3.2.3: masks                    attention/masks.py                         causal_mask
+3.3: feed-forward; eq. 2        layers/feedforward.py                      FeedForward
+3.4: embeddings                 layers/embedding.py                        TokenEmbedding
+3.4: softmax of the logits      ../decoding/search/model_step.py           next_log_probabilities
+3.5: positions                  layers/positions.py                        sinusoids
+5.1: batches of equal lengths   ../data/batching/sampler.py                BatchPlan
+5.3: Adam                       ../training/optimization/optimizer.py      build_optimizer
+5.3: learning rate; eq. 3       ../training/optimization/schedule.py       noam
+5.4: dropout                    layers/dropout.py                          Dropout
+5.4: label smoothing            ../training/losses/cross_entropy.py        cross_entropy
+6.1: average of checkpoints     ../training/checkpointing/averaging.py     average_checkpoints
+6.1: beam search                ../decoding/search/beam.py                 beam_search
+6.2, table 3: sizes             config.py                                  ModelConfig
+==============================  =========================================  =====================
+
+The variants stand apart. build.py chooses them by the values of config.py:
+
+- attention/attention_bias.py hands mask, pattern and positions to the attention.
+- attention/kernels/ computes the same attention faster; attention/sparse_patterns.py sees less.
+- attention/positions/ has a file for each kind of positions inside the attention.
+- attention/kv_cache.py keeps keys and values between the steps of a search.
+- convolution.py: an encoder layer with a convolution. single_stack.py: one stack alone.
+- layers/lora.py: adapters. layers/quantization.py: fewer bits.
+- initialisation.py: first weights. heads.py: heads off. checkpoint/: the file of a model.
 """

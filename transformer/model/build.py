@@ -1,5 +1,9 @@
 """ModelConfig to Transformer: turns the values of a config into modules."""
 
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -7,31 +11,31 @@ from torch.nn import functional as F
 from transformer.common.errors import InputError
 from transformer.common.own_code import own_class
 from transformer.model.attention.attention_bias import SelfAttentionBias
-from transformer.model.attention.kernels import Sdpa, auto, flex
-from transformer.model.attention.multi_head import Kernel, MultiHeadAttention, eager
-from transformer.model.attention.relative_positions import AlibiBias, BucketBias, RotaryPositions
+from transformer.model.attention.kernels.flex import auto, flex
+from transformer.model.attention.kernels.sdpa import Sdpa
+from transformer.model.attention.multi_head import MultiHeadAttention
+from transformer.model.attention.positions.alibi import AlibiBias
+from transformer.model.attention.positions.buckets import BucketBias
+from transformer.model.attention.positions.rotary import RotaryPositions
+from transformer.model.attention.scaled_dot_product import Kernel, eager
 from transformer.model.config import ActivationName, ModelConfig, PatternName
 from transformer.model.decoder import Decoder, DecoderLayer
 from transformer.model.encoder import Encoder, EncoderLayer
-from transformer.model.initialisation import Stack, deepnorm_scale, initialise
-from transformer.model.layers.embedding import (
-    Embedding,
-    LearnedPositions,
-    SinusoidalPositions,
-    TokenEmbedding,
-)
+from transformer.model.initialisation import initialise
+from transformer.model.layers.embedding import Embedding, TokenEmbedding
 from transformer.model.layers.feedforward import Activation, FeedForward, GatedFeedForward
 from transformer.model.layers.linear import Linear
 from transformer.model.layers.norm import PostNorm, PreNorm, Residual, SandwichNorm
+from transformer.model.layers.positions import LearnedPositions, SinusoidalPositions
 from transformer.model.transformer import Transformer
+
+Layer = TypeVar("Layer", EncoderLayer, DecoderLayer)
 
 
 def build_transformer(config: ModelConfig) -> Transformer:
-    """Build and initialise a model; raises InputError if it has no decoder or an unknown start."""
+    """Build and initialise a model; raises InputError if it has no decoder."""
     if config.decoder_layers == 0:
         raise InputError("model.decoder_layers=0 leaves no decoder; set at least 1")
-    if (config.decoder_start or 0) >= config.target_vocab_size:
-        raise InputError(f"model.decoder_start={config.decoder_start} is not in the vocabulary")
     source = TokenEmbedding(config.source_vocab_size, config.d_model, config.pad)
     target = source
     if config.tie_embeddings != "all":
@@ -44,8 +48,19 @@ def build_transformer(config: ModelConfig) -> Transformer:
         encoder=build_encoder(config),
         decoder=build_decoder(config),
     )
-    initialise(model, model.projection, target, config)
+    set_first_weights(model, model.projection, target, config)
     return model
+
+
+def set_first_weights(
+    model: nn.Module, projection: nn.Linear, tokens: TokenEmbedding, config: ModelConfig
+) -> None:
+    """Draw the weights; add the adapters (LoRA) if the config has them."""
+    initialise(model, projection, tokens, config)
+    if config.lora_rank:
+        from transformer.model.layers.lora import add_adapters
+
+        add_adapters(model, config.lora_rank, config.lora_alpha)
 
 
 def build_embedding(config: ModelConfig, tokens: TokenEmbedding, token_dropout: float) -> Embedding:
@@ -61,67 +76,76 @@ def build_embedding(config: ModelConfig, tokens: TokenEmbedding, token_dropout: 
 
 def build_encoder(config: ModelConfig, *, causal: bool = False) -> Encoder:
     """The left stack; with ``causal`` that of a language model."""
-    first = build_encoder_layer(config, causal=causal)
-    layers = [
-        build_encoder_layer(config, causal=causal, like=first)
-        for _ in range(1, config.encoder_layers)
-    ]
+    layers = [build_encoder_layer(config, causal=causal) for _ in range(config.encoder_layers)]
     attention_bias = build_attention_bias(config, config.pattern, causal=causal)
-    return Encoder([first, *layers], attention_bias, build_final_norm(config), config.layer_drop)
+    layers = shared_modules(layers, config)
+    return Encoder(layers, attention_bias, build_final_norm(config), config.layer_drop)
 
 
 def build_decoder(config: ModelConfig) -> Decoder:
     """The right stack."""
-    first = build_decoder_layer(config)
-    layers = [build_decoder_layer(config, like=first) for _ in range(1, config.decoder_layers)]
+    layers = [build_decoder_layer(config) for _ in range(config.decoder_layers)]
     pattern = config.decoder_pattern or config.pattern
     attention_bias = build_attention_bias(config, pattern, causal=True)
-    return Decoder([first, *layers], attention_bias, build_final_norm(config), config.layer_drop)
+    layers = shared_modules(layers, config)
+    return Decoder(layers, attention_bias, build_final_norm(config), config.layer_drop)
 
 
-def build_encoder_layer(
-    config: ModelConfig, *, causal: bool, like: EncoderLayer | None = None
-) -> EncoderLayer:
-    """Self-attention and feed-forward; ``like`` is the layer whose modules it may share."""
-    if like is not None and config.share_layers == "all":
-        return like
-    attention = like if config.share_layers == "attention" else None
-    feed_forward = like if config.share_layers == "feed_forward" else None
-    convolution = convolution_residual = None
+def shared_modules(layers: list[Layer], config: ModelConfig) -> list[Layer]:
+    """Let the layers of a stack share modules (Lan et al. 2020, "ALBERT")."""
+    if config.share_layers == "all":
+        return layers[:1] * len(layers)
+    names = {
+        "none": (),
+        "attention": ("attention", "self_attention", "cross_attention"),
+        "feed_forward": ("feed_forward",),
+    }[config.share_layers]
+    for name, module in layers[0].named_children():
+        for layer in layers if name in names else ():
+            setattr(layer, name, module)
+    return layers
+
+
+def build_encoder_layer(config: ModelConfig, *, causal: bool) -> EncoderLayer:
+    """Self-attention and feed-forward; a convolution before them if the config has one."""
+    kind: Callable[..., EncoderLayer] = EncoderLayer
     if config.convolution_window is not None:
-        from transformer.model.layers.convolution import GatedConvolution
-
-        convolution = GatedConvolution(config.d_model, config.convolution_window, causal=causal)
-        convolution_residual = build_residual(config, "encoder")
-    kind = EncoderLayer
-    if config.encoder_layer is not None:
+        kind = convolution_layer(config, config.convolution_window, causal=causal)
+    elif config.encoder_layer is not None:
         kind = own_class("model.encoder_layer", config.encoder_layer, EncoderLayer)
     return kind(
-        attention.attention if attention else build_attention(config),
-        feed_forward.feed_forward if feed_forward else build_feed_forward(config),
-        attention_residual=build_residual(config, "encoder"),
-        feed_forward_residual=build_residual(config, "encoder"),
-        convolution=convolution,
-        convolution_residual=convolution_residual,
+        build_attention(config),
+        build_feed_forward(config),
+        attention_residual=build_residual(config),
+        feed_forward_residual=build_residual(config),
     )
 
 
-def build_decoder_layer(config: ModelConfig, like: DecoderLayer | None = None) -> DecoderLayer:
-    """Masked self-attention, cross-attention and feed-forward; ``like`` as in the encoder."""
-    if like is not None and config.share_layers == "all":
-        return like
-    attention = like if config.share_layers == "attention" else None
-    feed_forward = like if config.share_layers == "feed_forward" else None
+def convolution_layer(
+    config: ModelConfig, window: int, *, causal: bool
+) -> Callable[..., EncoderLayer]:
+    """An encoder layer with a convolution, without its other sublayers."""
+    from transformer.model.convolution import ConvolutionEncoderLayer, GatedConvolution
+
+    return partial(
+        ConvolutionEncoderLayer,
+        convolution=GatedConvolution(config.d_model, window, causal=causal),
+        convolution_residual=build_residual(config),
+    )
+
+
+def build_decoder_layer(config: ModelConfig) -> DecoderLayer:
+    """Masked self-attention, cross-attention and feed-forward."""
     kind = DecoderLayer
     if config.decoder_layer is not None:
         kind = own_class("model.decoder_layer", config.decoder_layer, DecoderLayer)
     return kind(
-        attention.self_attention if attention else build_attention(config),
-        attention.cross_attention if attention else build_attention(config),
-        feed_forward.feed_forward if feed_forward else build_feed_forward(config),
-        self_residual=build_residual(config, "decoder"),
-        cross_residual=build_residual(config, "decoder"),
-        feed_forward_residual=build_residual(config, "decoder"),
+        build_attention(config),
+        build_attention(config),
+        build_feed_forward(config),
+        self_residual=build_residual(config),
+        cross_residual=build_residual(config),
+        feed_forward_residual=build_residual(config),
     )
 
 
@@ -190,15 +214,14 @@ def build_feed_forward(config: ModelConfig) -> nn.Module:
         ) from error
 
 
-def build_residual(config: ModelConfig, stack: Stack) -> Residual:
+def build_residual(config: ModelConfig) -> Residual:
     """The connection around a sublayer."""
     norm = build_norm(config)
     if config.norm_order == "pre":
         return PreNorm(norm, config.dropout)
     if config.norm_order == "sandwich":
         return SandwichNorm(norm, build_norm(config), config.dropout)
-    scale = deepnorm_scale(config, stack).residual if config.norm_order == "deepnorm" else 1.0
-    return PostNorm(norm, config.dropout, scale)
+    return PostNorm(norm, config.dropout)
 
 
 def build_norm(config: ModelConfig) -> nn.Module:

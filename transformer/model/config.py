@@ -11,7 +11,7 @@ from transformer.common.schema import Range, out_of_range
 Size = Annotated[int, Range(1, below=2**31)]
 Probability = Annotated[float, Range(0, below=1)]
 
-PatternName = Literal["full", "sliding", "longformer", "bigbird", "strided"]
+PatternName = Literal["full", "sliding", "longformer", "bigbird"]
 ActivationName = Literal["relu", "gelu", "swish", "swiglu", "geglu"]
 Positions = Literal["sinusoidal", "fairseq", "learned", "rotary", "alibi", "relative"]
 Precision = Literal["float32", "bfloat16", "int8"]
@@ -49,10 +49,9 @@ class ModelConfig:
         norm: ``layer`` (Ba et al. 2016) or ``rms`` (Zhang and Sennrich 2019).
         norm_order: ``post`` normalises after the residual sum (the paper), ``pre`` before the
             sublayer (Xiong et al. 2020), with one more norm at the end of each stack;
-            ``sandwich`` before and after it (Ding et al. 2021); ``deepnorm`` is ``post`` with a
-            weighted sum and a smaller start (Wang et al. 2022).
-        positions: ``sinusoidal`` (the paper, section 3.5), ``fairseq`` (the sinusoids of fairseq,
-            see ``sinusoids``) or ``learned`` vectors added to the embeddings; or, inside
+            ``sandwich`` before and after it (Ding et al. 2021).
+        positions: ``sinusoidal`` (the paper, section 3.5), ``fairseq`` (its sinusoids,
+            ``layers/positions.py``) or ``learned`` vectors added to the embeddings; or, inside
             self-attention, ``rotary`` (Su et al. 2021), ``alibi`` (Press et al. 2022) or
             ``relative`` buckets (T5, Raffel et al. 2020).
         max_length: Number of learned positions, and of precomputed sinusoidal ones; the
@@ -77,7 +76,7 @@ class ModelConfig:
         sdpa_backend: Force one of torch's fused kernels; ``any`` lets torch choose.
         pattern: Which positions may attend to which in self-attention (``sparse_patterns.py``).
         decoder_pattern: Pattern of the decoder; null is ``pattern``. The keys below serve both.
-        window: Positions on each side in all sparse patterns; the stride of ``strided``.
+        window: Positions on each side in all sparse patterns.
         global_tokens: First positions that attend to all (longformer, bigbird).
         random_blocks: Random links of each block (bigbird).
         random_block_size: Positions of a block (bigbird).
@@ -108,7 +107,7 @@ class ModelConfig:
     target_token_dropout: Probability = 0.0
     layer_drop: Probability = 0.0
     norm: Literal["layer", "rms"] = "layer"
-    norm_order: Literal["pre", "post", "deepnorm", "sandwich"] = "pre"
+    norm_order: Literal["pre", "post", "sandwich"] = "pre"
     positions: Positions = "sinusoidal"
     max_length: Annotated[int, Range(1, 2**20)] = 1024
     relative_buckets: Annotated[int, Range(4, below=2**31)] = 32
@@ -155,23 +154,21 @@ def _contradictions(config: ModelConfig) -> Iterator[str]:
         yield f"{width} is not a multiple of {heads}; choose a multiple, or set model.head_dim"
     if config.num_kv_heads is not None and config.num_heads % config.num_kv_heads:
         yield f"model.num_kv_heads={config.num_kv_heads} does not divide {heads}"
-    yield from _bad_sinusoids(config, width)
-    if config.positions == "rotary" and config.d_k % 2:
-        yield f"a head of width {config.d_k} must be even for rotary positions, which turn pairs"
-    if config.positions == "relative":
-        yield from _bucket_contradictions(config)
-    if config.pad >= min(config.source_vocab_size, config.target_vocab_size):
+    yield from _bad_positions(config, width)
+    vocabularies = config.source_vocab_size, config.target_vocab_size
+    if config.pad >= min(vocabularies):
         yield f"model.pad={config.pad} is outside of a vocabulary"
+    if (config.decoder_start or 0) >= config.target_vocab_size:
+        yield f"model.decoder_start={config.decoder_start} is outside of the target vocabulary"
     if config.sdpa_backend != "any" and config.attention != "sdpa":
         yield (
             f"model.sdpa_backend={config.sdpa_backend} is a kernel of model.attention=sdpa, "
             f"not of {config.attention}"
         )
     if config.attention == "flex" and config.attention_dropout:
-        yield (
-            f"model.attention=flex drops no weights; set model.attention_dropout=0, not "
-            f"{config.attention_dropout}, or choose sdpa"
-        )
+        yield "model.attention=flex drops no weights; set model.attention_dropout=0, or choose sdpa"
+    if config.encoder_layer is not None and config.convolution_window is not None:
+        yield "model.encoder_layer has no convolution of ours; set model.convolution_window=null"
     if config.tie_embeddings == "all" and config.source_vocab_size != config.target_vocab_size:
         yield (
             "model.tie_embeddings=all needs one vocabulary for both sides; "
@@ -179,19 +176,18 @@ def _contradictions(config: ModelConfig) -> Iterator[str]:
         )
 
 
-def _bad_sinusoids(config: ModelConfig, width: str) -> Iterator[str]:
-    if config.positions in ("sinusoidal", "fairseq") and config.d_model % 2:
-        yield f"{width} must be even for {config.positions} positions"
-    if config.positions == "fairseq" and config.d_model < 4:
-        yield f"{width} must be at least 4 for fairseq positions"
-
-
-def _bucket_contradictions(config: ModelConfig) -> Iterator[str]:
-    buckets = f"model.relative_buckets={config.relative_buckets}"
-    if config.relative_buckets % 4:
-        yield f"{buckets} must be a multiple of 4: near and far, in two directions"
-    if config.relative_max_distance <= config.relative_buckets // 2:
-        yield (
-            f"model.relative_max_distance={config.relative_max_distance} must be more than half of "
-            f"{buckets}, or no bucket is left for far keys"
-        )
+def _bad_positions(config: ModelConfig, width: str) -> Iterator[str]:
+    least = {"sinusoidal": 2, "fairseq": 4}.get(config.positions)
+    if least is not None and (config.d_model % 2 or config.d_model < least):
+        yield f"{width} must be even, and at least {least}, for {config.positions} positions"
+    if config.positions == "rotary" and config.d_k % 2:
+        yield f"a head of width {config.d_k} must be even for rotary positions, which turn pairs"
+    if config.positions == "relative":
+        buckets = f"model.relative_buckets={config.relative_buckets}"
+        if config.relative_buckets % 4:
+            yield f"{buckets} must be a multiple of 4: near and far, in two directions"
+        if config.relative_max_distance <= config.relative_buckets // 2:
+            yield (
+                f"model.relative_max_distance={config.relative_max_distance} must be more than "
+                f"half of {buckets}, or no bucket is left for far keys"
+            )

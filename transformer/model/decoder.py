@@ -14,9 +14,9 @@ from transformer.model.attention.kv_cache import DecoderCache, LayerCache, room_
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.encoder import LayerStack, Memory
 from transformer.model.layers.dropout import layer_is_dropped
-from transformer.model.layers.linear import one_product, one_product_pays
 from transformer.model.layers.mixed_precision import for_products
 from transformer.model.layers.norm import Residual
+from transformer.model.layers.one_product import linear_together, one_product, one_product_pays
 
 Hidden = Float[Tensor, "rows target width"]
 
@@ -56,25 +56,37 @@ class DecoderLayer(nn.Module):
 
     def start(self, memory: Float[Tensor, "batch source width"]) -> LayerCache:
         """Project the source once, for all steps."""
-        memory = for_products(memory)
-        return LayerCache(*self.cross_attention.project(memory, memory))
+        attention = self.cross_attention
+        projected = linear_together(memory, (attention.key, attention.value))
+        return LayerCache(*attention.split_keys(*projected))
 
     def _attend_self(self, x: Hidden, cache: LayerCache, attention_bias: AttentionBias) -> Hidden:
-        queries, *new = self.self_attention.project_self(x, attention_bias)
-        keys, values = cache.append(*new)
+        queries, keys, values = self.self_attention.project(x, x, x, attention_bias)
+        keys, values = cache.append(keys, values)
         return self.self_attention.attend_heads(queries, keys, values, attention_bias)
 
     def _attend_source(self, x: Hidden, cache: LayerCache, attention_bias: AttentionBias) -> Hidden:
         # Target positions do not attend to each other here: the hypotheses of a sentence are one
         # long query. (batch beam) target width -> batch (beam target) width
-        query = x.reshape(len(cache.cross_keys), -1, x.size(-1))
-        return self.cross_attention.attend_projected(
-            query, cache.cross_keys, cache.cross_values, attention_bias
-        ).reshape(x.shape)
+        attention, keys, values = self.cross_attention, cache.cross_keys, cache.cross_values
+        query = x.reshape(len(keys), -1, x.size(-1))
+        queries = attention.split_queries(attention.query(query))
+        return attention.attend_heads(queries, keys, values, attention_bias).reshape(x.shape)
 
 
 class Decoder(LayerStack):
     """A stack of decoder layers."""
+
+    def forward(self, hidden: Hidden, cache: DecoderCache) -> Hidden:
+        """Decode the positions that follow those in the cache."""
+        length = hidden.size(1)
+        room = room_for(cache.length, length, hidden.device)
+        self_bias = self.attention_bias(length, cache.length, None, hidden.device, room=room)
+        for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
+            if not layer_is_dropped(self.layer_drop, self.training):
+                hidden = layer(hidden, layer_cache, self_bias, cache.source_bias)
+        cache.length += length
+        return self.final_norm(hidden)
 
     def start(self, memory: Memory) -> DecoderCache:
         """An empty cache over this source."""
@@ -89,14 +101,3 @@ class Decoder(LayerStack):
             pairs = zip(attentions, mapped[::2], mapped[1::2], strict=True)
             caches = [LayerCache(*one.split_keys(*pair)) for one, *pair in pairs]
         return DecoderCache(caches, AttentionBias(memory.mask))
-
-    def forward(self, hidden: Hidden, cache: DecoderCache) -> Hidden:
-        """Decode the positions that follow those in the cache."""
-        length = hidden.size(1)
-        room = room_for(cache.length, length, hidden.device)
-        self_bias = self.attention_bias(length, cache.length, None, hidden.device, room=room)
-        for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
-            if not layer_is_dropped(self.layer_drop, self.training):
-                hidden = layer(hidden, layer_cache, self_bias, cache.source_bias)
-        cache.length += length
-        return self.final_norm(hidden)

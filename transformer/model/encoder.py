@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -12,9 +11,6 @@ from transformer.model.attention.masks import Mask
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.layers.dropout import HiddenStates, layer_is_dropped
 from transformer.model.layers.norm import Residual
-
-if TYPE_CHECKING:
-    from transformer.model.layers.convolution import GatedConvolution
 
 
 @dataclass(frozen=True)
@@ -26,7 +22,7 @@ class Memory:
 
 
 class EncoderLayer(nn.Module):
-    """A convolution if there is one, self-attention, feed-forward, each with its residual."""
+    """Self-attention and feed-forward, each with its residual (section 3.1)."""
 
     def __init__(
         self,
@@ -35,12 +31,8 @@ class EncoderLayer(nn.Module):
         *,
         attention_residual: Residual,
         feed_forward_residual: Residual,
-        convolution: "GatedConvolution | None" = None,
-        convolution_residual: Residual | None = None,
     ) -> None:
         super().__init__()
-        self.convolution = convolution
-        self.convolution_residual = convolution_residual
         self.attention = attention
         self.attention_residual = attention_residual
         self.feed_forward = feed_forward
@@ -48,12 +40,7 @@ class EncoderLayer(nn.Module):
 
     def forward(self, hidden: HiddenStates, attention_bias: AttentionBias) -> HiddenStates:
         """One layer of the left half of figure 1."""
-        if self.convolution is not None and self.convolution_residual is not None:
-            convolve, mask = self.convolution, attention_bias.mask
-            hidden = self.convolution_residual(hidden, lambda x: convolve(x, mask))
-        hidden = self.attention_residual(
-            hidden, lambda x: self.attention.attend_self(x, attention_bias)
-        )
+        hidden = self.attention_residual(hidden, lambda x: self.attention(x, x, x, attention_bias))
         return self.feed_forward_residual(hidden, self.feed_forward)
 
 

@@ -66,30 +66,16 @@ def attention_heads(model: Transformer) -> list[HeadName]:
 def parse_heads(model: Transformer, names: Iterable[str]) -> list[HeadName]:
     """Parse names of heads of this model; returns each once, in order.
 
-    Raises InputError if a name does not have the form, or the model has no such head.
+    Raises InputError if the model has no such head.
     """
-    wanted = {_parse(model, name) for name in names}
-    return [name for name in attention_heads(model) if name in wanted]
-
-
-def _parse(model: Transformer, name: str) -> HeadName:
-    if (found := head_name(name)) is None:
+    known, wanted = attention_heads(model), set(names)
+    if unknown := wanted - set(map(str, known)):
         raise InputError(
-            f"{name!r} is not a head; write encoder.LAYER.HEAD, decoder.LAYER.HEAD or "
-            "cross.LAYER.HEAD, such as cross.1.2"
+            f"{min(unknown)[:40]!r} is no head of this model; write encoder.LAYER.HEAD, "
+            f"decoder.LAYER.HEAD or cross.LAYER.HEAD, up to {known[-1]}; layers that share their "
+            "attention have the name of the first"
         )
-    stack, heads = attentions(model)[found.kind], model.config.num_heads
-    if found.layer >= len(stack) or found.head >= heads:
-        raise InputError(
-            f"head {name} is not there: {found.kind} has layers 0 to {len(stack) - 1}, "
-            f"each of heads 0 to {heads - 1}"
-        )
-    if (first := stack.index(stack[found.layer])) != found.layer:
-        raise InputError(
-            f"head {name} is also that of layer {first}, since the layers share their attention "
-            f"(model.share_layers={model.config.share_layers}); write {found._replace(layer=first)}"
-        )
-    return found
+    return [head for head in known if str(head) in wanted]
 
 
 def switch_off(model: Transformer, names: Iterable[HeadName]) -> None:

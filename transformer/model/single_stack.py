@@ -10,10 +10,9 @@ from torch import Tensor, nn
 
 from transformer.common.errors import InputError
 from transformer.model.attention.masks import padding_mask
-from transformer.model.build import build_embedding, build_encoder
+from transformer.model.build import build_embedding, build_encoder, set_first_weights
 from transformer.model.config import ModelConfig
 from transformer.model.encoder import Encoder
-from transformer.model.initialisation import initialise
 from transformer.model.layers.dropout import HiddenStates
 from transformer.model.layers.embedding import Embedding, TokenEmbedding
 from transformer.model.layers.linear import Linear
@@ -62,5 +61,5 @@ def build_single_stack(config: ModelConfig, *, causal: bool) -> SingleStack:
         embedding=build_embedding(config, tokens, config.source_token_dropout),
         stack=build_encoder(config, causal=causal),
     )
-    initialise(model, model.projection, tokens, config)
+    set_first_weights(model, model.projection, tokens, config)
     return model

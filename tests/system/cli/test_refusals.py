@@ -61,7 +61,7 @@ CALLS: dict[str, list[tuple[tuple[str, ...], str]]] = {
         (("sentences=0",), "sentences=0 must be at least 1"),
         (("prune=[0.5,1.5]",), "prune=[0.5, 1.5] must be fractions"),
         (("split=tset",), "split=tset is not there"),
-        (("heads_off=[cross.2.0]",), "head cross.2.0 is not there"),
+        (("heads_off=[cross.2.0]",), "'cross.2.0' is no head"),
     ],
     "attention": [
         ((), "text= is missing"),

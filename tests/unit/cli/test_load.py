@@ -199,9 +199,9 @@ def test_how_links_are_read_off_changes_no_translation(tmp_path: Path) -> None:
         ),
         ("device=gpu", "device=gpu cannot be used here"),
         ("device=meta:x", "device=meta:x cannot be used here"),
-        ("heads_off=[cross.0.4]", r"head cross\.0\.4 is not there"),
-        ("heads_off=3", "'3' is not a head"),
-        ("heads_off=[1.2]", "'1.2' is not a head"),
+        ("heads_off=[cross.0.4]", r"'cross\.0\.4' is no head"),
+        ("heads_off=3", "'3' is no head"),
+        ("heads_off=[1.2]", "'1.2' is no head"),
         ("batch_tokens=0", "batch_tokens=0 must be at least 1"),
     ],
 )

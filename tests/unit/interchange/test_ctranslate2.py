@@ -81,7 +81,6 @@ def test_tags_are_pieces_that_no_text_is_taken_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"norm_order": "deepnorm"},
         {"norm_order": "sandwich"},
         {"positions": "alibi"},
         {"positions": "relative"},

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from tests.helpers.model.models import tiny_config, tiny_transformer
 from transformer.cli.config.compose import compose_config
-from transformer.model.attention import kernels
+from transformer.model.attention.kernels import sdpa
 from transformer.model.build import build_transformer
 from transformer.model.config import ModelConfig
 from transformer.model.transformer import Transformer
@@ -34,10 +34,10 @@ def test_cudnn_attends_only_if_forced(backend: str, monkeypatch: pytest.MonkeyPa
         enabled.append(torch.backends.cuda.cudnn_sdp_enabled())
         return query
 
-    monkeypatch.setattr(kernels, "attend_fused", attend)
+    monkeypatch.setattr(sdpa, "attend_fused", attend)
     torch.backends.cuda.enable_cudnn_sdp(True)
     attention = tiny_transformer(sdpa_backend=backend).encoder.layers[0].attention
-    attention.train()(*[torch.zeros(1, kernels.SHORT + 1, 16)] * 3)
+    attention.train()(*[torch.zeros(1, sdpa.SHORT + 1, 16)] * 3)
     assert enabled == [backend == "cudnn"]
 
 

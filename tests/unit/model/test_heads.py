@@ -59,31 +59,19 @@ def test_a_shared_head_is_named_once() -> None:
     model = tiny_transformer(share_layers="attention")
     assert {name.layer for name in attention_heads(model)} == {0}
     assert len(attention_heads(model)) == 12
-    with pytest.raises(InputError, match=r"cross\.1\.2 is also that of layer 0.*=attention.*0\.2"):
+    with pytest.raises(InputError, match=r"'cross\.1\.2' is no head .*, up to cross\.0\.3; layers"):
         parse_heads(model, ["cross.1.2"])
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("cross.2.0", "cross.2.0 is not there: cross has layers 0 to 1, each of heads 0 to 3"),
-        ("encoder.0.4", "encoder.0.4 is not there"),
-        ("cross", "'cross' is not a head; write encoder.LAYER.HEAD"),
-        ("cross.1", "is not a head"),
-        ("cross.1.2.3", "is not a head"),
-        ("cross.-1.0", "is not a head"),
-        ("cross.1.²", "is not a head"),
-        ("Cross.1.0", "is not a head"),
-        (" cross.1.0", "is not a head"),
-        ("cross.1.0\n", "is not a head"),
-        ("", "'' is not a head"),
-        ("cross.0." + "9" * 5000, "is not a head"),
-    ],
+    "name", ["cross.2.0", "encoder.0.4", "cross.-1.0", "cross.1.0\n", "", "9" * 5000]
 )
-def test_what_is_no_head_is_refused(name: str, says: str) -> None:
-    with pytest.raises(InputError, match=says) as caught:
+def test_what_is_no_head_is_refused(name: str) -> None:
+    with pytest.raises(
+        InputError, match=r"is no head of this model; .*, up to cross\.1\.3"
+    ) as caught:
         parse_heads(tiny_transformer(), ["encoder.0.0", name])
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize("changes", VARIANTS)

@@ -2,7 +2,6 @@
 
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -10,11 +9,9 @@ from torch import Tensor, nn
 
 from tests.helpers.model.models import portable, tiny_config, tiny_transformer
 from tests.helpers.model.tolerance import assert_close
-from transformer.model.build import build_feed_forward, build_norm, build_transformer
+from transformer.model.build import build_feed_forward, build_norm
 from transformer.model.checkpoint.checkpoint import PORTABLE, load_checkpoint, write_payload
-from transformer.model.initialisation import deepnorm_scale
-from transformer.model.layers.norm import PostNorm, PreNorm, Residual, SandwichNorm
-from transformer.model.single_stack import build_single_stack
+from transformer.model.layers.norm import PostNorm, PreNorm, SandwichNorm
 from transformer.model.transformer import Transformer
 
 SOURCE = torch.tensor([[7, 8, 9, 3], [5, 3, 0, 0]])
@@ -25,44 +22,7 @@ def outputs(model: Transformer) -> Tensor:
     return model.logits(model(SOURCE, TARGET))
 
 
-@pytest.mark.parametrize(
-    ("encoder", "decoder", "stack", "alpha", "beta"),
-    [
-        # Wang et al. 2022, figure 2: 0.81 (N^4 M)^(1/16) and 0.87 (N^4 M)^(-1/16) in the encoder.
-        (1, 1, "encoder", 0.81, 0.87),
-        (16, 16, "encoder", 1.926516, 0.365790),
-        # (3M)^(1/4) and (12M)^(-1/4) in the decoder.
-        (1, 1, "decoder", 1.316074, 0.537285),
-        (4, 2, "decoder", 1.565085, 0.451801),
-        (2, 27, "decoder", 3.0, 324**-0.25),
-        # (2N)^(1/4) and (8N)^(-1/4) for one stack.
-        (2, 0, "encoder", math.sqrt(2), 0.5),
-        (8, 0, "encoder", 2.0, 0.353553),
-        (128, 0, "encoder", 4.0, 0.176777),
-    ],
-)
-def test_constants_of_deepnorm(
-    encoder: int, decoder: int, stack: Any, alpha: float, beta: float
-) -> None:
-    scale = deepnorm_scale(tiny_config(encoder_layers=encoder, decoder_layers=decoder), stack)
-    assert (scale.residual, scale.weights) == pytest.approx((alpha, beta), rel=1e-5)
-
-
-def residuals(module: nn.Module) -> list[Residual]:
-    return [m for m in module.modules() if isinstance(m, PostNorm | PreNorm | SandwichNorm)]
-
-
-def scales(module: nn.Module) -> list[float]:
-    return [residual.scale for residual in residuals(module) if isinstance(residual, PostNorm)]
-
-
-def test_norms_by_hand_and_weights_of_deepnorm() -> None:
-    model = tiny_transformer(norm_order="deepnorm", encoder_layers=4)
-    assert scales(model.encoder) == pytest.approx([1.196229] * 8, rel=1e-5)
-    assert scales(model.decoder) == pytest.approx([1.565085] * 6, rel=1e-5)
-    alone = tiny_config(norm_order="deepnorm", encoder_layers=8, decoder_layers=0)
-    assert scales(build_single_stack(alone, causal=True)) == pytest.approx([2.0] * 16)
-    assert set(scales(tiny_transformer(norm_order="post"))) == {1.0}
+def test_norms_by_hand() -> None:
     rms, layer = (build_norm(tiny_config(norm=n, d_model=2, num_heads=1)) for n in ("rms", "layer"))
     # sqrt((9 + 16) / 2) = 3.535534; nothing is subtracted, there is no bias.
     assert_close(rms(row(3.0, 4.0)), row(0.848528, 1.131371))
@@ -70,21 +30,6 @@ def test_norms_by_hand_and_weights_of_deepnorm() -> None:
     nn.init.constant_(gain, 10.0)
     assert_close(rms(row(3.0, -4.0)), row(8.48528, -11.31371))
     assert_close(layer(row(3.0, 5.0)), row(-0.999995, 0.999995))
-
-
-@pytest.mark.parametrize("activation", ["relu", "swiglu"])
-def test_deepnorm_starts_feed_forward_value_and_output_smaller(activation: str) -> None:
-    torch.manual_seed(1)
-    config = tiny_config(norm_order="deepnorm", activation=activation, d_model=64, ffn_dim=96)
-    model = build_transformer(config)
-    # N = M = 2: 0.87 * 32 ** (-1 / 16), and 24 ** (-1 / 4).
-    for stack, beta in ((model.encoder, 0.700544), (model.decoder, 0.451801)):
-        linears = {n: m for n, m in stack.named_modules() if isinstance(m, nn.Linear)}
-        for name, linear in linears.items():
-            gain = 1.0 if name.endswith((".query", ".key")) else beta
-            expected = gain * math.sqrt(2 / (linear.in_features + linear.out_features))
-            # 4,096 draws: the standard error is 1 / sqrt(8,192) of the deviation.
-            assert linear.weight.std().item() == pytest.approx(expected, rel=0.05)
 
 
 def row(*numbers: float) -> Tensor:
@@ -107,8 +52,6 @@ def test_each_order_by_hand() -> None:
     assert_close(SandwichNorm(twice, outer, 0.0)(stream, sublayer), sandwich)
     # Sublayer: (2, 12); sum: (3, 15), of root mean square sqrt(117); norm.
     assert_close(PostNorm(root, 0.0)(stream, sublayer), row(3.0, 15.0) / math.sqrt(117))
-    # Sum with twice the stream: (4, 18).
-    assert_close(PostNorm(root, 0.0, 2.0)(stream, sublayer), row(4.0, 18.0) / math.sqrt(170))
 
 
 def gelu(x: float) -> float:

@@ -14,7 +14,8 @@ from tests.helpers.model.models import tiny_config, tiny_transformer
 from tests.helpers.model.tolerance import assert_close
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
-from transformer.model.attention.multi_head import Kernel, MultiHeadAttention, attend
+from transformer.model.attention.multi_head import MultiHeadAttention
+from transformer.model.attention.scaled_dot_product import Kernel
 from transformer.model.build import build_transformer
 from transformer.model.config import ModelConfig
 from transformer.model.decoder import DecoderLayer
@@ -81,7 +82,7 @@ NEEDS: dict[str, Sequence[dict[str, Any]]] = {
     "max_length": [{"positions": "learned"}],
     **dict.fromkeys(("relative_buckets", "relative_max_distance"), (RELATIVE,)),
     "sdpa_backend": [{"attention": "sdpa"}],
-    "window": [{"pattern": name} for name in ("sliding", "longformer", "bigbird", "strided")],
+    "window": [{"pattern": name} for name in ("sliding", "longformer", "bigbird")],
     "global_tokens": [{"pattern": "longformer"}, BIGBIRD],
     "random_blocks": [BIGBIRD],
     "random_block_size": [BIGBIRD],
@@ -217,8 +218,8 @@ def test_a_kernel_is_another_and_computes_the_same(field: str) -> None:
 
 @pytest.mark.parametrize("field", ["num_kv_heads", "head_dim", "decoder_pattern"])
 def test_null_is_what_its_description_says(field: str) -> None:
-    needs = {"pattern": "strided"}
-    spelt_out = {"num_kv_heads": 4, "head_dim": 16 // 4, "decoder_pattern": "strided"}[field]
+    needs = {"pattern": "sliding"}
+    spelt_out = {"num_kv_heads": 4, "head_dim": 16 // 4, "decoder_pattern": "sliding"}[field]
     assert same(effect(needs | {field: None}), effect(needs | {field: spelt_out}))
 
 
@@ -256,18 +257,3 @@ def test_beyond_the_longest_length(positions: str) -> None:
         assert output.isfinite().all()
         for weight in model.parameters():
             assert weight.grad is None or weight.grad.isfinite().all()
-
-
-def test_a_factor_of_a_head_scales_its_part_of_the_sum() -> None:
-    torch.manual_seed(1)
-    attention = MultiHeadAttention(8, 4, num_kv_heads=2)
-    hidden, factors = torch.randn(2, 3, 8), [0.0, 1.0, 0.5, -2.0]
-    attention.head_mask = torch.tensor(factors)
-    expected = attention.output.bias.expand(2, 3, 8)
-    for head, factor in enumerate(factors):
-        mine, shared = slice(2 * head, 2 * head + 2), slice(2 * (head // 2), 2 * (head // 2) + 2)
-        query = attention.query(hidden)[..., mine]
-        key, value = (p(hidden)[..., shared] for p in (attention.key, attention.value))
-        part = attend(query[:, None], key[:, None], value[:, None])[0][:, 0]
-        expected = expected + factor * part @ attention.output.weight[:, mine].T
-    assert_close(attention(hidden, hidden, hidden), expected)

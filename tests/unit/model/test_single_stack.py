@@ -16,7 +16,7 @@ ALONE: dict[str, Any] = {"decoder_layers": 0}
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"norm_order": "post"},
-    {"norm_order": "deepnorm"},
+    {"norm_order": "sandwich"},
     {"norm_order": "sandwich", "norm": "rms"},
     {"positions": "learned"},
     {"positions": "rotary"},

@@ -16,7 +16,7 @@ from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import Range, out_of_range, typed
 from transformer.data.tokenization.tokenizer import EOS
 from transformer.interchange.marian.vocabulary import ExportedIds, ImportedIds
-from transformer.model.layers.embedding import sinusoids
+from transformer.model.layers.positions import sinusoids
 from transformer.model.transformer import Transformer
 
 NEVER = -100.0

@@ -1,10 +1,10 @@
-"""Which keys a query may attend to, and what their distance adds (relative_positions.py).
+"""The mask of an attention, and what the variants of the paper's attention add to it.
 
-One ``AttentionBias`` serves all layers of a stack. It does not know queries, keys or values; the
-kernels read it as a whole (``dense_mask``, ``dense_bias``) or block by block.
+In the paper it is the mask alone. Sparse patterns (sparse_patterns.py) hide more keys; relative
+positions (positions/) add to the scores, or rotate queries and keys. One ``AttentionBias`` serves
+all layers of a stack. It does not know queries, keys, values or kernels.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -13,29 +13,28 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
-from transformer.model.attention.masks import HiddenKeys, Mask, causal_mask, hide
-from transformer.model.attention.relative_positions import RelativeBias, RotaryPositions, Rotation
+from transformer.model.attention.masks import Mask, causal_mask
+from transformer.model.attention.positions.alibi import AlibiBias
+from transformer.model.attention.positions.buckets import BucketBias
+from transformer.model.attention.positions.rotary import RotaryPositions, Rotation
 
 if TYPE_CHECKING:
     from transformer.model.attention.sparse_patterns import Pattern
 
+RelativeBias = AlibiBias | BucketBias
 Positions = Int[Tensor, "*#shape"]
 T = TypeVar("T")
 
 
 def _once(make: Callable[["AttentionBias"], T]) -> T:
-    """A property that is computed once.
+    """A property that is computed once, for all layers of a stack.
 
     functools.cached_property holds a lock before Python 3.12, which torch.compile cannot trace.
     """
 
     def get(self: "AttentionBias") -> T:
-        if make.__name__ not in self._made:
-            self._made[make.__name__] = make(self)
-        made: T = self._made[make.__name__]
-        return made
+        return self.once(make.__name__, lambda: make(self))
 
     return cast(T, property(get, doc=make.__doc__))
 
@@ -109,51 +108,22 @@ class AttentionBias:
         return self.bias(heads[:, None, None], (self.keys - self.queries[:, None])[None])[None]
 
     @_once
-    def penalty(self) -> Float[Tensor, "#batch #head #query #key"] | None:
-        """Mask and bias as one summand of the scores, -inf where a query may not attend."""
-        mask, bias = self.dense_mask, self.dense_bias
-        if mask is None:
-            return bias
-        hidden = torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, -math.inf)
-        return hidden if bias is None else bias + hidden
-
-    def hidden_keys(self, dtype: torch.dtype) -> HiddenKeys | None:
-        """The mask for a fused kernel in this dtype, computed once for all layers."""
-        mask, name = self.dense_mask, f"hidden_keys {dtype}"
-        if mask is not None and name not in self._made:
-            self._made[name] = hide(mask, dtype)
-        return self._made.get(name)
-
-    @_once
     def every_query_sees(self) -> bool:
         """Whether every query may attend to some key: without a mask, to itself."""
         return self.mask is None or self.dense_mask is None or bool(self.dense_mask.any(-1).all())
 
-    @_once
-    def block_mask(self) -> BlockMask:
-        """Which blocks of keys each block of queries sees, for ``flex_attention``."""
-        assert self.queries is not None and self.keys is not None
-        queries, keys, mask = len(self.queries), len(self.keys), self.mask
-        batch, heads = (None, None) if mask is None else mask.shape[:2]
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """Make something once, and keep it under its name."""
+        if name not in self._made:
+            self._made[name] = make()
+        made: T = self._made[name]
+        return made
 
-        def sees(item: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-            seen = self.sees(query + (keys - queries), key)
-            if mask is None:
-                return seen
-            return seen & mask[item % len(mask), head % mask.size(1), query % mask.size(2), key]
-
-        # torch counts the arguments of a function, which a wrapper that checks shapes would hide.
-        return create_block_mask(
-            lambda b, h, q, k: sees(b, h, q, k),
-            *(batch, heads, queries, keys),
-            device=self.keys.device,
-        )
-
-    def prepare(self, dtype: torch.dtype) -> None:
-        """Make what kernels read in this dtype; a compiled layer could not make it for the next."""
-        _ = self.dense_mask, self.dense_bias
-        if not self.only_causal:
-            self.hidden_keys(dtype)
+    def rotate(
+        self, heads: Float[Tensor, "batch head length head_dim"]
+    ) -> Float[Tensor, "batch head length head_dim"]:
+        """Queries or keys of self-attention, rotated if the positions are rotary."""
+        return heads if self.rotation is None else self.rotation(heads)
 
     def select(self, sentences: Int[Tensor, " kept"]) -> "AttentionBias":
         """The bias of these sentences of a batch."""

@@ -1,135 +1,22 @@
-"""Scaled dot-product attention and multi-head attention.
+"""Multi-head attention (Vaswani et al. 2017, figure 2, right; section 3.2.2).
 
-``attend`` is the formula, ``attend_fused`` computes the same with a fused kernel, and the module
-only projects. Nothing here knows layers, absolute positions or decoding.
-
-Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.
+It only projects: the attention of each head is a kernel, ``eager`` in the paper
+(scaled_dot_product.py). Nothing here knows layers, absolute positions or decoding.
 """
-
-import math
-from collections.abc import Callable
 
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from transformer.model.attention.attention_bias import AttentionBias
-from transformer.model.attention.masks import HiddenKeys, Mask, hide
-from transformer.model.layers.linear import Linear, linear_together
-from transformer.model.layers.mixed_precision import HeadNorm, for_products, precise_on_cpu
+from transformer.model.attention.masks import Mask
+from transformer.model.attention.scaled_dot_product import Kernel, KeyHeads, QueryHeads, eager
+from transformer.model.layers.linear import Linear
+from transformer.model.layers.mixed_precision import HeadNorm
+from transformer.model.layers.one_product import linear_together
 
-QueryHeads = Float[Tensor, "batch head query head_dim"]
-KeyHeads = Float[Tensor, "batch kv_head key head_dim"]
-Bias = Float[Tensor, "#batch #head #query #key"]
 Queries = Float[Tensor, "batch query width"]
 Keys = Float[Tensor, "batch key width"]
-KeyWidths = Float[Tensor, "batch key kv_heads_width"]
-
-Kernel = Callable[[QueryHeads, KeyHeads, KeyHeads, AttentionBias, float], QueryHeads]
-"""Computes ``attend`` in its own way; keys and values may have fewer heads than queries."""
-
-
-def attend(
-    query: QueryHeads,
-    key: Float[Tensor, "batch head key head_dim"],
-    value: Float[Tensor, "batch head key head_dim"],
-    mask: Mask | None = None,
-    *,
-    bias: Bias | None = None,
-    dropout: float = 0.0,
-) -> tuple[QueryHeads, Float[Tensor, "batch head query key"]]:
-    """Compute ``softmax(Q K^T / sqrt(d_k)) V`` (equation 1) and return the weights with it.
-
-    Args:
-        mask: True where a query may attend; a query that may attend to nothing yields zeros.
-        bias: Added to the scaled scores (relative positions).
-        dropout: Probability with which a weight is dropped.
-
-    Returns:
-        The weighted sums of the values, and the weights before dropout.
-    """
-    d_k = query.size(-1)
-    scores = query @ key.transpose(-2, -1) / math.sqrt(d_k)
-    if bias is not None:
-        scores = scores + bias.to(scores.dtype)
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -math.inf)
-        # softmax over -inf alone is 0/0: such a row attends to nothing and must stay zero.
-        scores = scores.masked_fill(~mask.any(-1, keepdim=True), 0.0)
-    weights = scores.softmax(dim=-1)
-    if mask is not None:
-        weights = weights.masked_fill(~mask, 0.0)
-    return F.dropout(weights, dropout) @ value, weights
-
-
-def attend_fused(
-    query: QueryHeads,
-    key: KeyHeads,
-    value: KeyHeads,
-    mask: Mask | HiddenKeys | None = None,
-    *,
-    bias: Bias | None = None,
-    dropout: float = 0.0,
-    causal: bool = False,
-) -> QueryHeads:
-    """Compute ``attend`` with torch's fused kernel, without keeping the weights.
-
-    Dao et al. 2022, "FlashAttention"; torch picks the kernel. Keys and values may have fewer
-    heads than queries. A mask may come as ``hide`` makes it. ``causal=True`` replaces a causal
-    mask, so that kernels skip hidden keys; it excludes ``mask`` and ``bias``.
-    """
-    grouped = False
-    if key.size(1) != query.size(1):
-        # With a mask, torch groups heads only in its slow kernel, which keeps the weights.
-        grouped = mask is None and bias is None
-        if not grouped:
-            key, value = (split_query_heads(query, heads) for heads in (key, value))
-    hidden = hide(mask, query.dtype) if isinstance(mask, Tensor) else mask
-    if hidden is None:
-        summand = None if bias is None else bias.to(query.dtype)
-    else:
-        summand = hidden.summand[..., : key.size(2)]
-        summand = summand if bias is None else bias.to(query.dtype) + summand
-    with precise_on_cpu(query) as dtype:
-        attended = F.scaled_dot_product_attention(
-            query.to(dtype),
-            key.to(dtype),
-            value.to(dtype),
-            attn_mask=None if summand is None else summand.to(dtype),
-            dropout_p=dropout,
-            is_causal=causal,
-            enable_gqa=grouped,
-        ).to(query.dtype)
-    return attended if hidden is None else attended * hidden.sees
-
-
-def formula(
-    query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
-) -> tuple[QueryHeads, Float[Tensor, "batch head query key"]]:
-    """``attend`` under an attention bias; a head of keys serves its group of queries."""
-    return attend(
-        query,
-        split_query_heads(query, key),
-        split_query_heads(query, value),
-        attention_bias.dense_mask,
-        bias=attention_bias.dense_bias,
-        dropout=dropout,
-    )
-
-
-def split_query_heads(
-    query: QueryHeads, shared: KeyHeads
-) -> Float[Tensor, "batch head key head_dim"]:
-    """Repeat each head of keys or values for its group of queries."""
-    group = query.size(1) // shared.size(1)
-    return shared if group == 1 else shared.repeat_interleave(group, dim=1)
-
-
-def eager(
-    query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
-) -> QueryHeads:
-    """The formula as a kernel; those in kernels.py compute the same."""
-    return formula(query, key, value, attention_bias, dropout)[0]
+Projected = Float[Tensor, "batch length heads_width"]
 
 
 class MultiHeadAttention(nn.Module):
@@ -146,7 +33,7 @@ class MultiHeadAttention(nn.Module):
         head_dim: ``d_k`` and ``d_v``; None is ``d_model / num_heads``.
         query_key_norm: Normalise every query and key by its root mean square.
         dropout: On the weights.
-        kernel: The way to compute ``attend`` (``kernels.py``).
+        kernel: The way to compute ``attend``.
     """
 
     head_mask: Tensor | None
@@ -176,40 +63,33 @@ class MultiHeadAttention(nn.Module):
         # A factor for the result of each head; 0 switches it off (heads.py).
         self.register_buffer("head_mask", None, persistent=False)
 
-    def forward(self, query: Queries, key: Keys, value: Keys, mask: Mask | None = None) -> Queries:
-        """Project, attend in every head, concatenate, project."""
-        keys, values = self.project(key, value)
-        return self.attend_projected(query, keys, values, AttentionBias(mask))
-
-    def attend_self(self, hidden: Queries, attention_bias: AttentionBias) -> Queries:
-        """Self-attention: query = key = value."""
-        return self.attend_heads(*self.project_self(hidden, attention_bias), attention_bias)
-
-    def project_self(
-        self, hidden: Queries, attention_bias: AttentionBias
-    ) -> tuple[QueryHeads, KeyHeads, KeyHeads]:
-        """Queries, keys and values of every head, all of one input."""
-        layers = (self.key, self.value, self.query)
-        keys, values, queries = map(self._split, linear_together(for_products(hidden), layers))
-        keys, queries = self.key_norm(keys), self.query_norm(queries)
-        if attention_bias.rotation is not None:
-            keys, queries = attention_bias.rotation(keys), attention_bias.rotation(queries)
-        return queries, keys, values
-
-    def project(self, key: Keys, value: Keys) -> tuple[KeyHeads, KeyHeads]:
-        """Keys and values of every head, as a cache stores them."""
-        return self.split_keys(self.key(key), self.value(value))
-
-    def split_keys(self, key: KeyWidths, value: KeyWidths) -> tuple[KeyHeads, KeyHeads]:
-        """Keys and values of every head, from what ``self.key`` and ``self.value`` have mapped."""
-        return self.key_norm(self._split(key)), self._split(value)
-
-    def attend_projected(
-        self, query: Queries, keys: KeyHeads, values: KeyHeads, attention_bias: AttentionBias
+    def forward(
+        self, query: Queries, key: Keys, value: Keys, mask: Mask | AttentionBias | None = None
     ) -> Queries:
-        """Attend to keys and values that ``project`` has made."""
-        queries = self.query_norm(self._split(self.query(query)))
+        """Project, attend in every head, concatenate, project."""
+        attention_bias = mask if isinstance(mask, AttentionBias) else AttentionBias(mask)
+        queries, keys, values = self.project(query, key, value, attention_bias)
         return self.attend_heads(queries, keys, values, attention_bias)
+
+    def project(
+        self, query: Queries, key: Keys, value: Keys, attention_bias: AttentionBias
+    ) -> tuple[QueryHeads, KeyHeads, KeyHeads]:
+        """``Q W^Q``, ``K W^K`` and ``V W^V``, split into heads."""
+        if query is key is value:
+            linears = (self.query, self.key, self.value)
+            query, key, value = linear_together(query, linears)
+        else:
+            query, key, value = self.query(query), self.key(key), self.value(value)
+        queries, (keys, values) = self.split_queries(query), self.split_keys(key, value)
+        return attention_bias.rotate(queries), attention_bias.rotate(keys), values
+
+    def split_queries(self, query: Projected) -> QueryHeads:
+        """The heads of what ``self.query`` has mapped."""
+        return self.query_norm(self._split(query))
+
+    def split_keys(self, key: Projected, value: Projected) -> tuple[KeyHeads, KeyHeads]:
+        """The heads of what ``self.key`` and ``self.value`` have mapped, as a cache stores them."""
+        return self.key_norm(self._split(key)), self._split(value)
 
     def attend_heads(
         self, queries: QueryHeads, keys: KeyHeads, values: KeyHeads, attention_bias: AttentionBias
@@ -222,8 +102,6 @@ class MultiHeadAttention(nn.Module):
         # batch head query head_dim -> batch query (head head_dim)
         return self.output(attended.transpose(1, 2).flatten(-2))
 
-    def _split(
-        self, hidden: Float[Tensor, "batch length heads_width"]
-    ) -> Float[Tensor, "batch some_head length head_dim"]:
+    def _split(self, projected: Projected) -> Float[Tensor, "batch some_head length head_dim"]:
         # batch length (head head_dim) -> batch head length head_dim
-        return hidden.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+        return projected.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)

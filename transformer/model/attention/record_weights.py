@@ -7,7 +7,8 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from transformer.model.attention.multi_head import MultiHeadAttention, QueryHeads, formula
+from transformer.model.attention.multi_head import MultiHeadAttention
+from transformer.model.attention.scaled_dot_product import QueryHeads, attend_with_weights
 
 
 @contextmanager
@@ -21,7 +22,7 @@ def recording(
     weights: list[Tensor] = []
 
     def remember(*arguments: Any) -> QueryHeads:
-        attended, seen = formula(*arguments)
+        attended, seen = attend_with_weights(*arguments)
         weights.append(seen)
         return attended
 

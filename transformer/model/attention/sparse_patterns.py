@@ -67,20 +67,6 @@ class BigBird(Longformer):
         return seen
 
 
-@dataclass(frozen=True)
-class Strided:
-    """The ``stride`` nearest positions on each side, and every ``stride``-th one.
-
-    Child et al. 2019, "Generating Long Sequences with Sparse Transformers", section 4.2.
-    """
-
-    stride: int
-
-    def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """Near each other, or a multiple of the stride apart."""
-        return ((query - key).abs() <= self.stride) | ((query - key) % self.stride == 0)
-
-
 def build_pattern(config: ModelConfig, name: PatternName) -> Pattern | None:
     """The pattern of this name; None for full attention."""
     window, global_tokens = config.window, config.global_tokens
@@ -92,7 +78,6 @@ def build_pattern(config: ModelConfig, name: PatternName) -> Pattern | None:
         "sliding": Sliding(window),
         "longformer": Longformer(window, global_tokens),
         "bigbird": BigBird(window, global_tokens, *random_links),
-        "strided": Strided(window),
     }[name]
 
 

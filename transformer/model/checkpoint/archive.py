@@ -60,9 +60,8 @@ def _save(values: Any, path: Path) -> None:
             torch.save(values, file)
         except RuntimeError as error:
             # torch reports a wrong position of its writer, and hides the cause.
-            if isinstance(error.__context__, OSError):
-                raise error.__context__ from None
-            raise
+            cause = error.__context__
+            raise (cause if isinstance(cause, OSError) else error) from None
         file.flush()
         os.fsync(file.fileno())
 
@@ -87,50 +86,55 @@ def read_archive(path: Path) -> Any:
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            structure = _checked_structure(archive, path)
-            if (damaged := archive.testzip()) is not None:
-                raise zipfile.BadZipFile(damaged)
+            size = _checked_size(archive, path)
         values = torch.load(path, map_location="cpu", weights_only=True)
-    except (FileNotFoundError, IsADirectoryError) as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
     except Interrupted:
         raise
-    except Exception as error:
-        if is_out_of_memory(error):
-            raise UnreadableFile(f"{path} cannot be read: there is not enough memory") from error
-        # In a damaged archive, zipfile seeks to before the start of the file: EINVAL.
-        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
-            raise UnreadableFile(f"{path} cannot be read: {error.strerror}") from error
-        # Readers of a damaged archive raise almost any exception.
-        raise InputError(
-            f"{path} cannot be read as a checkpoint: it is damaged, or holds more than plain "
-            "values and tensors; use another"
-        ) from error
-    if (wrong := _first_fault(values, len(structure))) is not None:
+    except Exception as error:  # readers of a damaged archive raise almost any
+        raise _unreadable(path, error) from error
+    if (wrong := _first_fault(values, size)) is not None:
         raise InputError(f"{path} cannot be read as a checkpoint: {wrong}; use another")
     return values
 
 
-def _checked_structure(archive: zipfile.ZipFile, path: Path) -> bytes:
-    """Read the pickle of an archive; any exception is a fault of its records or its pickle."""
+def _unreadable(path: Path, error: Exception) -> InputError:
+    """The error of a file that could not be read."""
+    if isinstance(error, FileNotFoundError | IsADirectoryError):
+        return InputError(f"{path} cannot be read: {error.strerror}")
+    if is_out_of_memory(error):
+        return UnreadableFile(f"{path} cannot be read: there is not enough memory")
+    # In a damaged archive, zipfile seeks to before the start of the file: EINVAL.
+    if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+        return UnreadableFile(f"{path} cannot be read: {error.strerror}")
+    return InputError(
+        f"{path} cannot be read as a checkpoint: it is damaged, or holds more than plain "
+        "values and tensors; use another"
+    )
+
+
+def _checked_size(archive: zipfile.ZipFile, path: Path) -> int:
+    """The size of the pickle of an archive; any exception is a fault of the archive."""
     records = archive.infolist()
-    if any(record.compress_type != zipfile.ZIP_STORED for record in records):
-        raise zipfile.BadZipFile("a checkpoint is not compressed")
-    if sum(record.file_size for record in records) > path.stat().st_size:
-        raise zipfile.BadZipFile("records overlap")
     [pickled] = (record for record in records if record.filename.endswith("/data.pkl"))
-    if pickled.file_size > _MAX_STRUCTURE:
-        raise zipfile.BadZipFile("there is too much besides the tensors")
-    structure = archive.read(pickled)
-    for code, argument, _ in pickletools.genops(structure):
-        name = str(argument)
-        if code.name == "GLOBAL" and not (
-            name in _GLOBALS or (name.startswith("torch ") and name.endswith("Storage"))
-        ):
-            raise zipfile.BadZipFile(f"{name} is no plain value")
-        if code.name == "PROTO" and argument != torch.serialization.DEFAULT_PROTOCOL:
-            raise zipfile.BadZipFile("its pickle is not one that torch writes")
-    return structure
+    sound = (
+        all(record.compress_type == zipfile.ZIP_STORED for record in records)
+        # Otherwise records overlap.
+        and sum(record.file_size for record in records) <= path.stat().st_size
+        and pickled.file_size <= _MAX_STRUCTURE
+        and all(_is_plain(c.name, a) for c, a, _ in pickletools.genops(archive.read(pickled)))
+        and archive.testzip() is None
+    )
+    if not sound:
+        raise zipfile.BadZipFile("torch writes no such archive")
+    return pickled.file_size
+
+
+def _is_plain(code: str, argument: Any) -> bool:
+    """Whether an instruction of a pickle is one of plain values and tensors, by torch."""
+    if code == "GLOBAL":
+        storage = argument.startswith("torch ") and argument.endswith("Storage")
+        return argument in _GLOBALS or storage
+    return code != "PROTO" or argument == torch.serialization.DEFAULT_PROTOCOL
 
 
 def _first_fault(values: Any, max_values: int) -> str | None:
@@ -154,23 +158,14 @@ def _first_fault(values: Any, max_values: int) -> str | None:
         elif isinstance(node, list | tuple):
             waiting += [(value, depth + 1) for value in node]
         elif isinstance(node, Tensor):
-            if (wrong := _tensor_fault(node)) is not None:
-                return wrong
+            storage = node.untyped_storage()
+            if node.dtype not in _DTYPES or node.nbytes > storage.nbytes():
+                return f"a tensor has the type {node.dtype}, or is larger than its bytes"
             views[node.data_ptr(), node.dtype, node.shape] = node.nbytes
-            storages[node.untyped_storage().data_ptr()] = node.untyped_storage().nbytes()
+            storages[storage.data_ptr()] = storage.nbytes()
         elif not isinstance(node, str | int | float | None):
             return f"it holds a value of the type {type(node).__name__}"
         elif type(node) is int and abs(node) >= 2**63:
             return "a number is larger than any that is written"
     # Names may share a tensor; tensors that overlap would take longer to read than the file.
     return "tensors overlap" if sum(views.values()) > sum(storages.values()) else None
-
-
-def _tensor_fault(tensor: Tensor) -> str | None:
-    if tensor.layout != torch.strided or tensor.device.type != "cpu" or tensor.is_quantized:
-        return "a tensor is sparse, quantized or without data"
-    if tensor.dtype not in _DTYPES:
-        return f"a tensor has the type {tensor.dtype}"
-    if tensor.nbytes > tensor.untyped_storage().nbytes():
-        return "a tensor is larger than its bytes"
-    return None

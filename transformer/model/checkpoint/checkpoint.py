@@ -1,6 +1,8 @@
 """The checkpoint: one file of plain values and tensors that needs no other file."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,10 +82,8 @@ def read_merged(path: Path) -> dict[str, Any]:
 
     config = portable["config"] | {"model": portable["config"]["model"] | {"lora_rank": 0}}
     scale, parts = model.lora_alpha / model.lora_rank, ("state_dict", "current_model_state")
-    try:
+    with _weights_fit(path):
         weights = {part: merge_adapters(payload[part], scale) for part in parts if part in payload}
-    except (LookupError, RuntimeError, TypeError) as error:
-        raise InputError(f"{path}: the adapters do not fit the weights: {error}") from error
     merged = portable | {"config": config, "model": portable["model"] | {"lora_rank": 0}}
     return payload | weights | {PORTABLE: merged}
 
@@ -105,19 +105,17 @@ def find_last(path: Path) -> tuple[Path, dict[str, Any]]:
     path = given_path(path)
     file = find_checkpoint(path, LAST)
     before = file.with_name(f"{PREVIOUS}.ckpt")
-    try:
-        return file, read_payload(file)
-    except UnreadableFile:
-        raise
-    except InputError as damage:
-        if path.is_file() or file == before or not before.is_file():
-            raise
+    damages = []
+    for candidate in [file] if path.is_file() or not before.is_file() else [file, before]:
         try:
-            return before, read_payload(before)
+            return candidate, read_payload(candidate)
+        except UnreadableFile:
+            raise
         except InputError as error:
-            best = file.with_name("best.ckpt")
-            hint = f"; checkpoint={best} goes on from the best validation" if best.is_file() else ""
-            raise InputError(f"{damage}; and {error}{hint}") from error
+            damages.append(str(error))
+    best = file.with_name("best.ckpt")
+    hint = f"; checkpoint={best} goes on from the best validation" if best.is_file() else ""
+    raise InputError("; and ".join(dict.fromkeys(damages)) + hint)
 
 
 def checkpoint_task(payload: dict[str, Any]) -> str:
@@ -146,12 +144,19 @@ def load_weights(model: nn.Module, payload: dict[str, Any], file: Path) -> None:
         for name, tensor in payload["state_dict"].items()
         if name.startswith(WEIGHTS_PREFIX)
     }
-    try:
+    with _weights_fit(file):
         model.load_state_dict(weights)
-    except (RuntimeError, TypeError, AttributeError) as error:
+    model.eval()
+
+
+@contextmanager
+def _weights_fit(file: Path) -> Iterator[None]:
+    """Turn what torch raises for weights of another model into an InputError."""
+    try:
+        yield
+    except (LookupError, RuntimeError, TypeError, AttributeError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"the weights in {file} do not fit its model: {reason}") from error
-    model.eval()
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:

@@ -1,5 +1,6 @@
 """Finds the checkpoint file of a run directory."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -69,10 +70,7 @@ def _folder_content(path: Path, names: Sequence[str]) -> str:
 
 def is_exported(path: Path, weights: str = SAFETENSORS) -> bool:
     """Whether a path is a readable folder with weights of that name."""
-    try:
-        return (path / weights).is_file()
-    except OSError:
-        return False
+    return os.path.isfile(path / weights)
 
 
 def is_ctranslate2(path: Path) -> bool:

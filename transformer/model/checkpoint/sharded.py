@@ -4,12 +4,13 @@ All are written and read like a checkpoint of one file (archive.py); reading joi
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 from transformer.common.errors import InputError
 from transformer.model.checkpoint.archive import SHARDS, UnreadableFile, read_archive
@@ -30,24 +31,13 @@ def split(tree: Any, part_of: Callable[[Any], Tensor | None]) -> tuple[Any, list
     """
     parts: list[Tensor] = []
 
-    def mark(node: Any) -> dict[str, int] | None:
-        if (part := part_of(node)) is None:
-            return None
+    def mark(value: Any) -> Any:
+        if (part := part_of(value)) is None:
+            return value
         parts.append(part)
         return {_NUMBER: len(parts) - 1}
 
-    return _replaced(tree, mark), parts
-
-
-def _replaced(node: Any, replace: Callable[[Any], Any]) -> Any:
-    """Copy nested dicts and lists, with ``replace(node)`` for each node where it is not None."""
-    if (new := replace(node)) is not None:
-        return new
-    if isinstance(node, Mapping):
-        return {key: _replaced(value, replace) for key, value in node.items()}
-    if isinstance(node, list | tuple):
-        return type(node)(_replaced(value, replace) for value in node)
-    return node
+    return tree_map(mark, tree), parts
 
 
 def join_shards(index: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -61,9 +51,12 @@ def join_shards(index: dict[str, Any], folder: Path) -> dict[str, Any]:
     shards = [read_archive(folder / name) for name in names]
     whole: dict[tuple[int, ...], Tensor] = {}
 
-    def join(node: Any) -> Tensor | None:
-        if not isinstance(node, dict) or _NUMBER not in node:
-            return None
+    def marks(node: Any) -> bool:
+        return isinstance(node, dict) and _NUMBER in node
+
+    def join(node: Any) -> Any:
+        if not marks(node):
+            return node
         parts = [shard[node[_NUMBER]] for shard in shards]
         # Tied names share one tensor again.
         key = tuple(part.data_ptr() for part in parts)
@@ -72,7 +65,8 @@ def join_shards(index: dict[str, Any], folder: Path) -> dict[str, Any]:
         return whole[key]
 
     try:
-        return {key: _replaced(value, join) for key, value in index.items() if key != SHARDS}
+        tree = {key: value for key, value in index.items() if key != SHARDS}
+        return tree_map(join, tree, is_leaf=marks)
     except (LookupError, TypeError, AttributeError, RuntimeError) as error:
         raise InputError(f"the shards {', '.join(names)} in {folder} do not fit") from error
 

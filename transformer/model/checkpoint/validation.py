@@ -5,13 +5,14 @@ group checks the values.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import typed
 from transformer.model.config import ModelConfig
 
@@ -33,36 +34,61 @@ def validate_portable(portable: Mapping[str, Any]) -> ModelConfig:
 
     Raises InputError if a part or group is missing, of another format, or not plain.
     """
+    raise_objections(islice(_faults(portable), 1))
+    model = typed(ModelConfig, portable["model"], "model")
+    raise_objections(
+        f"model.{key} is {value} in its config, and another in its model"
+        for key, value in portable["config"]["model"].items()
+        if portable["model"].get(key) != value
+    )
+    return model
+
+
+def _faults(portable: Mapping[str, Any]) -> Iterator[str]:
+    """What no training writes; what comes after a fault relies on its absence."""
     found = portable.get("format")
     if type(found) is not int or found != FORMAT:
         newer = type(found) is int and found > FORMAT
         shown = found if isinstance(found, int | str | None) else type(found).__name__
-        raise InputError(
+        yield (
             f"it has format {str(shown)[:20]!r}, this version reads format {FORMAT}; "
             f"{'install a newer version' if newer else 'train the model again'}"
         )
     for name in ("model", "tokenizer", "config"):
         if not isinstance(portable.get(name), dict):
-            raise InputError(f"it has no {name}, as every checkpoint has")
+            yield f"it has no {name}, as every checkpoint has"
     config: Mapping[str, Any] = portable["config"]
     for group in GROUPS:
         if not isinstance(config.get(group), dict):
-            raise InputError(f"its config has no group {group}, as every run has")
+            yield f"its config has no group {group}, as every run has"
     if not isinstance(config.get("task"), str):
-        raise InputError("its config names no task")
-    _check_plain_values(config, "")
+        yield "its config names no task"
+    yield from _odd_values(config, "")
     utility = config["decoding"].get("utility", "")
     # The import name of a metric is for the user alone to give: importing runs code.
     if not isinstance(utility, str) or ":" in utility:
-        raise InputError(
+        yield (
             f"it names a program, decoding.utility={str(utility)[:80]}, as no checkpoint that "
             "this framework writes does; do not trust it"
         )
-    model = typed(ModelConfig, portable["model"], "model")
-    for key, value in config["model"].items():
-        if portable["model"].get(key) != value:
-            raise InputError(f"model.{key} is {value} in its config, and another in its model")
-    return model
+
+
+def _odd_values(node: Any, key: str) -> Iterator[str]:
+    """Tensors, NaN, and texts in which OmegaConf replaces something."""
+    if isinstance(node, dict):
+        for name, value in node.items():
+            yield from _odd_values(name, key)
+            yield from _odd_values(value, f"{key}.{name}" if key else str(name))
+    elif isinstance(node, list | tuple):
+        for value in node:
+            yield from _odd_values(value, key)
+    elif isinstance(node, str) and "${" in node:
+        yield (
+            f"{key} in its config holds ${{…}}, which would be replaced by something of this "
+            "machine; no checkpoint that this framework writes does; do not trust it"
+        )
+    elif isinstance(node, Tensor) or (isinstance(node, float) and not math.isfinite(node)):
+        yield f"{key} in its config is no plain value"
 
 
 def validate_weights(model: ModelConfig, payload: Mapping[str, Any]) -> None:
@@ -71,15 +97,17 @@ def validate_weights(model: ModelConfig, payload: Mapping[str, Any]) -> None:
     The moments of the optimiser must be finite too.
     """
     weights = payload["state_dict"].values()
-    if not all(isinstance(tensor, Tensor) for tensor in weights):
-        raise InputError("a weight is no tensor")
+    raise_objections("a weight is no tensor" for each in weights if not isinstance(each, Tensor))
     storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in weights}
     narrowest = min((t.element_size() for t in weights), default=1)
     validate_size(model, sum(storages.values()) // narrowest)
     values = tree_leaves([payload.get(part) for part in _WITH_WEIGHTS])
     tensors = {value.data_ptr(): value for value in values if isinstance(value, Tensor)}
-    if not all(tensor.isfinite().all() for tensor in tensors.values()):
-        raise InputError("its weights hold NaN or infinity; use another checkpoint")
+    raise_objections(
+        "its weights hold NaN or infinity; use another checkpoint"
+        for tensor in tensors.values()
+        if not tensor.isfinite().all()
+    )
 
 
 def validate_size(model: ModelConfig, max_numbers: int) -> None:
@@ -104,21 +132,3 @@ def validate_size(model: ModelConfig, max_numbers: int) -> None:
         declared += model.num_heads * model.relative_buckets
     if layers > _MAX_LAYERS or declared > max_numbers:
         raise InputError("it declares a larger model than its weights are; use another checkpoint")
-
-
-def _check_plain_values(node: Any, key: str) -> None:
-    """Raise InputError for tensors, NaN, and texts in which OmegaConf replaces something."""
-    if isinstance(node, dict):
-        for name, value in node.items():
-            _check_plain_values(name, key)
-            _check_plain_values(value, f"{key}.{name}" if key else str(name))
-    elif isinstance(node, list | tuple):
-        for value in node:
-            _check_plain_values(value, key)
-    elif isinstance(node, str) and "${" in node:
-        raise InputError(
-            f"{key} in its config holds ${{…}}, which would be replaced by something of this "
-            "machine; no checkpoint that this framework writes does; do not trust it"
-        )
-    elif isinstance(node, Tensor) or (isinstance(node, float) and not math.isfinite(node)):
-        raise InputError(f"{key} in its config is no plain value")

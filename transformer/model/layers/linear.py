@@ -4,13 +4,9 @@ torch multiplies float32 with MKL, which uses only half of the vector width of p
 not Intel's; oneDNN, which comes with torch too, uses all. Measured in docs/decoding.md.
 """
 
-from collections.abc import Sequence
-from typing import Any
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 ONEDNN_FROM = 2**20
 """Multiplications from which on oneDNN's start of about 10 microseconds pays."""
@@ -42,34 +38,3 @@ class Linear(nn.Linear):
             and not torch.is_grad_enabled()
             and not torch.is_autocast_enabled("cpu")
         )
-
-
-def linear_together(
-    x: Float[Tensor, "*rows width"], layers: Sequence[nn.Module]
-) -> tuple[Float[Tensor, "*rows width_out"], ...]:
-    """Map one input by several layers: in training on a GPU by one product, launched once."""
-    if not one_product_pays(x, layers):
-        return tuple(layer(x) for layer in layers)
-    return one_product(x, layers)
-
-
-def one_product_pays(x: Float[Tensor, "*rows width"], layers: Sequence[nn.Module]) -> bool:
-    """Whether several layers map one input faster by one product: in training on a GPU.
-
-    Other kinds of layers have other weights. Sharded weights, which are no plain parameters, are
-    whole only while their own layer computes.
-    """
-    return (
-        x.device.type != "cpu"
-        and torch.is_grad_enabled()
-        and all(type(one) is Linear and type(one.weight) is nn.Parameter for one in layers)
-    )
-
-
-def one_product(
-    x: Float[Tensor, "*rows width"], layers: Sequence[Any]
-) -> tuple[Float[Tensor, "*rows width_out"], ...]:
-    """Map one input by several layers with biases, whose weights are laid end to end."""
-    weight = torch.cat([layer.weight for layer in layers])
-    bias = torch.cat([layer.bias for layer in layers])
-    return F.linear(x, weight, bias).split([layer.out_features for layer in layers], dim=-1)

@@ -1,10 +1,9 @@
-"""Attention in bfloat16, by autocast and on a CPU, and what the processor multiplies in few bits.
+"""Types of products under autocast, and what the processor multiplies in few bits.
 
 In float32 nothing here changes anything.
 """
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -41,19 +40,6 @@ def without_autocast(device: str) -> AbstractContextManager[Any]:
     if device == "meta":
         return nullcontext()
     return torch.autocast(device, enabled=False)
-
-
-@contextmanager
-def precise_on_cpu(query: Float[Tensor, "batch head query head_dim"]) -> Iterator[torch.dtype]:
-    """The type to attend in: on a CPU float32 instead of bfloat16.
-
-    In bfloat16 the gradient of torch's kernel takes 4 to 7 times as long (docs/performance.md).
-    """
-    if query.device.type != "cpu" or query.dtype != torch.bfloat16:
-        yield query.dtype
-        return
-    with torch.autocast("cpu", enabled=False):
-        yield torch.float32
 
 
 def processor_has(*instructions: str) -> bool | None:

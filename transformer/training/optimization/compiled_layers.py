@@ -16,6 +16,7 @@ from torch.fx.experimental import _config as shape_settings
 
 from transformer.common.errors import compiler_errors
 from transformer.model.attention.attention_bias import AttentionBias
+from transformer.model.attention.kernels.fused import prepare
 from transformer.model.attention.kv_cache import LayerCache
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
@@ -72,7 +73,7 @@ def _compiled(forward: Forward, compiled: Forward) -> Forward:
             return forward(hidden, *context)
         for each in context:
             if isinstance(each, AttentionBias):
-                each.prepare(product_dtype(hidden))
+                prepare(each, product_dtype(hidden))
         with compiler_errors(*_SETTINGS):
             return compiled(hidden, *context)
 

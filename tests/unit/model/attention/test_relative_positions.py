@@ -1,4 +1,4 @@
-"""Positions inside the attention against numbers worked out by hand from the papers."""
+"""Positions inside the attention by hand; slopes and buckets: tests/parity/test_huggingface.py."""
 
 import math
 from dataclasses import replace
@@ -10,13 +10,10 @@ from torch import Tensor
 from tests.helpers.model.models import tiny_transformer
 from tests.helpers.model.tolerance import assert_close
 from transformer.model.attention.attention_bias import SelfAttentionBias
-from transformer.model.attention.multi_head import eager
-from transformer.model.attention.relative_positions import (
-    AlibiBias,
-    BucketBias,
-    RotaryPositions,
-    alibi_slope,
-)
+from transformer.model.attention.positions.alibi import AlibiBias
+from transformer.model.attention.positions.buckets import BucketBias
+from transformer.model.attention.positions.rotary import RotaryPositions
+from transformer.model.attention.scaled_dot_product import eager
 from transformer.model.encoder import Memory
 
 INSIDE = ["rotary", "alibi", "relative"]
@@ -25,11 +22,6 @@ CPU = torch.device("cpu")
 
 def turned(heads: Tensor, *positions: int) -> Tensor:
     return RotaryPositions(heads.size(-1))(torch.tensor(positions))(heads)
-
-
-def random_heads(length: int, head_dim: int = 8) -> Tensor:
-    generator = torch.Generator().manual_seed(1)
-    return torch.randn(2, 3, length, head_dim, generator=generator)
 
 
 def test_a_rotation_by_hand() -> None:
@@ -46,40 +38,6 @@ def test_a_rotation_by_hand() -> None:
     torch.testing.assert_close(turned(heads, 0, 1, 2)[0, 0], expected, rtol=0, atol=2e-6)
     for dtype in (torch.bfloat16, torch.float64):
         assert turned(heads.to(dtype), 4, 5, 6).dtype == dtype
-
-
-@pytest.mark.parametrize(("query_at", "key_at"), [(0, 0), (3, 1), (1, 3), (20, 0)])
-def test_a_rotated_score_depends_on_the_distance_alone(query_at: int, key_at: int) -> None:
-    pair = torch.nn.functional.normalize(random_heads(2), dim=-1)
-
-    def scores(shift: int) -> Tensor:
-        query, key = turned(pair, query_at + shift, key_at + shift).unbind(dim=2)
-        return (query * key).sum(-1)
-
-    for shift in (1, 7, 50):
-        assert_close(scores(shift), scores(0))
-    farther = turned(pair, query_at + 1, key_at).unbind(dim=2)
-    assert not torch.allclose((farther[0] * farther[1]).sum(-1), scores(0), atol=1e-2)
-
-
-@pytest.mark.parametrize(
-    ("heads", "exponents"),
-    [
-        # Press et al. 2022, section 3: "for 8 heads ... 1/2, 1/4, ..., 1/256".
-        (8, [1, 2, 3, 4, 5, 6, 7, 8]),
-        (16, [0.5 * i for i in range(1, 17)]),
-        (1, [8]),
-        (2, [4, 8]),
-        # No power of two: those of the power below, then every other one of the power above.
-        (3, [4, 8, 2]),
-        (6, [2, 4, 6, 8, 1, 3]),
-        (12, [1, 2, 3, 4, 5, 6, 7, 8, 0.5, 1.5, 2.5, 3.5]),
-    ],
-)
-def test_slopes_of_alibi(heads: int, exponents: list[float]) -> None:
-    slopes = alibi_slope(torch.arange(heads), heads).tolist()
-    assert slopes == pytest.approx([2**-exponent for exponent in exponents])
-    assert len(set(slopes)) == heads
 
 
 def dense(bias: AlibiBias | BucketBias, length: int, *, causal: bool, start: int = 0) -> Tensor:
@@ -104,55 +62,6 @@ def test_alibi_is_the_slope_times_the_distance() -> None:
     powers = torch.tensor([math.exp(-2 / 256), math.exp(-1 / 256), 1.0])
     assert_close(weights[2], powers / powers.sum())
     assert weights[0].tolist() == [1.0, 0.0, 0.0]
-
-
-def buckets(bias: BucketBias, distances: list[int]) -> list[int]:
-    return bias.bucket(torch.tensor(distances)).tolist()
-
-
-def from_starts(starts: list[int], length: int) -> list[int]:
-    """The bucket of each distance, where ``starts`` lists the first distance of each bucket."""
-    return [sum(start <= distance for start in starts) - 1 for distance in range(length)]
-
-
-@pytest.mark.parametrize(
-    ("count", "most", "starts"),
-    [
-        # Exact up to 7, then from 8 * 16 ** (k / 8): 8, 11.3, 16, 22.6, 32, 45.3, 64, 90.5.
-        (32, 128, [*range(8), 8, 12, 16, 23, 32, 46, 64, 91]),
-        # Exact up to 1, then from 2 * 8 ** (k / 2): 2, 5.7.
-        (8, 16, [0, 1, 2, 6]),
-        (4, 10, [0, 1]),
-    ],
-)
-def test_buckets_that_look_both_ways(count: int, most: int, starts: list[int]) -> None:
-    bias = BucketBias(2, buckets=count, max_distance=most, causal=False)
-    before = from_starts(starts, 300)
-    assert buckets(bias, [-step for step in range(300)]) == before
-    # The upper half of the table is for keys that follow; the query itself is in the lower.
-    after = [bucket + count // 2 for bucket in before[1:]]
-    assert buckets(bias, list(range(1, 300))) == after
-    assert buckets(bias, [-(10**9), 10**9]) == [count // 2 - 1, count - 1]
-
-
-@pytest.mark.parametrize(
-    ("count", "most", "starts"),
-    [
-        # Exact up to 15, then from 16 * 8 ** (k / 16), rounded up.
-        (
-            *(32, 128),
-            [*range(16), 16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113],
-        ),
-        # Exact up to 3, then from 4 * 4 ** (k / 4): 4, 5.7, 8, 11.3.
-        (8, 16, [0, 1, 2, 3, 4, 6, 8, 12]),
-        (4, 10, [0, 1, 2, 5]),
-    ],
-)
-def test_buckets_that_look_back(count: int, most: int, starts: list[int]) -> None:
-    bias = BucketBias(2, buckets=count, max_distance=most, causal=True)
-    assert buckets(bias, [-step for step in range(300)]) == from_starts(starts, 300)
-    # What follows is never seen, and reads no row of its own.
-    assert buckets(bias, [1, 5, 1000, -(10**9)]) == [0, 0, 0, count - 1]
 
 
 def test_a_bucket_adds_its_row_of_the_table() -> None:
@@ -197,7 +106,8 @@ def test_moving_a_whole_sentence_changes_nothing(positions: str, stack: str) -> 
         rotary = stacked.attention_bias.rotary
         rotation = None if rotary is None else rotary(at)
         attention_bias = replace(at_home, queries=at, keys=at, rotation=rotation)
-        return attention.attend_self(hidden[:, order], attention_bias)
+        ordered = hidden[:, order]
+        return attention(ordered, ordered, ordered, attention_bias)
 
     straight = [0, 1, 2, 3, 4, 5]
     assert_close(attended(30, straight), attended(0, straight))

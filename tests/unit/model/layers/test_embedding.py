@@ -10,8 +10,9 @@ from torch import Tensor
 from tests.helpers.model.models import tiny_transformer
 from tests.helpers.model.tolerance import assert_close
 from transformer.common.errors import InputError
-from transformer.model.attention.relative_positions import AlibiBias, RotaryPositions
-from transformer.model.layers.embedding import LearnedPositions, SinusoidalPositions, sinusoids
+from transformer.model.attention.positions.alibi import AlibiBias
+from transformer.model.attention.positions.rotary import RotaryPositions
+from transformer.model.layers.positions import LearnedPositions, SinusoidalPositions, sinusoids
 
 
 def paper(length: int, d_model: int) -> Tensor:

@@ -7,12 +7,8 @@ from torch.nn import functional as F
 
 from tests.helpers.model.tolerance import assert_close
 from transformer.model.layers import linear as module
-from transformer.model.layers.linear import (
-    ONEDNN_FROM,
-    Linear,
-    linear_together,
-    one_product,
-)
+from transformer.model.layers.linear import ONEDNN_FROM, Linear
+from transformer.model.layers.one_product import linear_together, one_product
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from transformer.model.attention.attention_bias import AttentionBias
-from transformer.model.attention.multi_head import KeyHeads, QueryHeads, attend_fused
+from transformer.model.attention.kernels.fused import attend_fused
+from transformer.model.attention.scaled_dot_product import KeyHeads, QueryHeads
 from transformer.model.attention.sparse_patterns import Pattern
 
 BLOCK = 64

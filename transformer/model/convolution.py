@@ -1,11 +1,16 @@
-"""A gated convolution over neighbouring positions (Gehring et al. 2017, section 3.2)."""
+"""An encoder layer with a gated convolution over neighbouring positions before its attention."""
+
+from typing import Any
 
 from jaxtyping import Bool
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from transformer.model.attention.attention_bias import AttentionBias
+from transformer.model.encoder import EncoderLayer
 from transformer.model.layers.dropout import HiddenStates
 from transformer.model.layers.linear import Linear
+from transformer.model.layers.norm import Residual
 
 
 class GatedConvolution(nn.Module):
@@ -33,3 +38,26 @@ class GatedConvolution(nn.Module):
         # batch length width window -> batch length (width window)
         windows = padded.unfold(1, self.window, 1).flatten(2)
         return F.glu(self.linear(windows), dim=-1)
+
+
+class ConvolutionEncoderLayer(EncoderLayer):
+    """Convolution, self-attention and feed-forward, each with its residual."""
+
+    def __init__(
+        self, *args: Any, convolution: GatedConvolution, convolution_residual: Residual, **more: Any
+    ) -> None:
+        super().__init__(*args, **more)
+        # Checkpoints hold the state of the optimiser in the order of the modules.
+        rest = dict(self.named_children())
+        for name in rest:
+            delattr(self, name)
+        self.convolution = convolution
+        self.convolution_residual = convolution_residual
+        for name, module in rest.items():
+            setattr(self, name, module)
+
+    def forward(self, hidden: HiddenStates, attention_bias: AttentionBias) -> HiddenStates:
+        """The convolution, then the layer of the paper."""
+        mask = attention_bias.mask
+        hidden = self.convolution_residual(hidden, lambda x: self.convolution(x, mask))
+        return super().forward(hidden, attention_bias)

@@ -1,0 +1,1 @@
+"""Kernels: attention as `eager` computes it, faster or in less memory."""

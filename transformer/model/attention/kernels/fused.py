@@ -1,0 +1,106 @@
+"""torch's fused kernel, and the mask in the form that it reads.
+
+Dao et al. 2022, "FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness".
+"""
+
+import math
+from contextlib import nullcontext
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from transformer.model.attention.attention_bias import AttentionBias
+from transformer.model.attention.masks import Mask
+from transformer.model.attention.scaled_dot_product import Bias, KeyHeads, QueryHeads, repeat_heads
+
+_ALIGNMENT = 8
+"""Elements; fused kernels on a GPU copy a summand whose rows do not begin at a multiple."""
+
+
+class HiddenKeys(NamedTuple):
+    """A mask as fused kernels read it."""
+
+    summand: Float[Tensor, "#batch #head #query room"]
+    """Of the scores: -inf where a query may not attend, but 0 where it may attend to nothing.
+
+    It has room for more keys, up to the next multiple of ``_ALIGNMENT``; the kernel cuts that off.
+    """
+    sees: Float[Tensor, "#batch #head #query 1"]
+    """Factor of the result: 0 where a query may attend to nothing, else 1."""
+
+
+def hide(mask: Mask, dtype: torch.dtype) -> HiddenKeys:
+    """Turn a mask into a summand.
+
+    Kernels differ on a query that may attend to nothing: NaN or the mean, also in the gradient.
+    Here it attends to everything, and its result is multiplied by zero.
+    """
+    sees = mask.any(-1, keepdim=True)
+    rows, keys = mask.shape[:-1], mask.size(-1)
+    # Never just as many: torch would compile that separately.
+    room = keys + _ALIGNMENT - keys % _ALIGNMENT
+    summand = torch.zeros(*rows, room, dtype=dtype, device=mask.device)
+    summand[..., :keys].masked_fill_(sees & ~mask, -math.inf)
+    return HiddenKeys(summand, sees.to(dtype))
+
+
+def hidden_keys(attention_bias: AttentionBias, dtype: torch.dtype) -> HiddenKeys | None:
+    """The mask of an attention bias in this dtype, computed once for all layers."""
+    mask = attention_bias.dense_mask
+    if mask is None:
+        return None
+    return attention_bias.once(f"hidden_keys {dtype}", lambda: hide(mask, dtype))
+
+
+def prepare(attention_bias: AttentionBias, dtype: torch.dtype) -> None:
+    """Make what the kernel reads in this dtype; a compiled layer could not make it for the next."""
+    _ = attention_bias.dense_mask, attention_bias.dense_bias
+    if not attention_bias.only_causal:
+        hidden_keys(attention_bias, dtype)
+
+
+def attend_fused(
+    query: QueryHeads,
+    key: KeyHeads,
+    value: KeyHeads,
+    mask: Mask | HiddenKeys | None = None,
+    *,
+    bias: Bias | None = None,
+    dropout: float = 0.0,
+    causal: bool = False,
+) -> QueryHeads:
+    """Compute ``attend`` with torch's fused kernel, without keeping the weights.
+
+    Keys and values may have fewer heads than queries. A mask may come as ``hide`` makes it.
+    ``causal=True`` replaces a causal mask, so that kernels skip hidden keys; it excludes ``mask``
+    and ``bias``.
+    """
+    grouped = False
+    # Branches, as a compiled comparison of sizes is no bool.
+    if key.size(1) != query.size(1):
+        # With a mask, torch groups heads only in its slow kernel, which keeps the weights.
+        grouped = mask is None and bias is None
+        if not grouped:
+            key, value = repeat_heads(query, key), repeat_heads(query, value)
+    hidden = hide(mask, query.dtype) if isinstance(mask, Tensor) else mask
+    summand = None if bias is None else bias.to(query.dtype)
+    if hidden is not None:
+        masked = hidden.summand[..., : key.size(2)]
+        summand = masked if summand is None else summand + masked
+    # On a CPU, bfloat16 makes the gradient take 4 to 7 times as long (docs/performance.md).
+    precise = query.device.type == "cpu" and query.dtype == torch.bfloat16
+    dtype = torch.float32 if precise else query.dtype
+    with torch.autocast("cpu", enabled=False) if precise else nullcontext():
+        attended = F.scaled_dot_product_attention(
+            query.to(dtype),
+            key.to(dtype),
+            value.to(dtype),
+            attn_mask=None if summand is None else summand.to(dtype),
+            dropout_p=dropout,
+            is_causal=causal,
+            enable_gqa=grouped,
+        ).to(query.dtype)
+    return attended if hidden is None else attended * hidden.sees

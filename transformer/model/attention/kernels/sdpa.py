@@ -1,0 +1,129 @@
+"""Full attention: torch's fused kernel, and plain products where they are faster on a CPU."""
+
+import math
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from transformer.common.errors import InputError
+from transformer.model.attention.attention_bias import AttentionBias
+from transformer.model.attention.kernels.fused import attend_fused, hidden_keys
+from transformer.model.attention.scaled_dot_product import (
+    KeyHeads,
+    QueryHeads,
+    eager,
+    repeat_heads,
+)
+
+BACKENDS = {
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "cudnn": SDPBackend.CUDNN_ATTENTION,
+    "math": SDPBackend.MATH,
+}
+
+FEW = 16
+"""Plain products are faster than the fused kernel with at most 16 queries and at least 16 keys."""
+
+SHORT = 64
+"""Positions up to which plain products are faster than the fused kernel, forward and backward."""
+
+VECTOR = 16
+"""Keys per step of torch's softmax on a CPU; fewer are processed one by one."""
+
+
+@dataclass(frozen=True)
+class Sdpa:
+    """torch's ``scaled_dot_product_attention``; ``backend`` forces one of its kernels.
+
+    With "any", plain products replace it where they are faster on a CPU: for few queries, and in
+    training on short sentences.
+    """
+
+    backend: str = "any"
+
+    def __call__(
+        self,
+        query: QueryHeads,
+        key: KeyHeads,
+        value: KeyHeads,
+        attention_bias: AttentionBias,
+        dropout: float,
+    ) -> QueryHeads:
+        """Attend; raises InputError if the forced backend cannot compute this here."""
+        if self.backend == "any" and plain_is_faster(query, key, attention_bias, dropout):
+            plain = attend_short if attention_bias.every_query_sees else eager
+            return plain(query, key, value, attention_bias, dropout)
+        try:
+            with nullcontext() if self.backend == "any" else sdpa_kernel(BACKENDS[self.backend]):
+                if attention_bias.only_causal:
+                    return attend_fused(query, key, value, dropout=dropout, causal=True)
+                hidden, bias = hidden_keys(attention_bias, query.dtype), attention_bias.dense_bias
+                return attend_fused(query, key, value, hidden, bias=bias, dropout=dropout)
+        except RuntimeError as error:
+            if "No viable backend" not in str(error) and "No available kernel" not in str(error):
+                raise
+            masked = "" if attention_bias.only_causal else ", a mask or bias"
+            raise InputError(
+                f"model.sdpa_backend={self.backend} cannot compute {query.dtype}, heads of width "
+                f"{query.size(-1)}{masked} on {query.device.type}; set model.sdpa_backend=any"
+            ) from error
+
+
+def plain_is_faster(
+    query: QueryHeads, key: KeyHeads, attention_bias: AttentionBias, dropout: float
+) -> bool:
+    """Whether plain products are the fastest: on a CPU, in training on short sentences.
+
+    Likewise in a decoding step over enough keys. torch's fused kernel computes each sentence and
+    head separately there (docs/performance.md, docs/decoding.md).
+    """
+    if query.device.type != "cpu" or torch.compiler.is_compiling():
+        return False
+    if torch.is_grad_enabled():
+        return max(query.size(2), key.size(2)) <= SHORT
+    few = query.size(2) <= FEW <= key.size(2) and query.size(1) == key.size(1)
+    return few and not dropout and attention_bias.every_query_sees
+
+
+def attend_short(
+    query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
+) -> QueryHeads:
+    """The formula in the form that torch's softmax computes fast; each query must see a key.
+
+    On a CPU that is float32 and at least 16 keys: hidden keys are added up to that number
+    (docs/performance.md).
+    """
+    key, value = repeat_heads(query, key), repeat_heads(query, value)
+    summand, missing = penalty(attention_bias), VECTOR - key.size(2)
+    if missing > 0:
+        zeros = query.new_zeros(1, 1, 1, key.size(2), dtype=torch.float32)
+        summand = zeros if summand is None else zeros + summand
+        summand = F.pad(summand, (0, missing), value=-math.inf)
+        key, value = (F.pad(heads, (0, 0, 0, missing)) for heads in (key, value))
+    scores = query @ key.transpose(-2, -1)
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    scale = query.size(-1) ** -0.5
+    scores = scores * scale if summand is None else torch.add(summand, scores, alpha=scale)
+    weights = scores.softmax(dim=-1).to(value.dtype)
+    return F.dropout(weights, dropout) @ value
+
+
+def penalty(
+    attention_bias: AttentionBias,
+) -> Float[Tensor, "#batch #head #query #key"] | None:
+    """Mask and bias as one summand of the scores, -inf where a query may not attend."""
+
+    def make() -> Tensor | None:
+        mask, bias = attention_bias.dense_mask, attention_bias.dense_bias
+        if mask is None:
+            return bias
+        hidden = torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, -math.inf)
+        return hidden if bias is None else bias + hidden
+
+    return attention_bias.once("penalty", make)

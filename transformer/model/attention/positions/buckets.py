@@ -1,0 +1,45 @@
+"""Relative positions of T5: a trained summand of the scores for each bucket of distances.
+
+Raffel et al. 2020, "Exploring the Limits of Transfer Learning", section 2.1.
+"""
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+Indices = Int[Tensor, "*#shape"]
+
+
+class BucketBias(nn.Module):
+    """A trained bias for each head and each bucket of distances, shared by the layers of a stack.
+
+    Half of the buckets hold one distance each, the rest grow logarithmically up to
+    ``max_distance``; larger distances share the last one. Unlike in T5, scores are divided by the
+    root of ``d_k``.
+    """
+
+    def __init__(self, num_heads: int, *, buckets: int, max_distance: int, causal: bool) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.max_distance = max_distance
+        self.causal = causal
+        self.table = nn.Parameter(torch.empty(buckets, num_heads))
+
+    def forward(self, head: Indices, distance: Indices) -> Float[Tensor, "*shape"]:
+        """The summand of a head at ``distance = key - query``."""
+        return self.table[self.bucket(distance), head]
+
+    def bucket(self, distance: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
+        """The row of the table for a distance; a causal table has none for later keys."""
+        buckets = len(self.table)
+        if self.causal:
+            offset, steps = torch.zeros_like(distance), (-distance).clamp(min=0)
+        else:
+            buckets //= 2
+            offset, steps = (distance > 0) * buckets, distance.abs()
+        exact = buckets // 2
+        growth = torch.log(steps.clamp(min=1) / exact) / math.log(self.max_distance / exact)
+        far = (exact + (growth * (buckets - exact)).long()).clamp(max=buckets - 1)
+        return offset + torch.where(steps < exact, steps, far)

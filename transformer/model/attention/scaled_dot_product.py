@@ -1,0 +1,79 @@
+"""Scaled dot-product attention (Vaswani et al. 2017, figure 2, left; section 3.2.1).
+
+``attend`` is the formula. ``eager`` hands it to ``MultiHeadAttention``; the other kernels
+(kernels/) compute the same, faster or in less memory.
+"""
+
+import math
+from collections.abc import Callable
+
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from transformer.model.attention.attention_bias import AttentionBias
+from transformer.model.attention.masks import Mask
+
+QueryHeads = Float[Tensor, "batch head query head_dim"]
+KeyHeads = Float[Tensor, "batch kv_head key head_dim"]
+RepeatedHeads = Float[Tensor, "batch head key head_dim"]
+Weights = Float[Tensor, "batch head query key"]
+Bias = Float[Tensor, "#batch #head #query #key"]
+
+Kernel = Callable[[QueryHeads, KeyHeads, KeyHeads, AttentionBias, float], QueryHeads]
+"""Computes ``attend`` in its own way; keys and values may have fewer heads than queries."""
+
+
+def attend(
+    query: QueryHeads,
+    key: RepeatedHeads,
+    value: RepeatedHeads,
+    mask: Mask | None = None,
+    *,
+    bias: Bias | None = None,
+    dropout: float = 0.0,
+) -> tuple[QueryHeads, Weights]:
+    """Compute ``softmax(Q K^T / sqrt(d_k)) V`` (equation 1) and return the weights with it.
+
+    Args:
+        mask: True where a query may attend; a query that may attend to nothing yields zeros.
+        bias: Added to the scaled scores (relative positions).
+        dropout: Probability with which a weight is dropped.
+
+    Returns:
+        The weighted sums of the values, and the weights before dropout.
+    """
+    d_k = query.size(-1)
+    scores = query @ key.transpose(-2, -1) / math.sqrt(d_k)
+    if bias is not None:
+        scores = scores + bias.to(scores.dtype)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+        # softmax over -inf alone is 0/0: such a row attends to nothing and must stay zero.
+        scores = scores.masked_fill(~mask.any(-1, keepdim=True), 0.0)
+    weights = scores.softmax(dim=-1)
+    if mask is not None:
+        weights = weights.masked_fill(~mask, 0.0)
+    return F.dropout(weights, dropout) @ value, weights
+
+
+def eager(
+    query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
+) -> QueryHeads:
+    """The formula as a kernel."""
+    return attend_with_weights(query, key, value, attention_bias, dropout)[0]
+
+
+def attend_with_weights(
+    query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
+) -> tuple[QueryHeads, Weights]:
+    """``attend`` under an attention bias; a head of keys serves its group of queries."""
+    mask, bias = attention_bias.dense_mask, attention_bias.dense_bias
+    key, value = repeat_heads(query, key), repeat_heads(query, value)
+    return attend(query, key, value, mask, bias=bias, dropout=dropout)
+
+
+def repeat_heads(query: QueryHeads, shared: KeyHeads) -> RepeatedHeads:
+    """Repeat each head of keys or values for its group of queries."""
+    group = query.size(1) // shared.size(1)
+    return shared if group == 1 else shared.repeat_interleave(group, dim=1)
