@@ -1,5 +1,6 @@
 """The page of the architecture: what it adds to the program works."""
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -8,16 +9,21 @@ from typing import Any
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 
 from tests.helpers.decoding.steps import RecurrentStep, search_config
+from tests.helpers.decoding.translators import tiny_translator
 from transformer.data.corpora.catalog import PUBLISHED
 from transformer.decoding.batched_search import SEARCHES
 from transformer.evaluation.metrics import METRICS, MetricsConfig, score
+from transformer.interchange.formats import FORMATS
+from transformer.model.attention.attention_bias import AttentionBias
+from transformer.model.attention.scaled_dot_product import eager
 from transformer.tasks.registry import task_class
 
 PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
 EXAMPLES = dict(
-    re.findall(r"^\*\*A (\w+)\*\*.*?```python\n(.*?)```", PAGE.read_text("utf-8"), re.M | re.S)
+    re.findall(r"^\*\*An? (\w+)\*\*.*?```python\n(.*?)```", PAGE.read_text("utf-8"), re.M | re.S)
 )
 
 
@@ -29,7 +35,9 @@ def run(name: str) -> dict[str, Any]:
 
 
 def test_there_is_one_of_each() -> None:
-    assert list(EXAMPLES) == ["loss", "search", "corpus", "metric", "task"]
+    assert list(EXAMPLES) == [
+        *("loss", "attention", "search", "corpus", "metric", "format", "verb", "task")
+    ]
     assert all(len(code.splitlines()) <= 14 for code in EXAMPLES.values())
 
 
@@ -50,6 +58,25 @@ def test_the_loss_is_the_formula() -> None:
     assert count == 6
     torch.testing.assert_close(loss, -((1 - probability) ** 2 * probability.log()).sum())
     assert sums["loss"] == loss
+
+
+def test_the_attention_is_a_kernel() -> None:
+    query, key, value = torch.randn(3, 1, 2, 4, 8, generator=torch.manual_seed(1))
+    bias = AttentionBias(torch.ones(4, 4, dtype=torch.bool).tril()[None, None])
+    found = run("attention")["sharper"](query, key, value, bias, 0.0)
+    torch.testing.assert_close(found, eager(2 * query, key, value, bias, 0.0))
+
+
+def test_the_format_is_written(tmp_path: Path) -> None:
+    run("format")
+    written = FORMATS.pop("vocabulary").write(tiny_translator(), {}, tmp_path, OmegaConf.create())
+    assert json.loads((tmp_path / "vocabulary.json").read_text()) == written
+
+
+def test_the_verb_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "best.ckpt").touch()
+    run("verb")["run"](OmegaConf.create({"checkpoint": str(tmp_path / "best.ckpt")}), [])
+    assert capsys.readouterr().out == f"{tmp_path}/best.ckpt\n"
 
 
 def test_the_search_ends_early() -> None:
