@@ -1,4 +1,4 @@
-"""The application of a server: all routes, what is measured, and who may read answers."""
+"""The application of a server: all routes, measurement of requests, and CORS."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -36,14 +36,12 @@ _CORS = (
 
 
 def build_app(service: TranslationService, access: Access) -> Starlette:
-    """The application that answers with a service to those who have access.
-
-    It ends the service when the server stops.
-    """
+    """The application of a service; it ends the service when the server stops."""
 
     async def health(request: Request) -> Response:
-        status = "ok" if service.batcher.works else "the thread of the models has ended"
-        return JSONResponse({"status": status}, 200 if status == "ok" else 503)
+        works = service.batcher.works
+        status = "ok" if works else "the thread of the models has ended"
+        return JSONResponse({"status": status}, 200 if works else 503)
 
     async def metrics(request: Request) -> Response:
         return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
@@ -61,7 +59,7 @@ def build_app(service: TranslationService, access: Access) -> Starlette:
         with stored.folder():
             yield
             await deepl.documents.close()
-        # Whoever still waits has been given up: a batch that is being translated may take long.
+        # No client waits any more, but a batch may take long.
         service.batcher.close(_CLOSE_SECONDS)
 
     routes = [
@@ -82,13 +80,12 @@ def build_app(service: TranslationService, access: Access) -> Starlette:
 
 
 def _no_route(request: Request, error: Exception) -> Response:
-    """The answer to a path or method that nobody has."""
     assert isinstance(error, HTTPException)
     return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
 
 class Measured:
-    """Middleware: counts requests and their time, and lets pages of other origins read answers."""
+    """Middleware: counts requests and their time, and adds the headers of CORS."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, routes: set[str]) -> None:
         self.app, self.metrics, self.routes = app, metrics, routes
@@ -98,7 +95,7 @@ class Measured:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        # Paths that do not exist, and names of glossaries, would make any number of labels.
+        # One label for all unknown paths: clients must not create labels.
         path = "/".join(scope["path"].split("/")[:3])
         route = path if path in self.routes else "other"
         start, status = monotonic(), 500
