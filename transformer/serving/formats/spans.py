@@ -69,7 +69,7 @@ class Cell(NamedTuple):
 class PlainText:
     """The ``text`` to translate of a text with marks.
 
-    ``spans`` are its spans with their starts; ``kept`` are the untranslated ones with their offsets.
+    ``spans`` are its spans with their starts, ``kept`` the untranslated ones with their offsets.
     """
 
     def __init__(self, spans: MarkedText) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from functools import partial
 
 from transformer.serving.formats.documents.office import OfficeDocument
 from transformer.serving.formats.documents.text_files import (
@@ -27,8 +28,7 @@ FORMATS: Mapping[str, Callable[[bytes, int], Document]] = {
     ".html": lambda data, _: TextFile(data, parse_html),
     ".htm": lambda data, _: TextFile(data, parse_html),
     ".srt": lambda data, _: TextFile(data, parse_subtitles),
-    ".docx": lambda data, most_bytes: OfficeDocument(data, ".docx", most_bytes),
-    ".odt": lambda data, most_bytes: OfficeDocument(data, ".odt", most_bytes),
+    **{one: partial(OfficeDocument, extension=one) for one in (".docx", ".odt")},
 }
 """Readers by extension; their number is the limit of bytes."""
 
