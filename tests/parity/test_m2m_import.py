@@ -20,7 +20,7 @@ from transformer.data.tokenization.tags import SourceTags, TaggedText
 from transformer.decoding.forced import score_pairs
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.imported import read_weights
-from transformer.interchange.m2m import import_tokenizer
+from transformer.interchange.marian.m2m import import_tokenizer
 from transformer.model.build import build_transformer
 from transformer.model.layers.embedding import sinusoids
 from transformer.serving.languages.directions import trained_directions

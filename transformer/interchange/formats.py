@@ -1,4 +1,4 @@
-"""The formats of ``export``: package, and how each is written and verified."""
+"""The formats of ``export``: their packages, writers and verification."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig
 
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, raise_objections
 from transformer.common.files import given_path
 from transformer.common.schema import typed, typed_value
 from transformer.data.config import DataConfig
@@ -32,10 +32,10 @@ Run = dict[str, Any]
 
 
 class Format(NamedTuple):
-    """One format: the package it needs, and the extra that has it.
+    """A format: the package that it needs, and the extra that has it.
 
-    ``write`` puts a translator and the config of its run into a new folder; it returns the result
-    of the verification, and raises InputError if that fails.
+    ``write`` writes a translator and the config of its run into a new folder, and returns the
+    result of the verification; it raises InputError if that fails.
     """
 
     package: str
@@ -46,9 +46,11 @@ class Format(NamedTuple):
 def folder_name(config: DictConfig) -> str:
     """The name of an export in RUN/export; raises InputError if format or type is unknown."""
     form, quantization = config.format, config.quantization
-    for key, known in (("format", FORMATS), ("quantization", QUANTIZATIONS)):
-        if config[key] not in known:
-            raise InputError(f"{key}={config[key]} is unknown; choose {' or '.join(known)}")
+    raise_objections(
+        f"{key}={config[key]} is unknown; choose {' or '.join(known)}"
+        for key, known in (("format", FORMATS), ("quantization", QUANTIZATIONS))
+        if config[key] not in known
+    )
     quantized = form == "ctranslate2" and quantization != "float32"
     return f"{form}-{quantization}" if quantized else str(form)
 
