@@ -27,7 +27,7 @@ from transformer.interchange.expressible import check_expressible, check_heads
 from transformer.interchange.marian.m2m import export_ids as export_m2m_ids
 from transformer.interchange.marian.m2m import write_tokenizer
 from transformer.interchange.marian.vocabulary import ExportedIds, export_ids
-from transformer.interchange.marian.weights import export_weights
+from transformer.interchange.marian.weights import SETTINGS, export_weights
 from transformer.interchange.verification import PLAIN, compare_texts
 from transformer.model.config import ModelConfig
 
@@ -100,18 +100,8 @@ def _config(config: ModelConfig, source: ExportedIds, target: ExportedIds) -> di
         "architectures": [kind],
         "model_type": name,
         "is_encoder_decoder": True,
-        "d_model": config.d_model,
-        "encoder_layers": config.encoder_layers,
-        "decoder_layers": config.decoder_layers,
-        "encoder_attention_heads": config.num_heads,
-        "decoder_attention_heads": config.num_heads,
-        "encoder_ffn_dim": config.ffn_dim,
-        "decoder_ffn_dim": config.ffn_dim,
+        **{name: getattr(config, ours) for ours, names in SETTINGS.items() for name in names},
         "activation_function": config.activation,
-        "dropout": config.dropout,
-        "attention_dropout": config.attention_dropout,
-        "activation_dropout": config.activation_dropout,
-        "max_position_embeddings": config.max_length,
         "scale_embedding": True,
         "static_position_embeddings": True,
         "tie_word_embeddings": True,
@@ -120,8 +110,6 @@ def _config(config: ModelConfig, source: ExportedIds, target: ExportedIds) -> di
         "decoder_vocab_size": len(target.names),
         "pad_token_id": pad,
         "bos_token_id": 0 if m2m else target.end,
-        "encoder_layerdrop": config.layer_drop,
-        "decoder_layerdrop": config.layer_drop,
         "eos_token_id": target.end,
         "forced_eos_token_id": target.end,
         "decoder_start_token_id": target.start,

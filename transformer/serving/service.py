@@ -136,11 +136,12 @@ class TranslationService:
             plain = [p.sentence if lines else plain_blanks(p.sentence) for p in parts]
             sentences = [Sentence(one, constrain and constrain(one)) for one in plain]
             split.append(list(zip(parts, sentences, strict=True)))
-        distinct = {sentence: None for parts in split for _, sentence in parts}
-        if len(distinct) > self.limits.waiting:
+        found = [sentence for parts in split for _, sentence in parts]
+        if sum(bool(one.text) for one in found) > self.limits.waiting:
             raise InputError(
                 f"one request may have {self.limits.waiting} sentences; send fewer at a time"
             )
+        distinct = dict.fromkeys(found)
         jobs = {one: Job(options, one, direction.length(one.text)) for one in distinct}
         longest = max((job.length for job in jobs.values()), default=0)
         # Their memory grows with the square of the length.

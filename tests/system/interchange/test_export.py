@@ -110,33 +110,23 @@ def test_an_export_alone_translates_as_its_run(home: Path, alone: Path) -> None:
     assert translated_outside(alone, texts) == expected.split("\n")[:-1]
 
 
+ELSEWHERE = "checkpoint=elsewhere/model"
 ALONE = "is an export for CTranslate2; translate with engine=ctranslate2"
 
 
 @pytest.mark.parametrize(
     ("verb", "arguments", "says"),
     [
-        ("translate", ["engine=onnx"], "engine='onnx' must be torch or ctranslate2"),
         ("translate", [*CT2, "engine_folder=x"], "engine_folder=x holds no model.bin"),
         ("translate", [*CT2, "decoding=sampling"], "decoding.algorithm=sampling cannot be done"),
-        ("translate", [*CT2, "decoding.no_repeat_ngram=2"], "no_repeat_ngram=2 cannot be done"),
         ("translate", [*CT2, "checkpoint=run"], "holds no exports for engine=ctranslate2"),
         ("translate", [*CT2, "checkpoint=[run,run]"], "engine=ctranslate2 takes one checkpoint"),
         ("translate", [*CT2, "precision=int8"], "takes one checkpoint and no precision="),
         ("translate", [*CT2, "heads_off=cross.0.0"], "not exported from this checkpoint as it"),
-        ("translate", ["checkpoint=elsewhere/model"], ALONE),
-        ("evaluate", ["checkpoint=elsewhere/model"], ALONE),
-        ("score", ["checkpoint=elsewhere/model", "source=a", "target=b"], ALONE),
-        (
-            "translate",
-            [*CT2, "checkpoint=elsewhere/model", "alignment=true"],
-            "alignment= needs the run",
-        ),
-        (
-            "translate",
-            [*CT2, "checkpoint=elsewhere/model", "heads_off=cross.0.0"],
-            "heads_off= needs the run",
-        ),
+        ("evaluate", [ELSEWHERE], ALONE),
+        ("score", [ELSEWHERE, "source=a", "target=b"], ALONE),
+        ("translate", [*CT2, ELSEWHERE, "alignment=true"], "alignment= needs the run"),
+        ("translate", [*CT2, ELSEWHERE, "heads_off=cross.0.0"], "heads_off= needs the run"),
     ],
 )
 @pytest.mark.usefixtures("alone")

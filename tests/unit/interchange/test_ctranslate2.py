@@ -82,9 +82,7 @@ def test_tags_are_pieces_that_no_text_is_taken_for(tmp_path: Path) -> None:
     "changes",
     [
         {"norm_order": "deepnorm"},
-        {"norm_order": "sandwich"},
         {"positions": "alibi"},
-        {"positions": "relative"},
         {"pattern": "sliding"},
         {"decoder_pattern": "longformer"},
         {"query_key_norm": True},

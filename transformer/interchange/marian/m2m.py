@@ -1,9 +1,9 @@
 """The vocabulary of an M2M-100 or NLLB model of Hugging Face as our tokenizer, and back.
 
 M2M-100 has a SentencePiece model and ``vocab.json``; NLLB has a ``tokenizer.json`` with the merges
-of BPE. Our tokenizer is a new SentencePiece model with our symbols, the pieces in the order of their
-ids, and the ids after the languages; the languages are tags. An export is M2M-100 if its tokenizer
-knows this set of languages, else NLLB. Source: transformers 5, ``models/m2m_100``, ``models/nllb``.
+of BPE. Our tokenizer is a new SentencePiece model with our symbols, the pieces in the order of
+their ids, and the ids after the languages; the languages are tags. An export is M2M-100 if its
+tokenizer knows this set of languages, else NLLB. Source: transformers 5, ``models/m2m_100``.
 """
 
 import base64

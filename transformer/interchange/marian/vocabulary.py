@@ -1,9 +1,9 @@
 """The vocabulary of a Marian folder of Hugging Face as our tokenizer, and back.
 
-In Hugging Face, ``vocab.json`` numbers the pieces of both sides, or with ``target_vocab.json`` those
-of the source. In our tokenizer, SentencePiece numbers them: its model is written again, with our
-symbols and then the pieces in the order of ``vocab.json``. Pieces of the other side alone are UNCUT:
-no text is cut into them. Pieces that ``vocab.json`` lacks come last; they have the vector of the
+In Hugging Face, ``vocab.json`` numbers the pieces of both sides, or those of the source beside a
+``target_vocab.json``. In our tokenizer, SentencePiece numbers them: its model is new, with our
+symbols and then the pieces in the order of ``vocab.json``. Pieces of the other side alone are
+UNCUT: no text is cut into them. Pieces that ``vocab.json`` lacks come last, with the vector of the
 unknown piece.
 """
 

@@ -31,6 +31,17 @@ _ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "
 _FEED_FORWARD = {"feed_forward.inner": "fc1", "feed_forward.outer": "fc2"}
 
 
+_SAME = "d_model encoder_layers decoder_layers dropout attention_dropout activation_dropout"
+SETTINGS = {
+    **{name: (name,) for name in _SAME.split()},
+    "num_heads": ("encoder_attention_heads", "decoder_attention_heads"),
+    "ffn_dim": ("encoder_ffn_dim", "decoder_ffn_dim"),
+    "layer_drop": ("encoder_layerdrop", "decoder_layerdrop"),
+    "max_length": ("max_position_embeddings",),
+}
+"""Our settings of a model, and their names in a ``config.json``."""
+
+
 @dataclass(frozen=True)
 class MarianConfig:
     """The values of a ``config.json`` that decide what the model computes."""
@@ -68,21 +79,12 @@ class MarianConfig:
         """The keys under ``model.`` of a run."""
         swish, m2m = self.activation_function == "silu", self.model_type == "m2m_100"
         return {
-            "d_model": self.d_model,
-            "num_heads": self.encoder_attention_heads,
-            "ffn_dim": self.encoder_ffn_dim,
-            "encoder_layers": self.encoder_layers,
-            "decoder_layers": self.decoder_layers,
-            "dropout": self.dropout,
-            "attention_dropout": self.attention_dropout,
-            "activation_dropout": self.activation_dropout,
-            "max_length": self.max_position_embeddings,
+            **{ours: getattr(self, names[0]) for ours, names in SETTINGS.items()},
             "activation": "swish" if swish else self.activation_function,
             "norm": "layer",
             "norm_order": "post" if self.model_type == "marian" else "pre",
             "positions": "fairseq" if m2m else "sinusoidal",
             "decoder_start": EOS if m2m else None,
-            "layer_drop": self.encoder_layerdrop,
             "tie_embeddings": "all" if self.share_encoder_decoder_embeddings else "decoder",
         }
 

@@ -5,7 +5,7 @@ or if it is around other blocks. So every tag is written once and nests as in th
 Attributes, such as ``title``, are not translated.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -198,22 +198,17 @@ def _blocks(tokens: Sequence[Token], ends: dict[int, int]) -> Iterator[str | Blo
 
 def _structure(tokens: Sequence[Token]) -> set[str]:
     """Names of the elements that never stand beside text."""
-    beside: set[str] = set()
-    names: set[str] = set()
-    children: list[set[str]] = [set()]
-    mixed = [False]
-    for token in tokens:
+    children: defaultdict[int, set[str]] = defaultdict(set)
+    with_text: set[int] = set()
+    parents = [-1]
+    for index, token in enumerate(tokens):
         if token.kind == "text" and token.source.strip():
-            mixed[-1] = True
+            with_text.add(parents[-1])
         elif token.kind in ("open", "void"):
-            names.add(token.name)
-            children[-1].add(token.name)
+            children[parents[-1]].add(token.name)
         if token.kind == "open":
-            children.append(set())
-            mixed.append(False)
-        elif token.kind == "close" and len(children) > 1:
-            inside = children.pop()
-            beside |= inside if mixed.pop() else set()
-    for inside, has_text in zip(children, mixed, strict=True):
-        beside |= inside if has_text else set()
-    return names - beside
+            parents.append(index)
+        elif token.kind == "close" and len(parents) > 1:
+            parents.pop()
+    beside = set().union(*(children[parent] for parent in with_text))
+    return set().union(*children.values()) - beside

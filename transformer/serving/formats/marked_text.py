@@ -56,7 +56,7 @@ async def translate_marked(
     plain = [PlainText(text) for text in texts]
     # In a thread: a long text must not block other clients.
     cut = await asyncio.to_thread(lambda: [_cut(one, options) for one in plain])
-    asked = {(part.sentence, links): None for one in cut for part, links in one if part.sentence}
+    asked = [(part.sentence, links) for one in cut for part, links in one if part.sentence]
     found = await _translate(service, asked, options)
     return await asyncio.to_thread(
         lambda: [_marked(*each, found) for each in zip(texts, plain, cut, strict=True)]
