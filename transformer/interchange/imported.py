@@ -18,7 +18,7 @@ from transformer.interchange.files import read_mapping, readable
 from transformer.interchange.marian import m2m
 from transformer.interchange.marian.npz import DECODER, read_npz
 from transformer.interchange.marian.vocabulary import ImportedTokenizer, import_tokenizer
-from transformer.interchange.marian.weights import import_weights, read_config
+from transformer.interchange.marian.weights import Kind, import_weights, read_config
 from transformer.interchange.safetensors import read_safetensors
 from transformer.model.checkpoint.checkpoint import PORTABLE, WEIGHTS_PREFIX, portable_part
 from transformer.model.config import ModelConfig
@@ -50,6 +50,7 @@ def read_folder(folder: Path) -> Imported:
         config, weights, vocabulary = read_npz(folder)
     else:
         values = read_mapping(folder / "config.json")
+        typed_value(values.get("model_type"), Kind, "config.json.model_type")
         values |= read_mapping(folder / "generation_config.json", optional=True)
         config = read_config(values)
         weights = read_weights(folder)

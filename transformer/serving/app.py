@@ -4,13 +4,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.resources import files
 from time import monotonic
-from typing import Any
 
 import yaml
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -27,11 +27,12 @@ from transformer.serving.service import TranslationService
 
 _CLOSE_SECONDS = 5.0
 
-_CORS = (
-    (b"access-control-allow-origin", b"*"),
-    (b"access-control-allow-headers", b"Authorization, Content-Type"),
-    (b"access-control-allow-methods", b"GET, POST"),
-    (b"access-control-max-age", b"1728000"),
+_CORS = Middleware(
+    CORSMiddleware,
+    allow_origins=["*"],
+    allow_headers=["Authorization", "Content-Type"],
+    max_age=1_728_000,
+    allow_methods=["GET", "POST"],
 )
 
 
@@ -73,7 +74,7 @@ def build_app(service: TranslationService, access: Access) -> Starlette:
     measured = Middleware(Measured, metrics=service.metrics, routes={one.path for one in routes})
     return Starlette(
         routes=routes,
-        middleware=[measured, Middleware(LimitedBodies, limits=service.limits)],
+        middleware=[measured, _CORS, Middleware(LimitedBodies, limits=service.limits)],
         exception_handlers={HTTPException: _no_route},
         lifespan=lifespan,
     )
@@ -85,13 +86,13 @@ def _no_route(request: Request, error: Exception) -> Response:
 
 
 class Measured:
-    """Middleware: counts requests and their time, and adds the headers of CORS."""
+    """Middleware: counts requests and their time."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, routes: set[str]) -> None:
         self.app, self.metrics, self.routes = app, metrics, routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request; an OPTIONS request needs no route."""
+        """Answer a request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -104,12 +105,10 @@ class Measured:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message = {**message, "headers": [*message["headers"], *_CORS]}
             await send(message)
 
-        answer: Any = Response(status_code=204) if scope["method"] == "OPTIONS" else self.app
         try:
-            await answer(scope, receive, counted)
+            await self.app(scope, receive, counted)
         finally:
             self.metrics.requests.labels(route, status).inc()
             self.metrics.request_seconds.labels(route).observe(monotonic() - start)

@@ -38,14 +38,10 @@ def test_a_package_of_argos_translates_as_its_run(home: Path) -> None:
     verified = json.loads(stderr.strip().split("\n")[-1])
     # After so few updates many a sentence has no end, and the limits of length differ.
     assert verified["equal"] > 0.2 and verified["sentences"] == 40
-    [file] = (home / "argos").iterdir()
-    assert file.name == "translate-src_tgt-1_0.argosmodel"
-    with zipfile.ZipFile(file) as package:
-        inside = "translate-src_tgt-1_0"
-        metadata = json.loads(package.read(f"{inside}/metadata.json"))
-        assert {f"{inside}/sentencepiece.model", f"{inside}/model/model.bin"} <= set(
-            package.namelist()
-        )
+    name = "translate-src_tgt-1_0"
+    with zipfile.ZipFile(home / "argos" / f"{name}.argosmodel") as package:
+        metadata = json.loads(package.read(f"{name}/metadata.json"))
+        assert f"{name}/sentencepiece.model" in package.namelist()
     assert (metadata["from_code"], metadata["to_code"]) == ("src", "tgt")
 
 

@@ -85,9 +85,14 @@ def test_clients_of_libretranslate(url: str, offline: dict[str, str]) -> None:
     )
     # A sentence that nobody has asked for yet, and a body that nobody reads.
     text = SENTENCES[2]
-    answer = requests.post(f"{url}/translate", b"?", params=asked | {"q": text}, timeout=60)
+    page = {"Origin": "https://example.org"}
+    query = asked | {"q": text}
+    answer = requests.post(f"{url}/translate", b"?", params=query, headers=page, timeout=60)
     assert answer.json() == {"translatedText": offline[text]}
     assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    page["Access-Control-Request-Method"] = "POST"
+    page["Access-Control-Request-Headers"] = "authorization, content-type"
+    assert requests.options(f"{url}/translate", headers=page, timeout=60).ok
     files = {name: (None, value) for name, value in (asked | {"q": text}).items()}
     answer = requests.post(f"{url}/translate", files=files, timeout=60)
     assert answer.json() == {"translatedText": offline[text]}

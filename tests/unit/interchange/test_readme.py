@@ -90,9 +90,6 @@ def test_it_names_the_tags() -> None:
     text = readme(tokenizer, search_config(), 63)
     assert "begins with its tags, here ['<2 de>']. There are `< >`, `<2 de>`, `<2 fr>`." in text
     assert "between sentences, which are cut alone, stands `< >`" in text
-    plain = readme(tiny_tokenizer(), search_config(), 63)
-    assert "tag" not in plain and "< >" not in plain
-    assert "    rows = [cut(text) for text in texts]\n" in plain
 
 
 RUN = {"data": {"source": "en", "target": "de", "corpus": "files", "corpora": None}}

@@ -74,6 +74,8 @@ def read_npz(folder: Path) -> tuple[MarianConfig, dict[str, Tensor], ImportedTok
         for one, file in zip(ids, vocabularies, strict=True)
     ]
     tables = 1 if config.share_encoder_decoder_embeddings else 2
+    if tables == 1 and ids[0] != ids[1]:
+        raise InputError(f"{folder / DECODER} names two vocabularies, and {model} has one table")
     return config, _weights(arrays, config), build_tokenizer(subwords, starting[:tables])
 
 

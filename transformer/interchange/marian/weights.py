@@ -31,6 +31,9 @@ _ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "
 _FEED_FORWARD = {"feed_forward.inner": "fc1", "feed_forward.outer": "fc2"}
 
 
+Kind = Literal["marian", "pegasus", "m2m_100"]
+"""Values of ``model_type`` in a ``config.json``; Pegasus with the tokenizer of Marian."""
+
 _SAME = "d_model encoder_layers decoder_layers dropout attention_dropout activation_dropout"
 SETTINGS = {
     **{name: (name,) for name in _SAME.split()},
@@ -46,7 +49,7 @@ SETTINGS = {
 class MarianConfig:
     """The values of a ``config.json`` that decide what the model computes."""
 
-    model_type: Literal["marian", "pegasus", "m2m_100"]
+    model_type: Kind
     d_model: Annotated[int, Range(2, 2**16)]
     encoder_layers: Annotated[int, Range(1, 1000)]
     decoder_layers: Annotated[int, Range(1, 1000)]

@@ -6,7 +6,7 @@ links. Marks nest as in the source. The module does not know what a mark is.
 
 import asyncio
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -78,7 +78,7 @@ def _cut(plain: PlainText, options: Options) -> list[tuple[Part, bool]]:
 
 
 async def _translate(
-    service: Service, asked: Collection[_Asked], options: Options
+    service: Service, asked: Sequence[_Asked], options: Options
 ) -> dict[_Asked, SentenceTranslation]:
     """Translate the sentences with links and those without links at the same time."""
 

@@ -65,25 +65,10 @@ class DeepLDocuments:
         self._direction, self._constrain = direction, constrain
         self._characters = characters
         self._documents: dict[str, _Document] = {}
-        self._unfinished: Counter[Client | None] = Counter()
         self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
 
     async def upload(self, request: Request) -> Response:
-        """Accept a document, or refuse it at once."""
-        client = request.state.client
-        if self._unfinished[client] >= _MOST_WAITING:
-            raise Refusal(429, f"{_MOST_WAITING} documents wait already", {"Retry-After": "10"})
-        self._unfinished[client] += 1
-        try:
-            document = await self._accept(request)
-        except BaseException:
-            self._unfinished[client] -= 1
-            raise
-        document.work.add_done_callback(lambda _: self._unfinished.subtract([client]))
-        return JSONResponse({"document_id": document.id, "document_key": document.key})
-
-    async def _accept(self, request: Request) -> _Document:
-        """Store the document of a request, and begin its translation."""
+        """Store a document and begin its translation, or refuse it at once."""
         upload = await self._files.read_upload(request)
         asked, client = upload.parameters, request.state.client
         if asked.get("output_format") not in (None, "", upload.extension[1:]):
@@ -94,6 +79,10 @@ class DeepLDocuments:
         direction, _ = self._direction(asked, texts)
         constrain = self._constrain(request, asked.get("glossary_id"), direction)
         stored = await self._files.add(upload.data, upload.name)
+        own = (one for one in self._documents.values() if one.client == client)
+        if sum(not one.work.done() for one in own) >= _MOST_WAITING:
+            self._files.remove(stored)
+            raise Refusal(429, f"{_MOST_WAITING} documents wait already", {"Retry-After": "10"})
         document = _Document(client, stored, upload.name, sum(map(len, texts)))
         options = Options(direction, constrain=constrain)
         document.work = asyncio.create_task(self._translate(document, upload.extension, options))
@@ -102,7 +91,7 @@ class DeepLDocuments:
         for old in finished[: max(0, len(self._documents) - MOST_FILES)]:
             self._files.remove(old.stored)
             del self._documents[old.id]
-        return document
+        return JSONResponse({"document_id": document.id, "document_key": document.key})
 
     async def _translate(self, document: _Document, extension: str, options: Options) -> None:
         """Translate a stored document; it has a status until it is forgotten."""
