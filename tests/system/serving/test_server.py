@@ -382,16 +382,20 @@ def test_a_full_queue_and_a_deadline() -> None:
         assert status == 400 and "may have 3 sentences" in answer["error"]
 
 
+def begun(address: str, **asked: str) -> http.client.HTTPConnection:
+    """A connection whose request for a translation has been sent."""
+    connection = http.client.HTTPConnection(urlparse(address).netloc, timeout=60)
+    headers = {"Content-Type": "application/json"}
+    connection.request("POST", "/translate", json.dumps(asked), headers)
+    return connection
+
+
 def test_a_client_that_hangs_up_is_forgotten() -> None:
     model, sizes = slow_model(0.3)
     with serving(translator=model, cache=0) as address:
-        parts = urlparse(address)
         for number in range(8):
-            connection = http.client.HTTPConnection(str(parts.hostname), parts.port)
             # Short enough for one segment each, so that the sizes count texts.
-            body = json.dumps({"q": "a dog " * (1 + number), "source": "en", "target": "de"})
-            connection.request("POST", "/translate", body, {"Content-Type": "application/json"})
-            connection.close()
+            begun(address, q="a dog " * (1 + number), source="en", target="de").close()
         assert ask(f"{address}/translate", {"q": "a", "source": "en", "target": "de"})[0] == 200
         # The one before the start, the one that was being translated, and the last.
         assert sum(sizes) <= 4
@@ -423,15 +427,8 @@ def test_the_verb_answers_what_it_has_accepted(home: Path) -> None:
     texts = [f"a b c {number}" for number in range(24)]
     offline = [one.text for one in Translator.load(home / "run").translate(texts)]
     with started(home, "cache=0") as (process, address):
-        asked = {"source": "src", "target": "tgt"}
         assert ask(f"{address}/health") == (200, {"status": "ok"})
-        connections = []
-        for text in texts:
-            parts = urlparse(address)
-            connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=60)
-            body = json.dumps(asked | {"q": text})
-            connection.request("POST", "/translate", body, {"Content-Type": "application/json"})
-            connections.append(connection)
+        connections = [begun(address, q=text, source="src", target="tgt") for text in texts]
         # A later request is answered, so that those before have been accepted.
         assert ask(f"{address}/health")[0] == 200
         process.send_signal(signal.SIGTERM)
