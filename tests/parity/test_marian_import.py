@@ -322,7 +322,7 @@ FAULTS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "no vocabulary": (
         lambda: Path("bad/source.spm").write_bytes(b"\xff" * 100),
-        "source.spm is no SentencePiece model",
+        "source.spm cannot be read",
     ),
     "missing": (lambda: Path("bad/target.spm").unlink(), "target.spm cannot be read"),
 }
