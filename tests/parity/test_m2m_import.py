@@ -170,7 +170,7 @@ FAULTS: dict[str, tuple[str, Callable[[], object], str]] = {
         lambda: drop("tokenizer_config.json", "extra_special_tokens"),
         "lacks language codes",
     ),
-    "huge": ("m2m", lambda: change(Path("bad/config.json"), vocab_size=10**12), "vocab_size=1000"),
+    "huge": ("m2m", lambda: change("config.json", vocab_size=10**12), "vocab_size=1000"),
     "no file": (
         "nllb",
         lambda: Path("bad/tokenizer.json").unlink(),
@@ -178,18 +178,18 @@ FAULTS: dict[str, tuple[str, Callable[[], object], str]] = {
     ),
     "path": (
         "nllb",
-        lambda: change(Path("bad/tokenizer.json"), model="../../secret"),
+        lambda: change("tokenizer.json", model="../../secret"),
         "tokenizer.json cannot be read",
     ),
     "merges": ("nllb", lambda: change_model(merges=[["e", "r"]]), "not those of SentencePiece"),
     "legacy": (
         "nllb",
-        lambda: change(Path("bad/tokenizer_config.json"), legacy_behaviour=True),
+        lambda: change("tokenizer_config.json", legacy_behaviour=True),
         "legacy_behaviour=false",
     ),
     "language": (
         "nllb",
-        lambda: change(Path("bad/tokenizer_config.json"), src_lang="xx"),
+        lambda: change("tokenizer_config.json", src_lang="xx"),
         "xx is no language of the model",
     ),
 }

@@ -269,7 +269,8 @@ class Payload:
         return Path("owned").touch, ()
 
 
-def change(file: Path, **values: Any) -> None:
+def change(name: str, **values: Any) -> None:
+    file = Path("bad", name)
     file.write_text(json.dumps(json.loads(file.read_text()) | values))
 
 
@@ -281,16 +282,13 @@ def spoil_weight() -> None:
 
 FAULTS: dict[str, tuple[Callable[[], object], str]] = {
     "another model": (
-        lambda: change(Path("bad/config.json"), model_type="t5"),
+        lambda: change("config.json", model_type="t5"),
         "config.json.model_type='t5' must be marian or pegasus or m2m_100",
     ),
-    "huge": (
-        lambda: change(Path("bad/config.json"), d_model=10**9),
-        "d_model=1000000000 must be",
-    ),
-    "odd": (lambda: change(Path("bad/config.json"), d_model=33), "d_model=33 must be even"),
+    "huge": (lambda: change("config.json", d_model=10**9), "d_model=1000000000 must be"),
+    "odd": (lambda: change("config.json", d_model=33), "d_model=33 must be even"),
     "other sizes": (
-        lambda: change(Path("bad/config.json"), encoder_ffn_dim=64, decoder_ffn_dim=64),
+        lambda: change("config.json", encoder_ffn_dim=64, decoder_ffn_dim=64),
         "fc1.weight must have the shape (64, 32), not (48, 32)",
     ),
     "program": (
@@ -309,17 +307,14 @@ FAULTS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "not a number": (spoil_weight, "bad: its weights hold NaN or infinity"),
     "start": (
-        lambda: change(Path("bad/generation_config.json"), decoder_start_token_id=3),
+        lambda: change("generation_config.json", decoder_start_token_id=3),
         "decoder_start_token_id=3 in config.json or generation_config.json must be ",
     ),
     "no JSON": (
         lambda: Path("bad/vocab.json").write_text("[" * 100_000),
         "vocab.json cannot be read",
     ),
-    "ids": (
-        lambda: change(Path("bad/vocab.json"), **{"<unk>": 0}),
-        "vocab.json does not give the ids 0 to",
-    ),
+    "ids": (lambda: change("vocab.json", **{"<unk>": 0}), "vocab.json does not give the ids 0 to"),
     "no vocabulary": (
         lambda: Path("bad/source.spm").write_bytes(b"\xff" * 100),
         "source.spm cannot be read",
