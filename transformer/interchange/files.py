@@ -20,7 +20,7 @@ _MOST_UNPACKED = 4
 _DEEPEST, _MOST_EVENTS = 10, 2_000_000
 """Nested collections of a YAML file, and its keys and values; a vocabulary has about 100,000."""
 
-_DAMAGE = (
+_DAMAGE: tuple[type[Exception], ...] = (
     *(OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, EOFError),
     *(MemoryError, zlib.error, zipfile.BadZipFile, yaml.YAMLError),
 )
@@ -29,9 +29,10 @@ _DAMAGE = (
 @contextmanager
 def readable(name: object, *errors: type[Exception]) -> Iterator[None]:
     """Turn an error of a damaged file, or one of these, into an InputError that names the file."""
+    expected = _DAMAGE + errors
     try:
         yield
-    except (*_DAMAGE, *errors) as error:
+    except expected as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{name} cannot be read: {reason}") from error
 

@@ -43,7 +43,7 @@ def read_keys(path: Path) -> list[Client]:
                 "the second"
             )
         name, digest, requests = match.groups()
-        clients.append(Client(name, digest.lower(), requests and int(requests)))
+        clients.append(Client(name, digest.lower(), int(requests) if requests else None))
     return clients
 
 

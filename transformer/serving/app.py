@@ -40,9 +40,8 @@ def build_app(service: TranslationService, access: Access) -> Starlette:
     """The application of a service; it ends the service when the server stops."""
 
     async def health(request: Request) -> Response:
-        works = service.batcher.works
-        status = "ok" if works else "the thread of the models has ended"
-        return JSONResponse({"status": status}, 200 if works else 503)
+        status = "ok" if service.batcher.works else "the thread of the models has ended"
+        return JSONResponse({"status": status}, 200 if status == "ok" else 503)
 
     async def metrics(request: Request) -> Response:
         return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)

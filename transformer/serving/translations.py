@@ -143,8 +143,9 @@ def translate_batch(options: Options, sentences: Sequence[Sentence]) -> list[Sen
         translator = _linking(translator, options.near_best)
     tagged = [with_tags(one.text, options.direction.tags) for one in sentences]
     constraints = [one.constraints for one in sentences]
-    asked = {"attention": options.attention, "alignment": options.links}
-    found = translator.translate(tagged, constraints, **asked)
+    found = translator.translate(
+        tagged, constraints, attention=options.attention, alignment=options.links
+    )
     results = [_result(one, translation) for one, translation in zip(sentences, found, strict=True)]
     return _with_confidence(translator, tagged, results) if options.confidence else results
 

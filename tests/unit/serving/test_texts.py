@@ -98,7 +98,7 @@ def test_a_glossary_asks_for_its_phrases() -> None:
     asked = glossary.constraints("A dog and a dogma.")
     assert asked is not None and asked.must == ("Hund",)
     assert glossary.constraints("A dogma.") is None
-    for wrong in ("dog", "", "dog\t ", "dog\t" + "d" * 101, "dog\ta\0"):
+    for wrong in ("dog", "", "dog\t ", "dog\t" + "d" * 101):
         with pytest.raises(InputError, match="The glossary is no tsv of SOURCE and TARGET: "):
             parse_entries(wrong, "tsv")
 
