@@ -18,7 +18,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from transformer.data.corpora.pocket import pocket_splits
@@ -68,9 +67,8 @@ class Sentences(NamedTuple):
     """A service whose texts are sentences: all of them in one call of the model."""
 
     use_links: bool
-    limits: Any = SimpleNamespace(waiting=1_000_000)
 
-    async def translate(self, texts: Sequence[str], options: Options, **_: Any) -> Any:
+    async def translate(self, texts: Sequence[str], options: Options) -> Any:
         """The translation of each text."""
         found = translate_batch(options, list(map(Sentence, texts)))
         found = found if self.use_links else [replace(one, links=None) for one in found]
@@ -87,10 +85,9 @@ def words_inside(marked: str) -> frozenset[int]:
 
 def measure(translator: Translator, chosen: Sequence[Example], use_links: bool) -> str:
     """A row of the table."""
-    options = Options(Direction("en", "de", translator))
-    work = translate_markup(
-        Sentences(use_links), [one.source for one in chosen], options, Rules(), splitting="none"
-    )
+    options = Options(Direction("en", "de", translator), splitting="none")
+    sources = [one.source for one in chosen]
+    work = translate_markup(Sentences(use_links), sources, options, Rules())
     found = [
         (words_inside(marked), example.words)
         for example, marked in zip(chosen, asyncio.run(work), strict=True)

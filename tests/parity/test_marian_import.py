@@ -269,7 +269,8 @@ class Payload:
         return Path("owned").touch, ()
 
 
-def change(file: Path, **values: Any) -> None:
+def change(name: str, **values: Any) -> None:
+    file = Path("bad", name)
     file.write_text(json.dumps(json.loads(file.read_text()) | values))
 
 
@@ -281,25 +282,14 @@ def spoil_weight() -> None:
 
 FAULTS: dict[str, tuple[Callable[[], object], str]] = {
     "another model": (
-        lambda: change(Path("bad/config.json"), model_type="t5"),
-        "model_type 't5'; import takes marian",
+        lambda: change("config.json", model_type="t5"),
+        "config.json.model_type='t5' must be marian or pegasus or m2m_100",
     ),
-    "huge": (
-        lambda: change(Path("bad/config.json"), d_model=10**9),
-        "d_model=1000000000 must be",
-    ),
-    "odd": (lambda: change(Path("bad/config.json"), d_model=33), "d_model=33 must be even"),
+    "huge": (lambda: change("config.json", d_model=10**9), "d_model=1000000000 must be"),
+    "odd": (lambda: change("config.json", d_model=33), "d_model=33 must be even"),
     "other sizes": (
-        lambda: change(Path("bad/config.json"), encoder_ffn_dim=64, decoder_ffn_dim=64),
-        "fc1.weight has the shape (48, 32), not (64, 32)",
-    ),
-    "more layers": (
-        lambda: change(Path("bad/config.json"), encoder_layers=3),
-        "the tensor model.encoder.layers.2.self_attn.q_proj.weight is missing",
-    ),
-    "activation": (
-        lambda: change(Path("bad/config.json"), activation_function="tanh"),
-        "activation_function=",
+        lambda: change("config.json", encoder_ffn_dim=64, decoder_ffn_dim=64),
+        "fc1.weight must have the shape (64, 32), not (48, 32)",
     ),
     "program": (
         lambda: (
@@ -317,24 +307,17 @@ FAULTS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "not a number": (spoil_weight, "bad: its weights hold NaN or infinity"),
     "start": (
-        lambda: change(Path("bad/generation_config.json"), decoder_start_token_id=3),
+        lambda: change("generation_config.json", decoder_start_token_id=3),
         "decoder_start_token_id=3 in config.json or generation_config.json must be ",
-    ),
-    "end": (
-        lambda: change(Path("bad/generation_config.json"), eos_token_id=5),
-        "eos_token_id=5 in config.json or generation_config.json must be 0,",
     ),
     "no JSON": (
         lambda: Path("bad/vocab.json").write_text("[" * 100_000),
-        "vocab.json is damaged",
+        "vocab.json cannot be read",
     ),
-    "ids": (
-        lambda: change(Path("bad/vocab.json"), **{"<unk>": 0}),
-        "vocab.json does not give the ids 0 to",
-    ),
+    "ids": (lambda: change("vocab.json", **{"<unk>": 0}), "vocab.json does not give the ids 0 to"),
     "no vocabulary": (
         lambda: Path("bad/source.spm").write_bytes(b"\xff" * 100),
-        "source.spm is no SentencePiece model",
+        "source.spm cannot be read",
     ),
     "missing": (lambda: Path("bad/target.spm").unlink(), "target.spm cannot be read"),
 }
@@ -379,64 +362,38 @@ FAULTS |= {
     ),
     "npz: pickle": (
         lambda: Path("bad/model.npz").write_bytes(pickle.dumps(Payload())),
-        "model.npz is damaged: File is not a zip file",
+        "model.npz cannot be read: File is not a zip file",
     ),
     "npz: path": (
         lambda: edit("decoder.yml", "- model.npz", "- ../../etc/passwd"),
-        "decoder.yml must name each of models without a folder",
-    ),
-    "npz: path of a vocabulary": (
-        lambda: edit("decoder.yml", "- opus.vocab.yml", "- /etc/passwd"),
-        "decoder.yml must name each of vocabs without a folder",
-    ),
-    "npz: models": (
-        lambda: edit("decoder.yml", "- model.npz", "- model.npz\n- model.npz"),
-        "decoder.yml must name 1 of models",
+        "decoder.yml must name 1 of models, without a folder",
     ),
     "npz: object": (
         lambda: edit("decoder.yml", "normalize: 1", "normalize: !!python/object/apply:os.abort []"),
-        "'normalize' is missing, or no number",
-    ),
-    "npz: aliases": (
-        lambda: Path("bad/opus.vocab.yml").write_text(ALIASES),
-        "'a1' is missing, or no number",
+        "'normalize' cannot be read",
     ),
     "npz: aliases as models": (
         lambda: edit("decoder.yml", "models:\n- model.npz", f"{ALIASES}models: [*a39]"),
-        "decoder.yml must name each of models without a folder",
+        "decoder.yml must name 1 of models, without a folder",
     ),
     "npz: nested": (
         lambda: Path("bad/opus.vocab.yml").write_text("[" * 100_000),
-        "opus.vocab.yml is damaged: it is too deep",
+        "opus.vocab.yml cannot be read: it is too deep",
     ),
-    "npz: header": (huge_header, "model.npz is damaged"),
-    "npz: bomb": (zip_bomb, "model.npz unpacks to more than 4 times its size"),
-    "npz: cut": (
-        lambda: Path("bad/model.npz").write_bytes(Path("bad/model.npz").read_bytes()[:-999]),
-        "model.npz is damaged",
-    ),
-    "npz: shape": (
-        lambda: replace_array("encoder_l1_ffn_W1", np.zeros((32, 47), np.float32)),
-        "fc1.weight has the shape (47, 32), not (48, 32)",
-    ),
-    "npz: vector": (
-        lambda: replace_array("Wemb", np.zeros(5, np.float32)),
-        "model.shared.weight has the shape (2, 5)",
-    ),
+    "npz: header": (huge_header, "model.npz cannot be read"),
+    "npz: bomb": (zip_bomb, "model.npz cannot be read: it unpacks to more than 4 times its size"),
     "npz: no floats": (
         lambda: replace_array("encoder_l1_ffn_W1", np.zeros((32, 48), np.int8)),
-        "encoder_l1_ffn_W1 is no matrix of floats",
+        "encoder_l1_ffn_W1 is missing, or no matrix of floats",
     ),
     "npz: learned positions": (
         lambda: replace_array("Wpos", np.zeros((32, 32), np.float32)),
         "the array 'Wpos' is of a model that cannot be imported",
     ),
-    "npz: another model": (lambda: settings(type="s2s"), "type='s2s' cannot be imported"),
     "npz: pre-norm": (
         lambda: settings(**{"transformer-preprocess": "n"}),
-        "transformer-preprocess='n' cannot be imported",
+        "transformer-preprocess cannot be imported, only with the value ''",
     ),
-    "npz: missing": (lambda: Path("bad/opus.vocab.yml").unlink(), "opus.vocab.yml cannot be read"),
 }
 
 

@@ -1,6 +1,6 @@
-"""A package for Argos Translate, and so for LibreTranslate: one file, which their programs install.
+"""A package for Argos Translate and LibreTranslate: one file, which their programs install.
 
-It holds the model for CTranslate2, and one SentencePiece model for both sides. Source:
+It has the model for CTranslate2, and one SentencePiece model for both sides. Source:
 argos-translate 1.11, ``package.py``, ``translate.py``, ``tokenizer.py``.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from transformer.common.errors import InputError
+from transformer.common.errors import raise_objections
 from transformer.common.language_names import language_name
 from transformer.data.text.parallel import Referenced
 from transformer.data.tokenization.tags import Tags
@@ -24,7 +24,7 @@ from transformer.interchange import ctranslate2
 from transformer.interchange.verification import PLAIN, compare_texts
 
 BEAM, LENGTH_PENALTY = 4, 0.2
-"""Of the search there; the log-probability is divided by the length to this power."""
+"""The search of Argos; it divides the log-probability by the length to this power."""
 
 
 def write_argos(
@@ -63,20 +63,20 @@ def write_argos(
 
 def _check_exportable(translator: Translator) -> None:
     """Raise InputError if no package can hold the model."""
-    if not translator.tokenizer.joint:
-        raise InputError(
-            "a package of Argos has one SentencePiece model for both sides, and this model has "
-            "two; export format=ctranslate2, or train one with tokenizer.joint=true"
-        )
-    if translator.tokenizer.tags != Tags():
-        raise InputError("a package of Argos has no tags before a source")
-    config = translator.model.config
-    if config.positions == "learned" and config.max_length < ctranslate2.ENGINE_LENGTH:
-        raise InputError(
-            f"Argos reads up to {ctranslate2.ENGINE_LENGTH} subwords, more than the learned "
-            f"positions of model.max_length={config.max_length}; train a model with "
-            f"model.max_length={ctranslate2.ENGINE_LENGTH}, or with model.positions=sinusoidal"
-        )
+    config, tokenizer = translator.model.config, translator.tokenizer
+    length = ctranslate2.ENGINE_LENGTH
+    required = {
+        "tokenizer.joint=true": tokenizer.joint,
+        "no tags before a source": tokenizer.tags == Tags(),
+        f"model.max_length={length}, or model.positions=sinusoidal": (
+            config.positions != "learned" or config.max_length >= length
+        ),
+    }
+    raise_objections(
+        f"a package of Argos needs {name}; train such a model, or export format=ctranslate2"
+        for name, holds in required.items()
+        if not holds
+    )
 
 
 def verify_argos(
@@ -88,7 +88,7 @@ def verify_argos(
         # The engine has no empty hypothesis, unless it is asked for.
         "min_length": 1,
         **{"length_penalty": LENGTH_PENALTY, "length_penalty_form": "average"},
-        # The limit of the engine, where any subword may be the last; ours needs the end.
+        # The limit of the engine.
         **{"max_length_ratio": 0.0, "max_length_offset": 256},
     }
     search = replace(translator.search, **like_argos)

@@ -1,8 +1,7 @@
 """A model in the format of CTranslate2, a fast engine for inference.
 
-It does not know checkpoints or search. Source: Klein et al. 2020, "The OpenNMT Neural Machine
-Translation Toolkit: 2020 Edition", section 6; the layout of the weights is that of
-``ctranslate2.specs``.
+Source: Klein et al. 2020, "The OpenNMT Neural Machine Translation Toolkit: 2020 Edition", section
+6; the layout of the weights is that of ``ctranslate2.specs``.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,10 +30,10 @@ if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec
 
 SETTINGS = "transformer.json"
-"""Settings that the engine does not read; a translation without the run needs them."""
+"""Settings for a translation without the run; the engine does not read them."""
 
 ENGINE_LENGTH = 1024
-"""Subwords of a source that the engine reads, unless it is told otherwise."""
+"""Default limit of the engine for the subwords of a source."""
 
 QUANTIZATIONS = ("float32", "int8", "int8_float32", "int16", "float16", "bfloat16")
 
@@ -44,7 +43,7 @@ def write_ctranslate2(
 ) -> None:
     """Write ``model.bin``, ``config.json`` and the vocabularies into an existing folder.
 
-    The engine reads and writes subwords as texts. Raises InputError if it cannot express the model.
+    Raises InputError if the engine cannot express the model.
     """
     check_expressible(model.config, "CTranslate2")
     if tokenizer.tags.both_sides:
@@ -53,7 +52,7 @@ def write_ctranslate2(
         )
     spec = _spec(model.config)
     _fill(spec, model)
-    # Our searches never choose these tokens; the engine avoids them by their bias.
+    # Our searches never choose these tokens; the bias keeps the engine from it.
     never = torch.zeros(model.config.target_vocab_size)
     never[[PAD, BOS, *tokenizer.never_written]] = -1e4
     if model.projection.bias is not None:
@@ -105,7 +104,7 @@ def _spec(config: ModelConfig) -> "TransformerSpec":
     encoder = TransformerEncoderSpec(config.encoder_layers, config.num_heads, **shared)
     decoder = TransformerDecoderSpec(config.decoder_layers, config.num_heads, **shared)
     if config.positions == "rotary":
-        # Otherwise the engine would add its own sinusoids.
+        # Otherwise the engine adds sinusoids.
         del encoder.position_encodings
     return TransformerSpec(encoder, decoder)
 
@@ -113,7 +112,7 @@ def _spec(config: ModelConfig) -> "TransformerSpec":
 def _fill(spec: "TransformerSpec", model: Transformer) -> None:
     length = model.config.max_length
     if model.config.positions == "sinusoidal":
-        # Beyond the positions that it was given, the engine would fail.
+        # The engine fails beyond the exported positions.
         length = max(length, ENGINE_LENGTH)
     _fill_embedding(spec.encoder.embeddings[0], spec.encoder, model.source_embedding, length)
     _fill_embedding(spec.decoder.embeddings, spec.decoder, model.target_embedding, length)

@@ -1,7 +1,7 @@
 """A ``Searcher`` that runs CTranslate2.
 
-The engine has our beam size and stops as ``stopping=full`` does; its hypotheses are ranked by our
-length penalty. Its log-probabilities leave out the mass of the padding and beginning symbols.
+The engine searches with our beam size and ``stopping=full``; our length penalty ranks its
+hypotheses. Its probabilities exclude the padding and beginning symbols.
 """
 
 import logging
@@ -12,12 +12,13 @@ from typing import Any
 
 import torch
 
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, raise_objections
 from transformer.decoding.batched_search import max_subwords
 from transformer.decoding.long_inputs import Segment
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.translation.fingerprint import check_fingerprint
 from transformer.decoding.translation.translator import Translator
+from transformer.interchange.files import readable
 
 log = logging.getLogger(__name__)
 
@@ -30,15 +31,11 @@ SEARCHABLE: dict[str, tuple[Any, ...]] = {
     "min_length": (0,),
     "no_repeat_ngram": (0,),
 }
-"""The values of these settings with the same effect in CTranslate2; the rest has no limits."""
+"""The values of these settings that CTranslate2 can do; it can do all values of the others."""
 
 
 class EngineBeams:
-    """The hypotheses of the engine for source subwords, ranked by our length penalty.
-
-    It has as many threads as torch, and computes in the type of the quantization, or in the nearest
-    type that the device supports.
-    """
+    """The hypotheses of the engine for source subwords, ranked by our length penalty."""
 
     def __init__(self, translator: Translator, folder: Path, device: torch.device) -> None:
         """Load what ``write_ctranslate2`` wrote; raises InputError if the engine refuses it."""
@@ -51,11 +48,8 @@ class EngineBeams:
         self.ids = {subword: number for number, subword in enumerate(subwords)}
         where = {"device": device.type, "device_index": device.index or 0}
         threads = torch.get_num_threads()
-        try:
+        with readable(folder):
             self.engine = ctranslate2.Translator(str(folder), intra_threads=threads, **where)
-        except (RuntimeError, ValueError) as error:
-            reason = " ".join(str(error).split())
-            raise InputError(f"CTranslate2 cannot load {folder}: {reason}") from error
 
     def limit(self, segment: Sequence[int]) -> int:
         """Maximum length of its translation; the engine has one limit for all segments."""
@@ -95,29 +89,27 @@ class EngineBeams:
 
 
 class CTranslate2Searcher:
-    """Searches with the engine, and with our search where the engine cannot do the same.
+    """Searches with the engine, and with our search for constraints and too long hypotheses.
 
-    An export alone (``read_ctranslate2``) cannot run our search: a hypothesis is cut at its
-    limit, and constraints are refused.
+    An export alone (``read_ctranslate2``) has no model for our search: it cuts hypotheses at their
+    limit, and refuses constraints.
     """
 
     def __init__(
         self, translator: Translator, folder: Path, device: torch.device | None = None
     ) -> None:
-        """Load what ``write_ctranslate2`` wrote for the model of a translator, onto its device.
+        """Load the export of the model of a translator.
 
         Raises InputError if the engine cannot do the search, or the export is of another model.
         """
-        for name, values in SEARCHABLE.items():
-            if (value := getattr(translator.search, name)) not in values:
-                raise InputError(
-                    f"decoding.{name}={value} cannot be done alike by engine=ctranslate2; set "
-                    f"decoding.{name}={values[0]}, or use engine=torch"
-                )
+        raise_objections(
+            f"decoding.{name}={value} cannot be done alike by engine=ctranslate2; set "
+            f"decoding.{name}={values[0]}, or use engine=torch"
+            for name, values in SEARCHABLE.items()
+            if (value := getattr(translator.search, name)) not in values
+        )
         if translator.search.stopping == "exact" and translator.search.beam_size > 1:
             log.warning("engine=ctranslate2 stops with a full beam, as decoding.stopping=full does")
-        if len(translator.members) > 1:
-            raise InputError("engine=ctranslate2 has no ensembles; use engine=torch")
         self.has_model = translator.device.type != "meta"
         if self.has_model:
             check_fingerprint(translator.model, translator.tokenizer, folder)

@@ -1,10 +1,12 @@
-"""Which models other programs have; the rest is refused by name."""
+"""The models that other programs have; others are refused by name."""
 
 from typing import Any
 
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import EOS
 from transformer.model.config import ModelConfig
+from transformer.model.heads import heads_off
+from transformer.model.transformer import Transformer
 
 _FULL: dict[str, tuple[Any, ...]] = {
     "pattern": ("full",),
@@ -41,11 +43,20 @@ EXPRESSIBLE: dict[str, dict[str, tuple[Any, ...]]] = {
         "tie_embeddings": ("all",),
     },
 }
-"""By the program, the values of these settings that it has; it has all values of the rest."""
+"""For each program, the values of these settings that it has; it has all values of the others."""
+
+
+def check_heads(model: Transformer) -> None:
+    """Raise InputError if heads are switched off: this is no part of the weights."""
+    if off := heads_off(model):
+        raise InputError(
+            f"an export has all heads, {off[0]} too; leave out heads_off=, and use it with the "
+            "exported model"
+        )
 
 
 def check_expressible(config: ModelConfig, program: str) -> None:
-    """Check that a program of EXPRESSIBLE has such a model; raises InputError if not."""
+    """Raise InputError if a program of EXPRESSIBLE does not have such a model."""
     for name, values in EXPRESSIBLE[program].items():
         if (value := getattr(config, name)) not in values:
             known = " or ".join("null" if v is None else str(v) for v in values)

@@ -1,4 +1,4 @@
-"""The formats of ``export``: package, and how each is written and verified."""
+"""The formats of ``export``: their packages, writers and verification."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig
 
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, raise_objections
 from transformer.common.files import given_path
 from transformer.common.schema import typed, typed_value
 from transformer.data.config import DataConfig
@@ -28,38 +28,40 @@ from transformer.interchange.safetensors import (
 )
 from transformer.interchange.verification import verify_ctranslate2
 
-Run = dict[str, Any]
+Values = dict[str, Any]
 
 
 class Format(NamedTuple):
-    """One format: the package it needs, and the extra that has it.
+    """A format: the package that it needs, and the extra that has it.
 
-    ``write`` puts a translator and the config of its run into a new folder; it returns the result
-    of the verification, and raises InputError if that fails.
+    ``write`` writes a translator and the config of its run into a new folder, and returns the
+    result of the verification; it raises InputError if that fails.
     """
 
     package: str
     extra: str
-    write: Callable[[Translator, Run, Path, DictConfig], dict[str, Any]]
+    write: Callable[[Translator, Values, Path, DictConfig], Values]
 
 
 def folder_name(config: DictConfig) -> str:
     """The name of an export in RUN/export; raises InputError if format or type is unknown."""
     form, quantization = config.format, config.quantization
-    for key, known in (("format", FORMATS), ("quantization", QUANTIZATIONS)):
-        if config[key] not in known:
-            raise InputError(f"{key}={config[key]} is unknown; choose {' or '.join(known)}")
+    raise_objections(
+        f"{key}={config[key]} is unknown; choose {' or '.join(known)}"
+        for key, known in (("format", FORMATS), ("quantization", QUANTIZATIONS))
+        if config[key] not in known
+    )
     quantized = form == "ctranslate2" and quantization != "float32"
     return f"{form}-{quantization}" if quantized else str(form)
 
 
 def _verified(
-    verify: Callable[..., dict[str, Any]],
+    verify: Callable[..., Values],
     translator: Translator,
     exported: Path,
-    run: Run,
+    run: Values,
     config: DictConfig,
-) -> dict[str, Any]:
+) -> Values:
     """Compare a model with its export on validation; raises InputError if that is much worse."""
     sentences = typed_value(config.sentences, int | None, "sentences")
     limit = typed_value(config.max_bleu_loss, float, "max_bleu_loss")
@@ -78,9 +80,7 @@ def _verified(
     return verified
 
 
-def _write_ctranslate2(
-    translator: Translator, run: Run, folder: Path, config: DictConfig
-) -> dict[str, Any]:
+def _ctranslate2(translator: Translator, run: Values, folder: Path, config: DictConfig) -> Values:
     model, tokenizer = translator.model, translator.tokenizer
     write_ctranslate2(model, tokenizer, folder, config.quantization)
     write_fingerprint(model, tokenizer, folder)
@@ -91,39 +91,33 @@ def _write_ctranslate2(
 
 
 def _write_card(
-    translator: Translator, run: Run, folder: Path, config: DictConfig, library: str
+    translator: Translator, run: Values, folder: Path, config: DictConfig, library: str
 ) -> None:
     tests = read_tests(given_path(str(config.checkpoint)))
     text = model_card(translator.tokenizer, run, tests, library, dict(config))
     (folder / "README.md").write_text(text, encoding="utf-8")
 
 
-def _write_safetensors(
-    translator: Translator, run: Run, folder: Path, config: DictConfig
-) -> dict[str, Any]:
+def _safetensors(translator: Translator, run: Values, folder: Path, config: DictConfig) -> Values:
     write_safetensors(translator.model, translator.tokenizer, run, folder)
     _write_card(translator, run, folder, config, "transformer")
     return verify_safetensors(translator.model, translator.tokenizer, folder)
 
 
-def _write_huggingface(
-    translator: Translator, run: Run, folder: Path, config: DictConfig
-) -> dict[str, Any]:
+def _huggingface(translator: Translator, run: Values, folder: Path, config: DictConfig) -> Values:
     write_huggingface(translator, run, folder)
     _write_card(translator, run, folder, config, "transformers")
     return _verified(verify_huggingface, translator, folder, run, config)
 
 
-def _write_argos(
-    translator: Translator, run: Run, folder: Path, config: DictConfig
-) -> dict[str, Any]:
+def _argos(translator: Translator, run: Values, folder: Path, config: DictConfig) -> Values:
     file = write_argos(translator, run["data"], folder, config.quantization)
     return _verified(verify_argos, translator, file, run, config)
 
 
 FORMATS = {
-    "argos": Format("ctranslate2", "export", _write_argos),
-    "ctranslate2": Format("ctranslate2", "export", _write_ctranslate2),
-    "huggingface": Format("transformers", "huggingface", _write_huggingface),
-    "safetensors": Format("safetensors", "export", _write_safetensors),
+    "argos": Format("ctranslate2", "export", _argos),
+    "ctranslate2": Format("ctranslate2", "export", _ctranslate2),
+    "huggingface": Format("transformers", "huggingface", _huggingface),
+    "safetensors": Format("safetensors", "export", _safetensors),
 }

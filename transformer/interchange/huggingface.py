@@ -1,9 +1,8 @@
-"""A model as a folder that transformers loads, and the comparison with what it translates there.
+"""A model as a folder that transformers loads, and its verification.
 
-Post-norm models are a MarianMTModel there, pre-norm ones a PegasusForConditionalGeneration, which
-has the same layers in the other order, or, with the positions of fairseq, an
-M2M100ForConditionalGeneration; the tokenizer is a MarianTokenizer, or that of M2M-100 or NLLB
-(transformers 5, ``models/marian``, ``models/pegasus``, ``models/m2m_100``, ``models/nllb``).
+A post-norm model becomes a MarianMTModel, a pre-norm model a PegasusForConditionalGeneration or,
+with the positions of fairseq, an M2M100ForConditionalGeneration; the tokenizer is a
+MarianTokenizer, or that of M2M-100 or NLLB. Source: transformers 5, ``models/``.
 """
 
 import json
@@ -18,33 +17,33 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer.common.errors import InputError
+from transformer.common.errors import raise_objections
 from transformer.data.text.parallel import Referenced
-from transformer.data.tokenization.tags import parse_tags
+from transformer.data.tokenization.tags import Tags, parse_tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig
-from transformer.interchange.expressible import check_expressible
-from transformer.interchange.m2m import export_ids as export_m2m_ids
-from transformer.interchange.m2m import write_tokenizer
+from transformer.interchange.expressible import check_expressible, check_heads
+from transformer.interchange.marian.m2m import export_ids as export_m2m_ids
+from transformer.interchange.marian.m2m import write_tokenizer
 from transformer.interchange.marian.vocabulary import ExportedIds, export_ids
-from transformer.interchange.marian.weights import export_weights
+from transformer.interchange.marian.weights import SETTINGS, export_weights
 from transformer.interchange.verification import PLAIN, compare_texts
 from transformer.model.config import ModelConfig
-from transformer.model.heads import heads_off
 
 
-def _check(config: ModelConfig) -> None:
-    """Check that transformers has such a model; raises InputError that names what it lacks."""
+def _check(config: ModelConfig, tags: Tags) -> None:
+    """Raise InputError if transformers has no such model."""
     m2m = config.positions == "fairseq"
     check_expressible(config, "M2M-100" if m2m else "Marian or Pegasus")
-    if config.head_dim not in (None, config.d_model // config.num_heads):
-        raise InputError(f"model.head_dim={config.head_dim} cannot be expressed; only null")
-    if config.norm_order == "pre" and config.tie_embeddings != "all":
-        raise InputError(
-            f"model.tie_embeddings={config.tie_embeddings} of a pre-norm model cannot be "
-            "expressed; only all"
-        )
+    required = {
+        "model.head_dim=null": config.head_dim in (None, config.d_model // config.num_heads),
+        "model.tie_embeddings=all, or model.norm_order=post": (
+            config.norm_order == "post" or config.tie_embeddings == "all"
+        ),
+        "model.positions=fairseq for data.target_tag=both": m2m or not tags.both_sides,
+    }
+    raise_objections(f"transformers needs {name}" for name, holds in required.items() if not holds)
 
 
 def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path) -> None:
@@ -56,15 +55,12 @@ def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path)
 
     model, tokenizer = translator.model, translator.tokenizer
     config = model.config
-    _check(config)
-    if off := heads_off(model):
-        raise InputError(f"format=huggingface keeps all heads, {off[0]} too; leave out heads_off")
+    _check(config, tokenizer.tags)
+    check_heads(model)
     if m2m := config.positions == "fairseq":
         source = target = export_m2m_ids(model, tokenizer)
         own = {"src_lang": run["data"]["source"], "tgt_lang": run["data"]["target"]}
         write_tokenizer(tokenizer, target, own, folder)
-    elif tokenizer.tags.both_sides:
-        raise InputError("data.target_tag=both needs model.positions=fairseq in transformers")
     else:
         target = export_ids(tokenizer.subwords(range(tokenizer.target_vocab_size)))
         source = export_ids(tokenizer.source_subwords(range(tokenizer.source_vocab_size)))
@@ -75,7 +71,7 @@ def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path)
     values = _config(config, source, target)
     _write_json(values, folder / "config.json")
     search = translator.search
-    # No translation has them: symbols, and codes of languages.
+    # Symbols, and codes of languages.
     never = {0, target.rows[target.start], *tokenizer.never_written}
     banned = [[number] for number, row in enumerate(target.rows) if row in never]
     generation = {
@@ -104,18 +100,8 @@ def _config(config: ModelConfig, source: ExportedIds, target: ExportedIds) -> di
         "architectures": [kind],
         "model_type": name,
         "is_encoder_decoder": True,
-        "d_model": config.d_model,
-        "encoder_layers": config.encoder_layers,
-        "decoder_layers": config.decoder_layers,
-        "encoder_attention_heads": config.num_heads,
-        "decoder_attention_heads": config.num_heads,
-        "encoder_ffn_dim": config.ffn_dim,
-        "decoder_ffn_dim": config.ffn_dim,
+        **{name: getattr(config, ours) for ours, names in SETTINGS.items() for name in names},
         "activation_function": config.activation,
-        "dropout": config.dropout,
-        "attention_dropout": config.attention_dropout,
-        "activation_dropout": config.activation_dropout,
-        "max_position_embeddings": config.max_length,
         "scale_embedding": True,
         "static_position_embeddings": True,
         "tie_word_embeddings": True,
@@ -124,8 +110,6 @@ def _config(config: ModelConfig, source: ExportedIds, target: ExportedIds) -> di
         "decoder_vocab_size": len(target.names),
         "pad_token_id": pad,
         "bos_token_id": 0 if m2m else target.end,
-        "encoder_layerdrop": config.layer_drop,
-        "decoder_layerdrop": config.layer_drop,
         "eos_token_id": target.end,
         "forced_eos_token_id": target.end,
         "decoder_start_token_id": target.start,
@@ -171,7 +155,7 @@ def verify_huggingface(
     translator: Translator, folder: Path, pairs: Sequence[Referenced], metrics: MetricsConfig
 ) -> dict[str, Any]:
     """Compare a model with its export in transformers, both greedy (``compare_texts``)."""
-    # Both end at the last position of the model only.
+    # The only limit of both is the last position of the model.
     longest = min(translator.model.config.max_length, 10_000)
     search = replace(translator.search, **PLAIN, max_length_ratio=0.0, max_length_offset=longest)
     return compare_texts(translator, search, partial(generate_greedily, folder), pairs, metrics)
@@ -184,7 +168,7 @@ def generate_greedily(folder: Path, texts: Sequence[str]) -> list[str]:
     architecture = json.loads((folder / "config.json").read_text("utf-8"))["architectures"][0]
     model: Any = getattr(transformers, architecture).from_pretrained(folder).eval()
     with warnings.catch_warnings():
-        # It offers a package that it does not use.
+        # The package is recommended, and not used.
         warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")
         kind = "AutoTokenizer" if architecture.startswith("M2M") else "MarianTokenizer"
         tokenizer: Any = getattr(transformers, kind).from_pretrained(folder)

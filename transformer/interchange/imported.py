@@ -11,26 +11,21 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import typed, typed_value
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, Tokenizer
-from transformer.interchange import m2m
-from transformer.interchange.marian.files import read_mapping
+from transformer.interchange.files import read_mapping, readable
+from transformer.interchange.marian import m2m
 from transformer.interchange.marian.npz import DECODER, read_npz
 from transformer.interchange.marian.vocabulary import ImportedTokenizer, import_tokenizer
-from transformer.interchange.marian.weights import import_weights, read_config
+from transformer.interchange.marian.weights import Kind, import_weights, read_config
 from transformer.interchange.safetensors import read_safetensors
 from transformer.model.checkpoint.checkpoint import PORTABLE, WEIGHTS_PREFIX, portable_part
 from transformer.model.config import ModelConfig
 
-KINDS = ("marian", "pegasus", "m2m_100")
-"""Values of ``model_type`` in a ``config.json``; Pegasus with the tokenizer of Marian."""
-
-_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-
 
 class Imported(NamedTuple):
-    """What a folder holds.
+    """The content of a folder.
 
     Attributes:
         model: Keys under ``model.``.
@@ -46,24 +41,21 @@ class Imported(NamedTuple):
 
 
 def read_folder(folder: Path) -> Imported:
-    """The model of a folder: of Marian itself, or by the ``model_type`` of its ``config.json``.
+    """The model of a folder of Marian itself, or of transformers.
 
-    Raises InputError if a part is missing, damaged, or cannot be expressed here.
+    Raises InputError if a part is missing or damaged, or the model cannot be expressed.
     """
     languages: tuple[str | None, ...] = (None, None)
     if (folder / DECODER).is_file() and not (folder / "config.json").is_file():
         config, weights, vocabulary = read_npz(folder)
     else:
         values = read_mapping(folder / "config.json")
-        if (kind := values.get("model_type")) not in KINDS:
-            raise InputError(
-                f"{folder} has model_type {str(kind)[:40]!r}; import takes {' or '.join(KINDS)}"
-            )
+        typed_value(values.get("model_type"), Kind, "config.json.model_type")
         values |= read_mapping(folder / "generation_config.json", optional=True)
         config = read_config(values)
         weights = read_weights(folder)
         keys = ("source_lang", "target_lang")
-        if kind == "m2m_100":
+        if config.model_type == "m2m_100":
             size = typed_value(values.get("vocab_size"), int, "config.json.vocab_size")
             vocabulary, keys = m2m.import_tokenizer(folder, size), ("src_lang", "tgt_lang")
         else:
@@ -88,13 +80,12 @@ def _check_symbols(values: Mapping[str, Any], vocabulary: ImportedTokenizer) -> 
     """Raise InputError if a config has other control symbols than the vocabulary."""
     source, target = vocabulary.source.rows, vocabulary.target.rows
     start = target[EOS if values["model_type"] == "m2m_100" else BOS]
-    for key, own in {"pad": source[PAD], "eos": target[EOS], "decoder_start": start}.items():
-        given = values.get(f"{key}_token_id")
-        if given is not None and given != own and given != [own]:
-            raise InputError(
-                f"{key}_token_id={str(given)[:20]} in config.json or generation_config.json must "
-                f"be {own}, as the vocabulary has it; another symbol is not supported"
-            )
+    raise_objections(
+        f"{key}_token_id={str(given)[:20]} in config.json or generation_config.json must be {own}, "
+        "as in the vocabulary"
+        for key, own in {"pad": source[PAD], "eos": target[EOS], "decoder_start": start}.items()
+        if (given := values.get(f"{key}_token_id")) not in (None, own, [own])
+    )
 
 
 def _code(name: Any) -> str | None:
@@ -107,28 +98,21 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
     Raises InputError if there is none, or it cannot be read.
     """
-    files = [folder / name for name in _WEIGHTS if (folder / name).is_file()]
-    if not files:
-        raise InputError(f"{folder} holds neither {' nor '.join(_WEIGHTS)}")
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    damage = (OSError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError, SafetensorError)
-    try:
-        if files[0].suffix == ".safetensors":
-            return load_file(files[0])
-        # Files of torch before 1.6 are no archives, and cannot be mapped into the memory.
-        mapped = zipfile.is_zipfile(files[0])
-        with warnings.catch_warnings():
-            # Before it refuses a pickle, torch warns of its protocol.
-            warnings.simplefilter("ignore", UserWarning)
-            found = torch.load(files[0], map_location="cpu", weights_only=True, mmap=mapped)
-    except damage as error:
-        reason = " ".join(str(error).split())[:120]
-        raise InputError(f"{files[0]} cannot be read: {reason}") from error
-    if not isinstance(found, dict) or not all(isinstance(one, Tensor) for one in found.values()):
-        raise InputError(f"{files[0]} holds more than tensors")
-    return found
+    if (file := folder / "model.safetensors").is_file():
+        with readable(file, SafetensorError):
+            return load_file(file)
+    # Files of torch before 1.6 are no archives, and cannot be mapped into the memory.
+    mapped = zipfile.is_zipfile(file := folder / "pytorch_model.bin")
+    with readable(file, pickle.UnpicklingError), warnings.catch_warnings():
+        # Before it refuses a pickle, torch warns of its protocol.
+        warnings.simplefilter("ignore", UserWarning)
+        found = torch.load(file, map_location="cpu", weights_only=True, mmap=mapped)
+        if not all(isinstance(one, Tensor) for one in found.values()):
+            raise ValueError("it holds more than tensors")
+        return dict(found)
 
 
 def imported_payload(found: Imported, config: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Compares an exported model with the original: both translate the same text."""
+"""Compares a model with its export: both translate the same text."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -20,19 +20,17 @@ PLAIN: dict[str, Any] = {
     **{**NEUTRAL, "algorithm": "greedy", "beam_size": 1, "nbest": 1, "min_length": 0},
     **{"no_repeat_ngram": 0, "eos_threshold": 0.0, "coverage_penalty": 0.0},
 }
-"""Greedy search, without the limits of the search of a run that other programs do not have."""
+"""Greedy search without settings that other programs do not have."""
 
 
 def verify_ctranslate2(
     translator: Translator, folder: Path, pairs: Sequence[Referenced], metrics: MetricsConfig
 ) -> dict[str, Any]:
-    """Translate raw sources with a model and with its export in a folder, and compare.
-
-    Both search greedily, which has no settings that two programs could interpret differently.
+    """Translate raw sources with a model and with its export, both greedily, and compare.
 
     Returns:
-        The number of sentences, the fraction of equal tokens up to the first difference of each
-        sentence, the scores of both, and how often the time of the export goes into ours.
+        The number of sentences, the fraction of equal tokens before the first difference of each
+        sentence, the scores of both, and the ratio of our time to that of the export.
     """
     tokenizer = translator.tokenizer
     pairs = _uncut(pairs, translator)
@@ -68,10 +66,9 @@ def compare_texts(
     pairs: Sequence[Referenced],
     metrics: MetricsConfig,
 ) -> dict[str, Any]:
-    """Translate the sources of pairs with a model, and with its export by another program.
+    """Translate with a model by a search like that of another program, and by this program.
 
-    ``search`` is our search that is nearest to the one of the other program. Returns the number of
-    sentences, the fraction of equal translations, and the scores of both.
+    Returns the number of sentences, the fraction of equal translations, and the scores of both.
     """
     pairs = _uncut(pairs, translator)
     sources = [source for source, _ in pairs]
@@ -101,7 +98,7 @@ def _scores(
 
 
 def _uncut(pairs: Sequence[Referenced], translator: Translator) -> list[Referenced]:
-    """The pairs whose source we do not cut, as the engine; raises InputError if there is none."""
+    """The pairs whose source fits the model; raises InputError if there is none."""
     sources = translator.tokenizer.encode_source([source for source, _ in pairs])
     limit = max_subwords(translator.model)
     short = [pair for pair, one in zip(pairs, sources, strict=True) if len(one) <= limit]

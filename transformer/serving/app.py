@@ -1,16 +1,16 @@
-"""The application of a server: all routes, what is measured, and who may read answers."""
+"""The application of a server: all routes, measurement of requests, and CORS."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.resources import files
 from time import monotonic
-from typing import Any
 
 import yaml
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -27,19 +27,17 @@ from transformer.serving.service import TranslationService
 
 _CLOSE_SECONDS = 5.0
 
-_CORS = (
-    (b"access-control-allow-origin", b"*"),
-    (b"access-control-allow-headers", b"Authorization, Content-Type"),
-    (b"access-control-allow-methods", b"GET, POST"),
-    (b"access-control-max-age", b"1728000"),
+_CORS = Middleware(
+    CORSMiddleware,
+    allow_origins=["*"],
+    allow_headers=["Authorization", "Content-Type"],
+    max_age=1_728_000,
+    allow_methods=["GET", "POST"],
 )
 
 
 def build_app(service: TranslationService, access: Access) -> Starlette:
-    """The application that answers with a service to those who have access.
-
-    It ends the service when the server stops.
-    """
+    """The application of a service; it ends the service when the server stops."""
 
     async def health(request: Request) -> Response:
         status = "ok" if service.batcher.works else "the thread of the models has ended"
@@ -61,7 +59,7 @@ def build_app(service: TranslationService, access: Access) -> Starlette:
         with stored.folder():
             yield
             await deepl.documents.close()
-        # Whoever still waits has been given up: a batch that is being translated may take long.
+        # No client waits any more, but a batch may take long.
         service.batcher.close(_CLOSE_SECONDS)
 
     routes = [
@@ -75,30 +73,29 @@ def build_app(service: TranslationService, access: Access) -> Starlette:
     measured = Middleware(Measured, metrics=service.metrics, routes={one.path for one in routes})
     return Starlette(
         routes=routes,
-        middleware=[measured, Middleware(LimitedBodies, limits=service.limits)],
+        middleware=[measured, _CORS, Middleware(LimitedBodies, limits=service.limits)],
         exception_handlers={HTTPException: _no_route},
         lifespan=lifespan,
     )
 
 
 def _no_route(request: Request, error: Exception) -> Response:
-    """The answer to a path or method that nobody has."""
     assert isinstance(error, HTTPException)
     return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
 
 class Measured:
-    """Middleware: counts requests and their time, and lets pages of other origins read answers."""
+    """Middleware: counts requests and their time."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, routes: set[str]) -> None:
         self.app, self.metrics, self.routes = app, metrics, routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request; an OPTIONS request needs no route."""
+        """Answer a request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        # Paths that do not exist, and names of glossaries, would make any number of labels.
+        # One label for all unknown paths: clients must not create labels.
         path = "/".join(scope["path"].split("/")[:3])
         route = path if path in self.routes else "other"
         start, status = monotonic(), 500
@@ -107,12 +104,10 @@ class Measured:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message = {**message, "headers": [*message["headers"], *_CORS]}
             await send(message)
 
-        answer: Any = Response(status_code=204) if scope["method"] == "OPTIONS" else self.app
         try:
-            await answer(scope, receive, counted)
+            await self.app(scope, receive, counted)
         finally:
             self.metrics.requests.labels(route, status).inc()
             self.metrics.request_seconds.labels(route).observe(monotonic() - start)

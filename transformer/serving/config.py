@@ -1,10 +1,9 @@
-"""The keys of ``serve`` that are not of the model; conf/serve.yaml explains them."""
+"""Settings of a server; conf/serve.yaml explains them."""
 
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from transformer.common.errors import raise_objections
-from transformer.common.schema import Range, out_of_range
+from transformer.common.schema import Range
 
 
 @dataclass(frozen=True)
@@ -23,9 +22,6 @@ class Limits:
     connections: Annotated[int, Range(1)] = 1000
     seconds: Annotated[float, Range(above=0)] = 60.0
 
-    def __post_init__(self) -> None:
-        raise_objections(out_of_range(self, "limits"))
-
 
 @dataclass(frozen=True)
 class ServerConfig:
@@ -37,6 +33,3 @@ class ServerConfig:
     cache: Annotated[int, Range(0)] = 10_000
     drain_seconds: Annotated[float, Range(above=0)] = 30.0
     limits: Limits = field(default_factory=Limits)
-
-    def __post_init__(self) -> None:
-        raise_objections(out_of_range(self, "serve"))

@@ -1,4 +1,4 @@
-"""What the service counts, in the text format of Prometheus; no text, key or address is in it."""
+"""Counters of the service for Prometheus, without texts, keys and addresses."""
 
 from collections.abc import Sequence
 
@@ -9,10 +9,7 @@ _SIZES = tuple(2.0**power for power in range(15))
 
 
 class Metrics:
-    """The counters of one service, in a registry of their own.
-
-    A histogram of seconds or sizes is observed once a request, a job or a batch.
-    """
+    """The counters of one service, in their own registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

@@ -1,7 +1,7 @@
-"""Sentences of all clients in shared batches, translated by the one thread that owns the models.
+"""Translates the sentences of all clients in shared batches, in the thread that owns the models.
 
-It does not know HTTP, texts of several sentences, or what a translation is. When the thread is
-idle, a job starts at once; while it works, jobs gather for the next batch.
+An idle thread starts a job at once; while it works, jobs gather for the next batch. The module
+knows neither HTTP nor what a translation is.
 """
 
 import logging
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class QueueFull(Exception):
-    """So many sentences wait that no more are accepted for now."""
+    """Too many sentences wait."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,9 @@ class Job:
     """A sentence to translate.
 
     Attributes:
-        options: Jobs of equal options may share a batch.
+        options: Jobs with equal options may share a batch.
         length: Tokens of the source.
-        result: Its translation, or why there is none; if cancelled, the job is dropped.
-        since: When it was accepted, in seconds.
+        result: Its translation or error; cancelling it drops the job.
     """
 
     options: Hashable
@@ -45,10 +44,9 @@ class MicroBatcher:
 
     Args:
         translate: From options and the sentences of a batch to their translations.
-        batch_tokens: Maximal padded source tokens of a batch; a longer sentence makes one alone.
-        max_waiting: Most jobs in the queue; a request that does not fit is refused.
-        thread: Of the models: where they were loaded. Had another thread computed as well, OpenMP
-            would have more threads than cores, and each step would take twice as long.
+        batch_tokens: Maximal padded source tokens of a batch; a longer sentence is a batch alone.
+        max_waiting: Most jobs in the queue; ``submit`` refuses more.
+        thread: The one that loaded the models; OpenMP has threads for each thread that computes.
     """
 
     def __init__(
@@ -69,7 +67,7 @@ class MicroBatcher:
         self._working = thread.submit(self._work)
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Queue the sentences of a request, all of them; raises QueueFull if too many wait."""
+        """Queue all sentences of a request; raises QueueFull if too many wait."""
         with self._changed:
             if len(self._waiting) + len(jobs) > self._max_waiting:
                 self._waiting = [job for job in self._waiting if not job.result.cancelled()]
@@ -81,11 +79,11 @@ class MicroBatcher:
 
     @property
     def works(self) -> bool:
-        """Whether the thread is there."""
+        """Whether the thread runs."""
         return not self._working.done()
 
     def close(self, seconds: float | None = None) -> None:
-        """Translate what waits, then end the thread; wait for it no longer than that."""
+        """Translate the waiting jobs, then end the thread; wait at most so many seconds."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -99,7 +97,7 @@ class MicroBatcher:
             self._run(batch)
 
     def _next_batch(self) -> list[Job]:
-        """Wait for jobs; the oldest and those nearest to it in length, or none after the end."""
+        """Wait for jobs and return the next batch; an empty one after ``close``."""
         with self._changed:
             while True:
                 self._changed.wait_for(lambda: self._waiting or self._closed)
@@ -107,13 +105,13 @@ class MicroBatcher:
                 taken = set(map(id, batch))
                 self._waiting = [job for job in self._waiting if id(job) not in taken]
                 self._metrics.waiting.set(len(self._waiting))
-                # A cancelled job is of a client that has gone, or has waited too long.
+                # Drop cancelled jobs: the client has gone, or its time is over.
                 batch = [job for job in batch if job.result.set_running_or_notify_cancel()]
                 if batch or (not self._waiting and self._closed):
                     return batch
 
     def _run(self, batch: Sequence[Job]) -> None:
-        """Translate a batch; if that fails, its halves, so that only the job at fault fails."""
+        """Translate a batch; if it fails, its halves, so that only the bad job fails."""
         try:
             self._translate_batch(batch)
         except Exception as error:
@@ -129,25 +127,18 @@ class MicroBatcher:
 
     def _translate_batch(self, batch: Sequence[Job]) -> None:
         found = self._translate(batch[0].options, [job.sentence for job in batch])
-        translated = list(zip(batch, found, strict=True))
         self._metrics.batch_sentences.observe(len(batch))
         self._metrics.batch_tokens.observe(sum(job.length for job in batch))
-        for job, translation in translated:
+        for job, translation in zip(batch, found, strict=True):
             job.result.set_result(translation)
 
 
 def choose_batch(waiting: Sequence[Job], batch_tokens: int) -> list[Job]:
-    """The oldest job and, of those with its options, the nearest in length that fit beside it.
-
-    The oldest is first in the sequence; the budget counts padded source tokens.
-    """
-    if not waiting:
-        return []
-    oldest = waiting[0]
-    alike = [job for job in waiting if job.options == oldest.options]
+    """The first, oldest job and the jobs with its options that are nearest to it in length."""
     batch: list[Job] = []
     longest = 0
-    for job in sorted(alike, key=lambda job: abs(job.length - oldest.length)):
+    alike = [job for job in waiting if job.options == waiting[0].options]
+    for job in sorted(alike, key=lambda job: abs(job.length - waiting[0].length)):
         longest = max(longest, job.length)
         if batch and longest * (len(batch) + 1) > batch_tokens:
             break

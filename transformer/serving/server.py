@@ -1,4 +1,4 @@
-"""Runs the application until a signal: then it answers what it has accepted, and ends."""
+"""Runs the application until a signal; then answers the accepted requests, and ends."""
 
 import errno
 import math
@@ -36,10 +36,7 @@ def listen(config: ServerConfig) -> socket.socket:
 def run_until_signal(
     app: ASGIApp, listening: socket.socket, config: ServerConfig, started: Callable[[], None]
 ) -> None:
-    """Serve on a socket; SIGTERM and Ctrl-C end it after the answers to accepted requests.
-
-    ``started`` is called when requests are answered.
-    """
+    """Serve on a socket until SIGTERM or Ctrl-C; calls ``started`` when it answers requests."""
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -52,18 +49,16 @@ def run_until_signal(
             log_level="warning",
             access_log=False,
             server_header=False,
-            # Anyone could claim another address.
+            # Any client could send the header with another address.
             proxy_headers=False,
             limit_concurrency=config.limits.connections,
             timeout_graceful_shutdown=math.ceil(config.drain_seconds),
         )
     )
-    # uvicorn raises the signal again at its end, to which the former handler would listen.
-    before = {
-        number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)
-    }
+    # uvicorn raises the signal again at its end.
+    before = [(one, signal.signal(one, lambda *_: None)) for one in (signal.SIGTERM, signal.SIGINT)]
     try:
         server.run(sockets=[listening])
     finally:
-        for number, handler in before.items():
+        for number, handler in before:
             signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""Texts in, translations out, for many clients at once: sentences, the queue and the cache.
+"""Translates texts of many clients at once: sentences, the queue and the cache.
 
 It knows neither HTTP nor the form of an answer.
 """
@@ -18,7 +18,6 @@ from transformer.serving.languages.sentences import Part, Splitting, plain_blank
 from transformer.serving.metrics import Metrics
 from transformer.serving.micro_batching import Job, MicroBatcher
 from transformer.serving.translations import (
-    Constrain,
     Options,
     Sentence,
     SentenceTranslation,
@@ -29,16 +28,17 @@ _LONGEST_REMEMBERED = 1000
 """Characters of a sentence in the cache."""
 
 _SAMPLE = "A b."
-"""What the models translate before the first request, which would be slow otherwise."""
+"""Translated before the first request, which would be slow otherwise."""
 
 _Futures = dict[Sentence, "asyncio.Future[SentenceTranslation]"]
+_Split = list[list[tuple[Part, Sentence]]]
 
 
 class TranslationService:
     """Translates the texts of all clients with the models of some directions.
 
-    ``batch_tokens`` are the maximal padded source tokens of a batch, and ``cache`` the number of
-    sentences whose translation is remembered. The models were loaded in ``thread``, their own.
+    ``batch_tokens`` are the maximal padded source tokens of a batch, ``cache`` is the number of
+    remembered translations of sentences, and ``thread`` has loaded the models.
     """
 
     def __init__(
@@ -68,31 +68,22 @@ class TranslationService:
                 self.batcher.submit([job])
                 job.result.result()
         except BaseException:
-            # The thread would wait for jobs, and the process for the thread.
+            # Otherwise the process waits for the thread.
             self.batcher.close(0)
             raise
 
-    async def translate(
-        self,
-        texts: Sequence[str],
-        options: Options,
-        *,
-        splitting: Splitting = "sentences",
-        constrain: Constrain | None = None,
-    ) -> list[TextTranslation]:
+    async def translate(self, texts: Sequence[str], options: Options) -> list[TextTranslation]:
         """Translate texts, each sentence by itself, or each line (``Direction.whole_lines``).
 
-        Args:
-            texts: Any strings; their blanks and line ends are kept, and a sentence without a letter
-                comes back as it is.
+        Blanks, line ends and sentences without a letter are kept.
 
         Raises:
             QueueFull: Too many sentences wait already.
             TimeoutError: ``limits.seconds`` are over; sentences that still wait are dropped.
-            InputError: The model cannot do what is asked, or it is too much for one request.
+            InputError: The model cannot do what is asked, or the request is too large.
         """
         async with asyncio.timeout(self.limits.seconds):
-            split, futures = await self._submit(texts, options, splitting, constrain)
+            split, futures = await self._submit(texts, options)
             try:
                 await asyncio.gather(*futures.values())
             finally:
@@ -103,14 +94,10 @@ class TranslationService:
         ]
 
     async def stream(self, text: str, options: Options) -> AsyncGenerator[TextTranslation]:
-        """Translate a text and yield its sentences, in their order, as they are finished.
-
-        Joined, they are the translation of the text. The arguments and errors are those of
-        ``translate``.
-        """
+        """Yield the sentences of ``translate``, in their order, as they are finished."""
         deadline = asyncio.get_running_loop().time() + self.limits.seconds
         async with asyncio.timeout_at(deadline):
-            [parts], futures = await self._submit([text], options, "sentences", None)
+            [parts], futures = await self._submit([text], options)
         try:
             for part, sentence in parts:
                 async with asyncio.timeout_at(deadline):
@@ -119,19 +106,12 @@ class TranslationService:
         finally:
             _drop(futures)
 
-    async def _submit(
-        self,
-        texts: Sequence[str],
-        options: Options,
-        splitting: Splitting,
-        constrain: Constrain | None,
-    ) -> tuple[list[list[tuple[Part, Sentence]]], "_Futures"]:
+    async def _submit(self, texts: Sequence[str], options: Options) -> tuple[_Split, _Futures]:
         """The sentences of each text, and their translations, which may be to come."""
-        # In a thread, so that a long text keeps no other client waiting.
-        split, jobs = await asyncio.to_thread(self._prepare, texts, options, splitting, constrain)
+        # In a thread: a long text must not block other clients.
+        split, jobs = await asyncio.to_thread(self._prepare, texts, options)
         known = {one: found for one in jobs if (found := self._remembered(one, options))}
-        missing = [job for sentence, job in jobs.items() if sentence not in known]
-        if missing:
+        if missing := [job for sentence, job in jobs.items() if sentence not in known]:
             self.batcher.submit(missing)
         futures: _Futures = {}
         for sentence, job in jobs.items():
@@ -139,56 +119,49 @@ class TranslationService:
                 job.result.set_result(known[sentence])
             futures[sentence] = asyncio.wrap_future(job.result)
             if sentence not in known:
-                # At once: if the request fails, the same one needs less the next time.
+                # Also remembered if another sentence of the request fails.
                 futures[sentence].add_done_callback(partial(self._remember, sentence, options))
         return split, futures
 
     def _prepare(
-        self,
-        texts: Sequence[str],
-        options: Options,
-        splitting: Splitting,
-        constrain: Constrain | None,
-    ) -> tuple[list[list[tuple[Part, Sentence]]], dict[Sentence, Job]]:
-        """The sentences of each text, and a job for each of them that is another."""
-        split, jobs = [], dict[Sentence, Job]()
-        direction, count = options.direction, 0
-        # These need memory by the square of the length.
-        squared = options.links or options.confidence or options.attention
+        self, texts: Sequence[str], options: Options
+    ) -> tuple[_Split, dict[Sentence, Job]]:
+        """The sentences of each text, and a job for each distinct one."""
+        direction, constrain = options.direction, options.constrain
         lines = direction.whole_lines
+        splitting: Splitting = "lines" if lines else options.splitting
+        split = []
         for text in texts:
-            parts = split_sentences(text, direction.source, "lines" if lines else splitting)
-            count += sum(bool(part.sentence) for part in parts)
-            if count > self.limits.waiting:
-                raise InputError(
-                    f"one request may have {self.limits.waiting} sentences; send fewer at a time"
-                )
-            whole = [part.sentence for part in parts]
-            plain = whole if lines else list(map(plain_blanks, whole))
-            sentences = [Sentence(text, constrain and constrain(text)) for text in plain]
+            parts = split_sentences(text, direction.source, splitting)
+            plain = [p.sentence if lines else plain_blanks(p.sentence) for p in parts]
+            sentences = [Sentence(one, constrain and constrain(one)) for one in plain]
             split.append(list(zip(parts, sentences, strict=True)))
-            for _, sentence in split[-1]:
-                if sentence not in jobs:
-                    length = direction.length(sentence.text)
-                    if squared and length > direction.translator.max_subwords:
-                        raise InputError(
-                            "alignment, confidence and attention take sentences of up to "
-                            f"{direction.translator.max_subwords} tokens, not {length}"
-                        )
-                    jobs[sentence] = Job(options, sentence, length)
+        found = [sentence for parts in split for _, sentence in parts]
+        if sum(bool(one.text) for one in found) > self.limits.waiting:
+            raise InputError(
+                f"one request may have {self.limits.waiting} sentences; send fewer at a time"
+            )
+        distinct = dict.fromkeys(found)
+        jobs = {one: Job(options, one, direction.length(one.text)) for one in distinct}
+        longest = max((job.length for job in jobs.values()), default=0)
+        # Their memory grows with the square of the length.
+        squared = options.links or options.confidence or options.attention
+        if squared and longest > (limit := direction.translator.max_subwords):
+            raise InputError(
+                f"alignment, confidence and attention take sentences of up to {limit} tokens, not "
+                f"{longest}"
+            )
         return split, jobs
 
     def detect_source(self, texts: Sequence[str], target: str) -> Detected:
-        """The likeliest language of texts among those that are translated into the target.
+        """The likeliest language of texts that is translated into the target.
 
-        Its confidence is 0 if the texts have no letter.
+        The confidence is 0 if the texts have no letter.
         """
         sources = [one.source for one in self.directions.all if one.target == target]
         found = self.detector.detect("\n".join(texts))
-        for one in found:
-            if one.language in sources:
-                return one
-        return found[0] if found else Detected((sources or self.directions.sources)[0], 0.0)
+        found = found or [Detected((sources or self.directions.sources)[0], 0.0)]
+        return next((one for one in found if one.language in sources), found[0])
 
     def _remembered(self, sentence: Sentence, options: Options) -> SentenceTranslation | None:
         is_copied = not options.direction.whole_lines or not sentence.text
@@ -217,6 +190,6 @@ class TranslationService:
 
 
 def _drop(futures: _Futures) -> None:
-    """Forget what nobody waits for; what is done stays."""
+    """Cancel what nobody waits for."""
     for future in futures.values():
         future.cancel()

@@ -1,6 +1,6 @@
-"""What a service returns for a sentence and for a text, and how a batch of sentences becomes it.
+"""Translations of sentences and texts, and how a batch of sentences is translated.
 
-It runs in the thread that owns the models, and knows neither HTTP nor the queue.
+``translate_batch`` runs in the thread that owns the models; it knows neither HTTP nor the queue.
 """
 
 import math
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jaxtyping import Float
 from torch import Tensor
@@ -21,17 +21,21 @@ from transformer.decoding.forced import score_pairs
 from transformer.decoding.translation.result import Translation
 from transformer.decoding.translation.translator import Translator
 from transformer.serving.languages.directions import Direction
-from transformer.serving.languages.sentences import Part
+from transformer.serving.languages.sentences import Part, Splitting
+
+Constrain = Callable[[str], Constraints | None]
+"""From a sentence to the constraints of its translation."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What is asked of a sentence besides its translation.
+    """How a request is translated, and what its answer has besides.
 
     Attributes:
         alternatives: Number of other translations.
-        near_best: Fraction of the best source word's weight that links another one, too; None is
-            that of the model.
+        near_best: Fraction of the best source word's weight from which another word is linked too;
+            None is that of the model.
+        splitting, constrain: For texts; sentences share batches whatever they are.
     """
 
     direction: Direction
@@ -40,6 +44,8 @@ class Options:
     near_best: float | None = None
     confidence: bool = False
     attention: bool = False
+    splitting: Splitting = field(default="sentences", compare=False)
+    constrain: Constrain | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -50,12 +56,8 @@ class Sentence:
     constraints: Constraints | None = None
 
 
-Constrain = Callable[[str], Constraints | None]
-"""From a sentence to the constraints of its translation."""
-
-
 class Attention(NamedTuple):
-    """How a translation looks at its source, as word links are read: ``aligning_attention``."""
+    """The attention from which word links are read (``aligning_attention``)."""
 
     source_tokens: tuple[str, ...]
     tokens: tuple[str, ...]
@@ -67,12 +69,11 @@ class SentenceTranslation:
     """The translation of one sentence.
 
     Attributes:
-        alternatives: Others, the best first, each once.
+        alternatives: Distinct other translations, the best first.
         source_tokens, target_tokens: Numbers of subwords.
         links: On request, (source word, target word), counted from 0; blanks separate words.
         confidence: On request, the geometric mean of the probabilities of all subwords and the end.
-        word_confidence: On request, that of the subwords of each word of the translation.
-        attention: On request, that of the subwords of the translation.
+        word_confidence: On request, the same for the subwords of each word.
     """
 
     source: str
@@ -99,37 +100,39 @@ class TextTranslation:
 
     def alternatives(self, number: int) -> list[str]:
         """Up to so many other translations; the n-th has the n-th alternative of each sentence."""
-        distinct: dict[str, None] = {}
-        for rank in range(number):
-            texts = [
-                part.blanks + (found.alternatives[rank : rank + 1] or (found.text,))[0]
-                for part, found in self.parts
-            ]
-            distinct["".join(texts)] = None
-        return [text for text in distinct if text not in ("", self.text)]
+
+        def text(rank: int) -> str:
+            chosen = ((p, f.alternatives[rank : rank + 1] or (f.text,)) for p, f in self.parts)
+            return "".join(part.blanks + one for part, (one,) in chosen)
+
+        distinct = dict.fromkeys(map(text, range(number)))
+        return [one for one in distinct if one not in ("", self.text)]
 
     @property
     def sentences(self) -> list[SentenceTranslation]:
-        """Those that are not empty, with the source as the client wrote it."""
+        """The sentences that are not empty, with the source as the client wrote it."""
         return [replace(found, source=part.sentence) for part, found in self.parts if found.source]
 
 
 def can_link(direction: Direction, sentence: str) -> bool:
     """Whether the model gives links, and the sentence is not too long for them."""
-    translator = direction.translator
-    has_model = translator.device.type != "meta"
-    return has_model and direction.length(sentence) <= translator.max_subwords
+    limit = direction.translator.max_subwords
+    return has_weights(direction.translator) and direction.length(sentence) <= limit
+
+
+def has_weights(translator: Translator) -> bool:
+    """False for an export for CTranslate2 alone."""
+    return translator.device.type != "meta"
 
 
 def translate_batch(options: Options, sentences: Sequence[Sentence]) -> list[SentenceTranslation]:
     """Translate sentences together.
 
-    Raises InputError if this search cannot keep a constraint, or an export for CTranslate2 alone is
-    asked for more than translations.
+    Raises InputError if the search or the engine cannot do what is asked.
     """
     translator = options.direction.translator
     more = options.alternatives, options.links, options.confidence, options.attention
-    if any(more) and translator.device.type == "meta":
+    if any(more) and not has_weights(translator):
         raise InputError(
             "an export for CTranslate2 alone gives no alternatives, alignment, confidence or "
             "attention; start the server with its run"
@@ -150,11 +153,9 @@ def translate_batch(options: Options, sentences: Sequence[Sentence]) -> list[Sen
 @cache
 def _wider(translator: Translator, nbest: int) -> Translator:
     """The same model, with a beam search that returns so many hypotheses."""
-    search = translator.search
-    width = max(nbest, search.beam_size)
-    return translator.with_search(
-        replace(search, algorithm="beam", beam_size=width, nbest=nbest, groups=1, diversity=0.0)
-    )
+    wide = {"algorithm": "beam", "beam_size": max(nbest, translator.search.beam_size)}
+    plain: dict[str, Any] = {**wide, "nbest": nbest, "groups": 1, "diversity": 0.0}
+    return translator.with_search(replace(translator.search, **plain))
 
 
 @cache
@@ -167,6 +168,7 @@ def _linking(translator: Translator, near_best: float) -> Translator:
 
 def _result(sentence: Sentence, found: Translation) -> SentenceTranslation:
     alternatives = dict.fromkeys(candidate.text for candidate in found.nbest[1:])
+    weights = found.attention
     return SentenceTranslation(
         sentence.text,
         found.text,
@@ -175,8 +177,8 @@ def _result(sentence: Sentence, found: Translation) -> SentenceTranslation:
         len(found.tokens),
         None if found.alignment is None else tuple(sorted(found.alignment)),
         attention=None
-        if found.attention is None
-        else Attention(found.source_tokens, found.tokens, found.attention.cpu()),
+        if weights is None
+        else Attention(found.source_tokens, found.tokens, weights.cpu()),
     )
 
 

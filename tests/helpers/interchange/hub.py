@@ -19,8 +19,6 @@ class Hub(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.files: dict[str, dict[str, bytes]] = {}
         self.created: list[dict[str, Any]] = []
-        self.large: dict[str, bytes] = {}
-        self.requests: list[str] = []
 
     @property
     def url(self) -> str:
@@ -38,29 +36,17 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         pass
 
-    def do_HEAD(self) -> None:
-        self._answer()
-
     def do_GET(self) -> None:
-        self._answer()
-
-    def do_POST(self) -> None:
-        self._answer()
-
-    def do_PUT(self) -> None:
-        self._answer()
-
-    def _answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         path = unquote(urlsplit(self.path).path)
-        self.server.requests.append(f"{self.command} {path}")
-        for method, pattern, action in _ROUTES:
-            if method in (self.command, {"HEAD": "GET"}.get(self.command)) and (
-                match := re.fullmatch(pattern, path)
-            ):
+        asked = f"{self.command.replace('HEAD', 'GET')} {path}"
+        for pattern, action in _ROUTES.items():
+            if match := re.fullmatch(pattern, asked):
                 action(self, body, **match.groupdict())
                 return
         self._send(404, {"error": f"no such page: {path}"})
+
+    do_HEAD = do_POST = do_GET  # noqa: N815
 
     def _send(self, code: int, content: Any, **headers: str) -> None:
         body = content if isinstance(content, bytes) else json.dumps(content).encode()
@@ -100,37 +86,14 @@ class _Handler(BaseHTTPRequestHandler):
         )
 
     def _preupload(self, body: bytes, repo: str) -> None:
-        modes = {True: "lfs", False: "regular"}
-        files = [
-            {"path": f["path"], "uploadMode": modes[f["path"].endswith(".safetensors")]}
-            | {"shouldIgnore": False}
-            for f in json.loads(body)["files"]
-        ]
-        self._send(200, {"files": files})
-
-    def _lfs(self, body: bytes, repo: str) -> None:
-        objects = [
-            {
-                "oid": one["oid"],
-                "size": one["size"],
-                "actions": {"upload": {"href": f"{self.server.url}/large/{one['oid']}"}},
-            }
-            for one in json.loads(body)["objects"]
-        ]
-        self._send(200, {"transfer": "basic", "objects": objects})
-
-    def _large(self, body: bytes, oid: str) -> None:
-        assert hashlib.sha256(body).hexdigest() == oid
-        self.server.large[oid] = body
-        self._send(200, b"")
+        how = {"uploadMode": "regular", "shouldIgnore": False}
+        self._send(200, {"files": [{"path": f["path"], **how} for f in json.loads(body)["files"]]})
 
     def _commit(self, body: bytes, repo: str) -> None:
         files = self.server.files[repo]
         for line in map(json.loads, body.splitlines()):
             if line["key"] == "file":
                 files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
-            elif line["key"] == "lfsFile":
-                files[line["value"]["path"]] = self.server.large[line["value"]["oid"]]
         commit = self.server.commit(repo)
         url = f"{self.server.url}/{repo}/commit/{commit}"
         self._send(200, {"success": True, "commitOid": commit, "commitUrl": url})
@@ -142,17 +105,15 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 _REPO = r"(?P<repo>[\w.-]+/[\w.-]+)"
-_ROUTES: list[tuple[str, str, Any]] = [
-    ("POST", "/api/repos/create", _Handler._create),
-    ("POST", "/api/validate-yaml", lambda handler, body: handler._send(200, {})),
-    ("GET", f"/api/models/{_REPO}(/revision/(?P<revision>.*))?", _Handler._info),
-    ("GET", f"/api/models/{_REPO}/tree/.*", _Handler._tree),
-    ("POST", f"/api/models/{_REPO}/preupload/main", _Handler._preupload),
-    ("POST", f"/api/models/{_REPO}/commit/main", _Handler._commit),
-    ("POST", rf"/{_REPO}\.git/info/lfs/objects/batch", _Handler._lfs),
-    ("PUT", r"/large/(?P<oid>\w+)", _Handler._large),
-    ("GET", rf"/{_REPO}/resolve/\w+/(?P<name>.+)", _Handler._file),
-]
+_ROUTES: dict[str, Any] = {
+    "POST /api/repos/create": _Handler._create,
+    "POST /api/validate-yaml": lambda handler, body: handler._send(200, {}),
+    f"GET /api/models/{_REPO}(/revision/(?P<revision>.*))?": _Handler._info,
+    f"GET /api/models/{_REPO}/tree/.*": _Handler._tree,
+    f"POST /api/models/{_REPO}/preupload/main": _Handler._preupload,
+    f"POST /api/models/{_REPO}/commit/main": _Handler._commit,
+    rf"GET /{_REPO}/resolve/\w+/(?P<name>.+)": _Handler._file,
+}
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from transformers import (
     NllbTokenizer,
 )
 
-from tests.helpers.interchange.marian_folders import sentences
+from tests.helpers.interchange.marian_folders import SIZES, randomize, sentences
 
 LANGUAGES = {
     "m2m": ("en", "ha", "is", "ja", "cs", "ru", "zh", "de"),
@@ -68,25 +68,11 @@ def m2m_folder(
         ).save_pretrained(folder)
     else:
         published(folder, LANGUAGES["nllb"])
-    values: dict[str, Any] = {
-        "vocab_size": count + len(LANGUAGES[kind]) + 8,
-        "d_model": 32,
-        "encoder_layers": 2,
-        "decoder_layers": 3,
-        "encoder_attention_heads": 4,
-        "decoder_attention_heads": 4,
-        "encoder_ffn_dim": 48,
-        "decoder_ffn_dim": 48,
-        "max_position_embeddings": 128,
-    }
+    values: dict[str, Any] = {**SIZES, "vocab_size": count + len(LANGUAGES[kind]) + 8}
     torch.manual_seed(seed)
     model = M2M100ForConditionalGeneration(M2M100Config(**values | changes)).eval()
     with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if "layer_norm" in name:
-                weight.add_(torch.randn_like(weight) * 0.1)
-            else:
-                weight.copy_(torch.randn_like(weight) * (0.25 if weight.dim() == 2 else 0.1))
+        randomize(model)
         table = model.model.shared.weight
         table[1] = 0
         end_in_time(model.model.decoder, ends)

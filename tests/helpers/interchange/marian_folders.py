@@ -46,6 +46,22 @@ def pieces(
     return model.getvalue()
 
 
+SIZES = {
+    **{"d_model": 32, "encoder_layers": 2, "decoder_layers": 3, "max_position_embeddings": 128},
+    **{f"{stack}_attention_heads": 4 for stack in ("encoder", "decoder")},
+    **{f"{stack}_ffn_dim": 48 for stack in ("encoder", "decoder")},
+}
+
+
+def randomize(model: Any) -> None:
+    """Draw all weights but positions."""
+    for name, weight in model.named_parameters():
+        if "layer_norm" in name:
+            weight.add_(torch.randn_like(weight) * 0.1)
+        elif "embed_positions" not in name:
+            weight.copy_(torch.randn_like(weight) * (0.25 if weight.dim() == 2 else 0.1))
+
+
 def _write_vocabularies(
     folder: Path,
     sides: dict[str, bytes],
@@ -104,18 +120,11 @@ def marian_folder(
     sides = {side: pieces(one, kind, byte_fallback, spm) for side, one in languages.items()}
     sizes = _write_vocabularies(folder, sides, separate, codes, 0 if spm else missing, seed)
     values: dict[str, Any] = {
+        **SIZES,
         "vocab_size": sizes[0],
         "decoder_vocab_size": sizes[-1],
-        "d_model": 32,
-        "encoder_layers": 2,
-        "decoder_layers": 3,
-        "encoder_attention_heads": 4,
-        "decoder_attention_heads": 4,
-        "encoder_ffn_dim": 48,
-        "decoder_ffn_dim": 48,
         "activation_function": "swish",
         "scale_embedding": True,
-        "max_position_embeddings": 128,
         "pad_token_id": sizes[0] - 1,
         "eos_token_id": 0,
         "bos_token_id": 0,
@@ -127,15 +136,9 @@ def marian_folder(
     torch.manual_seed(seed)
     model = MarianMTModel(MarianConfig(**values | changes)).eval()
     with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if "layer_norm" in name:
-                weight.add_(torch.randn_like(weight) * 0.1)
-            elif "embed_positions" not in name:
-                weight.copy_(torch.randn_like(weight) * (0.25 if weight.dim() == 2 else 0.1))
-        for table in {
-            id(t): t for t in (model.model.encoder.embed_tokens, model.model.decoder.embed_tokens)
-        }.values():
-            table.weight[-1] = 0
+        randomize(model)
+        for stack in (model.model.encoder, model.model.decoder):
+            stack.embed_tokens.weight[-1] = 0
         model.final_logits_bias[0, :-1] = torch.randn(sizes[-1] - 1) * 0.5
         # A random model would hardly ever end.
         model.final_logits_bias[0, 0] = ends

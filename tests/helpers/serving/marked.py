@@ -1,8 +1,6 @@
 """A service of marked texts without a model: each sentence is translated by a function."""
 
 from collections.abc import Callable, Mapping, Sequence
-from types import SimpleNamespace
-from typing import Any
 
 from tests.helpers.decoding.translators import tiny_translator
 from transformer.serving.languages.directions import Direction
@@ -16,20 +14,16 @@ Words = Callable[[list[str]], tuple[list[str], list[tuple[int, int]]]]
 class FakeService:
     """Translates words; links are true ones."""
 
-    limits: Any = SimpleNamespace(waiting=1_000_000)
-
     def __init__(self, words: Words) -> None:
         self._words = words
 
-    async def translate(
-        self, texts: Sequence[str], options: Options, *, splitting: Any = "sentences", **_: Any
-    ) -> list[TextTranslation]:
+    async def translate(self, texts: Sequence[str], options: Options) -> list[TextTranslation]:
         """The translations of texts."""
         return [
             TextTranslation(
                 tuple(
                     (part, self._sentence(part.sentence, options.links))
-                    for part in split_sentences(text, "en", splitting)
+                    for part in split_sentences(text, "en", options.splitting)
                 )
             )
             for text in texts

@@ -130,7 +130,7 @@ def test_typing_translates_and_markup_is_text(
     page.point("#swap", 0.5, 0.5, click=True)
     page.wait(f"source.value === {json.dumps(answers[OTHER]['translatedText'])}")
     assert page.evaluate("[from.value, to.value]") == ["de", "en"]
-    # What looks like markup is text, on both sides and in the map.
+    # Markup is text, on both sides and in the map.
     write(page, HOSTILE)
     wait_for(page, "#target", HOSTILE)
     page.point("#target [data-word='1']", 0.5, 0.5)

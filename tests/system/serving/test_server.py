@@ -85,9 +85,14 @@ def test_clients_of_libretranslate(url: str, offline: dict[str, str]) -> None:
     )
     # A sentence that nobody has asked for yet, and a body that nobody reads.
     text = SENTENCES[2]
-    answer = requests.post(f"{url}/translate", b"?", params=asked | {"q": text}, timeout=60)
+    page = {"Origin": "https://example.org"}
+    query = asked | {"q": text}
+    answer = requests.post(f"{url}/translate", b"?", params=query, headers=page, timeout=60)
     assert answer.json() == {"translatedText": offline[text]}
     assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    page["Access-Control-Request-Method"] = "POST"
+    page["Access-Control-Request-Headers"] = "authorization, content-type"
+    assert requests.options(f"{url}/translate", headers=page, timeout=60).ok
     files = {name: (None, value) for name, value in (asked | {"q": text}).items()}
     answer = requests.post(f"{url}/translate", files=files, timeout=60)
     assert answer.json() == {"translatedText": offline[text]}
@@ -183,28 +188,19 @@ def stream(url: str, asked: dict[str, Any]) -> list[Any]:
     return [json.loads(event.removeprefix("data: ")) for event in events]
 
 
+GOOD = {"q": "a", "source": "en", "target": "de"}
 BAD: list[tuple[Any, str]] = [
-    ({"source": "en", "target": "de"}, "missing q parameter"),
-    ({"q": "a", "target": "de"}, "missing source parameter"),
     ({"q": "a", "source": "en"}, "missing target parameter"),
-    ({"q": ["a", 1], "source": "en", "target": "de"}, "q must be a string"),
-    ({"q": "\ud800", "source": "en", "target": "de"}, "half of a character"),
-    ({"q": "a", "source": "en", "target": "de", "alternatives": "x"}, "is not a number"),
-    ({"q": "a", "source": "en", "target": "de", "alternatives": 11}, "must be <= 10"),
-    ({"q": "a", "source": "xx", "target": "de"}, "xx is not supported"),
-    ({"q": "a", "source": {}, "target": "de"}, "missing source parameter"),
-    ({"q": "a", "source": "\ud800", "target": "de"}, "half of a character"),
-    ({"q": "a", "source": "en", "target": ["de"]}, "not supported"),
-    ({"q": "a", "source": "en", "target": "de", "format": "pdf"}, "pdf format is not supported"),
-    (
-        {"q": "a", "source": "en", "target": "fr"},
-        "French (fr) is not available as a target language from English (en)",
-    ),
+    (GOOD | {"q": ["a", 1]}, "q must be a string"),
+    (GOOD | {"q": "\ud800"}, "Invalid JSON format"),
+    (GOOD | {"alternatives": "9" * 5000}, "is not a number"),
+    (GOOD | {"alternatives": 11}, "must be <= 10"),
+    (GOOD | {"source": "xx"}, "xx is not supported"),
+    (GOOD | {"target": ["de"]}, "not supported"),
+    (GOOD | {"format": "pdf"}, "pdf format is not supported"),
+    (GOOD | {"target": "fr"}, "(fr) is not available as a target language from English (en)"),
     ([1], "Invalid JSON format"),
 ]
-
-
-FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
 def test_bad_requests_are_refused_by_name(url: str) -> None:
@@ -216,23 +212,21 @@ def test_bad_requests_are_refused_by_name(url: str) -> None:
             f"{url}/translate", body, headers={"Content-Type": "application/json"}, timeout=60
         )
         assert (answer.status_code, answer.json()) == (400, {"error": "Invalid JSON format"})
+    text = {"text": ["a"], "target_lang": "DE"}
     for path, values, status in (
         ("/v2/translate", {"target_lang": "DE"}, 400),
-        ("/v2/translate", {"text": ["a"], "target_lang": "XX"}, 400),
-        ("/v2/translate", {"text": ["a"], "target_lang": "DE", "glossary_id": "x"}, 404),
-        ("/v2/translate", {"text": ["a"], "target_lang": "DE", "source_lang": "DE"}, 400),
+        ("/v2/translate", text | {"target_lang": "XX"}, 400),
+        ("/v2/translate", text | {"glossary_id": "x"}, 404),
+        ("/v2/translate", text | {"source_lang": "DE"}, 400),
         ("/v2/glossaries", {"source_lang": "EN", "target_lang": "DE", "entries": "a"}, 400),
     ):
         found, answer = ask(f"{url}{path}", values)
         assert found == status and answer["message"], (path, answer)
     assert ask(f"{url}/detect", {"q": ""})[0] == 400
     assert ask(f"{url}/nowhere") == (404, {"error": "Not Found"})
-    answer = requests.post(f"{url}/translate", data='{"q": "a"}', timeout=60, headers=FORM)
-    assert answer.status_code == 400 and "Content-Type: application/json" in answer.json()["error"]
     kind = {"Content-Type": "multipart/form-data; boundary=x; charset=undefined"}
     body = '--x\r\nContent-Disposition: form-data; name="q"\r\n\r\na\r\n--x--\r\n'
     assert requests.post(f"{url}/translate", body, timeout=60, headers=kind).status_code == 400
-    assert ask(f"{url}/suggest", {})[0] == 403
 
 
 def test_the_description_has_every_route(model: Translator) -> None:
@@ -388,16 +382,20 @@ def test_a_full_queue_and_a_deadline() -> None:
         assert status == 400 and "may have 3 sentences" in answer["error"]
 
 
+def begun(address: str, **asked: str) -> http.client.HTTPConnection:
+    """A connection whose request for a translation has been sent."""
+    connection = http.client.HTTPConnection(urlparse(address).netloc, timeout=60)
+    headers = {"Content-Type": "application/json"}
+    connection.request("POST", "/translate", json.dumps(asked), headers)
+    return connection
+
+
 def test_a_client_that_hangs_up_is_forgotten() -> None:
     model, sizes = slow_model(0.3)
     with serving(translator=model, cache=0) as address:
-        parts = urlparse(address)
         for number in range(8):
-            connection = http.client.HTTPConnection(str(parts.hostname), parts.port)
             # Short enough for one segment each, so that the sizes count texts.
-            body = json.dumps({"q": "a dog " * (1 + number), "source": "en", "target": "de"})
-            connection.request("POST", "/translate", body, {"Content-Type": "application/json"})
-            connection.close()
+            begun(address, q="a dog " * (1 + number), source="en", target="de").close()
         assert ask(f"{address}/translate", {"q": "a", "source": "en", "target": "de"})[0] == 200
         # The one before the start, the one that was being translated, and the last.
         assert sum(sizes) <= 4
@@ -429,15 +427,8 @@ def test_the_verb_answers_what_it_has_accepted(home: Path) -> None:
     texts = [f"a b c {number}" for number in range(24)]
     offline = [one.text for one in Translator.load(home / "run").translate(texts)]
     with started(home, "cache=0") as (process, address):
-        asked = {"source": "src", "target": "tgt"}
         assert ask(f"{address}/health") == (200, {"status": "ok"})
-        connections = []
-        for text in texts:
-            parts = urlparse(address)
-            connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=60)
-            body = json.dumps(asked | {"q": text})
-            connection.request("POST", "/translate", body, {"Content-Type": "application/json"})
-            connections.append(connection)
+        connections = [begun(address, q=text, source="src", target="tgt") for text in texts]
         # A later request is answered, so that those before have been accepted.
         assert ask(f"{address}/health")[0] == 200
         process.send_signal(signal.SIGTERM)

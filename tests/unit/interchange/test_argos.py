@@ -29,6 +29,6 @@ def test_each_translation_is_equal(tmp_path: Path) -> None:
 
 def test_positions_that_end_too_early_are_refused(tmp_path: Path) -> None:
     data = {"source": "en", "target": "de"}
-    with pytest.raises(InputError, match=r"up to 1024 subwords, more than .*max_length=64; train"):
+    with pytest.raises(InputError, match=r"Argos needs model.max_length=1024, or .*sinusoidal;"):
         write_argos(willing(positions="learned"), data, tmp_path, "float32")
     assert not list(tmp_path.iterdir())

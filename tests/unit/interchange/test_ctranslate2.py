@@ -83,7 +83,6 @@ def test_tags_are_pieces_that_no_text_is_taken_for(tmp_path: Path) -> None:
     [
         {"norm_order": "sandwich"},
         {"positions": "alibi"},
-        {"positions": "relative"},
         {"pattern": "sliding"},
         {"decoder_pattern": "longformer"},
         {"query_key_norm": True},

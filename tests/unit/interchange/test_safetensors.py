@@ -107,26 +107,26 @@ def test_a_difference_is_noticed(tmp_path: Path) -> None:
     name = next(iter(weights))
     weights[name].view(-1)[5] += 1e-6
     save_file(weights, tmp_path / "model.safetensors")
-    with pytest.raises(RuntimeError, match=f"{name} is not what was written"):
+    with pytest.raises(RuntimeError, match=f"{name} differ from the model"):
         verify_safetensors(translator.model, translator.tokenizer, tmp_path)
 
 
 def test_heads_that_are_off_are_refused(tmp_path: Path) -> None:
     translator = tiny_translator()
     switch_off(translator.model, [HeadName("cross", 1, 2)])
-    with pytest.raises(InputError, match=r"keeps all heads, cross\.1\.2 too"):
+    with pytest.raises(InputError, match=r"has all heads, cross\.1\.2 too"):
         write_safetensors(translator.model, translator.tokenizer, RUN, tmp_path)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors", "source.model"])
-@pytest.mark.parametrize("content", [None, b"", b"{}"])
+@pytest.mark.parametrize("content", [None, b"{}"])
 def test_a_damaged_folder_is_refused(file: str, content: bytes | None, tmp_path: Path) -> None:
     written(tmp_path)
     (tmp_path / file).unlink()
     if content is not None:
         (tmp_path / file).write_bytes(content)
-    with pytest.raises(InputError, match="cannot be read as an export"):
+    with pytest.raises(InputError, match=str(tmp_path)):
         read_safetensors(tmp_path)
 
 
@@ -134,8 +134,6 @@ def test_a_damaged_folder_is_refused(file: str, content: bytes | None, tmp_path:
     ("part", "value", "says"),
     [
         ("config", None, "it has no config"),
-        ("model", None, "it has no model"),
-        ("tokenizer", None, "it has no tokenizer"),
         ("format", 99, "has format '99', this version reads format"),
         (
             "config",
@@ -147,5 +145,5 @@ def test_a_damaged_folder_is_refused(file: str, content: bytes | None, tmp_path:
 def test_wrong_settings_are_refused(part: str, value: Any, says: str, tmp_path: Path) -> None:
     file = written(tmp_path) / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {part: value}))
-    with pytest.raises(InputError, match=f"cannot be read as an export: .*{says}"):
+    with pytest.raises(InputError, match=f"{tmp_path}: .*{says}"):
         read_safetensors(tmp_path)

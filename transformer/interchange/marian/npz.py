@@ -1,7 +1,7 @@
 """A model in Marian's own form: ``decoder.yml`` names the weights, an npz, and the vocabularies.
 
-Its weights are given the names that they have in transformers. Sources: Marian 1.12,
-``src/models/transformer.h``; ``convert_marian_to_pytorch.py`` of transformers 4.
+The weights get their names in transformers. Sources: Marian 1.12, ``src/models/transformer.h``;
+``convert_marian_to_pytorch.py`` of transformers 4.
 """
 
 from collections.abc import Mapping
@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transformer.common.errors import InputError
-from transformer.interchange.marian.files import read_arrays, read_yaml
+from transformer.common.errors import InputError, raise_objections
+from transformer.interchange.files import read_arrays, read_yaml, readable
 from transformer.interchange.marian.vocabulary import (
     START,
     ImportedTokenizer,
@@ -29,20 +29,22 @@ _CONFIG = "special:model.yml"
 """The array with the text of the settings."""
 
 _ASSUMED = {
-    "type": "transformer",
-    "transformer-preprocess": "",
-    "transformer-postprocess": "dan",
-    "transformer-postprocess-emb": "d",
-    "transformer-postprocess-top": "",
-    "transformer-decoder-autoreg": "self-attention",
-    "transformer-train-position-embeddings": "false",
-    "right-left": "false",
+    "type": ("transformer",),
+    "transformer-preprocess": ("",),
+    "transformer-postprocess": ("dan",),
+    "transformer-postprocess-emb": ("d",),
+    "transformer-postprocess-top": ("",),
+    "transformer-decoder-autoreg": ("self-attention",),
+    "transformer-train-position-embeddings": ("false",),
+    # Marian's gelu is an approximation.
+    "transformer-ffn-activation": ("swish", "relu"),
+    "right-left": ("false",),
 }
-"""The only values of these settings that can be imported; other layers have other weights."""
+"""The values of these settings that can be imported; the first is the default."""
 
 _STACKS = ("encoder", "decoder")
 _MAX_LENGTH = 512
-"""The sinusoids of Marian have no end; this is the ``max_length`` of OPUS-MT."""
+"""The ``max_length`` of OPUS-MT; Marian has no limit."""
 
 _PARTS = {"self_attn": "self", "encoder_attn": "context", "final_layer_norm": "ffn_ffn_ln"}
 _PARTS |= {f"{name}_layer_norm": f"{_PARTS[name]}_Wo_ln" for name in ("self_attn", "encoder_attn")}
@@ -57,10 +59,9 @@ def read_npz(folder: Path) -> tuple[MarianConfig, dict[str, Tensor], ImportedTok
     [model] = _files(folder, decoder, "models", 1)
     vocabularies = _files(folder, decoder, "vocabs", 2)
     arrays = read_arrays(model)
-    if _CONFIG not in arrays:
-        raise InputError(f"{model} has no array {_CONFIG}")
-    settings = read_yaml(model, arrays.pop(_CONFIG).tobytes().rstrip(b"\0"))
-    config = _config(settings, decoder, shared="Wemb" in arrays)
+    with readable(model):
+        text = arrays.pop(_CONFIG).tobytes().rstrip(b"\0")
+    config = _config(read_yaml(model, text), decoder, shared="Wemb" in arrays)
     if vocabularies[0].suffix == ".spm":
         subwords = [read_subwords(file) for file in vocabularies]
         ids = [{one.piece: index for index, one in enumerate(s.pieces)} for s in subwords]
@@ -68,46 +69,39 @@ def read_npz(folder: Path) -> tuple[MarianConfig, dict[str, Tensor], ImportedTok
         subwords = [read_subwords(folder / f"{side}.spm") for side in ("source", "target")]
         spelt = map(read_yaml, vocabularies)
         ids = [{name: _number(values, name, int) for name in values} for values in spelt]
-    separate = not config.share_encoder_decoder_embeddings
-    if not separate and ids[0] != ids[1]:
-        raise InputError(f"{folder / DECODER} names two vocabularies, and {model} has one table")
     starting = [
         checked_ids(one | {START: len(one)}, file)
         for one, file in zip(ids, vocabularies, strict=True)
     ]
-    weights = _weights(arrays, config)
-    return config, weights, build_tokenizer(subwords, starting[: 1 + separate])
+    tables = 1 if config.share_encoder_decoder_embeddings else 2
+    if tables == 1 and ids[0] != ids[1]:
+        raise InputError(f"{folder / DECODER} names two vocabularies, and {model} has one table")
+    return config, _weights(arrays, config), build_tokenizer(subwords, starting[:tables])
 
 
 def _files(folder: Path, decoder: Mapping[str, Any], key: str, number: int) -> list[Path]:
     """The files in the folder that ``decoder.yml`` names."""
     names = decoder.get(key)
-    if not isinstance(names, list) or len(names) != number:
-        raise InputError(f"{folder / DECODER} must name {number} of {key}, in a list")
-    for name in names:
-        if not isinstance(name, str) or not name or name != Path(name.replace("\\", "/")).name:
-            raise InputError(f"{folder / DECODER} must name each of {key} without a folder")
-    return [folder / name for name in names]
+    names = [one for one in names if isinstance(one, str)] if isinstance(names, list) else []
+    plain = [one for one in names if one and one == Path(one.replace("\\", "/")).name]
+    if len(plain) != number or plain != names:
+        raise InputError(f"{folder / DECODER} must name {number} of {key}, without a folder")
+    return [folder / name for name in plain]
 
 
 def _number(values: Mapping[str, Any], key: str, kind: type, default: Any = None) -> Any:
-    try:
+    with readable(f"the number {key[:40]!r}"):
         return kind(values.get(key, default))
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{key[:40]!r} is missing, or no number") from error
 
 
 def _config(
     settings: Mapping[str, Any], decoder: Mapping[str, Any], *, shared: bool
 ) -> MarianConfig:
-    for key, value in _ASSUMED.items():
-        if (found := settings.get(key, value)) != value:
-            shown = found[:40] if isinstance(found, str) else "a list"
-            raise InputError(f"{key}={shown!r} cannot be imported, only {value!r}")
-    activation = settings.get("transformer-ffn-activation")
-    if activation not in ("swish", "relu"):
-        # Its gelu is an approximation that is not ours.
-        raise InputError("transformer-ffn-activation can be imported if it is swish or relu")
+    raise_objections(
+        f"{key} cannot be imported, only with the value {' or '.join(map(repr, values))}"
+        for key, values in _ASSUMED.items()
+        if settings.get(key, values[0]) not in values
+    )
     sizes = {"d_model": "dim-emb", "encoder_layers": "enc-depth", "decoder_layers": "dec-depth"}
     for stack in _STACKS:
         sizes[f"{stack}_attention_heads"] = "transformer-heads"
@@ -116,7 +110,7 @@ def _config(
         {name: _number(settings, key, int) for name, key in sizes.items()}
         | {
             "model_type": "marian",
-            "activation_function": activation,
+            "activation_function": settings.get("transformer-ffn-activation", "swish"),
             "scale_embedding": True,
             "max_position_embeddings": _MAX_LENGTH,
             "share_encoder_decoder_embeddings": shared,
@@ -128,14 +122,12 @@ def _config(
 
 
 def _weights(arrays: dict[str, Any], config: MarianConfig) -> dict[str, Tensor]:
-    """The weights with the names of transformers; raises InputError if there is another one."""
+    """The weights with the names of transformers; raises InputError for another array."""
 
     def take(name: str) -> Tensor:
-        if name not in arrays:
-            raise InputError(f"the array {name} is missing")
-        array = arrays.pop(name)
-        if array.ndim > 2 or array.dtype.kind != "f":
-            raise InputError(f"the array {name} is no matrix of floats")
+        array = arrays.pop(name, None)
+        if array is None or array.ndim > 2 or array.dtype.kind != "f":
+            raise InputError(f"the array {name} is missing, or no matrix of floats")
         return torch.from_numpy(np.atleast_2d(array).astype(np.float32))
 
     found = {}
@@ -147,7 +139,7 @@ def _weights(arrays: dict[str, Any], config: MarianConfig) -> dict[str, Tensor]:
     if not config.share_encoder_decoder_embeddings:
         tables = {f"model.{one}.embed_tokens.weight": f"{one}_Wemb" for one in _STACKS}
     for name, table in tables.items():
-        # A translation starts with a vector of zeros, which no symbol has there.
+        # In Marian, a translation starts with a vector of zeros, which is of no symbol.
         found[name] = torch.nn.functional.pad(take(table), (0, 0, 0, 1))
     found["final_logits_bias"] = torch.nn.functional.pad(take("decoder_ff_logit_out_b"), (0, 1))
     if arrays:
@@ -156,8 +148,11 @@ def _weights(arrays: dict[str, Any], config: MarianConfig) -> dict[str, Tensor]:
 
 
 def _names(there: str) -> tuple[str, str]:
-    """The names of a weight and a bias, such as ``encoder_l1_self_Wq`` and ``encoder_l1_self_bq``,
-    of one in transformers, ``model.encoder.layers.0.self_attn.q_proj``."""
+    """The weight and bias in Marian of a module of transformers.
+
+    Those of ``model.encoder.layers.0.self_attn.q_proj`` are ``encoder_l1_self_Wq`` and
+    ``encoder_l1_self_bq``.
+    """
     _, stack, _, number, module, *projection = there.split(".")
     layer = f"{stack}_l{int(number) + 1}"
     if module in ("fc1", "fc2"):

@@ -1,11 +1,10 @@
-"""The vocabulary of a Marian folder of Hugging Face, as a tokenizer of this framework, and back.
+"""The vocabulary of a Marian folder of Hugging Face as our tokenizer, and back.
 
-There, SentencePiece cuts a text into pieces, ``vocab.json`` gives them ids, which are those of both
-sides or, with ``target_vocab.json``, of the source alone. Here, SentencePiece gives the ids:
-its model is written anew, with the pieces in the order of ``vocab.json`` after our own symbols.
-Pieces that only the other side cuts are UNCUT, so that each text is cut as there. A piece that
-``vocab.json`` lacks is unknown there; here it follows the others, and the model gives it the vector
-of the unknown piece.
+In Hugging Face, ``vocab.json`` numbers the pieces of both sides, or those of the source beside a
+``target_vocab.json``. In our tokenizer, SentencePiece numbers them: its model is new, with our
+symbols and then the pieces in the order of ``vocab.json``. Pieces of the other side alone are
+UNCUT: no text is cut into them. Pieces that ``vocab.json`` lacks come last, with the vector of the
+unknown piece.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -14,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from transformer.common.errors import InputError, errors_name
+from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import typed_value
 from transformer.data.tokenization.subword_model import UNCUT
 from transformer.data.tokenization.tags import Tags, is_tag
@@ -26,16 +25,16 @@ from transformer.data.tokenization.tokenizer import (
     Tokenizer,
     TokenizerConfig,
 )
-from transformer.interchange.marian.files import read_bytes, read_json
+from transformer.interchange.files import read_json, readable
 
 START, UNKNOWN, END = "<pad>", "<unk>", "</s>"
-"""Names there; a translation starts with the first. Their ids are the last, 1 and 0."""
+"""Symbols of Marian; their ids are the last, 1 and 0. A translation starts with START."""
 
 _SYMBOLS = (START, UNKNOWN, "<start>", END)
-"""Names of our symbols, in the order of their ids; the third starts a translation here."""
+"""Our symbols, in the order of their ids; a translation starts with the third."""
 
 _REST = "<rest>"
-"""After the pieces of ``vocab.json``."""
+"""Symbol after the pieces of ``vocab.json``."""
 
 ALGORITHMS: dict[int, Literal["unigram", "bpe"]] = {1: "unigram", 2: "bpe"}
 """By ``model_type`` of SentencePiece."""
@@ -46,9 +45,9 @@ class ImportedIds:
     """The ids of one side of an imported model.
 
     Attributes:
-        rows: For each of our ids the id there whose vector it has.
-        never: Ids of ours that are no id there; no translation has them.
-        codes: Languages, such as ``deu`` of ``>>deu<<``; they are tags here.
+        rows: For each of our ids, the original id whose vector it has.
+        never: Our ids without an original id; no translation has them.
+        codes: Languages, such as ``deu`` of ``>>deu<<``; they become tags.
     """
 
     rows: tuple[int, ...]
@@ -66,22 +65,18 @@ class ImportedTokenizer(NamedTuple):
 
 def read_vocabulary(file: Path) -> dict[str, int]:
     """The ids of the pieces in a JSON file; raises InputError as ``checked_ids``."""
-    with errors_name(file):
-        return checked_ids(typed_value(read_json(file), Mapping[str, int], file.name), file)
+    return checked_ids(typed_value(read_json(file), Mapping[str, int], str(file)), file)
 
 
 def checked_ids(ids: Mapping[str, int], file: Path) -> dict[str, int]:
-    """The pieces in the order of their ids; raises InputError if one is missing or there twice."""
+    """The pieces in the order of their ids; raises InputError if an id is missing or repeated."""
     if sorted(ids.values()) != list(range(len(ids))):
         raise InputError(f"{file} does not give the ids 0 to {len(ids) - 1} once each")
     return dict(sorted(ids.items(), key=lambda entry: entry[1]))
 
 
 def import_tokenizer(folder: Path) -> ImportedTokenizer:
-    """The tokenizer of a folder of transformers.
-
-    Raises InputError if a file is missing, damaged, or of a kind that cannot be expressed.
-    """
+    """The tokenizer of a folder of transformers; raises InputError if it cannot be imported."""
     subwords = [read_subwords(folder / f"{side}.spm") for side in ("source", "target")]
     files = [folder / "vocab.json", folder / "target_vocab.json"]
     separate = files[1].is_file()
@@ -89,10 +84,7 @@ def import_tokenizer(folder: Path) -> ImportedTokenizer:
 
 
 def build_tokenizer(subwords: Sequence[Any], ids: Sequence[Mapping[str, int]]) -> ImportedTokenizer:
-    """The tokenizer of the SentencePiece models of both sides, and of one vocabulary or two.
-
-    Raises InputError if a vocabulary is none of Marian, or SentencePiece refuses it.
-    """
+    """The tokenizer of the SentencePiece models of both sides, and of one vocabulary or two."""
     cuts = [subwords, subwords] if len(ids) == 1 else [subwords[:1], subwords[1:]]
     sides = zip(subwords, (ids[0], ids[-1]), cuts, strict=True)
     source, target = (_own(one, names) or _model(one, names, cut) for one, names, cut in sides)
@@ -113,39 +105,33 @@ def tokenizer_of(source: Any, target: Any, tags: Tags) -> Tokenizer:
         max_sentences=1,
     )
     own = None if target is None else target.SerializeToString()
-    try:
+    with readable("the vocabulary for SentencePiece"):
         return Tokenizer(config, source.SerializeToString(), own, tags)
-    except (RuntimeError, OSError) as error:
-        reason = " ".join(str(error).split())[:120]
-        raise InputError(f"SentencePiece refuses the vocabulary: {reason}") from error
 
 
 def read_subwords(file: Path) -> Any:
     """The SentencePiece model in a file."""
-    model = parse_subwords(read_bytes(file), file)
-    if not model.pieces:
-        raise InputError(f"{file} is no SentencePiece model: it has no pieces")
-    if model.trainer_spec.model_type not in ALGORITHMS:
-        raise InputError(f"{file} is neither of the unigram nor of the BPE kind")
+    from google.protobuf.message import DecodeError
+
+    with readable(file, DecodeError):
+        model = parse_subwords(file.read_bytes())
+    if not model.pieces or model.trainer_spec.model_type not in ALGORITHMS:
+        raise InputError(f"{file} is no SentencePiece model of the unigram or the BPE kind")
     return model
 
 
-def parse_subwords(content: bytes, name: object = "the vocabulary") -> Any:
-    """The SentencePiece model in these bytes; raises InputError if it is none."""
-    from google.protobuf.message import DecodeError
+def parse_subwords(content: bytes) -> Any:
+    """The SentencePiece model in these bytes."""
     from sentencepiece import sentencepiece_model_pb2
 
     messages: Any = sentencepiece_model_pb2
     model = messages.ModelProto()
-    try:
-        model.ParseFromString(content)
-    except DecodeError as error:
-        raise InputError(f"{name} is no SentencePiece model") from error
+    model.ParseFromString(content)
     return model
 
 
 def _own(model: Any, ids: Mapping[str, int]) -> tuple[Any, ImportedIds] | None:
-    """The model itself, if its pieces have the ids of this framework, as in an export of it."""
+    """The model itself, if its pieces have our ids, as in our own exports."""
     names, codes = [one.piece for one in model.pieces], list(ids)[len(model.pieces) :]
     if [*names, *codes] != list(ids) or ids.get(END) != EOS or not all(map(_is_code, codes)):
         return None
@@ -154,11 +140,11 @@ def _own(model: Any, ids: Mapping[str, int]) -> tuple[Any, ImportedIds] | None:
 
 def _model(own: Any, ids: Mapping[str, int], sides: Sequence[Any]) -> tuple[Any, ImportedIds]:
     """``own`` with the pieces of ``ids`` and of all sides."""
-    for symbol, number in ((START, len(ids) - 1), (UNKNOWN, 1), (END, 0)):
-        if ids.get(symbol) != number:
-            raise InputError(
-                f"the vocabulary does not give {symbol} the id {number}, as Marian does"
-            )
+    raise_objections(
+        f"the vocabulary does not give {symbol} the id {number}, as Marian does"
+        for symbol, number in ((START, len(ids) - 1), (UNKNOWN, 1), (END, 0))
+        if ids.get(symbol) != number
+    )
     mine = plain_subwords(own)
     cut = dict.fromkeys(chain.from_iterable(map(plain_subwords, sides)))
     known = [name for name in ids if name not in (START, UNKNOWN, END)]
@@ -168,7 +154,7 @@ def _model(own: Any, ids: Mapping[str, int], sides: Sequence[Any]) -> tuple[Any,
     model = with_subwords(own, names, foreign - {*_SYMBOLS, _REST})
     rest = len(_SYMBOLS) + len(known)
     codes = [name for name in known if _is_code(name)]
-    # A code keeps its number among the pieces, but its vector is that of the tag after them.
+    # A code keeps its number among the pieces; the tag after them has its vector.
     numbers = [len(_SYMBOLS) + index for index, name in enumerate(known) if _is_code(name)]
     rows = [ids[START], ids[UNKNOWN], ids[START], ids[END], *(ids[name] for name in known)]
     rows += [ids[UNKNOWN]] * (1 + len(missing)) + [ids[code] for code in codes]
@@ -177,7 +163,7 @@ def _model(own: Any, ids: Mapping[str, int], sides: Sequence[Any]) -> tuple[Any,
 
 
 def plain_subwords(model: Any) -> dict[str, Any]:
-    """The pieces that are no symbols, but for those that an import has added, by their names."""
+    """The pieces of the model without symbols and UNCUT pieces, by their names."""
     kinds = model.SentencePiece
     plain = (kinds.NORMAL, kinds.USER_DEFINED, kinds.BYTE, kinds.UNUSED)
     return {p.piece: p for p in model.pieces if p.type in plain and not p.piece.endswith(UNCUT)}
@@ -186,7 +172,7 @@ def plain_subwords(model: Any) -> dict[str, Any]:
 def with_subwords(own: Any, names: Iterable[str], foreign: Collection[str] = ()) -> Any:
     """A SentencePiece model that cuts as ``own`` does, with pieces in another order.
 
-    Names that are no pieces of ``own`` are symbols, or ``foreign``: no text is cut into them.
+    Other names are symbols, or ``foreign``: no text is cut into them.
     """
     mine, kinds = plain_subwords(own), own.SentencePiece
     lowest = min((one.score for one in mine.values()), default=0.0) - 1.0
@@ -197,8 +183,8 @@ def with_subwords(own: Any, names: Iterable[str], foreign: Collection[str] = ())
         if name in mine:
             model.pieces.add(piece=name, score=mine[name].score, type=mine[name].type)
         elif name in foreign:
-            # BPE merges unused pieces too, and cuts them again: the name is one that no text has,
-            # the score one that comes after each merge of ``own``.
+            # BPE merges unused pieces and cuts them again: no text must have this name, and its
+            # score must come after each merge of ``own``.
             model.pieces.add(piece=name + UNCUT, score=lowest, type=kinds.UNUSED)
         else:
             kind = kinds.UNKNOWN if name == UNKNOWN else kinds.CONTROL
@@ -206,7 +192,7 @@ def with_subwords(own: Any, names: Iterable[str], foreign: Collection[str] = ())
     spec = model.trainer_spec
     spec.pad_id, spec.unk_id, spec.bos_id, spec.eos_id = range(4)
     spec.vocab_size = len(model.pieces)
-    # There, the unknown piece is left out of a translation.
+    # Marian leaves the unknown piece out of a translation.
     spec.unk_surface = ""
     return model
 
@@ -220,10 +206,10 @@ class ExportedIds:
     """The vocabulary of one side for another program.
 
     Attributes:
-        names: Of its ids, in their order.
-        rows: For each of them our id whose vector it has.
-        start: The id with which a translation starts.
-        end: That of the end of a sentence.
+        names: In the order of the exported ids.
+        rows: For each exported id, our id whose vector it has.
+        start: The exported id with which a translation starts.
+        end: The exported id of the end of a sentence.
     """
 
     names: tuple[str, ...]
@@ -233,7 +219,7 @@ class ExportedIds:
 
 
 def export_ids(spelt: Sequence[str]) -> ExportedIds:
-    """The ids of one side for Marian: those that it was imported with, or our own.
+    """The ids of one side for Marian: those of its import, or our own.
 
     ``spelt`` are all subwords and tags. Raises InputError for tags other than target languages.
     """

@@ -1,8 +1,8 @@
 """Marian and M2M-100 models of Hugging Face: config and weights as ours, and back.
 
-Source: transformers 5, ``models/marian``, ``models/m2m_100``. The differences: positions have all
-sines before all cosines there, so that the axis of the residual stream is put into another order
-here; a Marian translation starts with the symbol of padding, whose vector our start symbol gets.
+Source: transformers 5, ``models/marian``, ``models/m2m_100``. Their positions have all sines before
+all cosines, so the axis of the residual stream has another order. A Marian translation starts with
+the symbol of padding; our start symbol gets its vector.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,29 +13,43 @@ import torch
 from torch import Tensor
 
 from transformer.common.errors import InputError, raise_objections
-from transformer.common.schema import Range, out_of_range, typed
+from transformer.common.schema import Range, typed
 from transformer.data.tokenization.tokenizer import EOS
 from transformer.interchange.marian.vocabulary import ExportedIds, ImportedIds
 from transformer.model.layers.positions import sinusoids
 from transformer.model.transformer import Transformer
 
 NEVER = -100.0
-"""Bias of symbols that no translation has: too low to win, and not so low that label smoothing,
-which averages over the vocabulary, makes it most of the loss."""
+"""Bias of symbols that no translation has. Label smoothing averages over the vocabulary: a much
+lower bias would be most of the loss."""
 
 NEVER_TRAINED = NEVER / 2
-"""Biases below it were NEVER, or the -10,000 of former imports, before training moved them."""
+"""Lower biases are of such symbols, also after training."""
 
 _STACKS = ("encoder", "decoder")
 _ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
 _FEED_FORWARD = {"feed_forward.inner": "fc1", "feed_forward.outer": "fc2"}
 
 
+Kind = Literal["marian", "pegasus", "m2m_100"]
+"""Values of ``model_type`` in a ``config.json``; Pegasus with the tokenizer of Marian."""
+
+_SAME = "d_model encoder_layers decoder_layers dropout attention_dropout activation_dropout"
+SETTINGS = {
+    **{name: (name,) for name in _SAME.split()},
+    "num_heads": ("encoder_attention_heads", "decoder_attention_heads"),
+    "ffn_dim": ("encoder_ffn_dim", "decoder_ffn_dim"),
+    "layer_drop": ("encoder_layerdrop", "decoder_layerdrop"),
+    "max_length": ("max_position_embeddings",),
+}
+"""Our settings of a model, and their names in a ``config.json``."""
+
+
 @dataclass(frozen=True)
 class MarianConfig:
     """The values of a ``config.json`` that decide what the model computes."""
 
-    model_type: Literal["marian", "pegasus", "m2m_100"]
+    model_type: Kind
     d_model: Annotated[int, Range(2, 2**16)]
     encoder_layers: Annotated[int, Range(1, 1000)]
     decoder_layers: Annotated[int, Range(1, 1000)]
@@ -56,53 +70,43 @@ class MarianConfig:
     length_penalty: Annotated[float, Range(-100, 100)] = 1.0
 
     def __post_init__(self) -> None:
-        raise_objections(out_of_range(self, "config.json"))
-        if self.d_model % 2:
-            raise InputError(f"config.json.d_model={self.d_model} must be even")
-        raise_objections(
+        objections = [
             f"encoder_{part} and decoder_{part} differ; they must be the same"
             for part in ("attention_heads", "ffn_dim")
             if getattr(self, f"encoder_{part}") != getattr(self, f"decoder_{part}")
-        )
+        ]
+        odd = [f"config.json.d_model={self.d_model} must be even"] if self.d_model % 2 else []
+        raise_objections(objections + odd)
 
     def settings(self) -> dict[str, Any]:
-        """The keys under ``model.`` that it stands for."""
+        """The keys under ``model.`` of a run."""
         swish, m2m = self.activation_function == "silu", self.model_type == "m2m_100"
         return {
-            "d_model": self.d_model,
-            "num_heads": self.encoder_attention_heads,
-            "ffn_dim": self.encoder_ffn_dim,
-            "encoder_layers": self.encoder_layers,
-            "decoder_layers": self.decoder_layers,
-            "dropout": self.dropout,
-            "attention_dropout": self.attention_dropout,
-            "activation_dropout": self.activation_dropout,
-            "max_length": self.max_position_embeddings,
+            **{ours: getattr(self, names[0]) for ours, names in SETTINGS.items()},
             "activation": "swish" if swish else self.activation_function,
             "norm": "layer",
             "norm_order": "post" if self.model_type == "marian" else "pre",
             "positions": "fairseq" if m2m else "sinusoidal",
             "decoder_start": EOS if m2m else None,
-            "layer_drop": self.encoder_layerdrop,
             "tie_embeddings": "all" if self.share_encoder_decoder_embeddings else "decoder",
         }
 
 
 def read_config(values: Mapping[str, Any]) -> MarianConfig:
-    """Read a ``config.json``; raises InputError if the model is none that can be imported."""
+    """Read a ``config.json``; raises InputError for a model that cannot be imported."""
     own = {field.name for field in fields(MarianConfig)}
     given = {key: value for key, value in values.items() if key in own and value is not None}
     return typed(MarianConfig, given, "config.json")
 
 
 def _axis(d_model: int) -> Tensor:
-    """For each of our places in the residual stream that of Marian."""
+    """For each axis of our residual stream, that of Marian."""
     half = d_model // 2
     return torch.stack((torch.arange(half), torch.arange(half, d_model)), dim=1).flatten()
 
 
 def layers(encoder: int, decoder: int, pre_norm: bool) -> Iterator[tuple[str, str]]:
-    """Each module of the stacks: its name here and there."""
+    """Each module of the stacks: our name, and that in transformers."""
     for stack, count in (("encoder", encoder), ("decoder", decoder)):
         own = stack == "encoder"
         attentions = {"attention" if own else "self_attention": "self_attn"}
@@ -142,11 +146,9 @@ def import_weights(
     axis = _axis(d_model)
 
     def take(name: str, *shape: int) -> Tensor:
-        if name not in weights:
-            raise InputError(f"the tensor {name} is missing")
-        if tuple(weights[name].shape) != shape:
-            found = tuple(weights[name].shape)
-            raise InputError(f"the tensor {name} has the shape {found}, not {shape}")
+        found = tuple(weights[name].shape) if name in weights else "no tensor"
+        if found != shape:
+            raise InputError(f"the tensor {name} must have the shape {shape}, not {found}")
         return weights[name].float()
 
     ours: dict[str, Tensor] = {}
@@ -177,14 +179,14 @@ def import_weights(
 def export_weights(
     model: Transformer, source: ExportedIds, target: ExportedIds
 ) -> dict[str, Tensor]:
-    """The tensors of a model of Marian, Pegasus or M2M-100; the latter two have final norms."""
+    """The tensors of a model of Marian, Pegasus or M2M-100."""
     config = model.config
     ours = {name: weight.detach().float().cpu() for name, weight in model.state_dict().items()}
     axis = _axis(config.d_model).argsort()
     theirs: dict[str, Tensor] = {}
     pre_norm, m2m = config.norm_order == "pre", config.positions == "fairseq"
     if pre_norm and not m2m:
-        # Pegasus, unlike Marian, complains of their absence.
+        # Pegasus, unlike Marian, needs the positions.
         positions = sinusoids(config.max_length, config.d_model)[:, axis]
         theirs |= {f"model.{one}.embed_positions.weight": positions.clone() for one in _STACKS}
     for here, there in layers(config.encoder_layers, config.decoder_layers, pre_norm):
@@ -204,7 +206,7 @@ def export_weights(
         return theirs
     bias = ours.get("projection.bias", torch.zeros(config.target_vocab_size))
     bias = bias[list(target.rows)]
-    # Of symbols that no translation has, trained or not: transformers bans them itself.
+    # transformers itself bans the symbols that no translation has.
     bias[bias < NEVER_TRAINED] = 0.0
     theirs["final_logits_bias"] = bias[None]
     return theirs

@@ -1,4 +1,4 @@
-"""The README.md of an export for CTranslate2, with a program that does not need this framework."""
+"""The README.md of an export for CTranslate2, with a program that needs no other code of ours."""
 
 from importlib.metadata import version
 from importlib.resources import files
@@ -10,10 +10,7 @@ from transformer.decoding.search.config import SearchConfig
 
 
 def readme(tokenizer: Tokenizer, search: SearchConfig, max_subwords: int) -> str:
-    """The text, with a program that searches as ``search`` in its beam, penalty and length limit.
-
-    A source has at most ``max_subwords``.
-    """
+    """The text, with a program that has the beam, penalty and length limit of ``search``."""
     tags = tokenizer.tags
     first = SourceTags(
         tags.targets[0] if tags.targets else None,

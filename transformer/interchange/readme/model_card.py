@@ -26,7 +26,7 @@ def model_card(
 ) -> str:
     """The text; ``about`` has the ``license`` and the name of the model, ``repo``, if any.
 
-    The library that loads the folder is transformers or transformer, this framework.
+    ``library`` loads the folder: transformers, or transformer, this framework.
     """
     data = run["data"]
     languages = [data["source"], *(tokenizer.tags.targets or [data["target"]])]
@@ -80,7 +80,7 @@ def _task(languages: list[str]) -> tuple[list[str], str]:
 
 
 def read_tests(checkpoint: Path) -> Tests:
-    """The scores of each test split of a run, if they are of this checkpoint, its best one."""
+    """The scores of each test split of a run, if this is its best checkpoint."""
     if is_exported(checkpoint) or find_checkpoint(checkpoint).name != "best.ckpt":
         return {}
     reports = sorted(run_folder(checkpoint).glob("test*.json"))
@@ -98,7 +98,7 @@ def _metric(score: dict[str, Any]) -> str:
 
 
 def _base(path: str | None) -> str:
-    """What the run began with: ``USER/MODEL``, the name of a run, or nothing."""
+    """The start of the run: ``USER/MODEL``, the name of a run, or nothing."""
     return (cached_model(path) or Path(path).name) if path else ""
 
 

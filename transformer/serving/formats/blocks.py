@@ -1,11 +1,11 @@
-"""Cuts HTML or XML into texts with marks, and writes their translations.
+"""Cuts HTML or XML into blocks, such as paragraphs, and writes their translations.
 
-A source is cut into blocks, such as paragraphs, and what is between them. Each block is a text with
-marks: its tags. A tag without its partner in the same block, or around other blocks, ends a block.
-So every tag is written once, and nested as it was. ``title``, ``alt`` and other attributes stay.
+A block is a text whose marks are tags. A tag ends a block if its partner is not in the same block,
+or if it is around other blocks. So every tag is written once and nests as in the source.
+Attributes, such as ``title``, are not translated.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,19 +22,18 @@ hgroup hr html label legend li link main menu meta nav ol optgroup option p pre 
 select summary table tbody td tfoot th thead title tr ul
 """
 _DEEPEST = 50
-"""Elements inside each other in a block; one that is deeper ends the block."""
+"""Nested elements in a block; a deeper element ends the block."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What is done with the elements of a source.
+    """Names of the elements of a source by their treatment.
 
     Attributes:
-        xml: Whether it is XML, in which no name has a meaning of its own.
-        kept: Names of elements that are not translated.
-        splitting: Names of elements that end a block.
+        kept: Not translated.
+        splitting: End a block.
         outline: Whether elements that never stand beside text end a block, too.
-        inline: Names of elements that never end a block.
+        inline: Never end a block.
     """
 
     xml: bool = False
@@ -46,13 +45,7 @@ class Rules:
 
 @dataclass(eq=False)
 class _Element:
-    """An element that is open.
-
-    Attributes:
-        index: Of its start tag among the tokens.
-        level: Number of elements around it.
-        broken: Whether a block ends at it or in it.
-    """
+    """An open element; it is ``broken`` if a block ends at it or in it."""
 
     name: str
     index: int
@@ -63,12 +56,7 @@ class _Element:
 
 @dataclass(frozen=True)
 class Block:
-    """A text of a source to translate.
-
-    Attributes:
-        text: Its marks have the start and the end tag; what is kept is written as it is.
-        write: Makes the source of a translation.
-    """
+    """A text to translate, and the function that writes its translation as source."""
 
     source: str
     text: MarkedText
@@ -76,28 +64,28 @@ class Block:
 
 
 def parse(source: str, rules: Rules) -> list[str | Block]:
-    """The blocks of a source, and what is between them."""
+    """The blocks of a source, and the source between them."""
     tokens = list(tokenize(source, xml=rules.xml))
     return list(_blocks(tokens, _Pairing(tokens, rules).ends))
 
 
 def written(parts: Sequence[str | Block], translations: Iterator[MarkedText]) -> str:
-    """The source with the next translations in place of its blocks; equal ones change nothing."""
-    sources = []
-    for part in parts:
-        if isinstance(part, Block):
-            text = next(translations)
-            part = part.source if text == part.text else part.write(text)
-        sources.append(part)
-    return "".join(sources)
+    """The source with the next translations in its blocks; an equal translation changes nothing."""
+
+    def source(part: str | Block) -> str:
+        if isinstance(part, str):
+            return part
+        text = next(translations)
+        return part.source if text == part.text else part.write(text)
+
+    return "".join(map(source, parts))
 
 
 class _Pairing:
-    """Finds which tokens belong to a block.
+    """Finds the tokens that belong to blocks; the others end blocks.
 
     Attributes:
-        ends: For a token of a block the index of its end tag, or its own; a kept element is one
-            token of its block, from its start to that end. The rest ends a block.
+        ends: From each token of a block to its end tag, or to itself. A kept element is one token.
     """
 
     def __init__(self, tokens: Sequence[Token], rules: Rules) -> None:
@@ -126,9 +114,9 @@ class _Pairing:
         return name not in rules.inline and (name in rules.splitting or name in self._outline)
 
     def _break(self) -> None:
-        """End the block, and with it each element that is open."""
+        """End the block, and break each open element."""
         for element in reversed(self._open):
-            # All around a broken element are broken.
+            # The elements around a broken one are broken.
             if element.broken:
                 break
             element.broken = True
@@ -161,14 +149,13 @@ class _Pairing:
         if not self._names[token.name]:
             self._break()
             return
-        unclosed = False
+        unclosed = self._open[-1].name != token.name
         while True:
             element = self._open.pop()
             self._names[element.name] -= 1
             self._open_kept -= element.name in self._rules.kept
             if element.name == token.name:
                 break
-            unclosed = True
         if unclosed or element.broken:
             element.broken = True
             self._break()
@@ -178,13 +165,13 @@ class _Pairing:
             inside = range(element.index + 1, index)
             texts = (self._tokens[i].text for i in inside if self._tokens[i].kind == "text")
             if token.name == "sup" and not any(map(str.isalpha, "".join(texts))):
-                # A reference or an exponent is kept: it would be a part of the word before it.
+                # A reference or an exponent is kept: otherwise it joins the word before it.
                 for each in (*inside, index):
                     self.ends.pop(each, None)
 
 
 def _blocks(tokens: Sequence[Token], ends: dict[int, int]) -> Iterator[str | Block]:
-    """Blocks with a letter, and what is between them."""
+    """Blocks with a letter, and the source between them."""
     write = partial(write_tagged, escape=partial(escape, quote=False))
     spans: list[Span] = []
     marks: list[Mark] = []
@@ -211,22 +198,17 @@ def _blocks(tokens: Sequence[Token], ends: dict[int, int]) -> Iterator[str | Blo
 
 def _structure(tokens: Sequence[Token]) -> set[str]:
     """Names of the elements that never stand beside text."""
-    beside: set[str] = set()
-    names: set[str] = set()
-    children: list[set[str]] = [set()]
-    mixed = [False]
-    for token in tokens:
+    children: defaultdict[int, set[str]] = defaultdict(set)
+    with_text: set[int] = set()
+    parents = [-1]
+    for index, token in enumerate(tokens):
         if token.kind == "text" and token.source.strip():
-            mixed[-1] = True
+            with_text.add(parents[-1])
         elif token.kind in ("open", "void"):
-            names.add(token.name)
-            children[-1].add(token.name)
+            children[parents[-1]].add(token.name)
         if token.kind == "open":
-            children.append(set())
-            mixed.append(False)
-        elif token.kind == "close" and len(children) > 1:
-            inside = children.pop()
-            beside |= inside if mixed.pop() else set()
-    for inside, has_text in zip(children, mixed, strict=True):
-        beside |= inside if has_text else set()
-    return names - beside
+            parents.append(index)
+        elif token.kind == "close" and len(parents) > 1:
+            parents.pop()
+    beside = set().union(*(children[parent] for parent in with_text))
+    return set().union(*children.values()) - beside

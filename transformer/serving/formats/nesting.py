@@ -1,7 +1,4 @@
-"""Puts marks around the cells of a translation so that they nest as those of the source do.
-
-It does not know languages or links.
-"""
+"""Puts marks around the cells of a translation so that they nest as in the source."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +14,7 @@ class _Node:
 
     Attributes:
         path: The marks around its text, itself the last.
-        start: Its first character in the text that was translated.
+        start: Its first character in the translated text.
         direct: Whether it has text or kept spans besides those of its children.
     """
 
@@ -31,11 +28,11 @@ _Group = tuple[list[Cell], _Node]
 
 
 def nest(spans: MarkedText, cells: Sequence[Cell]) -> MarkedText:
-    """The spans of a translation, given its cells: each mark is around neighbours, once.
+    """The spans of a translation from its cells; each mark is there once, around neighbours.
 
-    A mark is around the largest group of its cells; one that holds other marks is around all of
-    them, unless a mark beside it stands between. A mark without cells is where its neighbours are,
-    around the next word if it had one.
+    A mark goes around the largest group of its cells. A mark that holds marks goes around all its
+    cells, unless another mark stands between. A mark without cells goes beside its neighbours,
+    around the next word if it had a word.
     """
     root = _tree(spans)
     joined: list[Span] = []
@@ -126,7 +123,7 @@ def _grouped(cells: Sequence[Cell], node: _Node) -> list[Cell | _Group]:
 def _take_nearest(
     child: _Node, cells: Sequence[Cell], owners: list[_Node | None], first: int
 ) -> None:
-    """Give a mark none of whose words has a partner the word after that of the word before it."""
+    """Give a mark without partners the word after the partner of the word before it."""
     if first and cells[first - 1].end > child.start:
         return  # A word with two marks went to the other.
     for index in range(first, min(first + 2, len(cells))):

@@ -1,8 +1,7 @@
-"""Placeholders, URLs and e-mail addresses come through a translation unchanged.
+"""Keeps placeholders, URLs and e-mail addresses unchanged in translations.
 
-A sentence is translated with them. If its translation does not hold each as often as the source, it
-is translated without them, and they go beside the words that they stood beside. It runs in the
-thread that owns the models, as ``translate_batch`` does.
+If a translation does not have each as often as its source, the sentence is translated without them,
+and each goes beside the translation of its neighbour. It runs in the thread that owns the models.
 """
 
 import re
@@ -43,10 +42,7 @@ _WORD = re.compile(r"[^ \n]+")
 def translate_with_placeholders(
     options: Options, sentences: Sequence[Sentence]
 ) -> list[SentenceTranslation]:
-    """Translate sentences together; errors are those of ``translate_batch``.
-
-    What is no sentence, such as an article, needs no placeholder in its summary.
-    """
+    """Translate sentences together, as ``translate_batch``; whole lines need no placeholders."""
     found = translate_batch(options, sentences)
     if options.direction.whole_lines:
         return found
@@ -70,13 +66,13 @@ def translate_with_placeholders(
 
 
 def _keeps(source: str, translation: str) -> bool:
-    """Whether a translation has the placeholders of its source, each as often."""
+    """Whether a translation has each placeholder of its source as often."""
     wanted, held = (Counter(_PLACEHOLDER.findall(text)) for text in (source, translation))
     return all(held[name] == count for name, count in wanted.items())
 
 
 def _without(text: str) -> PlainText:
-    """A sentence whose placeholders are kept, each with the letters that it is one word with."""
+    """A sentence whose placeholders are kept, each with the rest of its word."""
 
     def spans() -> Iterator[Span]:
         at = 0
@@ -100,10 +96,10 @@ def _without(text: str) -> PlainText:
 def _restored(
     source: str, plain: PlainText, found: SentenceTranslation, options: Options
 ) -> SentenceTranslation:
-    """The translation of a sentence from that without its placeholders.
+    """The translation of a sentence, made of that without its placeholders.
 
-    If the model writes one that it has not seen, that is the source. A word has the confidence of
-    the sentence, and none has attention: the model saw another source.
+    It is the source if the model writes a placeholder itself. Each word has the confidence of the
+    sentence; there is no attention, since the model saw another source.
     """
     parts = split_sentences(plain.text, options.direction.source, "none")
     blank = SentenceTranslation("", "")

@@ -1,10 +1,8 @@
-"""Where the parts of a text with marks went in its translation, by word links.
+"""Finds the parts of a text with marks in its translation, by word links.
 
-A translation is cut into words, and these into leading punctuation, the word and trailing
-punctuation; each of them takes the marks of the part of the source that it is linked to. What has
-no text to translate goes next to the translation of its neighbour.
-
-It does not know how marks nest (``nesting``), or where links come from. After Bergamot's html.cpp,
+Each word of the translation is cut into leading punctuation, core and trailing punctuation; each
+part takes the marks of its partner in the source. A kept span goes beside the translation of its
+neighbour. How marks nest is left to ``nesting``. Source: html.cpp of
 https://github.com/browsermt/bergamot-translator.
 """
 
@@ -17,10 +15,9 @@ from transformer.serving.formats.spans import Cell, PlainText, Span
 from transformer.serving.translations import SentenceTranslation, TextTranslation
 
 NEAR_BEST = 0.75
-"""Threshold of links for marks: a word goes with its best source word. Chosen on the validation
-text of pocket; docs/serving.md has results."""
+"""Threshold of links for marks, chosen on validation; docs/serving.md has results."""
 
-# As links count words; any other blank is a part of a word.
+# The words of links: any other blank is a part of a word.
 _WORDS_AND_BLANKS = re.compile(r"[^ \n]+|[ \n]+")
 _BLANKS = (" ", "\n")
 
@@ -43,10 +40,7 @@ def _is_letter(character: str) -> bool:
 
 
 def project(plain: PlainText, found: TextTranslation) -> list[Cell]:
-    """The cells of a translation, in its order.
-
-    Sentences that are their own translation, and blanks between sentences, come back as they were.
-    """
+    """The cells of a translation, in its order; copied sentences and blanks are unchanged."""
     cells: list[Cell] = []
     offset = following = 0
 
@@ -70,7 +64,7 @@ def project(plain: PlainText, found: TextTranslation) -> list[Cell]:
 
 
 def is_copy(found: SentenceTranslation) -> bool:
-    """Whether a sentence is its own translation; the number of blanks does not matter."""
+    """Whether a sentence is its own translation, apart from blanks."""
     return found.source == found.text or found.source.split() == found.text.split()
 
 
@@ -118,7 +112,7 @@ def _sentence(plain: PlainText, start: int, found: SentenceTranslation) -> list[
 
 
 def _linked(found: SentenceTranslation, sources: int, targets: int) -> list[list[int]]:
-    """The source words of each target word; without links those at the same part of the way."""
+    """The source words of each target word; without links, those at the same relative position."""
     if found.links is None:
         return [[index * sources // targets] if sources else [] for index in range(targets)]
     linked: list[list[int]] = [[] for _ in range(targets)]
@@ -131,7 +125,7 @@ def _linked(found: SentenceTranslation, sources: int, targets: int) -> list[list
 def _part(
     plain: PlainText, text: str, kind: int, partners: Sequence[_Word], last: Sequence[_Word]
 ) -> Iterator[Cell]:
-    """The cells of a core or of punctuation: that of the partner with the most marks."""
+    """The cells of a core or punctuation, by the partner with the most marks."""
     of_kind = [one[kind] for one in partners] or [one[kind] for one in last]
     if kind == 2 and not any(part for part, _ in of_kind):
         of_kind = [one[kind] for one in last]
@@ -176,7 +170,7 @@ def _beside(cells: list[Cell], kept: Sequence[tuple[int, Span]], source: str) ->
 def _apart(cell: Cell, before: bool, offset: int, source: str) -> bool:
     """Whether a blank belongs between a kept text and the cell before or behind it.
 
-    ``offset`` is that of the kept text in the source, which decides whether the two were one word.
+    ``offset`` is that of the kept text in the source, where both may be one word.
     """
     touching = offset == (cell.end if before else cell.start)
     if cell.kept:
@@ -189,17 +183,16 @@ def _apart(cell: Cell, before: bool, offset: int, source: str) -> bool:
 
 
 class Positions:
-    """Where, among the cells of a translation, something of the source belongs."""
+    """Positions among the cells of a translation, by offsets in the source."""
 
     def __init__(self, cells: Sequence[Cell]) -> None:
         self._starts = sorted((c.start, i) for i, c in enumerate(cells) if c.start >= 0)
         self._cells = cells
 
     def index(self, offset: int) -> int:
-        """The cell before which it goes, by its offset in the source.
+        """The index after the partner of the word before the offset.
 
-        That is after the partner of the word before it. If only the word after it touches it, it
-        goes before the partner of that word.
+        If only the next word touches the offset, the index of the partner of that word.
         """
         after = bisect_left(self._starts, (offset, -1))
         if after:

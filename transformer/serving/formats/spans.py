@@ -1,36 +1,25 @@
-"""Text with marks around its parts, whatever the marks are, and the same text without them.
-
-It does not know HTML, documents or translation.
-"""
+"""Text with marks around its parts, and the same text without marks."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True, eq=False)
 class Mark:
-    """Something around a part of a text, such as a tag of HTML or the formatting of a document.
-
-    Two marks are never equal: a mark is around one stretch of text. What ``payload`` is, only the
-    reader that made it knows.
-    """
+    """Something around one stretch of text, such as a tag of HTML; two marks are never equal."""
 
     payload: Any
 
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of text with one set of marks.
+    """A stretch of text with the marks around it, the outermost first.
 
-    A thing without text (an image, a line break, an empty element) is a span with the text "" whose
-    last mark is the thing.
-
-    Attributes:
-        text: May be empty.
-        marks: Around it, the outermost first.
-        keep: Whether the text must not be translated.
+    A thing without text, such as an image, is a span with the text "" whose last mark is the thing.
+    With ``keep``, the text must not be translated.
     """
 
     text: str
@@ -39,21 +28,17 @@ class Span:
 
 
 MarkedText = tuple[Span, ...]
-"""The spans of one paragraph, cell or subtitle; the joined texts are translated.
-
-The spans of a mark are neighbours, and marks nest.
-"""
+"""The spans of one paragraph, cell or subtitle. The spans of a mark are neighbours; marks nest."""
 
 
 def same_marks(before: Sequence[Mark], after: Sequence[Mark]) -> int:
-    """How many of the outermost marks of two spans are the same."""
-    pairs = enumerate(zip(before, after, strict=False))
-    shortest = min(len(before), len(after))
-    return next((index for index, (one, other) in pairs if one is not other), shortest)
+    """The number of outermost marks that two spans share."""
+    pairs = zip(before, after, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
 
 
 def write_tagged(spans: MarkedText, escape: Callable[[str], str] = str) -> str:
-    """The text with its marks, whose payloads are a start and an end tag; kept text is verbatim."""
+    """The text with marks whose payloads are a start and an end tag; kept text is not escaped."""
     written: list[str] = []
     around: tuple[Mark, ...] = ()
     for span in (*spans, Span("")):
@@ -69,10 +54,9 @@ class Cell(NamedTuple):
     """A part of a translation.
 
     Attributes:
-        text: Of the translation.
-        marks: Of the source; None for what has no partner in the source.
-        start, end: Its partner, in characters of the text that was translated.
-        kept: Whether it was not translated: a kept text, or a thing without text.
+        marks: Of its partner in the source; None without a partner.
+        start, end: Its partner, in characters of the translated text.
+        kept: Whether it is a kept text or a thing without text.
     """
 
     text: str
@@ -83,10 +67,9 @@ class Cell(NamedTuple):
 
 
 class PlainText:
-    """A text with marks without its marks: ``text`` is what is translated.
+    """The ``text`` to translate of a text with marks.
 
-    ``spans`` are those of it, with their starts, ``kept`` those that are not translated, with their
-    offsets in it.
+    ``spans`` are its spans with their starts, ``kept`` the untranslated ones with their offsets.
     """
 
     def __init__(self, spans: MarkedText) -> None:
@@ -112,7 +95,7 @@ class PlainText:
         return len(stacks) > 1 or any(first < offset < last for offset, _ in self.kept)
 
     def copy(self, start: int, end: int) -> Iterator[Cell]:
-        """The cells of a stretch that is its own translation."""
+        """The cells of a stretch that stays as it is."""
         for index in range(max(0, bisect_right(self._starts, start) - 1), len(self.spans)):
             first, span = self.spans[index]
             if first >= end:
@@ -122,5 +105,5 @@ class PlainText:
                 yield Cell(span.text[low - first : high - first], span.marks, low, high)
 
     def marks(self, start: int, end: int) -> tuple[Mark, ...]:
-        """The marks around a stretch; where these change, the most."""
+        """The most marks around a part of the stretch."""
         return max((cell.marks or () for cell in self.copy(start, end)), key=len, default=())

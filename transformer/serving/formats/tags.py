@@ -1,8 +1,7 @@
-"""Cuts HTML or XML into tags, text and the rest; joined, the tokens are the source.
+"""Cuts any string into tags, text and the rest of HTML or XML, in linear time and without loss.
 
-Any string has tokens, in linear time. ``html.parser`` needs quadratic time for hostile input in the
-patch releases of Python that are in use. After the tokenization of the HTML standard, without its
-escaped scripts, https://html.spec.whatwg.org/multipage/parsing.html#tokenization.
+``html.parser`` of common Python releases needs quadratic time for hostile input. Source:
+https://html.spec.whatwg.org/multipage/parsing.html#tokenization, without escaped scripts.
 """
 
 import re
@@ -18,13 +17,13 @@ _VOID = {
     *("source", "track", "wbr"),
 }
 RAW = frozenset({"script", "style", "textarea", "iframe", "noembed", "noframes", "xmp"})
-"""Elements in which nothing but their end is a tag; so is ``title``, but its text is translated."""
+"""Elements without tags inside; so is ``title``, but its text is translated."""
 
 _NAME = re.compile(r"</?([^\W\d_][^\s/>]*)")
 _XML_NAME = re.compile(r"</?([^\W\d][^\s/>]*)")
-# Possessive, so that no character is tried twice.
+# Possessive: it tries no character twice.
 _TAG_END = re.compile(r"""(?>[^>=]+|=\s*+"[^"]*"|=\s*+'[^']*'|=)*+>""")
-# What has no end goes to the end of the source.
+# Without an end, it goes to the end of the source.
 _OTHER = r"<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?].*?(?:>|\Z)"
 _HTML_OTHER = re.compile(
     rf"<!--(?:-?>|.*?(?:--!?>|\Z))|{_OTHER}|</(?=[\W\d_]).*?(?:>|\Z)", re.DOTALL
@@ -43,7 +42,7 @@ class Token(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What a text says."""
+        """The characters of a text."""
         if self.source.startswith("<![CDATA["):
             return self.source[9:-3]
         return _unescape(self.source)
@@ -64,7 +63,7 @@ def _unescape(text: str) -> str:
 
 
 def tokenize(source: str, *, xml: bool = False) -> Iterator[Token]:
-    """The tokens of a source; what begins a tag that never ends is text."""
+    """The tokens of a source; a tag without an end is text."""
     start = at = 0
     while (at := source.find("<", at)) >= 0:
         token = _token(source, at, xml)
@@ -90,7 +89,7 @@ def tokenize(source: str, *, xml: bool = False) -> Iterator[Token]:
 
 
 def _token(source: str, at: int, xml: bool) -> Token | None:
-    """The token that a ``<`` begins; it is empty where the rest of the source is text."""
+    """The token that a ``<`` begins; an empty one if the rest of the source is text."""
     other = (_XML_OTHER if xml else _HTML_OTHER).match(source, at)
     if other is not None:
         text = xml and other[0].startswith("<![CDATA[") and other[0].endswith("]]>")

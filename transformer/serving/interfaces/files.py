@@ -1,14 +1,13 @@
-"""Files that clients send and fetch: read from a form, and kept for a while.
+"""Files of clients: read from a form, and kept for a while.
 
-No name of a client becomes a path: a file is stored under a random token, and found by the whole
-name that the server made of it.
+No name of a client becomes a path: a file is stored under a random token.
 """
 
 import asyncio
 import secrets
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -24,21 +23,16 @@ from transformer.serving.formats.spans import PlainText
 from transformer.serving.interfaces.http import Refusal, read_parameters
 
 _MOST_KEPT = 100
-"""Times ``limits.file_bytes`` is what all stored files may have; the oldest go first."""
+"""Limit of the bytes of all stored files, as a multiple of ``limits.file_bytes``."""
 
 MOST_FILES = 1000
-"""Stored ones; the oldest go first."""
+"""Stored files; the oldest are deleted first."""
 
 _LONGEST_NAME = 100
 
 
 class Upload(NamedTuple):
-    """A form with a file of a known format, which is not empty.
-
-    Attributes:
-        parameters: The other fields.
-        name: That the client gave the file, without folders and control characters.
-    """
+    """A form with a file of a known format; ``name`` has no folders and control characters."""
 
     parameters: dict[str, Any]
     name: str
@@ -57,7 +51,7 @@ class Files:
 
     @contextmanager
     def folder(self) -> Iterator[None]:
-        """Have a folder that only its owner can read; it is deleted at the end."""
+        """Create a folder that only its owner can read, and delete it at the end."""
         with TemporaryDirectory(prefix="transformer-files-") as folder:
             self._folder = Path(folder)
             yield
@@ -65,7 +59,7 @@ class Files:
             self._sizes.clear()
 
     async def read_upload(self, request: Request) -> Upload:
-        """The form of a request with a file; raises Refusal if there is none that is translated."""
+        """The form of a request with a file; raises Refusal if its format is not known."""
         if not self._most_bytes:
             raise Refusal(403, "Files translation are disabled on this server.")
         async with request.form(max_files=1) as form:
@@ -76,10 +70,6 @@ class Files:
             # A client may name the file in a field of its own.
             name = _clean(str(parameters.get("filename") or file.filename or ""))
             data = await file.read()
-        if not data:
-            raise Refusal(400, "Invalid request: empty file")
-        if len(data) > self._most_bytes:
-            raise Refusal(413, f"The file exceeds {self._most_bytes} bytes")
         extension = PurePath(name).suffix.lower()
         if extension not in FORMATS:
             known = ", ".join(FORMATS)
@@ -87,7 +77,7 @@ class Files:
         return Upload(parameters, name, extension, data)
 
     async def document(self, data: bytes, extension: str) -> tuple[Document, list[str]]:
-        """A file that has been read, and its texts; raises InputError if it is malformed."""
+        """Read a file and its texts; raises InputError if it is malformed."""
 
         def read() -> tuple[Document, list[str]]:
             document = FORMATS[extension](data, self._most_bytes)
@@ -99,13 +89,13 @@ class Files:
         """Store a file for ``limits.file_seconds``; returns its secret name, TOKEN.NAME."""
         stored = f"{secrets.token_urlsafe(24)}.{name}"
         writing = asyncio.ensure_future(asyncio.to_thread(self._path(stored).write_bytes, data))
-        # Also if the client has gone meanwhile: what is on the disk must be deleted.
+        # Also after the client has gone: the file must be deleted.
         writing.add_done_callback(lambda _: self._keep(stored, len(data)))
         await asyncio.shield(writing)
         return stored
 
     def _keep(self, stored: str, size: int) -> None:
-        """Count a file that is on the disk; the oldest make room, but the newest stays."""
+        """Count a stored file, and delete the oldest files above the limits."""
         self._sizes[stored] = size
         most_bytes = max(size, _MOST_KEPT * self._most_bytes)
         while len(self._sizes) > MOST_FILES or sum(self._sizes.values()) > most_bytes:
@@ -114,13 +104,11 @@ class Files:
 
     async def read(self, stored: str) -> bytes | None:
         """A stored file by its secret name; None if there is none."""
-        if stored not in self._sizes:
-            return None
-        try:
-            return await asyncio.to_thread(self._path(stored).read_bytes)
-        except FileNotFoundError:
-            # Its time was over just now.
-            return None
+        # A path is made of known names only. A file may be deleted at any time.
+        with suppress(FileNotFoundError):
+            if stored in self._sizes:
+                return await asyncio.to_thread(self._path(stored).read_bytes)
+        return None
 
     def remove(self, stored: str) -> None:
         """Forget a file, if it is there."""
@@ -132,13 +120,13 @@ class Files:
 
 
 def _clean(name: str) -> str:
-    """The end of a name, without folders and what does not print."""
+    """The end of a name, without folders and control characters."""
     name = PurePath(name.replace("\\", "/")).name
     return "".join(filter(str.isprintable, name))[-_LONGEST_NAME:]
 
 
 def attachment(data: bytes, name: str) -> Response:
-    """An answer that browsers save: HTML of a stranger must not run here."""
+    """A file that browsers save and never show: its HTML must not run."""
     headers = {
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
         "X-Content-Type-Options": "nosniff",

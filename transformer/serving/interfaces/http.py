@@ -1,14 +1,11 @@
-"""What all routes share: reading a request within limits, clients that go, errors.
-
-Each interface has its own form of an error; the status is the same.
-"""
+"""Shared by all routes: limits and parameters of requests, clients that hang up, errors."""
 
 import asyncio
 import json
 import logging
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -29,12 +26,12 @@ T = TypeVar("T")
 Answer = Callable[[Request], Awaitable[Response]]
 
 Refusal = HTTPException
-"""A request that is not answered as asked: HTTP status, and one line for the client."""
+"""An error of the client: HTTP status, and one line."""
 
 _REFUSALS: dict[type[Exception], tuple[Any, ...]] = {
     QueueFull: (429, "Slowdown: too many sentences wait", {"Retry-After": "1"}),
     TimeoutError: (504, "The translation took too long; send less at a time"),
-    # As nginx logs it; nobody receives it.
+    # The status of nginx; it is in the metrics only.
     ClientDisconnect: (499, "The client has gone"),
 }
 
@@ -44,7 +41,7 @@ _FILE_PATHS = ("/translate_file", "/v2/document")
 
 
 def endpoint(answer: Answer, key: str) -> Answer:
-    """An answer whose errors are JSON, with the text under that key."""
+    """An answer whose errors are JSON, with the message under that key."""
 
     async def answered(request: Request) -> Response:
         try:
@@ -57,7 +54,7 @@ def endpoint(answer: Answer, key: str) -> Answer:
 
 
 def refusal_of(error: Exception) -> Refusal:
-    """What to tell a client about an error; what is not its fault is logged."""
+    """The status and message of an error; an unexpected error is logged."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, InputError):
@@ -71,9 +68,14 @@ def refusal_of(error: Exception) -> Refusal:
 
 
 async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The result of work; it is cancelled, and ClientDisconnect raised, if the client hangs up."""
+    """The result of work; if the client hangs up, cancels it and raises ClientDisconnect."""
+
+    async def hang_up() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
     working = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_hang_up(request))
+    gone = asyncio.ensure_future(hang_up())
     try:
         await asyncio.wait({working, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
@@ -88,9 +90,9 @@ async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
 async def event_stream(
     request: Request, items: AsyncGenerator[T], event_of: Callable[[T], dict[str, Any]]
 ) -> Response:
-    """The items as server-sent events, each with its index, as they come; the last is ``[DONE]``.
+    """Server-sent events: each item with its index, then ``[DONE]``.
 
-    What fails before the first item is raised; later on, an event has the error.
+    An error before the first item is raised; a later one is an event.
     """
     first = await unless_gone(request, anext(items))
 
@@ -106,7 +108,7 @@ async def event_stream(
                 yield _event({"error": refusal_of(error).detail})
             yield "data: [DONE]\n\n"
 
-    # nginx would collect what comes.
+    # Otherwise nginx collects the events.
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
     return StreamingResponse(events(), headers=headers, media_type="text/event-stream")
 
@@ -115,60 +117,47 @@ def _event(values: dict[str, Any]) -> str:
     return f"data: {json.dumps(values, ensure_ascii=False)}\n\n"
 
 
-async def _hang_up(request: Request) -> None:
-    """Wait until the client hangs up; what is left of its body is dropped."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
 def charge(request: Request, access: Access, client: Client | None, texts: int) -> None:
-    """Count so many texts of a client, or of an address; raises Refusal above the limit."""
+    """Count so many texts of a client or address; raises Refusal above the limit."""
     address = request.client.host if request.client else "unknown"
     if not access.admits(client, address, texts):
         raise Refusal(429, "Slowdown: too many requests a minute", {"Retry-After": "10"})
 
 
 def check_size(texts: Sequence[str], limits: Limits, status: int) -> None:
-    """Raise Refusal with that status for too many texts, or one that is too long."""
+    """Raise Refusal with that status for too many texts, or a text that is too long."""
     longest = max(map(len, texts), default=0)
     for size, limit in ((len(texts), limits.texts), (longest, limits.characters)):
         if limit is not None and size > limit:
-            wrong = f"request ({size}) exceeds text limit ({limit})"
-            raise Refusal(status, f"Invalid request: {wrong}")
+            wrong = f"Invalid request: request ({size}) exceeds text limit ({limit})"
+            raise Refusal(status, wrong)
 
 
 async def read_parameters(request: Request) -> dict[str, Any]:
-    """The parameters of a request: its JSON object, or its query string and its form together.
+    """The parameters of a request: its JSON object, or its query string and form.
 
-    A parameter that a form or query has several times is a list there; newlines are those of Unix.
-    Raises Refusal if the body is not what its type says.
+    A repeated parameter of a form or query becomes a list; newlines become those of Unix.
+    Raises Refusal for a malformed body.
     """
     kind = request.headers.get("content-type", "")
-    try:
+    parameters = None
+    with suppress(ValueError, RecursionError):
         if "json" in kind:
             parameters = json.loads(await request.body())
         else:
             form = await request.form() if "form" in kind else FormData()
             parameters = _joined((*request.query_params.multi_items(), *form.multi_items()))
-        # An escape can spell half of a character, which no text has.
+        # JSON can spell a lone surrogate, which is no character.
         json.dumps(parameters, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        raise Refusal(400, "Invalid request: a text holds half of a character") from error
-    except (ValueError, RecursionError):
-        parameters = None
-    if not isinstance(parameters, dict):
-        form_text = "Invalid request: the form is not UTF-8"
-        raise Refusal(400, "Invalid JSON format" if "json" in kind else form_text)
-    return parameters
+        if isinstance(parameters, dict):
+            return parameters
+    raise Refusal(400, f"Invalid {'JSON' if 'json' in kind else 'form'} format")
 
 
 def _joined(items: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """The texts of a query or form by their names."""
     given: dict[str, list[str]] = {}
     for name, value in items:
-        if name.startswith("{"):
-            wrong = "a JSON body needs the header Content-Type: application/json"
-            raise Refusal(400, f"Invalid request: {wrong}")
         if isinstance(value, str):
             text = value.replace("\r\n", "\n").replace("\r", "\n")
             given.setdefault(name, []).append(text)
@@ -176,7 +165,7 @@ def _joined(items: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class LimitedBodies:
-    """Middleware: a request whose body is too long or comes too slowly is refused."""
+    """Middleware: refuses a body that is too long or comes too slowly."""
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self.app, self.limits = app, limits
@@ -189,7 +178,6 @@ class LimitedBodies:
         size, complete = 0, False
         most, seconds = self.limits.body_bytes, self.limits.body_seconds
         if scope["path"] in _FILE_PATHS and self.limits.file_bytes is not None:
-            # The form around the file is within the limit of other requests; none is slower.
             most += self.limits.file_bytes
             seconds *= most / self.limits.body_bytes
         deadline = monotonic() + seconds

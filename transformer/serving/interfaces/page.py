@@ -1,7 +1,7 @@
-"""The page at ``/``: HTML, styles and scripts, which ask the routes of LibreTranslate.
+"""The page at ``/``: HTML, styles and scripts, which call the routes of LibreTranslate.
 
-All addresses in it are relative, so that it works below a path of another web server. Only files
-of its own origin run: its policy refuses anything else, also what a text would smuggle in.
+Its addresses are relative, so that it works below any path. Its policy lets only files of its own
+origin run.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _HEADERS = {
     ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
-    # Browsers keep a file, and ask each time whether it is still the same.
+    # Browsers keep a file, and compare its ETag each time.
     "Cache-Control": "no-cache",
 }
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 _SAMPLE = 2000
-"""Characters of a text that are looked at."""
+"""The first characters of a text decide."""
 
 
 class Detected(NamedTuple):
@@ -18,13 +18,13 @@ class Detected(NamedTuple):
 
 
 class Detector:
-    """Detects one of some languages; those that py3langid does not know are never found."""
+    """Detects those of some languages that py3langid knows."""
 
     def __init__(self, languages: Sequence[str]) -> None:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
         self._identifier: Any = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-        # A code such as zh-hans is zh there.
+        # zh-hans is zh in py3langid.
         self._codes = {code.partition("-")[0]: code for code in reversed(languages)}
         self._only = languages[0] if len(languages) == 1 else None
         known = [code for code in self._codes if code in self._identifier.labels]
@@ -32,10 +32,10 @@ class Detector:
             self._identifier.set_languages(known)
 
     def detect(self, text: str) -> list[Detected]:
-        """The languages, the likeliest first.
+        """The languages, the likeliest first; none for a text without a letter.
 
-        A single language has the probability among all that py3langid knows. A text without a
-        letter has none, or the single one with the probability 0.
+        If there is only one language, it is always found, with its probability among all languages
+        of py3langid.
         """
         text = text[:_SAMPLE]
         ranked = self._identifier.rank(text) if any(map(str.isalpha, text)) else []

@@ -1,4 +1,4 @@
-"""From which language to which a model translates."""
+"""The directions of translation of models: source and target languages."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _ALIASES = {"zh": "zh-hans", "zt": "zh-hant", "pb": "pt-br"}
 """Codes of LibreTranslate."""
 
 _OF_SENTENCES = ("bleu", "chrf", "ter", "gleu", "comet", "custom")
-"""Metrics; those of summaries, answers and single words are of whole lines."""
+"""Metrics of translated sentences; the others are of whole lines."""
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class Direction:
     """A source and a target language, by lower-case codes such as ``en`` or ``zh-hans``.
 
     Attributes:
-        translator: Of the model that translates so; several directions may share it.
-        tags: Before each source, to tell the model the direction.
+        translator: Several directions may share it.
+        tags: Before each source.
         sentences: Whether a text is cut into sentences, else at line ends alone.
     """
 
@@ -33,8 +33,7 @@ class Direction:
 
     @property
     def whole_lines(self) -> bool:
-        """Whether each line is translated as it is, as ``translate`` does."""
-        # A source with features is a line, with a tab in it.
+        """Whether each line is translated whole; so are sources with features after a tab."""
         return not self.sentences or self.translator.tokenizer.config.features is not None
 
     def length(self, text: str) -> int:
@@ -44,24 +43,22 @@ class Direction:
 
 
 class Directions:
-    """All directions of a service; raises InputError if two models have one direction."""
+    """All directions of a service; raises InputError if two models have the same direction."""
 
     def __init__(self, directions: Iterable[Direction]) -> None:
         self.all = tuple(directions)
-        self.by_codes: dict[tuple[str, str], Direction] = {}
-        for one in self.all:
-            pair = one.source, one.target
-            if pair in self.by_codes:
-                raise InputError(
-                    f"two models translate from {one.source} to {one.target}; name the languages "
-                    "of each: languages=[en-de,de-en]"
-                )
-            self.by_codes[pair] = one
+        self.by_codes = {(one.source, one.target): one for one in self.all}
+        if len(self.by_codes) < len(self.all):
+            pairs = ", ".join(f"{one.source}-{one.target}" for one in self.all)
+            raise InputError(
+                f"two models have the same direction ({pairs}); name the languages of each: "
+                "languages=[en-de,de-en]"
+            )
         self.sources = tuple(dict.fromkeys(one.source for one in self.all))
         self.targets = tuple(dict.fromkeys(one.target for one in self.all))
 
     def code(self, asked: str, known: Sequence[str]) -> str | None:
-        """The known code that a client means: that code itself, an alias, or the only variant."""
+        """The known code for that of a client: itself, its alias, or the only variant."""
         asked = asked.lower().replace("_", "-")
         asked = asked if asked in known else _ALIASES.get(asked, asked)
         if asked in known:
@@ -80,18 +77,21 @@ def trained_directions(
     """The directions of a model.
 
     Args:
-        config: Of the run that trained it; ``data.source``, ``data.target`` and those of
-            ``data.corpora`` are the codes.
-        named: ``SOURCE-TARGET`` in place of them, for a model of one direction; raises InputError
-            if it cannot be.
-        sentences: Of each direction; None is true where the metric that chose the checkpoint is one
-            of translated sentences.
+        config: Of its run; ``data`` and ``data.corpora`` have the codes.
+        named: ``SOURCE-TARGET`` in place of them; raises InputError if the model cannot have it.
+        sentences: Of each direction; None: the metric that chose the checkpoint decides.
     """
     if sentences is None:
         sentences = config.get("metrics", {}).get("choose", "bleu") in _OF_SENTENCES
     tags = translator.tokenizer.tags
     codes = {_lower(code): code for code in tags.targets}
-    # A model that must be before the kind of text is before the first.
+
+    def direction(source: str, target: str) -> Direction:
+        before = codes.get(source) if tags.both_sides else None
+        own = SourceTags(codes.get(target), kind, before)
+        return Direction(source, target, translator, own, sentences)
+
+    # A mandatory tag of the kind of text is the first one.
     kind = tags.corpora[0] if tags.corpora and not tags.optional else None
     if named is not None:
         source, dash, target = (_lower(part) for part in named.rpartition("-"))
@@ -102,8 +102,7 @@ def trained_directions(
                 "direction, or languages that the model has tags of on both sides; another model "
                 "with target tags knows its languages"
             )
-        before = SourceTags(codes.get(target), kind, codes.get(source))
-        yield Direction(source, target, translator, before, sentences)
+        yield direction(source, target)
         return
     data = config["data"]
     corpora = (data.get("corpora") or {"": {}}).values()
@@ -112,12 +111,9 @@ def trained_directions(
         for one in corpora
     }
     for source, target in sorted(pairs):
-        before = SourceTags(codes.get(_lower(target)), kind, codes.get(_lower(source)))
-        if not tags.both_sides:
-            before = before._replace(source=None)
-        yield Direction(_lower(source), _lower(target), translator, before, sentences)
+        yield direction(_lower(source), _lower(target))
 
 
 def _lower(code: str) -> str:
-    """A code as clients write it: ``eng-latn`` for ``eng_Latn``."""
+    """The code for clients: ``eng-latn`` for ``eng_Latn``."""
     return code.lower().replace("_", "-")

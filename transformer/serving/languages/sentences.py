@@ -1,8 +1,7 @@
-"""Cuts a text into sentences so that it can be put together again with its own blanks.
+"""Cuts a text into sentences and the blanks between them, without loss.
 
-``sentencex`` (Wikimedia) finds the ends of sentences; a line end always ends one. A longer one than
-``LONGEST`` is cut at a blank, so that no text keeps the others waiting for long; a line, where
-lines are asked for, is whole.
+``sentencex`` (Wikimedia) finds the ends of sentences; a line end ends a sentence, too. A sentence
+longer than ``LONGEST`` is cut at a blank, so that no text blocks the others for long.
 """
 
 import re
@@ -17,7 +16,7 @@ LONGEST = 1000
 """Characters of a sentence."""
 
 _BLANKS = re.compile(r"[\t\v\f\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]")
-"""Besides the space, and the line ends of Unix."""
+"""Blanks besides the space and the line ends of Unix."""
 
 
 class Part(NamedTuple):
@@ -28,7 +27,7 @@ class Part(NamedTuple):
 
 
 def split_sentences(text: str, language: str, splitting: Splitting) -> list[Part]:
-    """The parts of a text; joined, they are the text.
+    """The parts of a text, whose concatenation is the text.
 
     An unknown language has the rules of English.
     """
@@ -69,5 +68,5 @@ def _short(chunk: str) -> Iterator[str]:
 
 
 def plain_blanks(sentence: str) -> str:
-    """A sentence with letters has a space for each other blank, which few models have seen."""
+    """A sentence with letters gets spaces for other blanks, which few models have seen."""
     return _BLANKS.sub(" ", sentence) if any(map(str.isalpha, sentence)) else sentence

@@ -1,11 +1,9 @@
-"""Files of all formats: read, translated a part at a time, and written.
-
-It does not know HTTP. The name of a file tells its format, and nothing else.
-"""
+"""Reads, translates and writes files of all formats, which their extensions tell."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from functools import partial
 
 from transformer.serving.formats.documents.office import OfficeDocument
 from transformer.serving.formats.documents.text_files import (
@@ -17,24 +15,22 @@ from transformer.serving.formats.documents.text_files import (
 from transformer.serving.formats.marked_text import Service, translate_marked
 from transformer.serving.formats.spans import MarkedText
 from transformer.serving.micro_batching import QueueFull
-from transformer.serving.translations import Constrain, Options
+from transformer.serving.translations import Options
 
 _CHARACTERS, _TEXTS = 4000, 100
-"""That wait together: enough for full batches, and not in the way of others for long."""
-
+"""Sizes of a part: enough for full batches, and short enough for other clients."""
 
 Document = TextFile | OfficeDocument
-"""A file whose texts can be replaced: ``texts`` are translated, and given to ``write``."""
+"""A file whose ``texts`` are translated, and given to ``write``."""
 
 FORMATS: Mapping[str, Callable[[bytes, int], Document]] = {
     ".txt": lambda data, _: TextFile(data, parse_lines),
     ".html": lambda data, _: TextFile(data, parse_html),
     ".htm": lambda data, _: TextFile(data, parse_html),
     ".srt": lambda data, _: TextFile(data, parse_subtitles),
-    ".docx": lambda data, most_bytes: OfficeDocument(data, ".docx", most_bytes),
-    ".odt": lambda data, most_bytes: OfficeDocument(data, ".odt", most_bytes),
+    **{one: partial(OfficeDocument, extension=one) for one in (".docx", ".odt")},
 }
-"""By the extension; the number is that of the bytes of the text at most."""
+"""Readers by extension; their number is the limit of bytes."""
 
 
 async def translate_document(
@@ -43,19 +39,17 @@ async def translate_document(
     options: Options,
     thread: Executor,
     *,
-    constrain: Constrain | None = None,
     patient: bool = False,
 ) -> bytes:
     """Translate a document, some texts at a time; ``thread`` writes it.
 
-    The arguments and errors are those of ``translate_marked``; with ``patient``, a busy server is
-    asked again, as long as it takes.
+    Errors are those of ``translate_marked``; with ``patient``, it waits for a busy server.
     """
     translations: list[MarkedText] = []
     for part in _parts(document.texts):
         while True:
             try:
-                translations += await translate_marked(service, part, options, constrain=constrain)
+                translations += await translate_marked(service, part, options)
                 break
             except (QueueFull, TimeoutError):
                 if not patient:
@@ -66,7 +60,7 @@ async def translate_document(
 
 
 def _parts(texts: Sequence[MarkedText]) -> Iterator[list[MarkedText]]:
-    """Neighbouring texts that wait together."""
+    """Neighbouring texts that are translated together."""
     part: list[MarkedText] = []
     size = 0
     for text in texts:
@@ -75,5 +69,4 @@ def _parts(texts: Sequence[MarkedText]) -> Iterator[list[MarkedText]]:
         if size >= _CHARACTERS or len(part) == _TEXTS:
             yield part
             part, size = [], 0
-    if part:
-        yield part
+    yield part

@@ -1,10 +1,7 @@
-"""Documents of Word (.docx) and of LibreOffice (.odt): zips whose text is XML.
+"""Documents of Word (.docx) and LibreOffice (.odt): zips whose text is XML.
 
-Only paragraphs change; all else of the zip is copied. One walk over the XML (lxml) serves both
-formats: it reaches all text, and knows no more of a layout than that it must stay. python-docx has
-no text boxes and notes, and odfdo is for the other format; both would be rewritten at this level.
-
-Word: ISO/IEC 29500. LibreOffice: OpenDocument 1.3.
+Only paragraphs change; the rest is copied. One walk over the XML (lxml) serves both formats, and
+reaches text boxes and notes, which python-docx does not. Sources: ISO/IEC 29500, OpenDocument 1.3.
 """
 
 import copy
@@ -24,7 +21,7 @@ from transformer.serving.formats.spans import MarkedText
 
 _MOST_ENTRIES = 10_000
 _UNPACKED = 10
-"""Times ``most_bytes`` is what a file may become; its XML with text, once that."""
+"""Limit of the unpacked bytes, as a multiple of that of the XML with text."""
 
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 
@@ -34,7 +31,7 @@ def _named(prefix: str, names: str) -> frozenset[str]:
 
 
 def _word_names(namespace: str) -> Names:
-    """The elements of Word, in the namespace that Word writes or in that of its strict form."""
+    """The elements of Word; its strict form has another namespace."""
     prefix = f"{{{namespace}}}"
     return Names(
         paragraphs=_named(prefix, "p"),
@@ -69,19 +66,18 @@ _OPEN_DOCUMENT_TYPE = b"application/vnd.oasis.opendocument.text"
 class OfficeDocument:
     """A document whose texts can be replaced, once.
 
-    ``most_bytes`` are those of its XML with text; the whole may be ten times as large. Raises
-    InputError if it is no such document, is encrypted, is too large or has a DTD.
+    ``most_bytes`` is the limit of its XML with text. Raises InputError if it is malformed,
+    encrypted or too large, or has a DTD.
     """
 
-    def __init__(self, data: bytes, extension: str, most_bytes: int) -> None:
+    def __init__(self, data: bytes, most_bytes: int, extension: str) -> None:
         with _malformed(extension):
             self._zip = zipfile.ZipFile(io.BytesIO(data))
-            _check(self._zip.infolist(), most_bytes)
+            _check(self._zip.infolist(), most_bytes * _UNPACKED)
             names = self._zip.namelist()
             parts = _word_parts(self._zip) if extension == ".docx" else _open_parts(self._zip)
             parts = [name for name in parts if name in names]
-            if sum(self._zip.getinfo(name).file_size for name in parts) > most_bytes:
-                raise InputError(f"the text of the file is more than {most_bytes} bytes of XML")
+            _check([self._zip.getinfo(name) for name in parts], most_bytes)
             self._trees = {name: _parsed(self._zip.read(name)) for name in parts}
             self._paragraphs: list[Paragraph] = []
             for tree in self._trees.values():
@@ -108,22 +104,20 @@ class OfficeDocument:
         return written.getvalue()
 
     def _each(self, translations: Sequence[MarkedText]) -> list[tuple[Paragraph, list[MarkedText]]]:
-        """Each paragraph with its translations, which may copy no more than a file may have.
+        """Each paragraph with its translations; raises InputError if they copy too much.
 
-        A run is copied for each thing in it, so a small file could become any size.
+        A run is copied for each thing in it, so a small file could grow without limit.
         """
         rest = iter(translations)
         pairs = [(one, [next(rest) for _ in one.texts]) for one in self._paragraphs]
-        if sum(one.copied(texts) for one, texts in pairs) > self._most_bytes:
-            raise InputError(
-                f"the formatting of the file becomes more than {self._most_bytes} bytes of XML"
-            )
+        with _malformed(self._extension):
+            _require_at_most(self._most_bytes, sum(one.copied(texts) for one, texts in pairs))
         return pairs
 
 
 @contextmanager
 def _malformed(extension: str) -> Iterator[None]:
-    """Whatever a zip or XML of a stranger raises is an InputError."""
+    """Turn the errors of a zip or XML into an InputError."""
     try:
         yield
     except (
@@ -136,40 +130,37 @@ def _malformed(extension: str) -> Iterator[None]:
 
 
 def _check(entries: Sequence[zipfile.ZipInfo], most_bytes: int) -> None:
-    """Check what the zip says of itself; zipfile reads no more of an entry than it says."""
-    if len(entries) > _MOST_ENTRIES or sum(e.file_size for e in entries) > _UNPACKED * most_bytes:
-        raise InputError(
-            f"the file unpacks to more than {_MOST_ENTRIES} entries or "
-            f"{_UNPACKED * most_bytes} bytes"
-        )
-    if any(e.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for e in entries):
-        raise ValueError("it has an unusual compression")
-    if len({e.filename for e in entries}) < len(entries):
-        raise ValueError("it has two entries of one name")
+    """Raise ValueError for large or unusual entries; zipfile reads no more than they declare."""
+    _require_at_most(most_bytes, sum(entry.file_size for entry in entries))
+    usual = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+    names = {entry.filename for entry in entries if entry.compress_type in usual}
+    if not 0 < len(entries) <= min(len(names), _MOST_ENTRIES):
+        raise ValueError("it has no text, or too many or unusual entries")
+
+
+def _require_at_most(most_bytes: int, size: int) -> None:
+    if size > most_bytes:
+        raise ValueError(f"it becomes more than {most_bytes} bytes")
 
 
 def _word_parts(archive: zipfile.ZipFile) -> list[str]:
-    """The names of the entries with text, which the list of types has."""
+    """The names of the entries with text, by the list of types."""
     types = _parsed(archive.read("[Content_Types].xml")).getroot()
-    parts = [
+    return [
         one.get("PartName", "").lstrip("/")
         for one in types.iterfind("{*}Override")
         if one.get("ContentType") in _WORD_PARTS
     ]
-    if not parts:
-        raise ValueError("it has no text of Word")
-    return parts
 
 
 def _open_parts(archive: zipfile.ZipFile) -> list[str]:
-    if archive.read("mimetype").strip() != _OPEN_DOCUMENT_TYPE:
-        raise ValueError("its mimetype is another")
     # Headers and footers are among the styles.
-    return ["content.xml", "styles.xml"]
+    is_text = archive.read("mimetype").strip() == _OPEN_DOCUMENT_TYPE
+    return ["content.xml", "styles.xml"] if is_text else []
 
 
 def _parsed(data: bytes) -> Element:
-    """The tree of XML; nothing is expanded or fetched."""
+    """The tree of XML without a DTD; nothing is expanded or fetched."""
     parser = etree.XMLParser(
         resolve_entities=False, load_dtd=False, no_network=True, huge_tree=False
     )

@@ -1,8 +1,8 @@
-"""Paragraphs of XML documents as marked texts, and back: their formatting is the marks.
+"""Paragraphs of XML documents as marked texts, and back; their formatting is the marks.
 
-The formatting of most of the text of a paragraph is no mark: it is around all that has no other.
-Line breaks and tabs end a text. What has no text (an image, a field, a bookmark) goes along with
-its neighbour, and stays where it was at the ends of a text. It does not know the names of a format.
+The formatting of most of a paragraph is no mark: text without marks gets it. Line breaks and tabs
+end a text. An element without text, such as an image, moves with its neighbour, and stays at the
+ends of a text.
 """
 
 import re
@@ -43,10 +43,10 @@ class Paragraph:
                 self._fixed[-1] += before + text + behind
 
     def write(self, translations: Sequence[MarkedText]) -> None:
-        """Put translations in place of the texts; nothing changes if they are equal."""
+        """Replace the texts by translations; equal translations change nothing."""
         if list(translations) == self.texts:
             return
-        # lxml moves elements within a tree at once; removal takes the square of their number.
+        # Removing elements one by one takes quadratic time in lxml.
         new = etree.SubElement(self._element, self._element.tag)
         new.extend(one for one in list(self._element) if one.tag in self._names.properties)
         parents = [new]
@@ -63,7 +63,7 @@ class Paragraph:
         self._element.remove(new)
 
     def copied(self, translations: Sequence[MarkedText]) -> int:
-        """The bytes of formatting that ``write`` copies, roughly."""
+        """The approximate bytes of formatting that ``write`` copies."""
         size = 0
         for span, _, opened in self._steps(translations):
             size += sum(mark.payload.size for mark in opened)
@@ -73,7 +73,7 @@ class Paragraph:
         return size
 
     def _steps(self, translations: Sequence[MarkedText]) -> Iterator[tuple[Span, int, list[Mark]]]:
-        """Each span, how many of the containers before it go on, and those that begin there."""
+        """Each span, the number of containers that continue, and the containers that begin."""
         spans = list(self._fixed[0])
         for text, fixed in zip(translations, self._fixed[1:], strict=True):
             spans += text + fixed
@@ -96,7 +96,7 @@ class Paragraph:
         return path
 
     def _append(self, parent: Element, span: Span) -> None:
-        """Put the text or the thing of a span at the end of its container."""
+        """Append the text or the thing of a span to its container."""
         if span.text:
             _append_text(parent, _NOT_XML.sub("", span.text), self._names.text)
         elif span.marks and isinstance(thing := span.marks[-1].payload, Thing):
@@ -124,7 +124,7 @@ def _append_text(parent: Element, text: str, holder: str | None) -> None:
 
 
 def _without_base(spans: list[Span]) -> tuple[list[Span], Mark | None]:
-    """The spans without the formatting of most of the text, and that formatting."""
+    """The spans without the formatting of most of the text, and this formatting."""
     size: Counter[bytes | None] = Counter()
     runs: dict[bytes, Mark] = {}
     for span in spans:
@@ -145,7 +145,7 @@ def _without_base(spans: list[Span]) -> tuple[list[Span], Mark | None]:
 
 
 def _texts(spans: Sequence[Span]) -> Iterator[tuple[MarkedText, MarkedText, MarkedText]]:
-    """The texts between breaks, each with the spans without text before and behind it."""
+    """The texts between breaks, each with the spans without text before and after it."""
     texts: list[list[Span]] = [[]]
     for span in spans:
         texts[-1].append(span)
@@ -159,7 +159,7 @@ def _texts(spans: Sequence[Span]) -> Iterator[tuple[MarkedText, MarkedText, Mark
 
 
 def read_paragraphs(root: Element, names: Names) -> list[Paragraph]:
-    """The paragraphs with text under an element, also those of tables, notes and text boxes."""
+    """The paragraphs with text under an element, those in tables and text boxes included."""
     paragraphs = (
         Paragraph(one, names)
         for one in root.iter(*names.paragraphs)

@@ -1,6 +1,6 @@
-"""The runs of a paragraph as spans: what is around a text, and what stands between texts.
+"""The runs of a paragraph as spans.
 
-Equal neighbours among the runs are one mark, since word processors cut them at will.
+Neighbouring runs with equal formatting are one mark: word processors cut runs anywhere.
 """
 
 import re
@@ -19,7 +19,7 @@ Element = Any
 _BLANKS = re.compile(r"[ \t\r\n]+")
 
 _DEEPEST = 50
-"""Containers inside each other; a deeper one is a thing, since each span names all around it."""
+"""Nested containers; a deeper container is a thing, since each span names all around it."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,13 @@ class Names:
     """The elements of a format.
 
     Attributes:
-        paragraphs: Hold text and have no other paragraph among their runs.
         run: Formatting around text.
-        containers: Others that are around text, such as links.
+        containers: Other elements around text, such as links.
         text: The only element that holds text; None: text is directly in paragraphs and runs, and
             several blanks count as one.
-        properties: Describe the element that they are in.
+        properties: Describe their parent.
         breaks: End a text.
-        ignored: Left out of a paragraph that is translated.
+        ignored: Not written in a translated paragraph.
         field: Marks begin and end of a field by the attribute ``field_type``.
     """
 
@@ -55,8 +54,8 @@ class Container:
 
     Attributes:
         shell: The element without its content.
-        key: What tells equal ones.
-        size: Of a copy, in bytes of XML, roughly.
+        key: Equal for equal formatting.
+        size: Approximate bytes of XML.
         is_run: Whether it is formatting.
     """
 
@@ -68,7 +67,7 @@ class Container:
 
 @dataclass(frozen=True)
 class Thing:
-    """A mark without text: elements that stay as they are, in a run of their own if they were."""
+    """A mark without text: elements that stay unchanged, in their own run if they had one."""
 
     elements: list[Element]
     run: Container | None
@@ -102,28 +101,24 @@ def read_spans(parent: Element, marks: tuple[Mark, ...], names: Names) -> Iterat
 
 
 def _text(text: str | None, marks: tuple[Mark, ...], names: Names) -> Iterator[Span]:
-    """Text directly in an element, in formats that have it; elsewhere it is indentation."""
+    """Text directly in an element; in formats with elements of text it is indentation."""
     if text and names.text is None:
         yield Span(_BLANKS.sub(" ", text), marks)
 
 
 def _groups(parent: Element, names: Names) -> Iterator[list[Element]]:
-    """The children, each alone, but those of a field together; what is no whole field is apart."""
+    """The children of each field together, the other children alone; a field may lack its end."""
     group: list[Element] = []
     depth = 0
     for child in parent:
         fields = child.iter(names.field) if names.field else ()
         kinds = [one.get(names.field_type) for one in fields]
         depth = max(0, depth + kinds.count("begin") - kinds.count("end"))
-        if depth or group or "begin" in kinds:
-            group.append(child)
-        else:
-            yield [child]
-        if group and not depth:
+        group.append(child)
+        if not depth:
             yield group
             group = []
-    for child in group:
-        yield [child]
+    yield from ([child] for child in group)
 
 
 def _container(element: Element, names: Names) -> Container:
@@ -150,7 +145,7 @@ def _container(element: Element, names: Names) -> Container:
 
 
 def _namespaces(element: Element) -> dict[str | None, str]:
-    """Prefixes of an element and of its attributes; ``nsmap`` would copy all that are declared."""
+    """Prefixes of an element and its attributes alone; ``nsmap`` has all declared ones."""
     own = etree.QName(element).namespace
     found = {element.prefix: own} if own else {}
     for uri in {etree.QName(name).namespace for name in element.attrib} - {own, None}:

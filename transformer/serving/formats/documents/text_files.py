@@ -1,11 +1,10 @@
 """Plain text, HTML and subtitles (SubRip) in UTF-8; a byte order mark and line ends stay.
 
-A line of plain text is a text, or what tabs part in it. The lines of a cue of subtitles are one
-text, which is cut again into as many lines of like length; a line with a dash is of another
-speaker, and a text of its own. Tags of formatting are marks.
+Plain text is cut at line ends and tabs. The lines of a cue of subtitles are one text, and its
+translation gets as many lines; a line with a dash is of another speaker, and a text alone. Tags of
+formatting are marks.
 """
 
-import codecs
 import re
 from collections.abc import Callable, Iterator, Sequence
 
@@ -16,31 +15,30 @@ from transformer.serving.formats.spans import Mark, MarkedText, Span, write_tagg
 _TIMES = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d+\s*-->\s*\d+:\d\d:\d\d[,.]\d+")
 _TAG = re.compile(r"<(/?)([ibus]|font)\b[^<>]*>|\{\\[^{}]*\}", re.IGNORECASE)
 _WORD = re.compile(r"(?:<[^<>]*>|[^ ])+")
+_BYTE_ORDER_MARK = "\ufeff"
 _DEEPEST = 10
-"""Tags inside each other; each span names all that are around it."""
+"""Nested tags; each span names all tags around it."""
 _DASH = re.compile(r"\s*[-\u2013\u2014]\s*")
 
 
 class TextFile:
-    """A file whose texts can be replaced; ``parse`` finds them, and what is between them.
+    """A file whose texts can be replaced; ``parse`` finds them, and the text between them.
 
-    Raises InputError if it is not UTF-8, or has another format.
+    Raises InputError if it is not UTF-8.
     """
 
     def __init__(self, data: bytes, parse: Callable[[str], list[str | Block]]) -> None:
-        self._mark = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
         try:
-            text = data[len(self._mark) :].decode()
+            text = data.decode()
         except UnicodeDecodeError as error:
-            raise InputError(
-                f"the file is not UTF-8 (byte {error.start + len(self._mark)}); convert it to UTF-8"
-            ) from error
-        self._parts = parse(text)
+            raise InputError(f"the file is not UTF-8 ({error}); convert it to UTF-8") from error
+        body = text.removeprefix(_BYTE_ORDER_MARK)
+        self._parts = [text[: len(text) - len(body)], *parse(body)]
         self.texts = [part.text for part in self._parts if isinstance(part, Block)]
 
     def write(self, translations: Sequence[MarkedText]) -> bytes:
         """The file with translations of its texts."""
-        return self._mark + written(self._parts, iter(translations)).encode()
+        return written(self._parts, iter(translations)).encode()
 
 
 def parse_html(source: str) -> list[str | Block]:
@@ -57,14 +55,12 @@ def parse_lines(text: str) -> list[str | Block]:
 
 
 def parse_subtitles(text: str) -> list[str | Block]:
-    """The texts of cues; raises InputError if there is none."""
+    """The texts of cues."""
     newline = "\r\n" if "\r\n" in text else "\n"
     parts: list[str | Block] = []
     for lines, is_text in _cues(text.replace("\r\n", "\n").split("\n")):
         source = newline.join(lines)
         parts += [newline, _cue(source, lines, newline) if is_text else source]
-    if not any(isinstance(part, Block) for part in parts):
-        raise InputError("the file is no .srt subtitles: it has no line 00:00:01,000 --> …")
     return parts[1:]
 
 
@@ -80,7 +76,7 @@ def _cue(source: str, lines: Sequence[str], newline: str) -> Block:
 
 
 def _dash_end(line: str) -> int:
-    """The length of the dash that begins a line, with its blanks."""
+    """The length of a dash at the start of a line, with its blanks."""
     dash = _DASH.match(line)
     return dash.end() if dash else 0
 
@@ -103,9 +99,9 @@ def _cues(lines: Sequence[str]) -> Iterator[tuple[list[str], bool]]:
 
 
 def _marked(text: str) -> MarkedText:
-    """The text with its tags as marks; a tag without its other half is a thing without text.
+    """The text with its tags as marks.
 
-    All tags are such things if they nest too deeply.
+    A tag without its partner is a thing without text; so is each tag if they nest too deeply.
     """
     tags = list(_TAG.finditer(text))
     closing: dict[int, re.Match[str]] = {}
@@ -138,7 +134,7 @@ def _marked(text: str) -> MarkedText:
 
 
 def _broken(text: str, lines: int) -> list[str]:
-    """The words of a text in as many lines; each goes where its middle is."""
+    """The words of a text in so many lines of similar length."""
     words = _WORD.findall(text)
     sizes = [len(_TAG.sub("", word)) + 1 for word in words]
     whole = sum(sizes)

@@ -1,4 +1,4 @@
-"""Documents in the interface of DeepL: accepted, translated in the background, and fetched."""
+"""Documents of DeepL: uploaded, translated in the background, and downloaded."""
 
 import asyncio
 import hmac
@@ -21,23 +21,21 @@ from transformer.serving.service import TranslationService
 from transformer.serving.translations import Constrain, Options
 
 _MOST_WAITING = 20
-"""Documents of a client that are not finished, or not received yet."""
+"""Unfinished documents of a client."""
 
 _MOST_AT_ONCE = 2
 """Documents in memory; others wait on the disk."""
 
 _ANSWER_SECONDS = 2.0
-"""A client that asks whether a document is done waits so long: it would ask again in 5 seconds."""
+"""The status waits so long for a document: the client would ask again after 5 seconds."""
+
+
+_NOT_FOUND = (404, "Document not found")
 
 
 @dataclass
 class _Document:
-    """A document of a client.
-
-    Attributes:
-        status: Of DeepL: queued, translating, done or error.
-        stored: Name of the stored file: the source until it is done.
-    """
+    """A document of a client; ``stored`` is the source until it is done, then the translation."""
 
     client: Client | None
     stored: str
@@ -67,52 +65,36 @@ class DeepLDocuments:
         self._direction, self._constrain = direction, constrain
         self._characters = characters
         self._documents: dict[str, _Document] = {}
-        self._unfinished: Counter[Client | None] = Counter()
         self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
 
     async def upload(self, request: Request) -> Response:
-        """Accept a document; what is wrong with it is said at once."""
-        client = request.state.client
-        if self._unfinished[client] >= _MOST_WAITING:
-            raise Refusal(429, f"{_MOST_WAITING} documents wait already", {"Retry-After": "10"})
-        self._unfinished[client] += 1
-        try:
-            document = await self._accept(request)
-        except BaseException:
-            self._unfinished[client] -= 1
-            raise
-        document.work.add_done_callback(lambda _: self._unfinished.subtract([client]))
-        return JSONResponse({"document_id": document.id, "document_key": document.key})
-
-    async def _accept(self, request: Request) -> _Document:
-        """The document of a request, whose translation has begun."""
+        """Store a document and begin its translation, or refuse it at once."""
         upload = await self._files.read_upload(request)
         asked, client = upload.parameters, request.state.client
         if asked.get("output_format") not in (None, "", upload.extension[1:]):
             raise Refusal(400, "output_format must be that of the document")
-        for name in ("glossary_ids", "style_id", "translation_memory_id"):
-            if asked.get(name):
-                raise Refusal(400, f"{name} is not supported for documents")
-        # No name keeps what has been read: it may be large, and is read again in its turn.
+        # The document itself may be large: it is read again in its turn.
         texts = (await self._files.document(upload.data, upload.extension))[1]
         charge(request, self._access, client, max(0, len(texts) - 1))
         direction, _ = self._direction(asked, texts)
         constrain = self._constrain(request, asked.get("glossary_id"), direction)
         stored = await self._files.add(upload.data, upload.name)
+        own = (one for one in self._documents.values() if one.client == client)
+        if sum(not one.work.done() for one in own) >= _MOST_WAITING:
+            self._files.remove(stored)
+            raise Refusal(429, f"{_MOST_WAITING} documents wait already", {"Retry-After": "10"})
         document = _Document(client, stored, upload.name, sum(map(len, texts)))
-        work = self._translate(document, upload.extension, Options(direction), constrain)
-        document.work = asyncio.create_task(work)
+        options = Options(direction, constrain=constrain)
+        document.work = asyncio.create_task(self._translate(document, upload.extension, options))
         self._documents[document.id] = document
         finished = [one for one in self._documents.values() if one.work.done()]
         for old in finished[: max(0, len(self._documents) - MOST_FILES)]:
             self._files.remove(old.stored)
             del self._documents[old.id]
-        return document
+        return JSONResponse({"document_id": document.id, "document_key": document.key})
 
-    async def _translate(
-        self, document: _Document, extension: str, options: Options, constrain: Constrain | None
-    ) -> None:
-        """Translate a stored document; its status says how that went, until it is forgotten."""
+    async def _translate(self, document: _Document, extension: str, options: Options) -> None:
+        """Translate a stored document; it has a status until it is forgotten."""
         seconds = self._service.limits.file_seconds
         try:
             async with asyncio.timeout(seconds), self._turns:
@@ -122,9 +104,7 @@ class DeepLDocuments:
                     raise InputError("the document was deleted, since too many others wait")
                 read, _ = await self._files.document(data, extension)
                 found = await translate_document(
-                    *(self._service, read, options, self._files.thread),
-                    constrain=constrain,
-                    patient=True,
+                    self._service, read, options, self._files.thread, patient=True
                 )
             self._files.remove(document.stored)
             document.stored = await self._files.add(found, document.name)
@@ -135,7 +115,7 @@ class DeepLDocuments:
         asyncio.get_running_loop().call_later(seconds, self._documents.pop, document.id, None)
 
     async def show(self, request: Request) -> Response:
-        """The state of a document: at once when it is done, else a little later."""
+        """The status of a document, at once when it is done."""
         document = await self._find(request)
         await asyncio.wait({document.work}, timeout=_ANSWER_SECONDS)
         answer: dict[str, Any] = {"document_id": document.id, "status": document.status}
@@ -148,29 +128,25 @@ class DeepLDocuments:
     async def download(self, request: Request) -> Response:
         """A translated document."""
         document = await self._find(request)
-        if document.status == "error":
-            raise Refusal(400, document.message)
         if document.status != "done":
-            raise Refusal(503, "The document is not translated yet", {"Retry-After": "1"})
+            wrong = document.message or "The document is not translated yet"
+            raise Refusal(400 if document.message else 503, wrong, {"Retry-After": "1"})
         data = await self._files.read(document.stored)
         if data is None:
-            raise Refusal(404, "Document not found")
+            raise Refusal(*_NOT_FOUND)
         return attachment(data, document.name)
 
     async def _find(self, request: Request) -> _Document:
         """The document of a request that has its key, and is of its client."""
         key = str((await read_parameters(request)).get("document_key", ""))
         found = self._documents.get(request.path_params["id"])
-        if (
-            found is None
-            or found.client != request.state.client
-            or not hmac.compare_digest(key.encode(), found.key.encode())
-        ):
-            raise Refusal(404, "Document not found")
+        known = found is not None and hmac.compare_digest(key.encode(), found.key.encode())
+        if found is None or not known or found.client != request.state.client:
+            raise Refusal(*_NOT_FOUND)
         return found
 
     async def close(self) -> None:
-        """Give up what is not finished."""
+        """Cancel unfinished documents."""
         tasks = [document.work for document in self._documents.values()]
         for task in tasks:
             task.cancel()

@@ -1,4 +1,4 @@
-"""The glossaries of DeepL's interface, which live as long as the server, each for one client."""
+"""The glossaries of DeepL's interface; each is of one client, and gone when the server ends."""
 
 import csv
 import io
@@ -26,16 +26,16 @@ _DIALECTS: dict[str, Any] = {"csv": {}, "tsv": {"delimiter": "\t", "quoting": cs
 _MOST_GLOSSARIES = 100
 """Of a client."""
 
-MOST_ENTRIES, LONGEST_PHRASE = 1000, 100
+_MOST_ENTRIES, _LONGEST_PHRASE = 1000, 100
 """Entries, and characters of a phrase."""
 
-MOST_PHRASES = 8
-"""That one sentence is asked to have: each subword of them widens the beam of its search."""
+_MOST_PHRASES = 8
+"""Phrases that a sentence must have: each of their subwords widens the beam of its search."""
 
 
 @dataclass(frozen=True)
 class Glossary:
-    """Phrases of one language and what they must become in another."""
+    """Phrases of one language, and the phrases of another that must translate them."""
 
     name: str
     source: str
@@ -45,13 +45,13 @@ class Glossary:
     created: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def constraints(self, text: str) -> Constraints | None:
-        """The phrases that the translation of a sentence must have: the first ones."""
+        """The first phrases that the translation of a sentence must have."""
         found = (target for source, target in self.entries.items() if occurs(source, text))
-        must = tuple(islice(dict.fromkeys(found), MOST_PHRASES))
+        must = tuple(islice(dict.fromkeys(found), _MOST_PHRASES))
         return Constraints(must=must) if must else None
 
     def to_json(self) -> dict[str, Any]:
-        """As the interface shows it."""
+        """The JSON of the interface, without the entries."""
         return {
             "glossary_id": self.id,
             "name": self.name,
@@ -64,41 +64,31 @@ class Glossary:
 
 
 def parse_entries(text: str, form: str) -> dict[str, str]:
-    """The entries of a glossary; raises InputError if a line is no SOURCE and TARGET."""
+    """The entries of a glossary; raises InputError if it is malformed or too large."""
     entries: dict[str, str] = {}
-    for row in _rows(text, form):
-        source, target = [cell.strip() for cell in row[:2]] if len(row) > 1 else ("", "")
-        if not source or not target:
-            raise InputError("A line of the glossary is not a SOURCE and a TARGET")
-        if max(len(source), len(target)) > LONGEST_PHRASE:
-            raise InputError(f"A phrase has more than {LONGEST_PHRASE} characters")
-        if source in entries:
-            raise InputError(f"{source!r} is in the glossary twice")
-        Constraints(must=(target,))
-        entries[source] = target
-    if not 0 < len(entries) <= MOST_ENTRIES:
-        raise InputError(f"A glossary has 1 to {MOST_ENTRIES} entries")
+    try:
+        for row in csv.reader(io.StringIO(text, newline=None), **_DIALECTS[form]):
+            source, target = (cell.strip() for cell in row[:2])
+            if not 0 < min(len(source), len(target)) <= max(map(len, row[:2])) <= _LONGEST_PHRASE:
+                raise ValueError(f"a phrase must have 1 to {_LONGEST_PHRASE} characters")
+            Constraints(must=(target,))
+            entries[source] = target
+        if not 0 < len(entries) <= _MOST_ENTRIES:
+            raise ValueError(f"it must have 1 to {_MOST_ENTRIES} entries")
+    except (KeyError, ValueError, csv.Error) as error:
+        raise InputError(f"The glossary is no {form} of SOURCE and TARGET: {error}") from error
     return entries
 
 
-def _rows(text: str, form: str) -> list[list[str]]:
-    if form not in _DIALECTS:
-        raise InputError("entries_format must be tsv or csv")
-    try:
-        return list(csv.reader(io.StringIO(text, newline=None), **_DIALECTS[form]))
-    except csv.Error as error:
-        raise InputError(f"The glossary is no {form}: {error}") from error
-
-
 class DeepLGlossaries:
-    """Keeps glossaries, and answers what concerns them alone."""
+    """The glossaries of all clients, and their routes."""
 
     def __init__(self, directions: Directions) -> None:
         self.directions = directions
         self._glossaries: defaultdict[Client | None, dict[str, Glossary]] = defaultdict(dict)
 
     def constrain(self, request: Request, name: Any, direction: Direction) -> Constrain | None:
-        """The constraints of a sentence by the glossary of that name; None without a name.
+        """The constraints by the glossary of that name; None without a name.
 
         Raises Refusal if this client has no such glossary, or it is of other languages.
         """
@@ -127,8 +117,7 @@ class DeepLGlossaries:
         if source is None or target is None or (source, target) not in self.directions.by_codes:
             raise Refusal(400, "Unsupported glossary source and target language pair")
         text, form = str(asked.get("entries", "")), str(asked.get("entries_format", "tsv"))
-        entries = parse_entries(text, form)
-        glossary = Glossary(str(asked.get("name", "")), source, target, entries)
+        glossary = Glossary(str(asked.get("name", "")), source, target, parse_entries(text, form))
         glossaries[glossary.id] = glossary
         return JSONResponse(glossary.to_json(), 201)
 
@@ -152,9 +141,8 @@ class DeepLGlossaries:
         return Response(status_code=204)
 
     def _find(self, request: Request, name: str | None = None) -> Glossary:
-        """The glossary of that name, or of the path, if it is of this client."""
-        name = name or request.path_params["id"]
-        found = self._glossaries[request.state.client].get(name)
+        """The glossary of this client with that name, or with the name in the path."""
+        found = self._glossaries[request.state.client].get(name or request.path_params["id"])
         if found is None:
             raise Refusal(404, "Glossary not found")
         return found

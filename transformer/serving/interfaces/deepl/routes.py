@@ -1,7 +1,6 @@
-"""The interface of DeepL, version 2: what its own clients send and expect.
+"""The interface of DeepL, version 2, for its own clients.
 
-Codes of languages are upper case. Styles, formality and the context of a text change nothing in a
-model that was not trained with them; a glossary makes phrases occur.
+Codes of languages are upper case. Styles and the context of a text have no effect.
 """
 
 from collections import Counter
@@ -33,22 +32,22 @@ from transformer.serving.interfaces.http import (
 from transformer.serving.languages.directions import Direction
 from transformer.serving.languages.sentences import Splitting
 from transformer.serving.service import TranslationService
-from transformer.serving.translations import Constrain, Options
+from transformer.serving.translations import Options
 
-_SPLITTING: dict[str, Splitting] = {"0": "none", "1": "sentences", "nonewlines": "punctuation"}
+_SPLITTING: dict[str, Splitting] = {"0": "none", "nonewlines": "punctuation"}
 
 _MOST_TEXTS = 50
-"""Of a request; DeepL answers more with status 413."""
+"""In a request; more get status 413."""
 
 _MOST_NAMES = 100
-"""Of elements, in one parameter."""
+"""Names of elements in one parameter."""
 
 _UNLIMITED = 10**12
 """``character_limit``: the clients expect a number."""
 
 
 class DeepL:
-    """Answers as DeepL does; ``documents`` are translated in the background."""
+    """The routes of DeepL; ``documents`` are translated in the background."""
 
     def __init__(self, service: TranslationService, access: Access, files: Files) -> None:
         self.service, self.access = service, access
@@ -87,7 +86,7 @@ class DeepL:
             yield Route(path, admitted, methods=[method])
 
     async def _admitted(self, answer: Answer, request: Request) -> Response:
-        """An answer for those who have a key, within their requests a minute."""
+        """Check the key and the requests a minute, then answer."""
         client = None
         if self.access.clients is not None:
             scheme, _, key = request.headers.get("authorization", "").partition(" ")
@@ -106,57 +105,36 @@ class DeepL:
         check_size(texts, self._limits, 413)
         charge(request, self.access, request.state.client, len(texts) - 1)
         rules = _tag_rules(asked)
-        seen = (
-            await visible_texts(texts, rules) if rules and not asked.get("source_lang") else texts
-        )
+        detects = not asked.get("source_lang")
+        seen = await visible_texts(texts, rules) if rules and detects else texts
         direction, detected = self._direction(asked, seen)
         constrain = self._glossaries.constrain(request, asked.get("glossary_id"), direction)
-        given = asked.get("split_sentences")
-        splitting = _SPLITTING.get("1" if given is None else str(given))
-        if splitting is None:
-            raise Refusal(400, "split_sentences must be 0, 1 or nonewlines")
-        work = self._translate(texts, rules, direction, splitting, constrain)
-        found = await unless_gone(request, work)
+        splitting = _SPLITTING.get(str(asked.get("split_sentences")), "sentences")
+        options = Options(direction, splitting=splitting, constrain=constrain)
+        found = await unless_gone(request, self._translate(texts, options, rules))
         self._characters[request.state.client] += sum(map(len, texts))
         source = {"detected_source_language": detected}
-        translations = [
-            {**source, "text": translation, "billed_characters": len(text)}
-            for text, translation in zip(texts, found, strict=True)
-        ]
-        return JSONResponse({"translations": translations})
+        pairs = zip(texts, found, strict=True)
+        answers = [{**source, "text": one, "billed_characters": len(text)} for text, one in pairs]
+        return JSONResponse({"translations": answers})
 
     async def _translate(
-        self,
-        texts: Sequence[str],
-        rules: Rules | None,
-        direction: Direction,
-        splitting: Splitting,
-        constrain: Constrain | None,
+        self, texts: Sequence[str], options: Options, rules: Rules | None
     ) -> list[str]:
-        """The translations of texts, or of HTML or XML, in which a line end is a blank."""
-        options = Options(direction)
         if rules is not None:
-            return await translate_markup(
-                *(self.service, texts, options, rules),
-                splitting="none" if splitting == "none" else "punctuation",
-                constrain=constrain,
-            )
-        found = await self.service.translate(
-            texts, options, splitting=splitting, constrain=constrain
-        )
-        return [one.text for one in found]
+            return await translate_markup(self.service, texts, options, rules)
+        return [one.text for one in await self.service.translate(texts, options)]
 
     def _direction(self, asked: Mapping[str, Any], texts: Sequence[str]) -> tuple[Direction, str]:
-        """The direction that is asked for, and its source as the interface writes it."""
+        """The requested direction, and its source as the interface writes it."""
         if asked.get("formality") in ("more", "less"):
             raise Refusal(400, "formality is not supported for this language")
         target = self.directions.code(str(asked.get("target_lang", "")), self.directions.targets)
-        if target is None:
-            raise Refusal(400, "Value for 'target_lang' not supported.")
-        given = asked.get("source_lang") or self.service.detect_source(texts, target).language
+        given = asked.get("source_lang") or self.service.detect_source(texts, target or "").language
         source = self.directions.code(str(given), self.directions.sources)
-        if source is None:
-            raise Refusal(400, "Value for 'source_lang' not supported.")
+        if source is None or target is None:
+            name = "target_lang" if target is None else "source_lang"
+            raise Refusal(400, f"Value for '{name}' not supported.")
         direction = self.directions.by_codes.get((source, target))
         if direction is None:
             raise Refusal(400, f"Translation from {source} to {target} is not supported.")
@@ -164,11 +142,9 @@ class DeepL:
 
     async def languages(self, request: Request) -> Response:
         """The source or the target languages."""
-        kind = (await read_parameters(request)).get("type", "source")
-        if kind not in ("source", "target"):
-            raise Refusal(400, "type must be source or target")
-        codes = self.directions.sources if kind == "source" else self.directions.targets
-        more = {} if kind == "source" else {"supports_formality": False}
+        target = (await read_parameters(request)).get("type") == "target"
+        codes = self.directions.targets if target else self.directions.sources
+        more = {"supports_formality": False} if target else {}
         return JSONResponse(
             [{"language": code.upper(), "name": language_name(code), **more} for code in codes]
         )
@@ -188,7 +164,7 @@ def _strings(given: Any) -> list[str]:
 
 
 def _tag_rules(asked: Mapping[str, Any]) -> Rules | None:
-    """What is done with the tags of HTML or XML; None for plain text."""
+    """The rules for tags of HTML or XML; None for plain text."""
     kind = asked.get("tag_handling")
     if not kind:
         return None

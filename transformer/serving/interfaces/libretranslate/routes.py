@@ -48,7 +48,7 @@ _MOST_AT_ONCE = 8
 
 
 class LibreTranslate:
-    """Answers as LibreTranslate does."""
+    """The routes of LibreTranslate."""
 
     def __init__(self, service: TranslationService, access: Access, files: Files) -> None:
         self.service, self.access = service, access
@@ -67,7 +67,6 @@ class LibreTranslate:
             route("/detect", self.detect, "POST"),
             route("/languages", self.languages, "GET"),
             route("/frontend/settings", self.settings, "GET"),
-            route("/suggest", self.no_suggestions, "POST"),
             route("/translate_file", self.translate_file, "POST"),
             route("/download_file/{name:path}", self.download_file, "GET"),
         ]
@@ -75,9 +74,7 @@ class LibreTranslate:
     async def translate(self, request: Request) -> Response:
         """Translate one text or a list of them."""
         asked = await read_parameters(request)
-        for name in ("q", "source", "target"):
-            if not asked.get(name):
-                raise Refusal(400, f"Invalid request: missing {name} parameter")
+        _require(asked, "q", "source", "target")
         texts = texts_of(asked["q"])
         self._check_access(request, asked, len(texts))
         check_size(texts, self.limits, 400)
@@ -93,9 +90,8 @@ class LibreTranslate:
             raise Refusal(400, f"Invalid request: {wrong}")
         answer = partial(answer_of, options=options, detected=detected)
         if streamed:
-            if len(texts) > 1:
-                raise Refusal(400, "Invalid request: stream takes one text")
-            return await event_stream(request, self.service.stream(texts[0], options), answer)
+            text = "\n".join(texts)
+            return await event_stream(request, self.service.stream(text, options), answer)
         translate = partial(translate_html, self.service) if html else self.service.translate
         answers = list(map(answer, await unless_gone(request, translate(texts, options))))
         if not isinstance(asked["q"], list):
@@ -105,9 +101,7 @@ class LibreTranslate:
     async def translate_file(self, request: Request) -> Response:
         """Translate a file; the answer has the address of the translation."""
         upload = await self._files.read_upload(request)
-        for name in ("source", "target"):
-            if not upload.parameters.get(name):
-                raise Refusal(400, f"Invalid request: missing {name} parameter")
+        _require(upload.parameters, "source", "target")
         self._check_access(request, upload.parameters, 1)
         stored = await unless_gone(request, self._translated(request, upload))
         return JSONResponse({"translatedFileUrl": _address(request, stored)})
@@ -137,8 +131,7 @@ class LibreTranslate:
     async def detect(self, request: Request) -> Response:
         """The languages of a text."""
         asked = await read_parameters(request)
-        if not asked.get("q"):
-            raise Refusal(400, "Invalid request: missing q parameter")
+        _require(asked, "q")
         [text] = texts_of([asked["q"]])
         self._check_access(request, asked, 1)
         check_size([text], self.limits, 400)
@@ -147,10 +140,9 @@ class LibreTranslate:
 
     async def languages(self, request: Request) -> Response:
         """Every language and its targets; one that is only a target has none."""
-        codes = dict.fromkeys((*self.directions.sources, *self.directions.targets))
-        targets: dict[str, list[str]] = {code: [] for code in codes}
-        for source, target in sorted(self.directions.by_codes):
-            targets[source].append(target)
+        known = self.directions
+        codes = dict.fromkeys((*known.sources, *known.targets))
+        targets = {code: sorted(t for s, t in known.by_codes if s == code) for code in codes}
         return JSONResponse(
             [
                 {"code": code, "name": language_name(code), "targets": found}
@@ -178,37 +170,27 @@ class LibreTranslate:
             }
         )
 
-    async def no_suggestions(self, request: Request) -> Response:
-        """Refuse suggestions: nothing that a client sends is kept."""
-        raise Refusal(403, "Suggestions are disabled on this server.")
-
     def _check_access(self, request: Request, asked: dict[str, Any], texts: int) -> None:
-        key, client = asked.get("api_key"), None
-        if self.access.clients is not None:
-            if not key:
-                raise Refusal(400, "Please contact the server operator to get an API key")
-            client = self.access.client(str(key))
-            if client is None:
-                raise Refusal(403, "Invalid API key")
+        key = str(asked.get("api_key") or "")
+        client = self.access.client(key)
+        if self.access.clients is not None and client is None:
+            missing = 400, "Please contact the server operator to get an API key"
+            raise Refusal(*((403, "Invalid API key") if key else missing))
         charge(request, self.access, client, texts)
 
     def _direction(
         self, asked: dict[str, Any], texts: Sequence[str]
     ) -> tuple[Detected | None, Direction]:
-        """The languages that are asked for; the detected one, where the source is ``auto``."""
-        given, form = str(asked["target"]), asked.get("format")
-        target = self.directions.code(given, self.directions.targets)
-        detected = None
-        if asked["source"] == "auto":
+        """The requested direction; for the source ``auto``, also the detected language."""
+        given, detected = str(asked["source"]), None
+        target = self.directions.code(str(asked["target"]), self.directions.targets)
+        if given == "auto":
             detected = self.service.detect_source(texts, target or "")
-        source = self.directions.code(
-            detected.language if detected else str(asked["source"]), self.directions.sources
-        )
-        if source is None:
-            raise Refusal(400, f"{asked['source']} is not supported")
-        if target is None:
-            raise Refusal(400, f"{given} is not supported")
-        if form not in (None, "", "text", "html"):
+            given = detected.language
+        source = self.directions.code(given, self.directions.sources)
+        if source is None or target is None:
+            raise Refusal(400, f"{asked['target' if source else 'source']} is not supported")
+        if (form := asked.get("format") or "text") not in ("text", "html"):
             raise Refusal(400, f"{form} format is not supported")
         direction = self.directions.by_codes.get((source, target))
         if direction is None:
@@ -219,11 +201,13 @@ class LibreTranslate:
         return detected, direction
 
 
-def _address(request: Request, stored: str) -> str:
-    """Where the client finds a stored file, as far as a web server in front tells that.
+def _require(asked: dict[str, Any], *names: str) -> None:
+    if missing := [name for name in names if not asked.get(name)]:
+        raise Refusal(400, f"Invalid request: missing {missing[0]} parameter")
 
-    A client that claims to be such a server misleads itself alone.
-    """
+
+def _address(request: Request, stored: str) -> str:
+    """The address of a stored file, behind a web server that forwards requests."""
     scheme = request.headers.get("x-forwarded-proto", request.url.scheme)
     host = request.headers.get("x-forwarded-host", request.url.netloc)
     prefix = request.headers.get("x-forwarded-prefix", "").rstrip("/")

