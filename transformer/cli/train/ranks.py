@@ -67,11 +67,8 @@ def train_as_rank(
 ) -> None:
     """Train as one of the processes of a run; rank 0 alone writes to its directory.
 
-    An error before training leaves no directory.
-
-    Args:
-        objective: The metric to record, in a sweep.
-        exact: Refuse a vocabulary that is too large for the text; else the largest is learnt.
+    An error before training leaves no directory. A sweep records the metric ``objective``. With
+    ``exact``, a vocabulary that is too large for the text is refused; else the largest is learnt.
     """
     # Torch and Lightning take seconds to import: not before the call is known to be right.
     from transformer.training.config import run_config
@@ -82,12 +79,10 @@ def train_as_rank(
         stack.enter_context(reporting_once(process))
         if rank == 0:
             stack.enter_context(_new_directory(folder))
-        log_to(folder / LOG, rank, resumed=config.checkpoint is not None)
+        log_to(folder / LOG, rank)
         typed = run_config(OmegaConf.to_container(config))  # type: ignore[arg-type]
         import_code(named_classes(typed.resolved))
         if rank == 0:
-            if typed.objective and objective is None and typed.checkpoint is None:
-                raise InputError(f"objective={typed.objective} is for a sweep; add --multirun")
             if typed.checkpoint is None:
                 check_no_other_run(folder, sweeps=objective is not None)
             stack.enter_context(saved_config(config, folder))
@@ -101,29 +96,21 @@ def train_as_rank(
         if exact or typed.checkpoint is not None:
             _run(typed, folder, objective)
         else:
-            with_largest(config, lambda: _run(_sized(config, folder, rank), folder, objective))
 
+            def run_sized() -> None:
+                # The size of the vocabulary may have changed.
+                if rank == 0:
+                    write(OmegaConf.to_yaml(config).encode(), folder / CONFIG)
+                _run(run_config(OmegaConf.to_container(config)), folder, objective)  # type: ignore[arg-type]
 
-def _sized(config: DictConfig, folder: Path, rank: int) -> "RunConfig":
-    """The run, written again by rank 0: the size of its vocabulary may have changed."""
-    from transformer.training.config import run_config
-
-    if rank == 0:
-        write(OmegaConf.to_yaml(config).encode(), folder / CONFIG)
-    return run_config(OmegaConf.to_container(config))  # type: ignore[arg-type]
+            with_largest(config, run_sized)
 
 
 @contextmanager
 def _new_directory(folder: Path) -> Iterator[None]:
     """Make a run directory and lock it; remove it again after an error of the input."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        open_unlinked(folder / LOG, "a").close()
-    except OSError as error:
-        raise InputError(
-            f"the run directory {folder} cannot be written to: {error.strerror}; give another "
-            "with hydra.run.dir=FOLDER"
-        ) from error
+    folder.mkdir(parents=True, exist_ok=True)
+    open_unlinked(folder / LOG, "a").close()
     with locked(folder):
         new = {path.name for path in folder.iterdir()} <= {LOG, LOCK}
         try:

@@ -16,7 +16,7 @@ from transformer.cli.translate.translate import _job
 @pytest.mark.parametrize(
     ("argument", "says"),
     [
-        ("attention=true", "attention=true needs format=json"),
+        ("attention=true", "attention=true and decoding.nbest= need format=json"),
         ("alignment=3", "alignment=3 must be true or false"),
         ("format=xml", "format='xml' must be text or json"),
         ("format=json", "checkpoint=x does not exist; give a run directory"),
