@@ -18,7 +18,7 @@ from transformer.data.tokenization.tags import SourceTags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.search.config import SearchConfig
-from transformer.decoding.search.ensemble import Averaging, Ensemble, Model, ensemble_members
+from transformer.decoding.search.ensemble import Averaging, Ensemble, Model
 from transformer.decoding.translation.translator import Translator, trained_with
 from transformer.model.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from transformer.model.checkpoint.locate import (
@@ -28,8 +28,7 @@ from transformer.model.checkpoint.locate import (
     is_exported,
 )
 from transformer.model.config import Precision
-from transformer.model.heads import parse_heads, switch_off
-from transformer.model.transformer import Transformer
+from transformer.model.heads import head_name, parse_heads, switch_off
 
 CPU_TOKENS, GPU_TOKENS = 4096, 65_536
 """Padded source tokens of a batch, counted once a hypothesis."""
@@ -51,7 +50,7 @@ def load_translator(
         search,
         batch_tokens=resolve_batch_tokens(config, device),
         device=device,
-        aligner=_aligner(config, arguments, trained.aligner, ensemble_members(model)[0]),
+        aligner=_aligner(config, arguments, trained.aligner),
         coverage_head=trained.aligner.head,
     )
     return translator, checkpoints[0].config
@@ -178,15 +177,15 @@ def resolve_search(
     return typed(SearchConfig, values, "decoding")
 
 
-def _aligner(
-    config: DictConfig, arguments: Sequence[str], aligner: Aligner, model: Transformer
-) -> Aligner:
+def _aligner(config: DictConfig, arguments: Sequence[str], aligner: Aligner) -> Aligner:
     """With the head that the user names, else as it was trained."""
     # As it was typed: the config would take 2.10 for 2.1.
     pairs = (argument.partition("=")[::2] for argument in arguments)
     value = {"alignment_head": "null", **dict(pairs)}["alignment_head"]
     if value != "null":
-        [named] = parse_heads(model, ["cross." + value.strip("\"'")])
+        named = head_name("cross." + value.strip("\"'"))
+        if named is None:
+            raise InputError(f"alignment_head={value} is not a head; write LAYER.HEAD, such as 2.0")
         aligner = aligner if named == aligner.head else Aligner(named)
     threshold = resolve_value(config, "alignment_threshold", float | None)
     return aligner if threshold is None else replace(aligner, near_best=threshold)

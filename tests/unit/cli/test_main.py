@@ -46,7 +46,7 @@ def test_an_unknown_verb_names_the_known_ones(
     )
 
     assert call(monkeypatch, "train", "--config-dir") == 2
-    assert capsys.readouterr().err == "error: --config-dir: expected one argument; name a folder\n"
+    assert capsys.readouterr().err == "error: --config-dir: expected one argument\n"
 
     # Stopped while a verb is imported.
     def stop(_: str) -> None:
