@@ -30,6 +30,9 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     output = resolve_path(config, "output")
     require_new(output)
     folder = download(name) if name.startswith(HUB) else resolve_path(config, "checkpoint")
+    if is_own(folder) and (config.validation or config.test):
+        reason = f"{folder} holds the config of a run; leave them out"
+        raise InputError(f"validation= and test= have no effect: {reason}")
     _write_run(folder, output, config)
     print(output)
 

@@ -45,6 +45,8 @@ def run(arguments: Sequence[str]) -> None:
     own, base, extras = sort_arguments(arguments, keys, training, recipe.kinds)
     given = compose_config("recipe", own)
     chosen = recipe(**resolve_fields(given, recipe))
+    if given.output in (None, ""):
+        raise InputError("output= names no folder; give one")
     plan = Plan(resolve_path(given, "output"), base, extras, _compose)
     chosen.add(plan)
     plan.complete()

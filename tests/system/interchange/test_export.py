@@ -187,7 +187,7 @@ def test_a_folder_of_safetensors_is_enough(home: Path) -> None:
     assert results[0][0] == 0
     own = ["checkpoint=folder", "output=again", "validation=[validation.src,validation.src]"]
     code, _, stderr = verb("import", *own, home=home)
-    assert code == 2 and "validation= has no effect: " in stderr
+    assert code == 2 and "validation= and test= have no effect: " in stderr
     page = ["checkpoint=folder", "text=cat", "sentences=0", "output=page.html"]
     assert verb("attention", *page, home=home)[0] == 0
     assert (home / "page.html").exists()

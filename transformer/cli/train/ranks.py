@@ -79,10 +79,12 @@ def train_as_rank(
         stack.enter_context(reporting_once(process))
         if rank == 0:
             stack.enter_context(_new_directory(folder))
-        log_to(folder / LOG, rank)
+        log_to(folder / LOG, rank, resumed=config.checkpoint is not None)
         typed = run_config(OmegaConf.to_container(config))  # type: ignore[arg-type]
         import_code(named_classes(typed.resolved))
         if rank == 0:
+            if typed.objective and objective is None and typed.checkpoint is None:
+                raise InputError(f"objective={typed.objective} is for a sweep; add --multirun")
             if typed.checkpoint is None:
                 check_no_other_run(folder, sweeps=objective is not None)
             stack.enter_context(saved_config(config, folder))

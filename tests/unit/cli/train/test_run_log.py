@@ -1,4 +1,4 @@
-"""A log that marks its warnings."""
+"""A log that marks its warnings, and does not repeat itself where a run goes on."""
 
 import logging
 import warnings
@@ -22,18 +22,31 @@ def handlers() -> Iterator[None]:
     root.setLevel(level)
 
 
-def test_warnings_are_marked_and_a_log_is_added_to(tmp_path: Path) -> None:
-    file = tmp_path / "train.log"
-    file.write_text("12:00:00 before\n")
-    log_to(file, 0)
+def say(file: Path, *, resumed: bool, faults: int = 3) -> list[str]:
+    """What a start adds to the log, without the time."""
+    size = len(file.read_text()) if file.exists() else 0
+    log_to(file, 0, resumed=resumed)
+    logging.getLogger("transformer.data.quality.preflight").info("train: %d faults", faults)
     logging.getLogger("transformer.runs.config_warnings").warning("set it lower")
+    logging.getLogger("transformer.training.callbacks.loggers").warning("the disk is full")
     logging.getLogger("transformer.runs.train").info("going on")
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.warn("of Lightning", stacklevel=1)
-    lines = [line.partition(" ")[2] for line in file.read_text().splitlines()]
-    assert lines[:3] == ["before", "warning: set it lower", "going on"]
-    assert "UserWarning: of Lightning" in lines[3] and lines[3].startswith("warning: ")
+    return [line.partition(" ")[2] for line in file.read_text()[size:].splitlines()]
+
+
+def test_a_resume_says_of_its_start_only_what_is_new(tmp_path: Path) -> None:
+    file = tmp_path / "train.log"
+    first = say(file, resumed=False)
+    assert first[:4] == [
+        *("train: 3 faults", "warning: set it lower", "warning: the disk is full", "going on"),
+    ]
+    assert "UserWarning: of Lightning" in first[4] and first[4].startswith("warning: ")
+    # What happens while it trains is news each time.
+    assert say(file, resumed=True) == ["warning: the disk is full", "going on"]
+    assert say(file, resumed=True, faults=4)[0] == "train: 4 faults"
+    assert say(file, resumed=False) == first
 
 
 def test_other_ranks_write_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from hydra.types import RunMode
+from omegaconf import DictConfig
 
 from transformer.__main__ import main
 from transformer.cli.config.compose import compose_config
@@ -22,8 +23,23 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What would be trained."""
     runs: list[Any] = []
     monkeypatch.setattr(ranks, "_run", lambda *run: runs.append(run))
-    monkeypatch.setattr(ranks, "log_to", lambda file, rank: logging.getLogger(__name__))
+    monkeypatch.setattr(ranks, "log_to", lambda file, rank, **how: logging.getLogger(__name__))
     return runs
+
+
+def swept() -> DictConfig:
+    config: Any = compose_config("train", ["objective=val/loss"])
+    config.checkpoint = None
+    return config
+
+
+def test_only_rank_0_asks_for_a_sweep(trained: list[Any], tmp_path: Path) -> None:
+    """Rank 0 alone has the objective."""
+    ranks.train_as_rank(1, swept(), tmp_path)
+    assert len(trained) == 1
+    with pytest.raises(InputError, match="objective=val/loss is for a sweep; add --multirun"):
+        ranks.train_as_rank(0, swept(), tmp_path)
+    assert len(trained) == 1
 
 
 def test_a_sweep_is_refused_before_its_trials_train(
