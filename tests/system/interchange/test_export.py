@@ -117,7 +117,7 @@ ALONE = "is an export for CTranslate2; translate with engine=ctranslate2"
     ("verb", "arguments", "says"),
     [
         ("translate", ["engine=onnx"], "engine='onnx' must be torch or ctranslate2"),
-        ("translate", [*CT2, "engine_folder=x"], "engine_folder=x holds no model.bin"),
+        ("translate", [*CT2, "engine_folder=x"], "x holds no exports for engine=ctranslate2"),
         ("translate", [*CT2, "decoding=sampling"], "decoding.algorithm=sampling cannot be done"),
         ("translate", [*CT2, "decoding.no_repeat_ngram=2"], "no_repeat_ngram=2 cannot be done"),
         ("translate", [*CT2, "checkpoint=run"], "holds no exports for engine=ctranslate2"),
