@@ -116,7 +116,7 @@ def test_what_is_said_for_stages_that_are_not_there_is_refused(
             ["recipe=bidirectional", "output=r", "finetune.tokenizer.vocab_size=99"],
             "03_finetune has another vocabulary or model than the stage before; set tok",
         ),
-        (["recipe=backtranslate", "output=r"], "monolingual= is missing"),
+        (["recipe=backtranslate", "output=r"], "recipe needs a value for monolingual="),
         (
             ["recipe=backtranslate", "output=r", "monolingual=a.tsv"],
             "monolingual=a.tsv must be plain",

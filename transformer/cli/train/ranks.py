@@ -98,14 +98,16 @@ def train_as_rank(
         if exact or typed.checkpoint is not None:
             _run(typed, folder, objective)
         else:
+            with_largest(config, lambda: _run(_sized(config, folder, rank), folder, objective))
 
-            def run_sized() -> None:
-                # The size of the vocabulary may have changed.
-                if rank == 0:
-                    write(OmegaConf.to_yaml(config).encode(), folder / CONFIG)
-                _run(run_config(OmegaConf.to_container(config)), folder, objective)  # type: ignore[arg-type]
 
-            with_largest(config, run_sized)
+def _sized(config: DictConfig, folder: Path, rank: int) -> "RunConfig":
+    """The run, written again by rank 0: the size of its vocabulary may have changed."""
+    from transformer.training.config import run_config
+
+    if rank == 0:
+        write(OmegaConf.to_yaml(config).encode(), folder / CONFIG)
+    return run_config(OmegaConf.to_container(config))  # type: ignore[arg-type]
 
 
 @contextmanager
