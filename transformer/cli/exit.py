@@ -13,12 +13,11 @@ from collections.abc import Callable
 from transformer.common.errors import AnotherRankFailed, InputError, Interrupted
 from transformer.common.escaping import escaped
 
-_ADVICE = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room, or write elsewhere"),
-    **dict.fromkeys((errno.EIO, errno.ESTALE, errno.EREMOTEIO), "check its disk or terminal"),
-    **dict.fromkeys((errno.ETIMEDOUT, errno.ENXIO), "check its disk or terminal"),
-    errno.EBADF: "send it to a file or another program",
+_OF_STREAMS = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ESTALE, errno.EREMOTEIO),
+    *(errno.ETIMEDOUT, errno.ENXIO, errno.EBADF),
 }
+"""Errors of standard streams, which have no file name."""
 
 
 def run_to_exit_code(action: Callable[[], None]) -> int:
@@ -54,10 +53,10 @@ def _report_os_error(error: OSError) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
         return 141
-    if error.filename is None and error.errno not in _ADVICE:
+    if error.filename is None and error.errno not in _OF_STREAMS:
         raise error
     reason = os.strerror(error.errno or 0)
-    advice = _ADVICE.get(error.errno or 0, "check its name and permissions, or give another")
+    advice = "check its name, permissions and disk, or give another"
     _print_error(f"{error.filename or 'standard output'}: {reason}; {advice}")
     return 2
 

@@ -3,26 +3,24 @@
 import json
 import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 from omegaconf import DictConfig
 
 from transformer.cli.config.compose import resolve_path
-from transformer.cli.load import load_translator
-from transformer.common.errors import InputError, how_to_install
+from transformer.cli.load import load_translator, require_packages
+from transformer.common.errors import InputError
 from transformer.common.files import written_whole
 from transformer.interchange.formats import FORMATS, folder_name
 from transformer.model.checkpoint.locate import run_folder
-from transformer.report.scores import require_writable
+from transformer.report.scores import require_new
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Export a model."""
     exports = run_folder(resolve_path(config, "checkpoint")) / "export"
     folder = resolve_path(config, "output", exports / folder_name(config))
-    if folder.exists():
-        raise InputError(f"{folder} exists; remove it, or choose another with output=")
+    require_new(folder)
     export(config, arguments, folder)
     print(folder)
 
@@ -30,9 +28,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
 def export(config: DictConfig, arguments: Sequence[str], folder: Path) -> None:
     """Write the model in its format as a new folder, and show how it was verified."""
     chosen = FORMATS[config.format]
-    if find_spec(chosen.package) is None:
-        needed = f"format={config.format} needs {chosen.package}"
-        raise InputError(f"{needed}: {how_to_install(chosen.extra)}")
+    require_packages(f"format={config.format}", chosen.extra, chosen.package)
     translator, run = load_translator(config, arguments)
     given = {"char", "words"} & {*translator.tokenizer.config.algorithms}
     if given and config.format != "safetensors":
@@ -40,7 +36,6 @@ def export(config: DictConfig, arguments: Sequence[str], folder: Path) -> None:
             f"format={config.format} cuts text with SentencePiece, not as tokenizer={min(given)} "
             "does; choose format=safetensors"
         )
-    require_writable(folder.parent)
     with written_whole(folder) as part:
         part.mkdir()
         verified = chosen.write(translator, run, part, config)

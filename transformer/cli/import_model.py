@@ -2,16 +2,16 @@
 
 import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.config.compose import compose_config, resolve_path, resolve_value
+from transformer.cli.load import require_packages
 from transformer.common.cache import locked
-from transformer.common.errors import InputError, errors_name, how_to_install
-from transformer.common.files import HUB, given_path, written_whole
+from transformer.common.errors import InputError, errors_name
+from transformer.common.files import HUB, written_whole
 from transformer.common.hub import download, repository
 from transformer.interchange.imported import (
     Imported,
@@ -21,28 +21,18 @@ from transformer.interchange.imported import (
     read_folder,
 )
 from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
-from transformer.report.scores import require_writable
+from transformer.report.scores import require_new
 
 
 def run(config: DictConfig, _: Sequence[str]) -> None:
     """Import a model."""
     name = str(config.checkpoint)
     output = resolve_path(config, "output")
-    if output.exists():
-        raise InputError(f"{output} exists; remove it, or choose another with output=")
+    require_new(output)
     folder = download(name) if name.startswith(HUB) else resolve_path(config, "checkpoint")
-    if not folder.is_dir():
-        raise InputError(f"checkpoint={folder} is no folder")
-    for split in ("validation", "test"):
-        named = resolve_value(config, split, str | Sequence[str] | None)
-        if named and is_own(folder):
-            raise InputError(
-                f"{split}= has no effect: {folder} holds the config of a run; leave it out"
-            )
-        for file in [named] if isinstance(named, str) else named or ():
-            if not given_path(file).is_file():
-                raise InputError(f"{split}: {file}: no such file")
-    require_writable(output.parent)
+    if is_own(folder) and (config.validation or config.test):
+        reason = f"{folder} holds the config of a run; leave them out"
+        raise InputError(f"validation= and test= have no effect: {reason}")
     _write_run(folder, output, config)
     print(output)
 
@@ -62,8 +52,7 @@ def hub_run(name: str) -> Path:
 
 
 def _write_run(folder: Path, output: Path, config: DictConfig) -> None:
-    if not all(map(find_spec, ("google.protobuf", "safetensors"))):
-        raise InputError(f"import needs more packages: {how_to_install('huggingface')}")
+    require_packages("import", "huggingface", "google.protobuf", "safetensors")
     with errors_name(folder):
         if is_own(folder):
             payload = export_payload(folder)

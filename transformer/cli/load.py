@@ -19,8 +19,7 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.ensemble import Averaging, Ensemble, Model
-from transformer.decoding.translation.trained import trained_with
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translation.translator import Translator, trained_with
 from transformer.model.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from transformer.model.checkpoint.locate import (
     ENGINE_EXPORT,
@@ -38,10 +37,7 @@ CPU_TOKENS, GPU_TOKENS = 4096, 65_536
 def load_translator(
     config: DictConfig, arguments: Sequence[str]
 ) -> tuple[Translator, dict[str, Any]]:
-    """The translator, and the config of the run that trained it.
-
-    Raises InputError if the checkpoint, the device, a head or the search is wrong.
-    """
+    """The translator, and the config of the run that trained it."""
     checkpoints = load_checkpoints(config.checkpoint)
     trained = trained_with(checkpoints[0])
     composed: Any = OmegaConf.to_container(config.decoding)
@@ -74,11 +70,8 @@ def load_checkpoints(names: Any) -> list[Checkpoint]:
 
 
 def checkpoint_paths(names: Any) -> list[Path]:
-    """The value of ``checkpoint``: one path or several; raises InputError if there is none."""
-    given = names if isinstance(names, ListConfig) else [names]
-    if not given:
-        raise InputError("checkpoint=[] names none; give at least one")
-    return [given_path(str(name)) for name in given]
+    """The value of ``checkpoint``: one path or several."""
+    return [given_path(str(name)) for name in (names if isinstance(names, ListConfig) else [names])]
 
 
 def resolve_file(path: Path) -> Path:
@@ -94,11 +87,16 @@ def _load(path: Path) -> Checkpoint:
         return read_ctranslate2(path)
     if not is_exported(path):
         return load_checkpoint(path)
-    if find_spec("safetensors") is None:
-        raise InputError(f"{path} needs safetensors: {how_to_install('export')}")
+    require_packages(str(path), "export", "safetensors")
     from transformer.interchange.safetensors import read_safetensors
 
     return read_safetensors(path)
+
+
+def require_packages(purpose: str, extra: str, *packages: str) -> None:
+    """Raise InputError unless these packages are installed; ``extra`` installs them."""
+    if missing := [name for name in packages if find_spec(name) is None]:
+        raise InputError(f"{purpose} needs {', '.join(missing)}: {how_to_install(extra)}")
 
 
 def load_checkpoint_model(config: DictConfig, checkpoints: Sequence[Checkpoint]) -> Model:
@@ -107,11 +105,10 @@ def load_checkpoint_model(config: DictConfig, checkpoints: Sequence[Checkpoint])
     precision = resolve_precision(config, device)
     names = config.get("heads_off")
     given = names if isinstance(names, ListConfig) else [] if names is None else [names]
-    heads = list(map(str, given))
     for checkpoint in checkpoints:
         if is_ctranslate2(checkpoint.path) and device.type != "meta":
             raise InputError(f"{checkpoint.path} {ENGINE_EXPORT}")
-        switch_off(checkpoint.model, parse_heads(checkpoint.model, heads))
+        switch_off(checkpoint.model, parse_heads(checkpoint.model, map(str, given)))
     models = [checkpoint.model.float() for checkpoint in checkpoints]
     if precision != "float32":
         from transformer.model.layers.quantization import in_precision
@@ -172,11 +169,11 @@ def resolve_search(
     if "decoding" in keys:
         limits = {"max_length_ratio", "max_length_offset"} - changed
         values = {**composed, **{key: trained[key] for key in limits}}
-        return typed(SearchConfig, values, "decoding")
-    values = {**trained, **{key: composed[key] for key in changed}}
-    if values["algorithm"] == "greedy" and {"algorithm", "beam_size"} & changed == {"beam_size"}:
-        # A run that was tuned to greedy search, say.
-        values["algorithm"] = "beam"
+    else:
+        values = {**trained, **{key: composed[key] for key in changed}}
+        beam = {"algorithm", "beam_size"} & changed == {"beam_size"}
+        if beam and values["algorithm"] == "greedy":  # of a run that was tuned to greedy search
+            values["algorithm"] = "beam"
     return typed(SearchConfig, values, "decoding")
 
 

@@ -3,24 +3,19 @@
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal
 
 from omegaconf import DictConfig
 
 from transformer.cli.config.compose import resolve_value
 from transformer.cli.export import export
-from transformer.common.errors import InputError
 from transformer.common.hub import hub_error, repository
-
-FORMATS = ("huggingface", "safetensors")
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Push a model."""
-    if config.format not in FORMATS:
-        raise InputError(f"format={config.format} is not for push; choose {' or '.join(FORMATS)}")
+    resolve_value(config, "format", Literal["huggingface", "safetensors"])
     name, revision = repository(resolve_value(config, "repo", str))
-    if revision is not None:
-        raise InputError(f"repo={config.repo} has a revision; give USER/MODEL")
     private = resolve_value(config, "private", bool)
     from huggingface_hub import HfApi
 
@@ -30,7 +25,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
         export(config, arguments, folder)
         try:
             api.create_repo(name, private=private, exist_ok=True)
-            done = api.upload_folder(repo_id=name, folder_path=folder)
+            done = api.upload_folder(repo_id=name, folder_path=folder, revision=revision)
         except Exception as error:  # The client lets the errors of several libraries through.
             raise hub_error(name, error) from error
     print(done.commit_url)

@@ -7,6 +7,7 @@ import json
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -19,7 +20,7 @@ from transformer.cli.config.compose import (
     resolve_path,
     resolve_value,
 )
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
 from transformer.recipes.overrides import sort_arguments
 
@@ -58,12 +59,10 @@ def _compose(
     """The config of a verb, checked with the search of its model; an error names the verb."""
     from transformer.cli.load import resolve_search
 
-    try:
+    with nullcontext() if verb == "train" else errors_name(verb):
         values: Any = OmegaConf.to_container(compose_config(verb, arguments))
         if trained is not None:
             resolve_search(arguments, values["decoding"], trained)
-    except InputError as error:
-        raise InputError(f"{verb}: {error}" if verb != "train" else str(error)) from error
     return dict(values)
 
 

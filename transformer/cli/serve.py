@@ -4,14 +4,13 @@ import logging
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import find_spec
 
 from omegaconf import DictConfig
 
 from transformer.cli.config.compose import resolve_fields, resolve_value
-from transformer.cli.load import checkpoint_paths
+from transformer.cli.load import checkpoint_paths, require_packages
 from transformer.cli.translate.engine import translator_by_engine
-from transformer.common.errors import InputError, how_to_install
+from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.common.schema import typed
 from transformer.serving.languages.directions import Direction, Directions, trained_directions
@@ -23,8 +22,7 @@ _PACKAGES = (
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Serve until a signal."""
-    if not all(map(find_spec, _PACKAGES)):
-        raise InputError(f"serve needs more packages: {how_to_install('serve')}")
+    require_packages("serve", "serve", *_PACKAGES)
     from transformer.serving.access import Access, read_keys
     from transformer.serving.app import build_app
     from transformer.serving.config import ServerConfig

@@ -29,25 +29,19 @@ from transformer.model.transformer import Transformer
 
 @dataclass(frozen=True)
 class Aligner:
-    """How links are read from the cross-attention.
-
-    The defaults were chosen on the validation text of pocket; docs/alignment.md has the results.
-    """
+    """How links are read from the cross-attention; docs/alignment.md compares the settings."""
 
     head: HeadName | None = None
-    """The head of the cross-attention; None averages all heads of the layers after the first, which
-    is better there than any single layer or head without guidance."""
+    """The head of the cross-attention; None averages all heads of the layers after the first."""
     near_best: float = 0.6
     """A target word is linked to each source word with at least this fraction of the best word's
     weight: a fertile word ("im" for "in the") has several links."""
 
     @classmethod
     def trained(cls, loss: Mapping[str, Any], config: ModelConfig) -> "Aligner":
-        """The aligner of a run: the head that it guided (``guided_head``), else the average.
-
-        A guided head divides its weight evenly among several links.
-        """
+        """The aligner of a run: the head that it guided (``guided_head``), else the average."""
         head = guided_head(loss, config)
+        # A guided head divides its weight evenly among several links.
         return cls() if head is None else cls(head, near_best=0.3)
 
     def check(self, config: ModelConfig) -> None:
@@ -75,17 +69,13 @@ def _check_head(head: HeadName, config: ModelConfig, setting: str) -> None:
 
 
 def guided_head(loss: Mapping[str, Any], config: ModelConfig) -> HeadName | None:
-    """The head that learns the links in training, by a run's ``loss``; None if there is none.
-
-    Raises InputError if the model has no such layer or head.
-    """
+    """The head that learns the links in training, by a run's ``loss``; None if there is none."""
     if not typed_value(loss.get("alignment_weight"), float, "loss.alignment_weight"):
         return None
     layer = typed_value(loss.get("alignment_layer"), int | None, "loss.alignment_layer")
     index = typed_value(loss.get("alignment_head"), int, "loss.alignment_head")
     head = HeadName("cross", max(0, config.decoder_layers - 2) if layer is None else layer, index)
-    setting = f"loss.alignment_layer={head.layer} with loss.alignment_head={index}"
-    _check_head(head, config, setting)
+    _check_head(head, config, f"loss.alignment_layer={head.layer} with loss.alignment_head={index}")
     return head
 
 
@@ -98,18 +88,14 @@ def align(
     near_best: float,
     batch_tokens: int = 4096,
 ) -> list[Links]:
-    """Link the words of sentence pairs; ``head`` and ``near_best`` are those of an ``Aligner``.
-
-    Other arguments and errors are those of ``score_pairs``.
-    """
+    """Link the words of sentence pairs; see ``Aligner`` and ``score_pairs``."""
     encoded = tokenizer.encode_pairs(pairs)
     check_lengths(encoded, model.max_length, "align")
     with evaluating(model):
         found = batched_attention(model, encoded, head, batch_tokens)
-    spelt = [(tokenizer.source_subwords(s), [tokenizer.subwords(t)]) for s, t in encoded]
     return [
-        segment_links(weights, source, target, near_best)
-        for weights, (source, target) in zip(found, spelt, strict=True)
+        segment_links(weights, tokenizer.source_subwords(s), [tokenizer.subwords(t)], near_best)
+        for weights, (s, t) in zip(found, encoded, strict=True)
     ]
 
 
@@ -133,27 +119,22 @@ def aligning_attention(
     return torch.stack([layer.mean(1) for layer in weights[1:] or weights]).mean(0)
 
 
-def pair_attention(
-    model: Transformer, pairs: Sequence[tuple[Row, Row]], head: HeadName | None
-) -> list[Float[Tensor, "target source"]]:
-    """`aligning_attention` of one batch of (source, target) subwords, without ends or padding."""
-    batch = collate(*zip(*pairs, strict=True)).to(next(model.parameters()).device)
-    weights = aligning_attention(model, batch.source, batch.target_input, head).float().cpu()
-    return [
-        row[: len(target), : len(source)].clone()
-        for row, (source, target) in zip(weights, pairs, strict=True)
-    ]
-
-
 def batched_attention(
-    model: Transformer, pairs: Sequence[tuple[Row, Row]], head: HeadName | None, batch_tokens: int
+    model: Transformer,
+    pairs: Sequence[tuple[Row, Row]],
+    head: HeadName | None,
+    batch_tokens: int = 4096,
 ) -> list[Float[Tensor, "target source"]]:
-    """`pair_attention` of any number of pairs, in batches of so many padded tokens."""
+    """`aligning_attention` of (source, target) subwords, without ends or padding."""
     found = [torch.empty(0, 0)] * len(pairs)
+    device = next(model.parameters()).device
     for indices in bucket_batches(pair_lengths(pairs), batch_tokens):
-        weights = pair_attention(model, [pairs[index] for index in indices], head)
+        sources, targets = zip(*(pairs[index] for index in indices), strict=True)
+        batch = collate(sources, targets).to(device)
+        weights = aligning_attention(model, batch.source, batch.target_input, head).float().cpu()
         for index, row in zip(indices, weights, strict=True):
-            found[index] = row
+            source, target = pairs[index]
+            found[index] = row[: len(target), : len(source)].clone()
     return found
 
 

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -15,18 +14,20 @@ from torch import Tensor
 from transformer.common.errors import InputError, is_out_of_memory
 from transformer.data.batching.batch import pad_source
 from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.decoding.constraints.compile import CompiledConstraints, ConstraintCompiler
+from transformer.decoding.constraints.dynamic_beam_allocation import allocated_search
 from transformer.decoding.length_bucketing import bucket_batches
 from transformer.decoding.long_inputs import Segment
+from transformer.decoding.mbr import minimum_bayes_risk, utility_named
 from transformer.decoding.search.beam import beam_search
 from transformer.decoding.search.config import SearchConfig
+from transformer.decoding.search.coverage_penalty import rank_by_coverage
 from transformer.decoding.search.diverse_beam import diverse_search
 from transformer.decoding.search.ensemble import Model, build_step, ensemble_members
 from transformer.decoding.search.greedy import greedy_search
 from transformer.decoding.search.interface import BanningStep, Hypothesis, StepFunction
+from transformer.decoding.search.sampling import derive_seed, sample_search
 from transformer.model.heads import HeadName
-
-if TYPE_CHECKING:
-    from transformer.decoding.constraints.compile import CompiledConstraints, ConstraintCompiler
 
 logger = logging.getLogger(__name__)
 
@@ -40,10 +41,7 @@ NO_TRANSLATION = Hypothesis((), LOWEST, LOWEST)
 
 @dataclass(eq=False)
 class ModelSearcher:
-    """The search of a model or an ensemble, which is in evaluation mode when it is called.
-
-    Each call uses the present weights of the model; the fields are those of ``Translator``.
-    """
+    """The search of a model in evaluation mode; the fields are those of ``Translator``."""
 
     model: Model
     tokenizer: Tokenizer
@@ -53,8 +51,6 @@ class ModelSearcher:
 
     def __post_init__(self) -> None:
         if self.search.algorithm == "mbr":
-            from transformer.decoding.mbr import utility_named
-
             utility_named(self.search.utility)
 
     def __call__(self, segments: Sequence[Segment]) -> list[list[Hypothesis]]:
@@ -81,9 +77,7 @@ class ModelSearcher:
         return self._compiler.width(required, beam) if required else beam
 
     @cached_property
-    def _compiler(self) -> "ConstraintCompiler":
-        from transformer.decoding.constraints.compile import ConstraintCompiler
-
+    def _compiler(self) -> ConstraintCompiler:
         return ConstraintCompiler(self.tokenizer)
 
     def _search_in_memory(self, segments: list[Segment]) -> list[list[Hypothesis]]:
@@ -109,23 +103,18 @@ class ModelSearcher:
     def _search_batch(self, segments: list[Segment]) -> list[list[Hypothesis]]:
         subwords = [segment.subwords for segment in segments]
         constraints = [segment.constraints for segment in segments]
-        compiled = None
         given = [segment.given for segment in segments]
+        compiled = None
         if any(constraints) or any(given):
-            device = next(self.model.parameters()).device
-            longest = max_subwords(self.model)
+            device, longest = next(self.model.parameters()).device, max_subwords(self.model)
             compiled = self._compiler.compile(constraints, longest, device, given)
         banned = self.tokenizer.never_written
         found = search_batch(self.model, subwords, self.search, self.head, compiled, banned)
         found = [hypotheses or [NO_TRANSLATION] for hypotheses in found]
-        if self.search.algorithm == "mbr":
-            from transformer.decoding.mbr import minimum_bayes_risk
-
-            found = [
-                minimum_bayes_risk(one, hypothesis_texts(one, self.tokenizer), self.search)
-                for one in found
-            ]
-        return found
+        if self.search.algorithm != "mbr":
+            return found
+        texts = [hypothesis_texts(one, self.tokenizer) for one in found]
+        return [minimum_bayes_risk(*one, self.search) for one in zip(found, texts, strict=True)]
 
 
 def hypothesis_texts(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> list[str]:
@@ -148,15 +137,14 @@ def search_batch(
     segments: Sequence[list[int]],
     config: SearchConfig,
     head: HeadName | None,
-    constraints: "CompiledConstraints | None" = None,
+    constraints: CompiledConstraints | None = None,
     banned: Sequence[int] = (),
 ) -> list[list[Hypothesis]]:
     """Return up to ``nbest`` hypotheses a segment, the best first, in the order of the segments.
 
     With ``mbr`` it returns all candidates, as the search ranks them. The model is in evaluation
     mode; the coverage penalty reads ``head``, of an ensemble in the first model; no translation has
-    a ``banned`` token. Raises NotANumber if the model gave NaN, InputError if phrases must occur
-    and the search is not beam search.
+    a ``banned`` token.
     """
     if constraints is not None and constraints.must is not None and config.algorithm != "beam":
         raise InputError(
@@ -166,8 +154,6 @@ def search_batch(
     config = config.candidate_search
     if not config.coverage_penalty:
         return _search(model, segments, config, constraints, banned)
-    from transformer.decoding.search.coverage_penalty import rank_by_coverage
-
     # The penalty ranks the whole final beam.
     whole = replace(config, nbest=config.width, coverage_penalty=0.0)
     found = _search(model, segments, whole, constraints, banned)
@@ -180,7 +166,7 @@ def _search(
     model: Model,
     segments: Sequence[list[int]],
     config: SearchConfig,
-    constraints: "CompiledConstraints | None",
+    constraints: CompiledConstraints | None,
     banned: Sequence[int],
 ) -> list[list[Hypothesis]]:
     device = next(model.parameters()).device
@@ -197,12 +183,8 @@ def _search(
     if constraints is not None:
         step = constraints.step(step, limits, width)
         if constraints.must is not None:
-            from transformer.decoding.constraints.dynamic_beam_allocation import allocated_search
-
             return allocated_search(step, limits, config, constraints.must)
     if config.algorithm == "sampling":
-        from transformer.decoding.search.sampling import derive_seed, sample_search
-
         seeds = [derive_seed(segment, config.seed) for segment in segments]
         return sample_search(step, limits, config, seeds)
     return SEARCHES[config.algorithm](step, limits, config)
@@ -226,8 +208,7 @@ class LengthLimit:
         """Count the best hypotheses that reached the limit; return all hypotheses."""
         for segment, hypotheses in zip(segments, found, strict=True):
             limit = self.search.limit(len(segment.subwords)) + len(segment.given)
-            limit = min(self.max_subwords, limit)
-            self._reached += bool(hypotheses) and len(hypotheses[0].tokens) >= limit
+            self._reached += len(hypotheses[0].tokens) >= min(self.max_subwords, limit)
         self._searched += len(segments)
         return found
 

@@ -18,7 +18,7 @@ from transformer.data.batching.batch import Batch, Row, collate
 from transformer.data.tokenization.tokenizer import EOS, PAD, Tokenizer
 from transformer.decoding.length_bucketing import bucket_batches, check_lengths, pair_lengths
 from transformer.decoding.search.ensemble import Ensemble, Model, ensemble_members
-from transformer.decoding.search.interface import NotANumber
+from transformer.decoding.search.interface import not_a_number
 from transformer.model.attention.masks import Mask, padding_mask
 from transformer.model.attention.record_weights import recording
 from transformer.model.encoder import Memory
@@ -49,9 +49,8 @@ def score_pairs(
 ) -> list[TargetScore]:
     """Score the targets of sentence pairs, raw (source, target) text, in their order.
 
-    The model stays on its device, its mode is restored. A batch has ``batch_tokens`` padded tokens
-    on the longer side; ``first`` is the number of the first pair, for errors. Raises InputError if
-    a text is longer than the learned positions of the model.
+    A batch has ``batch_tokens`` padded tokens on the longer side; ``first`` is the number of the
+    first pair, for errors. Raises InputError if a text is longer than the learned positions.
     """
     encoded = tokenizer.encode_pairs(pairs)
     check_lengths(encoded, model.max_length, "score", first=first)
@@ -68,10 +67,7 @@ def score_pairs(
 def score_subwords(
     model: Model, pairs: Sequence[tuple[Row, Row]], batch_tokens: int = 4096
 ) -> list[list[float]]:
-    """Log-probabilities of the target subwords of each pair, and of its end; see ``score_pairs``.
-
-    Raises NotANumber if the model gave NaN.
-    """
+    """Log-probabilities of the target subwords of each pair and of its end; see ``score_pairs``."""
     scores: list[list[float]] = [[]] * len(pairs)
     device = next(model.parameters()).device
     with evaluating(model):
@@ -86,7 +82,7 @@ def score_subwords(
             combined = model.combine(members) if isinstance(model, Ensemble) else members[0]
             found = _select(combined, batch.target_output, real)
             if found.isnan().any():
-                raise NotANumber.after(batch.target_input.size(1))
+                raise not_a_number(batch.target_input.size(1))
             for index, row, target in zip(indices, found.tolist(), targets, strict=True):
                 scores[index] = row[: len(target) + 1]
     return scores
@@ -99,11 +95,7 @@ def score_targets(
     target_input: Int[Tensor, "batch target"],
     target_output: Int[Tensor, "batch target"],
 ) -> Float[Tensor, "batch target"]:
-    """The log-probability of each token given all before it; 0 at padding.
-
-    Padded targets begin with the beginning symbol in ``target_input``, and end with the end symbol
-    instead in ``target_output``. The mode of the model decides about dropout.
-    """
+    """The log-probability of each token of a `Batch` given all before it; 0 at padding."""
     real = target_output != model.config.pad
     return _select(_log_probabilities(model, memory, target_input, real), target_output, real)
 
@@ -138,8 +130,7 @@ def attention_maps(
     """The weights of every head, one tensor a layer, by the kind of attention.
 
     Each row sums to one over what its query may see. Row ``i`` of ``decoder`` and ``cross`` is the
-    step that has read ``target_input[:i + 1]`` and predicts the token after it. The mode of the
-    model decides about dropout.
+    step that has read ``target_input[:i + 1]`` and predicts the token after it.
     """
     with ExitStack() as recorded:
         maps = {
@@ -165,7 +156,7 @@ class Attended:
 def forced_attention(
     model: Transformer, sources: Sequence[Row], targets: Sequence[Row]
 ) -> tuple[Batch, dict[Kind, Attended]]:
-    """Read pairs of subword ids (without bos or eos) in evaluation mode; see ``attention_maps``."""
+    """The attention over pairs of subword ids (without bos or eos); see ``attention_maps``."""
     device = next(model.parameters()).device
     batch = collate(sources, targets).to(device)
     source, target = batch.source, batch.target_input

@@ -13,10 +13,9 @@ windows give an early answer, large windows full batches."""
 
 
 def make_windows(lines: Iterable[Line], ready: Callable[[], bool] | None) -> Iterator[list[Line]]:
-    """Cut lines into windows.
+    """Cut lines into windows: each ends when it is full, or when the next line is not ``ready``.
 
-    Each ends when it is full, or when the next line is not ``ready``. If reading fails, the lines
-    before come first, then the error. The last window may be empty.
+    If reading fails, the lines before come first, then the error. The last window may be empty.
     """
     window: list[Line] = []
     size = FIRST_WINDOW

@@ -59,14 +59,10 @@ def segment_lengths(subwords: Sequence[str], max_length: int) -> list[int]:
 
     A part ends after a sentence, else before a word, else when it is full.
     """
-    lengths = []
-    start = 0
+    lengths, start = [], 0
     while len(subwords) - start > max_length:
-        cuts = [
-            cut
-            for cut in range(start + max_length, start, -1)
-            if subwords[cut].startswith(WORD_START)
-        ]
+        full = range(start + max_length, start, -1)
+        cuts = [cut for cut in full if subwords[cut].startswith(WORD_START)]
         ends = [cut for cut in cuts if subwords[cut - 1].endswith(SENTENCE_ENDS)]
         cut = (ends or cuts or [start + max_length])[0]
         lengths.append(cut - start)
@@ -75,10 +71,7 @@ def segment_lengths(subwords: Sequence[str], max_length: int) -> list[int]:
 
 
 def warn_about_segments(counts: Sequence[int], names: Sequence[str], max_length: int) -> None:
-    """Log one warning about the texts that have several segments.
-
-    ``names`` are those of the texts, such as "stdin:5", or empty.
-    """
+    """Log one warning about the texts that have several segments; ``names`` may be empty."""
     cut = [index for index, count in enumerate(counts) if count > 1]
     if cut:
         log.warning(

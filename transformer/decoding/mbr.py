@@ -25,8 +25,9 @@ from transformer.common.own_code import own_module
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.interface import Hypothesis
 
-Utility = Callable[[Sequence[str]], Float64[Tensor, "hypothesis reference"]]
-"""Scores of texts, one a row, against each as the reference, one a column; higher is better."""
+Scores = Float64[Tensor, "hypothesis reference"]
+"""Of texts, one a row, against each as the reference, one a column; higher is better."""
+Utility = Callable[[Sequence[str]], Scores]
 
 
 def minimum_bayes_risk(
@@ -51,18 +52,14 @@ def minimum_bayes_risk(
 def weights(
     candidates: Sequence[Hypothesis], config: SearchConfig
 ) -> Float64[Tensor, " candidate"]:
-    """The probability of each candidate to be right; they sum to one.
-
-    Samples have equal weights, because their frequency is their probability. The entries of an
-    n-best list have their probabilities, normalised.
-    """
+    """The probability of each candidate to be right: of samples equal, else by the model."""
     if config.candidates_by == "sampling":
         return torch.full((len(candidates),), 1 / len(candidates), dtype=torch.float64)
     totals = [one.log_probability for one in candidates]
     return torch.tensor(totals, dtype=torch.float64).softmax(0)
 
 
-def chrf(texts: Sequence[str]) -> Float64[Tensor, "hypothesis reference"]:
+def chrf(texts: Sequence[str]) -> Scores:
     """``sacrebleu.sentence_chrf``, from 0 to 100."""
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.helpers import extract_all_char_ngrams
@@ -83,7 +80,7 @@ def chrf(texts: Sequence[str]) -> Float64[Tensor, "hypothesis reference"]:
     return 100 * score.where(precision + recall > 0, 0.0)
 
 
-def bleu(texts: Sequence[str]) -> Float64[Tensor, "hypothesis reference"]:
+def bleu(texts: Sequence[str]) -> Scores:
     """``sacrebleu.sentence_bleu``, of effective order, from 0 to 100."""
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.helpers import extract_all_word_ngrams
@@ -110,7 +107,7 @@ def bleu(texts: Sequence[str]) -> Float64[Tensor, "hypothesis reference"]:
     return torch.tensor(scores, dtype=torch.float64)
 
 
-def common_ngrams(counts: Sequence[Counter[Any]]) -> Float64[Tensor, "hypothesis reference"]:
+def common_ngrams(counts: Sequence[Counter[Any]]) -> Scores:
     """Common n-grams of every two texts, with repetitions; the diagonal is the total of each."""
     columns: dict[tuple[Any, int], int] = {}
     indices = [
@@ -130,29 +127,24 @@ UTILITIES: dict[str, Utility] = {"chrf": chrf, "bleu": bleu}
 
 @cache
 def utility_named(name: str) -> Utility:
-    """``chrf``, ``bleu``, or ``MODULE:CALLABLE``, called with a hypothesis and a reference.
-
-    Raises InputError if there is no such utility.
-    """
+    """``chrf``, ``bleu``, or ``MODULE:CALLABLE``, called with a hypothesis and a reference."""
     if name in UTILITIES:
         return UTILITIES[name]
     module, _, attribute = name.partition(":")
     try:
         # An import runs code: not for a name without a callable.
-        metric = getattr(own_module(module), attribute) if attribute else None
+        metric = getattr(own_module(module if attribute else ""), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(f"decoding.utility={name} cannot be imported ({error})") from error
-    if not callable(metric):
         raise InputError(
-            f"decoding.utility={name} is neither {' nor '.join(UTILITIES)} nor MODULE:CALLABLE"
-        )
-    return lambda texts: _pairwise(name, metric, texts)
+            f"decoding.utility={name} cannot be imported ({error}); choose "
+            f"{', '.join(UTILITIES)} or MODULE:CALLABLE"
+        ) from error
 
+    def pairwise(texts: Sequence[str]) -> Scores:
+        values = [[float(metric(text, reference)) for reference in texts] for text in texts]
+        scores = torch.tensor(values, dtype=torch.float64)
+        if not scores.isfinite().all():
+            raise InputError(f"decoding.utility={name} gave a value that is not finite")
+        return scores
 
-def _pairwise(
-    name: str, metric: Callable[[str, str], float], texts: Sequence[str]
-) -> Float64[Tensor, "hypothesis reference"]:
-    values = [[float(metric(text, reference)) for reference in texts] for text in texts]
-    if not all(map(math.isfinite, (value for row in values for value in row))):
-        raise InputError(f"decoding.utility={name} gave a value that is not finite")
-    return torch.tensor(values, dtype=torch.float64)
+    return pairwise

@@ -1,6 +1,5 @@
 """Metrics that other code computes: a function of the user, and COMET."""
 
-import math
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -9,6 +8,7 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Any
 
+import numpy as np
 from sacrebleu.metrics.base import Score
 
 from transformer.common.errors import InputError
@@ -25,49 +25,25 @@ class Custom(SentenceMetric):
     """
 
     def __init__(self, config: MetricsConfig) -> None:
-        if config.custom is None:
-            raise InputError("the metric custom has no function; set metrics=MODULE:FUNCTION")
-        module, _, function = config.custom.partition(":")
+        module, _, function = (config.custom or "").partition(":")
         super().__init__(config, "custom", {"function": f"{module}.{function}"})
         self.of_sentences = True
         try:
             imported = own_module(module)
             self.file, self.function = vars(imported).get("__file__"), getattr(imported, function)
-            if not callable(self.function):
-                raise TypeError("it is no function")
         except Exception as error:  # the module is the user's
             raise InputError(
-                f"the metric {config.custom} cannot be imported ({error}); give MODULE:FUNCTION of "
-                "a module in this folder or on PYTHONPATH"
+                f"the metric {config.custom} cannot be imported ({error}); give "
+                "metrics=MODULE:FUNCTION of a module in this folder or on PYTHONPATH"
             ) from error
 
     def _extract_corpus_statistics(
         self, hypotheses: Any, references: Any
     ) -> list[list[float | int]]:
         right = [tuple(one["references"]) for one in self._cache_references(references)]
-        given = self._called([self._preprocess_segment(one) for one in hypotheses], right)
         try:
-            values = _numbers(given)
-        except (TypeError, ValueError):
-            values = []
-        self.of_sentences = isinstance(values, list)
-        found = values if isinstance(values, list) else [values]
-        if self.of_sentences and len(found) != len(right):
-            raise InputError(
-                f"metrics.custom={self.details['function']} returned {str(given)[:60]!r} for "
-                f"{len(right)} sentences; return a number for each, or one for all"
-            )
-        if nan := [number for number, one in enumerate(found, 1) if math.isnan(one)]:
-            where = f"sentence {nan[0]} of {len(right)}" if self.of_sentences else "the text"
-            raise InputError(
-                f"metrics.custom={self.details['function']} returned NaN for {where}, which no "
-                "score is better or worse than; return a number"
-            )
-        return [[one, 1] for one in found]
-
-    def _called(self, hypotheses: list[str], references: list[tuple[str, ...]]) -> Any:
-        try:
-            return self.function(hypotheses, references)
+            given = self.function([self._preprocess_segment(one) for one in hypotheses], right)
+            values = np.asarray(given, dtype=float)
         except Exception as error:
             frames = extract_tb(error.__traceback__)
             own = [one for one in frames if one.filename == self.file] or frames
@@ -75,6 +51,13 @@ class Custom(SentenceMetric):
                 f"metrics.custom={self.details['function']} raised {type(error).__name__}: {error} "
                 f"({own[-1].filename}:{own[-1].lineno}); mend the function"
             ) from error
+        self.of_sentences = values.ndim > 0
+        if values.shape not in ((), (len(right),)) or np.isnan(values).any():
+            raise InputError(
+                f"metrics.custom={self.details['function']} returned {str(given)[:60]!r} for "
+                f"{len(right)} sentences; return a number for each, or one for all, and no NaN"
+            )
+        return [[one, 1] for one in values.flatten().tolist()]
 
     def _aggregate_and_compute(self, stats: Any) -> Score:
         if not self.of_sentences:
@@ -90,14 +73,6 @@ class Custom(SentenceMetric):
         return Score(self.name, float(stats[0] / stats[1]))
 
 
-def _numbers(given: Any) -> float | list[float]:
-    """One number or several; a tensor of one number has no items."""
-    try:
-        return list(map(float, given))
-    except TypeError:
-        return float(given)
-
-
 class Comet(SentenceMetric):
     """COMET times 100, of a model file; the best reference counts.
 
@@ -108,10 +83,11 @@ class Comet(SentenceMetric):
         self.file = config.comet or ""
         details = {"refs": "best", "model": self.file.replace(":", "-")}
         super().__init__(config, "COMET", details, uses_source=True)
-        if find_spec("comet") is None:
-            raise InputError("COMET needs the package unbabel-comet: pip install -e '.[comet]'")
-        if not Path(self.file).is_file():
-            raise InputError(f"metrics.comet={self.file} is not there; give the file of a model")
+        if find_spec("comet") is None or not Path(self.file).is_file():
+            raise InputError(
+                f"metrics.comet={self.file} needs this file of a model, and the package "
+                "unbabel-comet: pip install -e '.[comet]'"
+            )
 
     def _extract_corpus_statistics(
         self, hypotheses: Any, references: Any

@@ -36,8 +36,6 @@ class MetricsConfig:
         custom: A metric of the user, ``MODULE:FUNCTION`` (``external_metrics.py``).
         custom_better: Direction of that.
         comet: File of a COMET model, which then belongs to the test.
-
-    Raises InputError if a metric or the tokenizer is unknown, or a package for it is missing.
     """
 
     tokenize: str = "13a"
@@ -72,17 +70,13 @@ class MetricsConfig:
         return self.custom_better if name == "custom" else METRICS[name].better
 
     def bleu(self, *, effective_order: bool = False) -> BLEU:
-        """The metric; of effective order, without the orders that a sentence is too short for.
-
-        Raises InputError if the tokenizer cannot be used.
-        """
+        """The metric; of effective order, without the orders that a sentence is too short for."""
         try:
-            if self.tokenize not in BLEU.TOKENIZERS:
-                raise RuntimeError("unknown to sacreBLEU")
             return BLEU(
                 tokenize=self.tokenize, lowercase=self.lowercase, effective_order=effective_order
             )
-        except (ImportError, OSError, RuntimeError) as error:  # a package, or a download
+        except (LookupError, ImportError, OSError, RuntimeError) as error:
+            # It is unknown, or a package or a download is missing.
             reason, known = " ".join(str(error).split()), ", ".join(BLEU.TOKENIZERS)
             raise InputError(
                 f"tokenize={self.tokenize} cannot be used ({reason}); choose one of {known}"
@@ -177,8 +171,6 @@ def score(
         metrics: Of ``METRICS``; the scores come in this order. None takes those of a test.
         config: How text is compared.
         sources: One for each hypothesis; only GLEU and COMET read them.
-
-    Raises InputError if the numbers of lines differ or are zero, or a name is unknown.
     """
     if not hypotheses or len(hypotheses) != len(references):
         raise InputError(
@@ -201,8 +193,7 @@ def reference_streams(
 ) -> list[list[Any]]:
     """References as sacreBLEU takes them: the first of all sentences, then the second, and so on.
 
-    The sources come before them if the metric reads them; without any, it raises InputError. A
-    missing reference is None.
+    The sources come before them if the metric reads them. A missing reference is None.
     """
     several = [(one,) if isinstance(one, str) else tuple(one) for one in references]
     streams: list[list[Any]] = list(map(list, zip_longest(*several)))
@@ -214,7 +205,7 @@ def reference_streams(
 
 
 def build_metric(name: str, config: MetricsConfig, *, of_sentence: bool = False) -> Metric:
-    """The metric of this name, if asked as single sentences need it; InputError if unknown."""
+    """The metric of this name, if asked as single sentences need it."""
     raise_objections(map(_unknown, {name} - METRICS.keys()))
     if of_sentence and name == "bleu":
         return config.bleu(effective_order=True)

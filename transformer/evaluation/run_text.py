@@ -1,8 +1,9 @@
-"""The validation and test sets in the config of a run."""
+"""The splits of the corpus that the config of a run names."""
 
 from collections.abc import Mapping
 from typing import Any
 
+from transformer.common.errors import InputError
 from transformer.common.schema import typed
 from transformer.data.config import DataConfig
 from transformer.data.corpora.evaluation_text import named_by_run
@@ -10,14 +11,12 @@ from transformer.data.corpora.mixture import AnySplit
 from transformer.data.corpora.resolve import find_splits
 
 
-def run_splits(data: Mapping[str, Any]) -> Mapping[str, AnySplit]:
-    """The splits of a run's corpus; raises InputError if it is missing."""
+def run_split(data: Mapping[str, Any], name: str, *, training: bool = False) -> AnySplit:
+    """A split whose files exist; ``training`` allows the training text."""
     with named_by_run():
-        return find_splits(typed(DataConfig, data, "data"))
-
-
-def found_in_run(split: AnySplit) -> AnySplit:
-    """Return a split whose files exist; raises InputError if they are missing."""
-    with named_by_run():
-        next(iter(split), None)
-    return split
+        splits = find_splits(typed(DataConfig, data, "data"))
+        known = [one for one in splits if training or not one.startswith("train")]
+        if name not in known:
+            raise InputError(f"split={name} is not there; choose {' or '.join(known)}")
+        next(iter(splits[name]), None)  # raises what is wrong with the files
+        return splits[name]

@@ -6,9 +6,7 @@ It knows words and tags, but neither files nor models.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from transformer.common.errors import InputError
 from transformer.evaluation.metrics import Score
 
 
@@ -36,14 +34,13 @@ class Tagging:
         """
         words, right = self.confusion.total(), sum(self.confusion[tag, tag] for tag in self.tags)
         signature = f"words:{words}|unknown:{self.unknown}|tagged-at:first-subword"
-        scores = [Score.of("accuracy", _percent(right, words), signature)]
+        counts = [("accuracy", right, words, signature)]
         if self.unknown:
             signature = f"words:{self.unknown}|not-in:train"
-            accuracy = _percent(self.unknown_right, self.unknown)
-            scores.append(Score.of("accuracy_unknown", accuracy, signature))
+            counts.append(("accuracy_unknown", self.unknown_right, self.unknown, signature))
         signature = f"words:{words}|tag:most-frequent-of-the-word"
-        accuracy = _percent(self.baseline_right, words)
-        scores.append(Score.of("accuracy_baseline", accuracy, signature))
+        counts.append(("accuracy_baseline", self.baseline_right, words, signature))
+        scores = [Score.of(name, _percent(*part), signature) for name, *part, signature in counts]
         scores += [self._tag_score(tag) for tag in self.tags]
         rows = {
             gold: {given: n for given in self.tags if (n := self.confusion[gold, given])}
@@ -59,9 +56,13 @@ class Tagging:
         gold = sum(self.confusion[tag, given] for given in self.tags)
         given = sum(self.confusion[gold, tag] for gold in self.tags)
         precision, recall = _percent(right, given), _percent(right, gold)
-        signature = f"words:{gold}|precision:{precision:.2f}|recall:{recall:.2f}"
-        more: dict[str, Any] = {"precision": round(precision, 2), "recall": round(recall, 2)}
-        return Score.of(f"f1_{tag}", _percent(2 * right, gold + given), signature, **more)
+        return Score.of(
+            f"f1_{tag}",
+            _percent(2 * right, gold + given),
+            f"words:{gold}|precision:{precision:.2f}|recall:{recall:.2f}",
+            precision=round(precision, 2),
+            recall=round(recall, 2),
+        )
 
 
 class MostFrequentTags:
@@ -89,7 +90,7 @@ def compare_tags(
     given: Sequence[Sequence[str]],
     training: MostFrequentTags,
 ) -> Tagging:
-    """Count right and predicted tags of the words; raises InputError if there is no word."""
+    """Count right and predicted tags of the words."""
     confusion: Counter[tuple[str, str]] = Counter()
     unknown = unknown_right = baseline_right = 0
     for sentence in zip(words, right, given, strict=True):
@@ -98,8 +99,6 @@ def compare_tags(
             unknown += word not in training
             unknown_right += word not in training and gold == tag
             baseline_right += training[word] == gold
-    if not confusion:
-        raise InputError("there is no word whose tag could be compared")
     return Tagging(confusion, unknown, unknown_right, baseline_right)
 
 

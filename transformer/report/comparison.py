@@ -12,9 +12,7 @@ from transformer.evaluation.comparison.compare import Comparison, System
 from transformer.evaluation.comparison.sentence_deltas import MovedSentence
 from transformer.evaluation.comparison.significance import SURE, TestedMetric, TestedScore
 from transformer.evaluation.metrics import METRICS
-from transformer.report.scores import build_table, made, shown, table_console, write_whole
-
-NAME = "comparison"
+from transformer.report.scores import build_table, shown, table_console, write_whole
 
 
 @dataclass(frozen=True)
@@ -42,10 +40,9 @@ def print_comparison(comparison: Comparison) -> None:
 
 
 def save_comparison(folder: Path, comparison: Comparison) -> None:
-    """Write ``comparison.json`` and ``comparison.md``, each whole; raises as `made` does."""
-    with made(folder):
-        write_whole(folder / f"{NAME}.json", format_comparison(comparison) + "\n")
-        write_whole(folder / f"{NAME}.md", _markdown(comparison))
+    """Write ``comparison.json`` and ``comparison.md``, each whole."""
+    write_whole(folder / "comparison.json", format_comparison(comparison) + "\n")
+    write_whole(folder / "comparison.md", _markdown(comparison))
 
 
 def format_comparison(comparison: Comparison) -> str:

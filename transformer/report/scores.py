@@ -3,8 +3,7 @@
 import json
 import sys
 import tempfile
-from collections.abc import Container, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,32 +76,28 @@ def confusion_table(tagging: "Tagging") -> Text:
 def save_report(
     folder: Path, split: str, scores: Sequence[Score], hypotheses: Sequence[str] | None
 ) -> None:
-    """Write ``SPLIT.json``, and hypotheses to ``SPLIT.hyp``, each whole; raises as `made` does."""
-    with made(folder):
-        write_whole(folder / f"{split}.json", format_json(scores) + "\n")
-        if hypotheses is not None:
-            write_whole(folder / f"{split}.hyp", "".join(line + "\n" for line in hypotheses))
-
-
-@contextmanager
-def made(folder: Path) -> Iterator[None]:
-    """Make a folder to write into; raises InputError if it cannot be made or written to."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        yield
-    except OSError as error:
-        raise InputError(
-            f"{folder} cannot be written to ({error.strerror}); choose another folder"
-        ) from error
+    """Write ``SPLIT.json``, and hypotheses to ``SPLIT.hyp``, each whole."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / f"{split}.json", format_json(scores) + "\n")
+    if hypotheses is not None:
+        write_whole(folder / f"{split}.hyp", "".join(line + "\n" for line in hypotheses))
 
 
 def require_writable(folder: Path) -> None:
-    """Make a folder, and try it before there is anything to write; raises as `made` does."""
-    with made(folder), tempfile.TemporaryFile(dir=folder):
+    """Make a folder, and try to write into it; an OSError if that fails."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
         pass
 
 
+def require_new(output: Path) -> None:
+    """Raise InputError if a file or folder exists; make sure that it can be written."""
+    if output.exists():
+        raise InputError(f"{output} exists; remove it, or choose another with output=")
+    require_writable(output.parent)
+
+
 def write_whole(path: Path, text: str) -> None:
-    """Write a file whole or not at all; raises as `written_whole` does."""
+    """Write a file whole or not at all."""
     with written_whole(path) as part:
         part.write_text(text, encoding="utf-8", newline="\n")

@@ -18,8 +18,7 @@ from transformer.data.config import DataConfig
 from transformer.data.corpora.evaluation_text import validation_pairs
 from transformer.decoding.search.config import NEUTRAL, SearchConfig
 from transformer.decoding.translation.document_translator import in_documents
-from transformer.decoding.translation.trained import trained_with
-from transformer.decoding.translation.translator import Translator
+from transformer.decoding.translation.translator import Translator, trained_with
 from transformer.evaluation.metrics import DECIMALS, MetricsConfig, Score, build_metric, score
 from transformer.model.build import build_transformer
 from transformer.model.checkpoint.checkpoint import (

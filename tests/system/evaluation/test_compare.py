@@ -49,14 +49,14 @@ def test_runs_are_compared(home: Path, tmp_path: Path) -> None:
             "run",
             "data",
             {"validation": ["validation.src", "other.tgt"]},
-            "and run: other references, first in pair 7",
+            "split=validation is not the same text for other.ckpt and run; give a text for all",
         ),
         # Known before anything is translated.
         (
             "other.ckpt",
             "metrics",
             {"tokenize": "other"},
-            "tokenize=other cannot be used (unknown to sacreBLEU)",
+            "tokenize=other cannot be used ('other')",
         ),
     ],
 )

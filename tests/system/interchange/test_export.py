@@ -113,7 +113,8 @@ ALONE = "is an export for CTranslate2; translate with engine=ctranslate2"
 @pytest.mark.parametrize(
     ("verb", "arguments", "says"),
     [
-        ("translate", [*CT2, "engine_folder=x"], "engine_folder=x holds no model.bin"),
+        ("translate", ["engine=onnx"], "engine='onnx' must be torch or ctranslate2"),
+        ("translate", [*CT2, "engine_folder=x"], "x holds no exports for engine=ctranslate2"),
         ("translate", [*CT2, "decoding=sampling"], "decoding.algorithm=sampling cannot be done"),
         ("translate", [*CT2, "checkpoint=run"], "holds no exports for engine=ctranslate2"),
         ("translate", [*CT2, "checkpoint=[run,run]"], "engine=ctranslate2 takes one checkpoint"),
@@ -173,7 +174,7 @@ def test_a_folder_of_safetensors_is_enough(home: Path) -> None:
     assert results[0][0] == 0
     own = ["checkpoint=folder", "output=again", "validation=[validation.src,validation.src]"]
     code, _, stderr = verb("import", *own, home=home)
-    assert code == 2 and "validation= has no effect: " in stderr
+    assert code == 2 and "validation= and test= have no effect: " in stderr
     page = ["checkpoint=folder", "text=cat", "sentences=0", "output=page.html"]
     assert verb("attention", *page, home=home)[0] == 0
     assert (home / "page.html").exists()

@@ -185,20 +185,13 @@ def test_how_links_are_read_off_changes_no_translation(tmp_path: Path) -> None:
     [
         # As typed: a number of the config would make 0.10 the head 0.1, which is there.
         ("alignment_head=0.10", r"alignment_head=0\.10 is not there"),
-        ("alignment_head=2.0", r"alignment_head=2\.0 is not there: the decoder has layers 0 to 1 "),
-        ("alignment_head=2", r"alignment_head=2 is not a head; write LAYER\.HEAD"),
         ("alignment_head=cross.1.0", r"alignment_head=cross\.1\.0 is not a head; write LAYER"),
         ("alignment_threshold=0", r"alignment_threshold=0\.0 must be in \(0, 1\]"),
         ("alignment_threshold=low", r"alignment_threshold='low' must be a number"),
-        ("decoding.beam_size=two", r"decoding\.beam_size='two' must be a whole number"),
         ("decoding.beam_size=2.5", r"decoding\.beam_size=2\.5 must be a whole number"),
         ("decoding.beam_size=1", r"decoding\.nbest=2 is more than decoding\.beam_size=1"),
-        (
-            "decoding.algorithm=greedy",
-            r"beam_size=\d+ has no effect",
-        ),
+        ("decoding.algorithm=greedy", r"beam_size=\d+ has no effect"),
         ("device=gpu", "device=gpu cannot be used here"),
-        ("device=meta:x", "device=meta:x cannot be used here"),
         ("heads_off=[cross.0.4]", r"'cross\.0\.4' is no head"),
         ("heads_off=3", "'3' is no head"),
         ("heads_off=[1.2]", "'1.2' is no head"),
@@ -215,7 +208,6 @@ def test_refusals(checkpoint: Path, argument: str, message: str) -> None:
     ("argument", "off"),
     [
         ("heads_off=null", []),
-        ("heads_off=[]", []),
         ("heads_off=cross.1.2", ["cross.1.2"]),
         ("heads_off=[cross.1.2,encoder.0.3]", ["encoder.0.3", "cross.1.2"]),
     ],

@@ -76,11 +76,9 @@ def test_another_vocabulary_is_refused(run: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["checkpoint=[]"], r"checkpoint=\[\] names none"),
+        (["checkpoint=[]"], r"checkpoint=\[\]: translate takes one checkpoint or more"),
         (["checkpoint=[RUN,nowhere]"], "nowhere does not exist"),
-        (["checkpoint=RUN", "averaging=probability"], "averaging=probability is of ensembles"),
         (["checkpoint=[RUN]", "averaging=probability"], "averaging=probability is of ensembles"),
-        (["checkpoint=[RUN,RUN]", "averaging=mean"], "averaging='mean' must be probability or"),
         (["checkpoint=RUN", "precision=int4"], "precision='int4' must be float32 or bfloat16 or"),
         (["checkpoint=RUN", "precision=int8", "device=meta"], "precision=int8 computes on a CPU"),
     ],
@@ -139,5 +137,5 @@ def test_only_verbs_of_translators_take_several_checkpoints() -> None:
         config = compose_config(verb, ["checkpoint=[a,b]", "averaging=log_probability", *more])
         assert OmegaConf.to_container(config.checkpoint) == ["a", "b"]
     for verb in ("average", "export", "attention", "heads"):
-        with pytest.raises(InputError, match=f"{verb} takes one checkpoint, not the several of an"):
+        with pytest.raises(InputError, match=f"{verb} takes one checkpoint, and no list"):
             compose_config(verb, ["checkpoint=[a,b]"])

@@ -8,12 +8,10 @@ from transformer.decoding.long_inputs import segment_lengths
 @pytest.mark.parametrize(
     ("subwords", "limit", "lengths"),
     [
-        ("▁a ▁b", 2, [2]),
         ("▁a b ▁c d ▁e", 3, [2, 3]),  # before a word
         ("▁a . ▁b ▁c ▁d", 4, [2, 3]),  # rather after a sentence
         ("▁a . ▁b ! ▁c ▁d", 5, [4, 2]),  # rather after the last one
         ("▁a b c d e", 2, [2, 2, 1]),  # no place is good
-        ("▁a ▁b ▁c", 1, [1, 1, 1]),
         ("", 3, [0]),
     ],
 )

@@ -86,16 +86,10 @@ def test_the_translator_ranks_as_brute_force_does(candidates_by: str) -> None:
         assert (one.text, one.score) == (ranked[0], scores[0])
 
 
-@pytest.mark.parametrize("candidates_by", ["sampling", "beam"])
-def test_the_seed_decides_and_not_the_batch(candidates_by: str) -> None:
-    together = translated(candidates_by=candidates_by, nbest=2)
-    alone = translated(candidates_by=candidates_by, nbest=2, batch_tokens=1)
-    assert [[c.text for c in one.nbest] for one in together] == [
-        [c.text for c in one.nbest] for one in alone
-    ]
-    if candidates_by == "sampling":
-        other = translated(candidates_by=candidates_by, nbest=2, seed=2)
-        assert [one.text for one in other] != [one.text for one in together]
+def test_the_seed_decides_and_not_the_batch() -> None:
+    together = [one.text for one in translated()]
+    assert [one.text for one in translated(batch_tokens=1)] == together
+    assert [one.text for one in translated(seed=2)] != together
 
 
 def test_a_long_text_scores_the_mean_of_its_segments() -> None:
@@ -113,18 +107,15 @@ def test_a_long_text_scores_the_mean_of_its_segments() -> None:
     ("changes", "says"),
     [
         ({"candidates": 1}, "decoding.candidates=1 leaves nothing to compare"),
-        ({"beam_size": 5}, "decoding.beam_size=5 has no effect with decoding.algorithm=mbr"),
         ({"nbest": 9}, "decoding.nbest=9 is more than decoding.candidates=8"),
         ({"candidates_by": "beam", "top_k": 3}, "decoding.top_k=3 has no effect"),
-        ({"groups": 2}, "decoding.groups=2 has no effect"),
         ({"candidates_by": "diverse", "groups": 3}, "decoding.candidates=8 is no multiple of"),
         ({"algorithm": "beam"}, "decoding.candidates=8 has no effect with decoding.algorithm=beam"),
     ],
 )
 def test_what_would_do_nothing_is_refused(changes: dict[str, object], says: str) -> None:
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match=re.escape(says)):
         mbr_config(**changes)
-    assert says in str(caught.value)
 
 
 def test_candidate_search_keeps_its_settings() -> None:
@@ -166,7 +157,7 @@ def test_a_metric_by_its_import_name(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "imported_metric.py").write_text("raise SystemExit('imported')\n")
     for name in ("imported_metric", "imported_metric:"):
-        with pytest.raises(InputError, match="is neither chrf nor bleu"):
+        with pytest.raises(InputError, match=r"cannot be imported .*; choose chrf, bleu or MOD"):
             utility_named(name)
 
 
@@ -178,22 +169,7 @@ def undefined(hypothesis: str, reference: str) -> float:
     return float("nan") if hypothesis == reference else 0.0
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("chrF", "is neither chrf nor bleu nor MODULE:CALLABLE"),
-        ("no_such_module:metric", "No module named 'no_such_module'"),
-        ("math:no_such_metric", "no attribute 'no_such_metric'"),
-        ("math", "is neither chrf nor bleu"),
-        (":x", "decoding.utility=:x cannot be imported"),
-        ("math:pi", "decoding.utility=math:pi is neither chrf nor bleu"),
-    ],
-)
-def test_an_unknown_one_is_one_clear_line(name: str, says: str) -> None:
-    with pytest.raises(InputError) as caught:
-        utility_named(name)
-    assert says in str(caught.value)
-    assert "\n" not in str(caught.value)
-    # The translator refuses it before any text.
-    with pytest.raises(InputError, match=re.escape(says)):
+@pytest.mark.parametrize("name", ["chrF", "no_such_module:metric", "math:no_such_metric", ":x"])
+def test_an_unknown_one_is_refused_before_any_text(name: str) -> None:
+    with pytest.raises(InputError, match=f"^decoding.utility={name} cannot be imported "):
         tiny_translator(200, **asdict(mbr_config(utility=name)))

@@ -4,6 +4,7 @@ import os
 import re
 from argparse import ArgumentError, ArgumentParser
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -22,7 +23,6 @@ BASE_OF_CORPORA = "base"
 """The file of conf/data that all corpora build on; not itself a choice."""
 
 _QUOTES = "close what is open; quote what has other signs or letters than a-z: \"KEY=['a ü',b]\""
-
 
 ELSEWHERE: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("learning_rate", "max_lr"), ("optimizer.lr",)),
@@ -58,7 +58,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
 }
 """Names of keys in other toolkits, by their last part; the first of our keys that exists counts."""
 
-
 _OWN_METRIC = {
     "train": ("metrics.custom={}", "metrics.choose=custom"),
     "tune": ("custom={}", "metric=custom"),
@@ -82,10 +81,7 @@ def config_folder() -> Path:
 
 
 def own_config_folder() -> Path | None:
-    """The folder of the user's own choices of groups (``--config-dir``), if there is one.
-
-    Raises InputError if it is no folder.
-    """
+    """The folder of the user's own choices of groups (``--config-dir``), if there is one."""
     folder = os.environ.get(CONFIG_DIR)
     if folder and not Path(folder).is_dir():
         raise InputError(f"--config-dir={folder} is no folder; name one with GROUP/NAME.yaml")
@@ -99,15 +95,22 @@ def take_config_folder(arguments: Sequence[str]) -> list[str]:
     """The arguments without ``--config-dir``, which is kept for `own_config_folder`."""
     parser = ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--config-dir")
-    try:
+    with _argument_errors():
         found, rest = parser.parse_known_args(arguments)
-    except ArgumentError as error:
-        raise InputError(f"{error.argument_name}: {error.message}; name a folder") from error
     if not found.config_dir:
         raise InputError("--config-dir= names no folder; give one with GROUP/NAME.yaml")
     # Processes that this one starts compose, too.
     os.environ[CONFIG_DIR] = str(Path(found.config_dir).absolute())
     return rest
+
+
+@contextmanager
+def _argument_errors() -> Iterator[None]:
+    """Turn an error of argparse into an InputError."""
+    try:
+        yield
+    except ArgumentError as error:
+        raise InputError(f"{error.argument_name}: {error.message}") from error
 
 
 def search_path() -> list[str]:
@@ -151,10 +154,9 @@ def parse_override(override: str, verb: str = "train", *, sweeps: str | None = "
         message = f"{override} is not KEY=VALUE as Hydra reads it ({reason}); {_QUOTES}"
         raise InputError(message) from error
     if parsed.is_sweep_override() and sweeps is not None:
-        if choices(key):
-            raise InputError(f"{key}={text} are several; {sweeps or 'choose one'}")
-        ways = [sweeps, f"write '{key}=[{text}]' for a list", f"\"{key}='{text}'\" for a text"]
-        raise InputError(f"{key}={text}: {', '.join(filter(None, ways))}")
+        ways = [f"write '{key}=[{text}]' for a list", f"\"{key}='{text}'\" for a text"]
+        ways = ["choose one"] if choices(key) else ways
+        raise InputError(f"{key}={text}: {', '.join(filter(None, [sweeps, *ways]))}")
     return parsed
 
 
@@ -190,10 +192,8 @@ def flags_and_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]
     """The flags of Hydra with their values, and the other arguments, in any order."""
     parser = get_args_parser()
     parser.allow_abbrev = parser.exit_on_error = False
-    try:
+    with _argument_errors():
         parsed, unknown = parser.parse_known_intermixed_args(list(arguments))
-    except ArgumentError as error:
-        raise InputError(f"{error.argument_name}: {error.message}") from error
     for flag in unknown:
         parse_override(flag)
     overrides = parsed.overrides or []

@@ -30,8 +30,8 @@ from transformer.common.schema import typed_value
 def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
     """Compose ``conf/VERB.yaml`` with the user's ``KEY=VALUE`` arguments.
 
-    Hydra's own config, with the new run directory of ``train``, is that of ``HydraConfig``. Raises
-    InputError for an unknown key (the nearest known one is named) or choice, or without a value.
+    Hydra's own config, with the new run directory of ``train``, is that of ``HydraConfig``. The
+    error for an unknown key names the nearest known one.
     """
     overrides = with_own_metric(verb, overrides)
     check_overrides(verb, overrides)
@@ -49,13 +49,13 @@ def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
     if config.get("trust") is True:
         # Layers of the user's own are built where no config of a verb is known.
         os.environ[TRUST] = "true"
-    several = "averaging" in config or verb == "serve"
-    if isinstance(config.get("checkpoint"), ListConfig) and not several:
-        raise InputError(f"{verb} takes one checkpoint, not the several of an ensemble")
+    several, given = "averaging" in config or verb == "serve", config.get("checkpoint")
+    if isinstance(given, ListConfig) and not (several and given):
+        takes = "one checkpoint or more" if several else "one checkpoint, and no list"
+        raise InputError(f"checkpoint={given}: {verb} takes {takes}")
     if missing := sorted(OmegaConf.missing_keys(config)):
-        are, each = ("is", "it") if len(missing) == 1 else ("are", "each")
         keys = " and ".join(f"{key}=" for key in missing)
-        raise InputError(f"{keys} {are} missing; {verb} needs a value for {each}")
+        raise InputError(f"{verb} needs a value for {keys}")
     return config
 
 

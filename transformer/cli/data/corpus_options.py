@@ -21,14 +21,10 @@ from transformer.model.checkpoint.locate import find_checkpoint
 def data_config(config: DictConfig) -> DataConfig:
     """The config of the corpus, which is one and no stream."""
     data: DataConfig = resolve_value(config, "data", DataConfig)
-    if data.corpora:
+    if data.corpora or data.streaming:
         raise InputError(
-            "data.corpora is for training; give one corpus, as data=files data.train=… "
-            "data.source=… data.target=…"
-        )
-    if data.streaming:
-        raise InputError(
-            "data.streaming is for training; set data.streaming=false, and data.train=FILE"
+            "data.corpora and data.streaming are for training; give one corpus, as data=files "
+            "data.train=… data.source=… data.target=…"
         )
     return data
 
@@ -67,13 +63,11 @@ def build_tokenizer(
     if config.checkpoint is not None:
         if chosen is not None:
             raise InputError("checkpoint= has a tokenizer; leave tokenizer= out")
-
         payload = read_payload(find_checkpoint(resolve_path(config, "checkpoint")))
         # The text has no tags, even if the model needs some.
         return Tokenizer.from_state(payload[PORTABLE]["tokenizer"]).with_tags(Tags())
     if chosen is None:
         return None
-
     folder, train = given_path(cache), splits["train"]
 
     def learn() -> Tokenizer:

@@ -11,7 +11,6 @@ from omegaconf import DictConfig
 from transformer.cli.config.compose import resolve_path
 from transformer.cli.data.corpus_options import data_config, split_names
 from transformer.cli.translate.line_io import check_output_path
-from transformer.common.errors import InputError
 from transformer.common.files import written_whole
 from transformer.data.corpora.resolve import find_corpus_splits
 from transformer.data.corpora.split import Split
@@ -29,12 +28,9 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     read = [path for split in splits.values() for path in split.corpus.paths]
     for file in chain.from_iterable(files.values()):
         check_output_path(file, read)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, sides in files.items():
-            print(f"{name}: {_write_split(splits[name], sides):,} pairs", file=sys.stderr)
-    except OSError as error:
-        raise InputError(f"output={folder} cannot be written: {error.strerror or error}") from error
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, sides in files.items():
+        print(f"{name}: {_write_split(splits[name], sides):,} pairs", file=sys.stderr)
 
 
 def _write_split(split: Split, files: Sequence[Path]) -> int:

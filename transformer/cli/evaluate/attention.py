@@ -1,12 +1,13 @@
 """``attention``: the weights of every head in one sentence pair, as page, picture, numbers."""
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 
 from transformer.cli.config.compose import compose_config, fetch_models, resolve_path, resolve_value
-from transformer.common.errors import InputError, how_to_install
+from transformer.common.errors import how_to_install
 from transformer.model.checkpoint.locate import run_folder
 
 
@@ -15,8 +16,6 @@ def run(arguments: Sequence[str]) -> None:
     keys, sentences = _literal(arguments, ("text", "target"))
     config = compose_config("attention", keys)
     fetch_models(config)
-    if "text" not in sentences:
-        raise InputError('text= is missing; give a sentence, text="A man sleeps."')
     from transformer.cli.evaluate.attention_view import attention_view
     from transformer.cli.load import load_translator
     from transformer.common.files import written_whole
@@ -52,13 +51,9 @@ def _literal(arguments: Sequence[str], names: Sequence[str]) -> tuple[list[str],
     kept, sentences = [], {}
     for argument in arguments:
         name, equals, value = argument.partition("=")
-        if not equals or name not in names or argument == "target=null":
-            kept.append(argument)
-            continue
-        try:
-            value.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise InputError(f"{name}= is not UTF-8; convert it first") from error
-        sentences[name] = value
-        kept.append(f"{name}=given")
+        if equals and name in names and argument != "target=null":
+            # Bytes that are not UTF-8 become signs of replacement.
+            sentences[name] = os.fsencode(value).decode(errors="replace")
+            argument = f"{name}=given"
+        kept.append(argument)
     return kept, sentences

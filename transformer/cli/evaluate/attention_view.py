@@ -50,10 +50,7 @@ def _measured_pairs(
     if not (sentences := resolve_positive(config, "sentences", 0)):
         return [pair], "this sentence pair alone"
     require_trusted(config, run)
-    try:
-        pairs = corpus_pairs(translator, run["data"], config.split, sentences)
-    except InputError as error:
-        raise InputError(f"{error}; sentences=0 measures the heads on the text alone") from error
+    pairs = corpus_pairs(translator, run["data"], config.split, sentences)
     return pairs, f"{len(pairs)} sentence pairs of the run's {config.split} text"
 
 
@@ -74,12 +71,10 @@ def encoded_pair(translator: Translator, text: str, target: str | None) -> Encod
 
 
 def _check(key: str, subwords: list[int], max_length: int | None) -> None:
-    if not subwords:
-        raise InputError(f"{key}= is blank; give a sentence")
-    if max_length is not None and len(subwords) >= max_length:
+    if not subwords or (max_length is not None and len(subwords) >= max_length):
         raise InputError(
-            f"{key}= has {len(subwords)} subwords, and model.max_length={max_length} leaves room "
-            f"for {max_length - 1}; give a shorter one"
+            f"{key}= has {len(subwords)} subwords; give a sentence that is not blank, and shorter "
+            f"than model.max_length={max_length}"
         )
 
 

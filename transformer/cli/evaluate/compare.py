@@ -1,11 +1,10 @@
 """``compare``: is a system better than another, how sure is that, and where do they differ?"""
 
-import os
 from collections.abc import Sequence
 
 from omegaconf import DictConfig
 
-from transformer.cli.config.compose import compose_config, fetch_models
+from transformer.cli.config.compose import compose_config, fetch_models, resolve_value
 from transformer.common.errors import InputError
 
 
@@ -14,33 +13,16 @@ def _composed(arguments: Sequence[str]) -> tuple[DictConfig, list[str]]:
     # A key has no slash: runs/lr=0.1 is a path.
     paths = [one for one in arguments if "=" not in one or "/" in one.partition("=")[0]]
     given = [one for one in arguments if one not in paths]
-    keys = {one.partition("=")[0] for one in given}
-    if "checkpoint" in keys or bool(paths) == ("runs" in keys):
-        raise InputError(
-            "compare takes two systems or more, without a key: compare RUN_A RUN_B (or runs=[A,B]);"
-            " each is a run directory, a checkpoint or a file of hypotheses"
-        )
     # Paths need no quotes if Hydra does not read them.
-    config = compose_config("compare", [*given, "runs=[]"] if paths else given)
-    if paths:
-        config.runs = paths
-    fetch_models(config)
-    if "seed" not in keys:
-        config.seed = _sacrebleu_seed(config.seed)
-    return config, given
-
-
-def _sacrebleu_seed(default: int) -> int:
-    """The seed of sacreBLEU's own variable, where it is set, or the default."""
-    from transformer.evaluation.comparison.significance import SEED
-
-    value = os.environ.get(SEED, str(default))
-    if not value.isdecimal() or int(value) < 1:
+    config = compose_config("compare", ["runs=[]", *given])
+    config.runs = [*resolve_value(config, "runs", Sequence[str]), *paths]
+    if len(config.runs) < 2:
         raise InputError(
-            f"{SEED}={value!r} in the environment must be a number, at least 1; set it so, unset "
-            "it, or give seed=NUMBER"
+            "compare takes two systems or more: compare RUN_A RUN_B (or runs=[A,B]); each is a run "
+            "directory, a checkpoint or a file of hypotheses"
         )
-    return int(value)
+    fetch_models(config)
+    return config, given
 
 
 def run(arguments: Sequence[str]) -> None:

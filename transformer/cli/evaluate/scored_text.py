@@ -18,7 +18,7 @@ from transformer.data.corpora.split import Split
 from transformer.data.corpora.trust import require_trust
 from transformer.data.text.parallel import Corpus, Referenced, file_format
 from transformer.evaluation.metrics import MetricsConfig
-from transformer.evaluation.run_text import found_in_run, run_splits
+from transformer.evaluation.run_text import run_split
 from transformer.report.scores import require_writable
 
 
@@ -46,14 +46,7 @@ def scored_split(config: DictConfig, run: Mapping[str, Any]) -> AnySplit:
     """The split of the run's corpus that is named; the training text cannot be."""
     require_trusted(config, run)
     try:
-        splits = run_splits(run["data"])
-        known = [name for name in splits if not name.startswith("train")]
-        if config.split not in known:
-            raise InputError(
-                f"split={config.split} is not there to evaluate on; choose one of "
-                f"{', '.join(known)}, or give source= and reference="
-            )
-        return found_in_run(splits[config.split])
+        return run_split(run["data"], config.split)
     except MissingFile as error:
         raise MissingFile(f"{error}, or give source=FILE and reference=FILE") from error
 

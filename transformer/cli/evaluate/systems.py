@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import is_zipfile
@@ -27,9 +27,9 @@ from transformer.data.text.parallel import Referenced
 from transformer.decoding.batched_search import warn_about_length_limit
 from transformer.decoding.translation.document_translator import in_documents
 from transformer.decoding.translation.translator import Translator
-from transformer.evaluation.attention.head_survey import known_split
 from transformer.evaluation.comparison.compare import ComparedText, ComparisonConfig, System
 from transformer.evaluation.comparison.significance import Resampling
+from transformer.evaluation.run_text import run_split
 from transformer.model.checkpoint.checkpoint import read_payload, require_translation
 from transformer.model.checkpoint.locate import is_exported
 
@@ -47,7 +47,8 @@ class Compared(NamedTuple):
 
 def find_compared(config: DictConfig, arguments: Sequence[str]) -> Compared:
     """Read the text, which all runs must share, and translate it where there are no hypotheses."""
-    paths, runs = _paths(config)
+    paths = list(map(given_path, config.runs))
+    runs = list(dict.fromkeys(path for path in paths if path.is_dir() or is_zipfile(path)))
     if config.source is None and not runs:
         raise InputError(
             "files of hypotheses alone do not say what their sources are; give source=FILE and "
@@ -74,9 +75,8 @@ def find_compared(config: DictConfig, arguments: Sequence[str]) -> Compared:
             text = pairs
         elif pairs != text:
             raise InputError(
-                f"split={config.split} is not the same text for {path} and {runs[0]}: "
-                f"{_first_difference(text, pairs)}; give a text for all with source=FILE "
-                "reference=FILE"
+                f"split={config.split} is not the same text for {path} and {runs[0]}; give a text "
+                "for all with source=FILE reference=FILE"
             )
         systems[path] = _run_system(path, about[path], translator, pairs, text_name(config))
     assert text is not None  # of the user or of a run
@@ -94,38 +94,29 @@ def resolve_comparison(config: DictConfig, run: Run | None) -> ComparisonConfig:
     )
 
 
-def _paths(config: DictConfig) -> tuple[list[Path], list[Path]]:
-    """All systems, and the runs among them, each once."""
-    paths = list(map(given_path, resolve_value(config, "runs", Sequence[str])))
-    if len(paths) < 2:
-        raise InputError("one system alone cannot be compared; give two or more")
-    return paths, list(dict.fromkeys(path for path in paths if path.is_dir() or is_zipfile(path)))
-
-
 def own_training_text(config: DictConfig) -> Iterator[str] | None:
-    """The user's file, if one is named; it is open, and its beginning can be read."""
+    """The user's file, if one is named; an error of its beginning comes now."""
     name = resolve_value(config, "training", bool | str)
     if isinstance(name, bool):
         return None
     lines = read_lines(given_path(name))
     # A pipe can be read only once.
-    first = [line for line in [next(lines, None)] if line is not None]
-    return chain(first, lines)
+    return chain(list(islice(lines, 1)), lines)
 
 
 def training_text(config: DictConfig, run: Run | None) -> Iterator[str] | None:
     """The target side of the training text of the first run; None with a note if it is missing."""
-    try:
-        if run is None:
-            raise InputError("there is no run among the systems")
-        require_trusted(config, run)
-        text = known_split(run["data"], "train")
-        next(iter(text), None)  # raises what is wrong with the file
-    except InputError as error:
-        note = f"no table of words by frequency without the training text: {error}"
-        print(f"note: {note}; training=FILE gives one", file=sys.stderr)
-        return None
-    return (target for _, target in text)
+    reason = "there is no run among the systems"
+    if run is not None:
+        try:
+            require_trusted(config, run)
+            text = run_split(run["data"], "train", training=True)
+            return (target for _, target in text)
+        except InputError as error:
+            reason = str(error)
+    note = f"no table of words by frequency without the training text: {reason}"
+    print(f"note: {note}; training=FILE gives one", file=sys.stderr)
+    return None
 
 
 def _about(path: Path) -> dict[str, Any]:
@@ -157,11 +148,3 @@ def _check_counts(hypotheses: Mapping[Path, Sequence[str]], pairs: Sequence[Refe
                 f"{path} has {len(lines)} lines for {len(pairs)} sentences; give one hypothesis "
                 "for each, in their order"
             )
-
-
-def _first_difference(known: Sequence[Referenced], other: Sequence[Referenced]) -> str:
-    for number, (left, right) in enumerate(zip(known, other, strict=False), 1):
-        if left != right:
-            side = "sources" if left[0] != right[0] else "references"
-            return f"other {side}, first in pair {number}"
-    return f"{len(other)} and {len(known)} pairs"

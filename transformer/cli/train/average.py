@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from omegaconf import DictConfig
 
 from transformer.cli.config.compose import resolve_path, resolve_value
-from transformer.common.errors import InputError
 from transformer.model.checkpoint.checkpoint import write_payload
 from transformer.training.checkpointing.averaging import average_checkpoints, recent_checkpoints
 
@@ -14,8 +13,6 @@ from transformer.training.checkpointing.averaging import average_checkpoints, re
 def run(config: DictConfig, _: Sequence[str]) -> None:
     """Average the checkpoints."""
     folder = resolve_path(config, "checkpoint")
-    if not folder.is_dir():
-        raise InputError(f"checkpoint={folder} is not a run directory; give one, checkpoint=RUN")
     paths = recent_checkpoints(folder, resolve_value(config, "last", int | None))
     output = resolve_path(config, "output", folder / "checkpoints" / "average.ckpt")
     write_payload(average_checkpoints(paths), output)

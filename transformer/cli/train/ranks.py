@@ -68,11 +68,8 @@ def train_as_rank(
 ) -> None:
     """Train as one of the processes of a run; rank 0 alone writes to its directory.
 
-    An error before training leaves no directory.
-
-    Args:
-        objective: The metric to record, in a sweep.
-        exact: Refuse a vocabulary that is too large for the text; else the largest is learnt.
+    An error before training leaves no directory. A sweep records the metric ``objective``. With
+    ``exact``, a vocabulary that is too large for the text is refused; else the largest is learnt.
     """
     # Torch and Lightning take seconds to import: not before the call is known to be right.
     from transformer.training.config import run_config
@@ -117,14 +114,8 @@ def _sized(config: DictConfig, folder: Path, rank: int) -> "RunConfig":
 @contextmanager
 def _new_directory(folder: Path) -> Iterator[None]:
     """Make a run directory and lock it; remove it again after an error of the input."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        open_unlinked(folder / LOG, "a").close()
-    except OSError as error:
-        raise InputError(
-            f"the run directory {folder} cannot be written to: {error.strerror}; give another "
-            "with hydra.run.dir=FOLDER"
-        ) from error
+    folder.mkdir(parents=True, exist_ok=True)
+    open_unlinked(folder / LOG, "a").close()
     with locked(folder):
         new = {path.name for path in folder.iterdir()} <= {LOG, LOCK}
         try:

@@ -89,20 +89,18 @@ def _objections(key: str, config: DictConfig, checkpoint: Path) -> Iterator[str]
 
 
 def auto_run(config: DictConfig, folder: Path, *, named: bool, sized: bool) -> Path:
-    """The run directory for ``checkpoint=auto``: of a run to resume, or else the new one.
+    """The run directory for ``checkpoint=auto``: of a run to resume, or else the new ``folder``.
 
     Args:
         config: Of the call; its size of the vocabulary becomes that of the run.
-        folder: The run directory of the call; it need not exist.
-        named: Whether the user has named it; it must not hold another run then. Else runs beside
-            it may be resumed.
-        sized: Whether the user has named the size of the vocabulary.
+        named: Whether the user names the folder. Else runs beside it may be resumed.
+        sized: Whether the user names the size of the vocabulary.
     """
     values: Any = OmegaConf.to_container(config, resolve=True)
     largest = None if sized else vocab_size(values)
     given = _inspect(folder, largest) if named else None
     other_runs = [] if named else _readable(folder.parent.glob("*"), largest)
-    run, reason = find_run_to_resume({str(k): v for k, v in values.items()}, given, other_runs)
+    run, reason = find_run_to_resume(values, given, other_runs)
     print(f"checkpoint=auto: {reason}", file=sys.stderr)
     if run is not None and (own := vocab_size(read_config(run))):
         # It may be smaller than that of the call.

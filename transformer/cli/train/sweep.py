@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,8 +21,8 @@ _FIELDS = ("run", "objective", "direction", "value", "overrides")
 SWEEP = "sweep.json"
 """In the folder of the sweep."""
 
-_FOLDERS: dict[Path, dict[Path, int]] = {}
-"""The sweep of this process, if any, with the trials of earlier sweeps there and their times."""
+_FOLDERS: set[Path] = set()
+"""The folder of the sweep of this process, if any."""
 
 
 class NoteFolder(Callback):
@@ -30,8 +30,7 @@ class NoteFolder(Callback):
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Resolve it; Hydra calls this."""
-        folder = Path(config.hydra.sweep.dir)
-        _FOLDERS[folder] = {file: file.stat().st_mtime_ns for file in folder.rglob(TRIAL)}
+        _FOLDERS.add(Path(config.hydra.sweep.dir))
 
 
 def save_trial(folder: Path, objective: "Objective", overrides: Sequence[str]) -> None:
@@ -41,8 +40,8 @@ def save_trial(folder: Path, objective: "Objective", overrides: Sequence[str]) -
     assert objective.best is not None
     best = None if math.isnan(objective.best) else objective.best
     found = (str(folder), objective.metric, objective.direction, best, list(overrides))
-    by_name = dict(zip(_FIELDS, found, strict=True))
-    write_whole(folder / TRIAL, json.dumps(by_name, ensure_ascii=False) + "\n")
+    trial = json.dumps(dict(zip(_FIELDS, found, strict=True)), ensure_ascii=False)
+    write_whole(folder / TRIAL, trial + "\n")
 
 
 @contextmanager
@@ -52,18 +51,17 @@ def summarised() -> Iterator[None]:
     try:
         yield
     finally:
-        for folder, before in _FOLDERS.items():
-            if trials := list(_new_trials(folder, before)):
+        for folder in _FOLDERS:
+            if trials := list(_read_trials(folder)):
                 _show(folder, ranked(trials))
 
 
-def _new_trials(folder: Path, before: Mapping[Path, int]) -> Iterator[dict[str, Any]]:
-    """The trials of this sweep that can be read."""
+def _read_trials(folder: Path) -> Iterator[dict[str, Any]]:
+    """The trials in the folder of a sweep that can be read."""
     for file in folder.rglob(TRIAL):
         with suppress(OSError, ValueError, KeyError, TypeError):
-            if file.stat().st_mtime_ns != before.get(file):
-                trial = json.loads(file.read_text("utf-8"))
-                yield {name: trial[name] for name in _FIELDS}
+            trial = json.loads(file.read_text("utf-8"))
+            yield {name: trial[name] for name in _FIELDS}
 
 
 def ranked(trials: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

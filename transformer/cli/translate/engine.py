@@ -1,15 +1,14 @@
 """Which program searches: this one, or CTranslate2 with an export of the same model."""
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
 from omegaconf import DictConfig, ListConfig
 
 from transformer.cli.config.compose import resolve_path, resolve_value
-from transformer.cli.load import load_translator, resolve_device
-from transformer.common.errors import InputError, how_to_install
+from transformer.cli.load import load_translator, require_packages, resolve_device
+from transformer.common.errors import InputError
 from transformer.decoding.translation.translator import Translator
 from transformer.model.checkpoint.locate import is_ctranslate2, run_folder
 
@@ -25,8 +24,7 @@ def translator_by_engine(
             "engine=ctranslate2 takes one checkpoint and no precision=; an export has its own: "
             "transformer export quantization=int8"
         )
-    if find_spec("ctranslate2") is None:
-        raise InputError(f"engine=ctranslate2 needs it: {how_to_install('export')}")
+    require_packages("engine=ctranslate2", "export", "ctranslate2")
     folder = _export_folder(config)
     device = resolve_device(config.device)
     if is_ctranslate2(resolve_path(config, "checkpoint")):
@@ -48,21 +46,17 @@ def translator_by_engine(
 
 def _export_folder(config: DictConfig) -> Path:
     """The folder that the user names, else the checkpoint if it is one, else that of the run."""
-    if config.engine_folder is not None:
-        folder = resolve_path(config, "engine_folder")
-        if not is_ctranslate2(folder):
-            raise InputError(f"engine_folder={folder} holds no model.bin of CTranslate2")
+    folder = resolve_path(config, "engine_folder", resolve_path(config, "checkpoint"))
+    if is_ctranslate2(folder):
         return folder
-    checkpoint = resolve_path(config, "checkpoint")
-    if is_ctranslate2(checkpoint):
-        return checkpoint
-    exports = run_folder(checkpoint) / "export"
-    found = sorted(file.parent for file in exports.glob("ctranslate2*/model.bin"))
+    if config.engine_folder is None:
+        folder = run_folder(folder) / "export"
+    found = sorted(file.parent for file in folder.glob("ctranslate2*/model.bin"))
     if len(found) == 1:
         return found[0]
     advice = f"make one: transformer export checkpoint={config.checkpoint} format=ctranslate2"
     if found:
         advice = f"choose one: engine_folder={' or '.join(map(str, found))}"
     raise InputError(
-        f"{exports} holds {len(found) or 'no'} exports for engine=ctranslate2; {advice}"
+        f"{folder} holds {len(found) or 'no'} exports for engine=ctranslate2; {advice}"
     )

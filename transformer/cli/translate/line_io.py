@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 from transformer.cli.config.compose import resolve_path
 from transformer.common.errors import InputError
 from transformer.common.files import named
-from transformer.data.text.lines import MAX_LINE, decoded_lines, read_lines, too_long, unreadable
+from transformer.data.text.lines import MAX_LINE, decoded_lines, read_lines, too_long
 
 Form = Literal["text", "json"]
 """How a line is written: plain, or as one JSON object."""
@@ -30,10 +30,8 @@ def line_files(config: DictConfig) -> tuple[Path | None, Path | None, bool]:
     )
     if source is None or target is None or _is_special(source) or _is_special(target):
         return source, target, False
-    if target.is_dir():
-        raise InputError(f"output={target} is a folder; give a file in it")
-    if not target.parent.is_dir():
-        raise InputError(f"output={target} cannot be written: No such file or directory")
+    if target.is_dir() or not target.parent.is_dir():
+        raise InputError(f"output={target} is a folder, or in none; give a file in a folder")
     check_output_path(target, [source])
     # A link stays one: the file that it names is replaced.
     return source, target.resolve(), True
@@ -99,9 +97,7 @@ class _LineReader:
             yield line
 
     def _read(self) -> None:
-        try:
+        with named("stdin"):
             chunk = os.read(self.descriptor, 1 << 16)
-        except OSError as error:
-            raise InputError(f"stdin: {unreadable(error)}; give a text, or a file") from error
         self.pending += chunk
         self.ended = not chunk

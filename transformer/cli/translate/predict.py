@@ -9,7 +9,6 @@ from omegaconf import DictConfig
 from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.load import resolve_batch_tokens, resolve_device
 from transformer.cli.translate.line_io import Form, line_files, open_input, open_output
-from transformer.common.errors import InputError
 from transformer.common.files import written_whole
 from transformer.decoding.prediction.language_model import LanguageModel
 from transformer.decoding.prediction.predictor import Predictor
@@ -37,9 +36,8 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
 def _predictor(config: DictConfig) -> Predictor:
     """The model of the checkpoint, by its task."""
     file = find_checkpoint(resolve_path(config, "checkpoint"))
-    kinds: dict[str, type[Predictor]] = {kind.task: kind for kind in (Tagger, LanguageModel)}
-    if (task := checkpoint_task(read_payload(file))) not in kinds:
-        raise InputError(f"{file} was trained for task={task}; use translate in place of predict")
+    language_model = checkpoint_task(read_payload(file)) == LanguageModel.task
+    kind: type[Predictor] = LanguageModel if language_model else Tagger
     device = resolve_device(config.device)
     batch_tokens = resolve_batch_tokens(config, device)
-    return kinds[task].load(file, batch_tokens=batch_tokens, device=device)
+    return kind.load(file, batch_tokens=batch_tokens, device=device)

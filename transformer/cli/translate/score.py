@@ -19,7 +19,7 @@ from transformer.cli.translate.line_io import Form
 from transformer.common.errors import errors_name
 from transformer.data.text.parallel import Corpus
 from transformer.decoding.forced import score_pairs
-from transformer.decoding.translation.trained import trained_with
+from transformer.decoding.translation.translator import trained_with
 
 WINDOW = 4096
 """Pairs that are read before the first is scored."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -27,13 +27,12 @@ from transformer.data.tokenization.tags import parse_tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.batched_search import warn_about_length_limit
 from transformer.decoding.constraints.request import Request
+from transformer.decoding.translation.document_translator import DocumentTranslator
+from transformer.decoding.translation.fingerprint import compute_fingerprint
 from transformer.decoding.translation.result import Translation
 from transformer.decoding.translation.translator import Translator
 from transformer.model.checkpoint.locate import ENGINE_WEIGHTS, is_ctranslate2
 from transformer.report.unknown_symbols import checked_symbols
-
-if TYPE_CHECKING:
-    from transformer.decoding.translation.document_translator import DocumentTranslator
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
@@ -42,14 +41,13 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
         resolve_value(config, key, bool)
     for key in ("format", "input_format"):
         resolve_value(config, key, Form)
-    if config.attention and config.format != "json":
-        raise InputError("attention=true needs format=json")
+    nbest = any(one.startswith("decoding.nbest=") for one in arguments)
+    if config.format == "text" and (config.attention or nbest):
+        raise InputError("attention=true and decoding.nbest= need format=json")
     assignment = LineAssignment.from_environment()
     source, target, regular = line_files(config)
     if not regular and assignment.world > 1:
         raise InputError("several processes need a file to divide: set input= and output= too")
-    if config.format == "text" and any(one.startswith("decoding.nbest=") for one in arguments):
-        raise InputError("decoding.nbest= needs format=json; a line of text is one hypothesis")
     translator = _translator(config, translator_by_engine(config, arguments)[0], assignment)
     if regular and source is not None and target is not None:
         _check_lines(source, config.input_format, translator.tokenizer)
@@ -67,10 +65,8 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
 def _translator(
     config: DictConfig, translator: Translator, assignment: LineAssignment
 ) -> "Translator | DocumentTranslator":
-    """The translator of documents, if the model or ``documents`` says so."""
+    """The translator of documents, if the model was trained on them, unless ``documents=false``."""
     documents = resolve_value(config, "documents", bool | None)
-    if documents and not translator.tokenizer.tags.sentences:
-        raise InputError("documents=true: the model was trained on sentences; leave it out")
     if documents is False or not translator.tokenizer.tags.sentences:
         return translator
     if config.alignment or config.attention or assignment.world > 1:
@@ -78,8 +74,6 @@ def _translator(
             "a document has no alignment or attention, and one process reads all of it; set "
             "documents=false"
         )
-    from transformer.decoding.translation.document_translator import DocumentTranslator
-
     return DocumentTranslator(translator)
 
 
@@ -182,8 +176,6 @@ def _job(config: DictConfig, translator: "Translator | DocumentTranslator", sour
     The device and the size of batches change probabilities by rounding alone: a call that had too
     little memory resumes on another device or with smaller batches. Names of files do not matter.
     """
-    from transformer.decoding.translation.fingerprint import compute_fingerprint
-
     if is_ctranslate2(export := resolve_path(config, "checkpoint")):
         models = [file_digest(export / ENGINE_WEIGHTS).hex(), translator.tokenizer.fingerprint]
     else:

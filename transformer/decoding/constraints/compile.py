@@ -160,15 +160,12 @@ class ConstraintCompiler:
         """Compile the constraints of each sentence of a batch, for the device of the search.
 
         A prefix of more than ``max_length`` subwords is cut, and so unmet. ``given`` are tags of
-        each sentence that come before its prefix. Raises InputError if a prefix or a required
-        phrase has an unknown token.
+        each sentence that come before its prefix.
         """
         every = [one or Constraints() for one in constraints]
         encoded = self.tokenizer.encode_target([one_line(one.prefix) for one in every])
-        rows = [
-            [*tags, *row] for tags, row in zip(given or [()] * len(every), encoded, strict=True)
-        ]
-        forced = [torch.tensor(row[:max_length], dtype=torch.long) for row in rows]
+        rows = zip(given or [()] * len(every), encoded, strict=True)
+        forced = [torch.tensor([*tags, *row][:max_length], dtype=torch.long) for tags, row in rows]
         closed = torch.tensor([one.closes_word for one in every])
         must = [[self._cut(phrase) for phrase in one.must] for one in every]
         for text in (text for one in every for text in (one.prefix, *one.must)):

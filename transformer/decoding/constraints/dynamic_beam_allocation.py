@@ -81,10 +81,9 @@ class Allocated(Rows):
 def allocated_search(
     step: StepFunction, limits: Int[Tensor, " batch"], config: SearchConfig, must: MustPhrases
 ) -> list[list[Hypothesis]]:
-    """Return up to ``nbest`` hypotheses a sentence, the best first, in the order of the sentences.
+    """Return up to ``nbest`` hypotheses a sentence that contain the phrases; see ``beam_search``.
 
-    The step is as wide as the widest of ``must.widths``; ``must`` are the phrases before the first
-    token. Other arguments and errors are those of ``beam_search``.
+    The step is as wide as the widest of ``must.widths``.
     """
     sentences = Sentences(limits)
     slots = must.widths(config.beam_size)

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from transformer.common.errors import InputError, raise_objections
+from transformer.common.errors import InputError, errors_name, raise_objections
 from transformer.common.schema import typed, typed_value
 from transformer.data.text.phrases import occurs, one_line
 from transformer.data.tokenization.tags import SourceTags, with_tags
@@ -16,10 +16,7 @@ from transformer.decoding.line_windows import without_end
 
 @dataclass(frozen=True)
 class Constraints:
-    """Constraints of one translation, case-sensitive; without any, the search is free.
-
-    Raises InputError if a phrase is empty, or one constraint contradicts another.
-    """
+    """Constraints of one translation, case-sensitive; without any, the search is free."""
 
     prefix: str = ""
     """The translation begins with this text. It may end inside a word, which then
@@ -77,15 +74,11 @@ class Request:
             json.dumps(values, ensure_ascii=False).encode()
         except (ValueError, RecursionError):
             values = None
-        if not isinstance(values, dict) or "text" not in values:
-            raise InputError(
-                f'{where}: not JSON with a text; write {{"text": "…"}}, one object a line'
-            )
-        try:
+        with errors_name(where):
+            if not isinstance(values, dict) or "text" not in values:
+                raise InputError('not JSON with a text; write {"text": "…"}, one object a line')
             source = typed_value(values.pop("from", None), str | None, "request.from")
             read = typed(_Line, values, "request")
-        except InputError as error:
-            raise InputError(f"{where}: {error}") from error
         constraints = Constraints(read.prefix, read.must, read.never)
         return cls(with_tags(read.text, SourceTags(read.to, read.tag, source)), constraints or None)
 

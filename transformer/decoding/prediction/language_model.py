@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transformer.data.batching.batch import collate
-from transformer.data.tokenization.tokenizer import PAD, Tokenizer
+from transformer.data.tokenization.tokenizer import PAD
 from transformer.decoding.length_bucketing import bucket_batches
 from transformer.decoding.prediction.predictor import Predictor
 
@@ -66,11 +66,6 @@ class LanguageModel(Predictor):
     task = "language_modelling"
     causal = True
 
-    @staticmethod
-    def sizes(tokenizer: Tokenizer) -> tuple[int, int]:
-        """See ``Predictor.sizes``."""
-        return tokenizer.target_vocab_size, tokenizer.target_vocab_size
-
     def predict(self, texts: Sequence[str]) -> list[TextProbability]:
         """Score raw texts; an empty text has the probability that a text ends at once."""
         rows = self.tokenizer.encode_target(texts)
@@ -86,10 +81,7 @@ class LanguageModel(Predictor):
 
     @torch.inference_mode()
     def log_probabilities(self, rows: Sequence[Sequence[int]]) -> list[Float[Tensor, " tokens"]]:
-        """Natural logarithms, of each token given all before it and of the end.
-
-        The rows are the tokens of each text, without bos or eos.
-        """
+        """Natural logarithms, of each token (without bos or eos) given all before it and of eos."""
         found = [torch.empty(0)] * len(rows)
         for indices in bucket_batches([len(row) + 1 for row in rows], self.batch_tokens):
             chosen = [list(rows[index]) for index in indices]

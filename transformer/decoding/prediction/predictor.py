@@ -62,30 +62,19 @@ class Predictor(ABC):
         batch_tokens: int = 4096,
         device: torch.device | str = "cpu",
     ) -> P:
-        """Load a checkpoint file, or the best checkpoint of a run directory.
-
-        Raises InputError if there is none, it cannot be read, or it is of another task.
-        """
+        """Load a checkpoint file, or the best checkpoint of a run directory, of this task."""
         file = find_checkpoint(Path(path))
         payload = read_merged(file)
-        if checkpoint_task(payload) != cls.task:
-            raise InputError(
-                f"{file} was trained for task={checkpoint_task(payload)}, not {cls.task}"
-            )
+        if (task := checkpoint_task(payload)) != cls.task:
+            advice = "; use translate" if task == "translation" else ""
+            raise InputError(f"{file} was trained for task={task}, not {cls.task}{advice}")
         portable = payload[PORTABLE]
         with errors_name(file):
             config = typed(ModelConfig, portable["model"], "model")
             tokenizer = Tokenizer.from_state(portable["tokenizer"])
-            if (config.source_vocab_size, config.target_vocab_size) != cls.sizes(tokenizer):
-                raise InputError("its model and its tokenizer have other sizes")
         model = build_single_stack(config, causal=cls.causal)
         load_weights(model, payload, file)
         return cls(model.to(device), tokenizer, batch_tokens)
-
-    @staticmethod
-    @abstractmethod
-    def sizes(tokenizer: Tokenizer) -> tuple[int, int]:
-        """Numbers of input tokens and of classes with this tokenizer."""
 
     @abstractmethod
     def predict(self, texts: Sequence[str]) -> Sequence[Prediction]:
@@ -100,9 +89,8 @@ class Predictor(ABC):
     ) -> Iterator[Prediction]:
         """Predict lines as they come, holding no more than a window of them.
 
-        For ``ready`` see ``Translator.translate_stream``; messages name the file ``name``. Raises
-        InputError if a line has more tokens than ``model.max_length``; the lines before it are
-        predicted first.
+        For ``ready`` see ``Translator.translate_stream``; messages name the file ``name``. An
+        InputError for a line that is too long comes after the predictions of those before it.
         """
         for window in make_windows(self._check_lengths(lines, name), ready):
             yield from self.predict([without_end(line) for line in window])

@@ -28,10 +28,7 @@ BLOCK = 128
 
 @dataclass(frozen=True)
 class Live(Rows):
-    """The live hypotheses, the best first; the log-probability of a free slot is ``-inf``.
-
-    ``tokens`` begin with ``BOS``.
-    """
+    """The live hypotheses, the best first; the log-probability of a free slot is ``-inf``."""
 
     tokens: Int[Tensor, "batch beam length"]
     log_probabilities: Float[Tensor, "batch beam"]
@@ -82,8 +79,7 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Return up to ``nbest`` hypotheses a sentence, the best first, in the order of the sentences.
 
-    ``limits`` are the maximal subwords of each sentence, on the device of the step. Raises
-    NotANumber if the step gave NaN.
+    ``limits`` are the maximal subwords of each sentence, on the device of the step.
     """
     sentences = Sentences(limits)
     return run_search(start(sentences, config.beam_size), step, sentences, config)

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transformer.data.batching.batch import Row
-from transformer.decoding.alignment import pair_attention
+from transformer.decoding.alignment import batched_attention
 from transformer.decoding.search.interface import Hypothesis
 from transformer.model.heads import HeadName
 from transformer.model.transformer import Transformer
@@ -29,10 +29,10 @@ def rank_by_coverage(
 ) -> list[list[Hypothesis]]:
     """Add the penalty of weight ``beta`` to every score of each sentence, and rank again.
 
-    The model is in evaluation mode; ``head`` is the head to read, as in ``aligning_attention``.
+    The model is in evaluation mode; for ``head`` see ``aligning_attention``.
     """
     pairs = [(s, h.tokens) for s, beam in zip(sources, found, strict=True) for h in beam]
-    weights = iter(pair_attention(model, pairs, head))
+    weights = iter(batched_attention(model, pairs, head))
     scored = [
         [replace(h, score=h.score + coverage_penalty(next(weights), beta)) for h in beam]
         for beam in found

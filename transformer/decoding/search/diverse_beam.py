@@ -66,10 +66,7 @@ class Groups:
 def diverse_search(
     step: StepFunction, limits: Int[Tensor, " batch"], config: SearchConfig
 ) -> list[list[Hypothesis]]:
-    """Return up to ``nbest`` hypotheses a sentence of all groups, the best first.
-
-    Arguments and errors are those of ``beam_search``.
-    """
+    """Return up to ``nbest`` hypotheses a sentence of all groups; see ``beam_search``."""
     sentences = Sentences(limits)
     width = config.beam_size // config.groups
     groups = Groups([beam.start(sentences, width) for _ in range(config.groups)])
@@ -80,9 +77,7 @@ def diverse_search(
 
 
 def _group_config(config: SearchConfig) -> SearchConfig:
-    """The beam search of one group.
-
-    Its n-best list is the whole group: only the end shows which groups have the best hypotheses.
-    """
+    """The beam search of one group."""
     width = config.beam_size // config.groups
+    # The n-best list is the whole group: only the end shows which groups have the best hypotheses.
     return replace(config, algorithm="beam", beam_size=width, nbest=width, groups=1, diversity=0.0)

@@ -13,7 +13,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from transformer.common.errors import InputError
 from transformer.decoding.search.interface import LogProbabilities, StepFunction
 from transformer.decoding.search.model_step import ModelStep
 from transformer.model.transformer import Transformer
@@ -29,15 +28,10 @@ class Ensemble(nn.Module):
         averaging: ``probability`` takes the arithmetic mean of the distributions;
             ``log_probability`` the geometric mean, normalised, by which one model can veto.
         config: Of the first model, with the shortest ``max_length`` of all.
-
-    Raises InputError if the vocabularies differ in size.
     """
 
     def __init__(self, models: Sequence[Transformer], averaging: Averaging = "probability") -> None:
         super().__init__()
-        sizes = {(m.config.source_vocab_size, m.config.target_vocab_size) for m in models}
-        if len(sizes) > 1:
-            raise InputError("the models of an ensemble have vocabularies of different sizes")
         self.models = nn.ModuleList(models)
         self.members = list(models)
         self.averaging = averaging

@@ -40,7 +40,7 @@ class Greedy(Rows):
 def greedy_search(
     step: StepFunction, limits: Int[Tensor, " batch"], config: SearchConfig
 ) -> list[list[Hypothesis]]:
-    """Return one hypothesis a sentence; arguments and errors are those of ``beam_search``."""
+    """Return one hypothesis a sentence; see ``beam_search``."""
     tokens = limits.new_full((len(limits), 1, 1), BOS)
     totals = torch.zeros(tokens.shape[:2], device=limits.device)
     found = run_search(Greedy(tokens, totals), step, Sentences(limits), config)

@@ -140,13 +140,9 @@ def _ban_doubtful_ends(log_probabilities: LogProbabilities, threshold: float) ->
     log_probabilities[..., EOS] = end.masked_fill(doubtful, -math.inf)
 
 
-class NotANumber(InputError):
-    """A model computes NaN: its weights are damaged, or too large for its precision."""
-
-    @classmethod
-    def after(cls, length: int) -> "NotANumber":
-        """The error of a step after so many target tokens."""
-        return cls(
-            f"the model gave NaN as log-probability after {length} target tokens; use another "
-            "checkpoint, or precision=float32"
-        )
+def not_a_number(length: int) -> InputError:
+    """The error of a step after so many target tokens: damaged weights, or too low a precision."""
+    return InputError(
+        f"the model gave NaN as log-probability after {length} target tokens; use another "
+        "checkpoint, or precision=float32"
+    )

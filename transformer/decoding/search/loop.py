@@ -19,9 +19,9 @@ from transformer.decoding.search.interface import (
     Hypothesis,
     LogProbabilities,
     LookingAhead,
-    NotANumber,
     StepFunction,
     constrain,
+    not_a_number,
 )
 from transformer.model.attention import kv_cache
 
@@ -153,10 +153,7 @@ class SearchState(Protocol):
 def run_search(
     state: SearchState, step: StepFunction, sentences: Sentences, config: SearchConfig
 ) -> list[list[Hypothesis]]:
-    """Search until every sentence is done; return the hypotheses of each, in their order.
-
-    Raises NotANumber if the step gave NaN.
-    """
+    """Search until every sentence is done; return the hypotheses of each, in their order."""
     order: list[int] = []
     results: list[Finished] = []
     while True:
@@ -169,7 +166,7 @@ def run_search(
             step.reorder(advanced.parents)
         outcomes = read(advanced, step)
         if any(outcomes[row] == NAN for row in sentences.searched):
-            raise NotANumber.after(tokens.size(2) - 1)
+            raise not_a_number(tokens.size(2) - 1)
         if not (ended := sentences.end(outcomes)):
             continue
         order += [sentences.of_row[row] for row in ended]

@@ -55,8 +55,7 @@ def sample_search(
 ) -> list[list[Hypothesis]]:
     """Return ``nbest`` samples a sentence, the best first, in the order of the sentences.
 
-    The step is ``nbest`` wide. There is one seed a sentence; its samples depend on no other
-    sentence. Other arguments and errors are those of ``beam_search``.
+    The step is ``nbest`` wide. There is one seed a sentence. See also ``beam_search``.
     """
     sentences = Sentences(limits)
     tokens = limits.new_full((len(seeds), config.nbest, 1), BOS)

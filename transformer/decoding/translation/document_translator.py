@@ -37,10 +37,7 @@ class DocumentTranslator:
     def translate(
         self, texts: Sequence[str], constraints: Sequence[Constraints | None] | None = None
     ) -> list[Translation]:
-        """Translate texts, in their order; see ``Translator.translate``.
-
-        A text with constraints is translated alone.
-        """
+        """See ``Translator.translate``; a text with constraints is translated alone."""
         found = self.translate_windows(texts, self.windows(texts, constraints), constraints)
         return [translation for window in found for translation in window]
 
@@ -85,7 +82,7 @@ class DocumentTranslator:
     def windows(
         self, texts: Sequence[str], constraints: Sequence[Constraints | None] | None = None
     ) -> list[range]:
-        """The indices of the texts of each window; raises InputError for a wrong or missing tag."""
+        """The indices of the texts of each window."""
         constraints = constraints or [None] * len(texts)
         encoded = self.tokenizer.encode_source(texts)
         limit = min(self.tags.subwords, self.translator.max_subwords)
@@ -94,12 +91,8 @@ class DocumentTranslator:
         for _, group in groupby(range(len(texts)), lambda index: parse_tags(texts[index])):
             indices = list(group)
             leading = max(self.tokenizer.leading_tags(encoded[index]) for index in indices)
-            lengths = [
-                (len(encoded[index]) - leading,)
-                if encoded[index] and texts[index].strip() and not constraints[index]
-                else None
-                for index in indices
-            ]
+            alone = [i for i in indices if constraints[i] or not (encoded[i] and texts[i].strip())]
+            lengths = [None if i in alone else (len(encoded[i]) - leading,) for i in indices]
             begins = begins_window(lengths, self.tags.sentences, limit - leading)
             starts += [index for index, first in zip(indices, begins, strict=True) if first]
         return [range(*pair) for pair in pairwise([*starts, len(texts)])]

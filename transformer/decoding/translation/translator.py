@@ -7,11 +7,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from transformer.common.errors import errors_name
 from transformer.common.files import local_path
+from transformer.common.schema import typed
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, batched_attention, segment_links
 from transformer.decoding.batched_search import (
@@ -27,10 +30,27 @@ from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.ensemble import Model, ensemble_members
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.translation.result import BLANK, Candidate, Translation
-from transformer.decoding.translation.trained import trained_with
-from transformer.model.checkpoint.checkpoint import load_checkpoint
+from transformer.model.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from transformer.model.heads import HeadName
 from transformer.model.layers.dropout import evaluating
+
+
+class Trained(NamedTuple):
+    """The settings of a checkpoint for translation."""
+
+    tokenizer: Tokenizer
+    search: SearchConfig
+    aligner: Aligner
+
+
+def trained_with(checkpoint: Checkpoint) -> Trained:
+    """Read the settings: the search is that of validation, or the best that ``tune`` found."""
+    model = checkpoint.model.config
+    with errors_name(checkpoint.path):
+        tokenizer = Tokenizer.from_state(checkpoint.tokenizer)
+        tokenizer.check_vocabulary_sizes(model.source_vocab_size, model.target_vocab_size)
+        search = typed(SearchConfig, checkpoint.config["decoding"], "decoding")
+        return Trained(tokenizer, search, Aligner.trained(checkpoint.config["loss"], model))
 
 
 class Translator:
@@ -58,14 +78,9 @@ class Translator:
 
         Args:
             model: Or an ensemble. It may be in training; its mode is restored after each call.
-            batch_tokens: Maximal padded source tokens of a batch, counted once a hypothesis; a
-                longer sentence makes a batch alone.
-            aligner: How alignment is read; None for a model that was not guided. It changes no
-                translation.
-            coverage_head: The head that the coverage penalty reads (``aligning_attention``): the
-                guided head, if there is one.
-
-        Raises InputError if there is no such head or utility.
+            batch_tokens: Maximal padded source tokens of a batch, counted once a hypothesis.
+            aligner: How alignment is read; None for a model that was not guided.
+            coverage_head: The head that the coverage penalty reads: the guided head, if any.
         """
         self._model = model.to(device)
         self.members = ensemble_members(model)
@@ -90,7 +105,7 @@ class Translator:
     ) -> "Translator":
         """Load a checkpoint file, the best of a run directory, or a model of the Hub, USER/MODEL.
 
-        ``search`` and ``aligner`` are those of the run, unless given. An InputError if it fails.
+        ``search`` and ``aligner`` are those of the run, unless given.
         """
         checkpoint = load_checkpoint(local_path(os.fspath(path)))
         trained = trained_with(checkpoint)
@@ -129,22 +144,14 @@ class Translator:
     ) -> list[Translation]:
         """Translate texts, in their order; a blank text has a blank translation.
 
-        A text that is longer than ``model.max_length`` is cut into segments, with a warning in the
-        log; their translations are joined by a space (``split_segments``).
+        A text that is longer than ``model.max_length`` is cut into segments, with a warning; their
+        translations are joined by a space (``split_segments``).
 
         Args:
-            texts: Any strings. A ``TaggedText`` has its own tags before it, any other text those of
-                the tokenizer.
+            texts: A ``TaggedText`` has its own tags, any other text those of the tokenizer.
             constraints: Of each translation; ``Translation.unmet`` lists the violated ones.
-            attention: Also return the attention of the best candidate, as the aligner reads it.
-            alignment: Also return the word links of the best candidate.
+            attention, alignment: Also return those of the best candidate, by the aligner.
             names: Of the texts, for warnings.
-
-        Raises:
-            NotANumber: The model gave NaN.
-            TypeError: There is one string, not a list of them.
-            InputError: Phrases must occur, and the search is not beam search; or a tag is unknown
-                to the model, or missing.
         """
         if isinstance(texts, str):
             raise TypeError("translate takes a list of texts, not one string; give [text]")
@@ -192,15 +199,10 @@ class Translator:
         alignment: bool = False,
         name: Callable[[int], str] = lambda index: f"line {index + 1}",
     ) -> Iterator[Translation]:
-        """Translate lines as they come, holding no more than a window of them.
+        """Translate lines as they come; only a window of them is in memory.
 
-        Args:
-            lines: One text each, with or without its line end, or with its constraints. If reading
-                fails, the lines before the error are translated first.
-            ready: Whether the next line can be read without waiting; if not, the lines read so far
-                are translated first.
-            attention, alignment: See ``translate``.
-            name: The name of a line for warnings, from its index.
+        If reading fails, or the next line is not ``ready`` without waiting, the lines read so far
+        are translated first. ``name`` is the name of a line for warnings, from its index.
         """
         start = 0
         for window in make_windows(map(Request.from_line, lines), ready):

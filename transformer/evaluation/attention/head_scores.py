@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from transformer.common.errors import InputError
 from transformer.common.schema import typed
 from transformer.data.corpora.evaluation_text import with_references
 from transformer.decoding.translation.document_translator import in_documents
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.attention.head_ablation import Better, ForcedLoss, Measure
-from transformer.evaluation.attention.head_survey import corpus_pairs, known_split
+from transformer.evaluation.attention.head_survey import corpus_pairs
 from transformer.evaluation.metrics import METRICS, MetricsConfig, Score, build_metric, score
+from transformer.evaluation.run_text import run_split
 from transformer.model.heads import HeadName, switched_off
 
 
@@ -49,15 +49,10 @@ def loss_scorer(
 def metric_scorer(
     translator: Translator, run: Mapping[str, Any], split: str, sentences: int, metric: str
 ) -> Scorer:
-    """A metric of the first sentences of a split, translated again for each set of heads.
-
-    Raises InputError if the text is missing or empty, or the metric is unknown.
-    """
+    """A metric of the first sentences of a split, translated again for each set of heads."""
     config = typed(MetricsConfig, run["metrics"], "metrics")
     build_metric(metric, config)
-    texts = with_references(known_split(run["data"], split))[:sentences]
-    if not texts:
-        raise InputError(f"split={split} holds no sentence pair to measure heads on")
+    texts = with_references(run_split(run["data"], split, training=True))[:sentences]
     sources, references = [source for source, _ in texts], [targets for _, targets in texts]
 
     def scored(hypotheses: Sequence[str]) -> Score:
@@ -67,8 +62,7 @@ def metric_scorer(
     def measure(off: Sequence[HeadName]) -> float:
         with switched_off(translator.model, off):
             found = in_documents(translator).translate(sources)
-        hypotheses = [translation.text for translation in found]
-        return scored(hypotheses).value
+        return scored([translation.text for translation in found]).value
 
     signature = scored(sources).signature
     measured = f"{len(texts)} sentence pairs of the run's {split} text"

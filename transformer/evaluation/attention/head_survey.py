@@ -1,5 +1,6 @@
 """Measurements of the heads of a translator over sentence pairs."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, repeat
@@ -9,7 +10,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transformer.common.errors import InputError
-from transformer.data.corpora.mixture import AnySplit
 from transformer.data.text.word_alignment import Links, WordLinks, subword_words
 from transformer.decoding.alignment import word_links
 from transformer.decoding.forced import forced_attention
@@ -17,7 +17,7 @@ from transformer.decoding.length_bucketing import bucket_batches, pair_lengths
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.alignment_error import count_links
 from transformer.evaluation.attention.head_metrics import HeadCharacter, HeadTotals, head_totals
-from transformer.evaluation.run_text import found_in_run, run_splits
+from transformer.evaluation.run_text import run_split
 
 Characters = dict[str, list[list[HeadCharacter]]]
 """Of the heads of each layer, by the kind of attention."""
@@ -38,35 +38,21 @@ class EncodedPair:
 def corpus_pairs(
     translator: Translator, data: Mapping[str, Any], split: str, sentences: int
 ) -> list[EncodedPair]:
-    """The first sentence pairs of a split of the run's corpus, without blank and too long pairs.
-
-    Raises InputError if the corpus or the split is missing, or the split has no such pair.
-    """
-    text = known_split(data, split)
-    pairs = list(islice(text, sentences))
-    links = text.word_links() if text.links is not None else repeat(None)
-    gold = islice(links, len(pairs))
-    limit = translator.model.max_length
+    """The first sentence pairs of a split of the run's corpus, without blank and too long pairs."""
+    text = run_split(data, split, training=True)
+    pairs = translator.tokenizer.encode_pairs(list(islice(text, sentences)))
+    gold = text.word_links() if text.links is not None else repeat(None)
+    limit = translator.model.max_length or sys.maxsize
     encoded = [
         EncodedPair(source, target, links)
-        for (source, target), links in zip(
-            translator.tokenizer.encode_pairs(pairs), gold, strict=True
-        )
-        if source and target and (limit is None or max(len(source), len(target)) < limit)
+        for (source, target), links in zip(pairs, islice(gold, len(pairs)), strict=True)
+        if source and target and max(len(source), len(target)) < limit
     ]
     if not encoded:
         raise InputError(
             f"the first {sentences} lines of split={split} hold no sentence pair to measure on"
         )
     return encoded
-
-
-def known_split(data: Mapping[str, Any], split: str) -> AnySplit:
-    """A split of the run's corpus; raises InputError if the corpus or the split is missing."""
-    splits = run_splits(data)
-    if split not in splits:
-        raise InputError(f"split={split} is not there; choose {' or '.join(splits)}")
-    return found_in_run(splits[split])
 
 
 def survey(translator: Translator, pairs: Sequence[EncodedPair]) -> Characters:

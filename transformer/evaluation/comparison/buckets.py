@@ -7,14 +7,13 @@ Systems", section 2.
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from sacrebleu.metrics import BLEU
 from sacrebleu.metrics.base import Metric
 
-from transformer.common.errors import InputError
 from transformer.evaluation.metrics import reference_streams
 
 
@@ -52,10 +51,10 @@ class FrequencyBucket:
     matches: tuple[WordMatch, ...]
 
 
-def check_edges(edges: Sequence[int], key: str) -> None:
-    """Raise InputError unless the first numbers of all buckets but the first rise from above 0."""
+def edge_objections(edges: Sequence[int], key: str) -> Iterator[str]:
+    """The first numbers of all buckets but the first must rise from above 0."""
     if any(low >= high for low, high in pairwise([0, *edges])):
-        raise InputError(f"{key}={list(edges)} must be numbers above 0 that rise")
+        yield f"{key}={list(edges)} must be numbers above 0 that rise"
 
 
 def bucket_labels(edges: Sequence[int]) -> list[str]:

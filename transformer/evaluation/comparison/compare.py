@@ -4,16 +4,16 @@ It knows raw text only: neither models nor files, nor how the result is shown.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
-from transformer.common.errors import InputError, raise_objections
+from transformer.common.errors import raise_objections
 from transformer.common.schema import Range, out_of_range
 from transformer.evaluation.comparison.buckets import (
     FrequencyBucket,
     LengthBucket,
-    check_edges,
+    edge_objections,
     scores_by_length,
     word_signature,
     words_by,
@@ -26,7 +26,7 @@ from transformer.evaluation.metrics import MetricsConfig, build_metric
 
 @dataclass(frozen=True)
 class ComparisonConfig:
-    """What is measured, by ``conf/compare.yaml``; a wrong value raises InputError."""
+    """What is measured, by ``conf/compare.yaml``."""
 
     scores: Sequence[str] | None
     """Names of metrics; None takes those of a validation."""
@@ -44,13 +44,16 @@ class ComparisonConfig:
     """The metric that ranks them; None takes chrF, or ``chosen`` if chrF is not tested."""
 
     def __post_init__(self) -> None:
-        raise_objections(out_of_range(self, "compare"))
-        if not self.names or len(set(self.names)) < len(self.names):
-            raise InputError(f"scores={list(self.names)} must be one or more, each once")
+        raise_objections(self._objections())
         for name in {*self.names, self.ranks_by}:
             build_metric(name, self.scoring)
-        check_edges(self.lengths, "lengths")
-        check_edges(self.frequencies, "frequencies")
+
+    def _objections(self) -> Iterator[str]:
+        yield from out_of_range(self, "compare")
+        if not self.names or len(set(self.names)) < len(self.names):
+            yield f"scores={list(self.names)} must be one or more, each once"
+        yield from edge_objections(self.lengths, "lengths")
+        yield from edge_objections(self.frequencies, "frequencies")
 
     @property
     def names(self) -> Sequence[str]:
@@ -144,10 +147,7 @@ def compare(
     config: ComparisonConfig,
     training: Iterable[str] | None = None,
 ) -> Comparison:
-    """Compare every other system with the first; ``training`` is the target side of a text.
-
-    Raises InputError if numbers of lines differ, there is one system alone, or no sentence.
-    """
+    """Compare every other system with the first; ``training`` is the target side of a text."""
     hypotheses, scoring = [system.hypotheses for system in systems], config.scoring
     sources, references = text.sources, text.references
     metrics = [build_metric(name, scoring) for name in config.names]

@@ -100,9 +100,11 @@ def movement(
         pair = base.hypotheses[line], other.hypotheses[line]
         moved.append(MovedSentence(line + 1, source, texts, pair, scores))
     sign = 1 if better == "higher" else -1
-    losses = [sentence for sentence in moved if sign * sentence.change(by) < 0]
-    gains = [sentence for sentence in moved if sign * sentence.change(by) > 0]
-    losses.sort(key=lambda sentence: sign * sentence.change(by))
-    gains.sort(key=lambda sentence: -sign * sentence.change(by))
+
+    def loss(sentence: MovedSentence) -> float:
+        return -sign * sentence.change(by)
+
+    gains = sorted((one for one in moved if loss(one) < 0), key=loss)
+    losses = sorted((one for one in moved if loss(one) > 0), key=loss, reverse=True)
     same = len(moved) - len(gains) - len(losses)
     return Movement(by, len(gains), len(losses), same, gains[:limit], losses[:limit])

@@ -17,7 +17,7 @@ from sacrebleu.metrics import TER
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
-from transformer.common.errors import InputError, raise_objections
+from transformer.common.errors import raise_objections
 from transformer.common.schema import Range, out_of_range
 from transformer.evaluation.metrics import Better, reference_streams
 
@@ -30,7 +30,7 @@ SEED = "SACREBLEU_SEED"
 
 @dataclass(frozen=True)
 class Resampling:
-    """Number of resamples and their seed; raises InputError if a number is below 1."""
+    """Number of resamples and their seed."""
 
     bootstrap: Annotated[int, Range(1)]
     """Resamples of the sentences."""
@@ -94,16 +94,7 @@ def paired_tests(
     resampling: Resampling,
     sources: Sequence[str] | None = None,
 ) -> list[TestedMetric]:
-    """Test every other system against the first; each line has one reference or more.
-
-    Raises InputError if there is no other system, no sentence, or the numbers of lines differ.
-    """
-    lines = len(references)
-    if len(hypotheses) < 2 or not lines or any(len(system) != lines for system in hypotheses):
-        raise InputError(
-            f"{len(hypotheses)} systems of {list(map(len, hypotheses))} lines cannot be compared "
-            f"on {lines} references; give two or more systems, with a line for each reference"
-        )
+    """Test every other system against the first; each line has one reference or more."""
     systems = [(str(number), lines) for number, lines in enumerate(hypotheses)]
     trials = {"bs": resampling.bootstrap, "ar": resampling.randomisation}
     base, *compared = hypotheses

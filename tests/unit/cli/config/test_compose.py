@@ -20,47 +20,32 @@ from transformer.evaluation.metrics import MetricsConfig
     [
         ("train", "model.d_modle=64", "unknown key model.d_modle (did you mean model.d_model?)"),
         ("train", "modle=tiny", "unknown key modle (did you mean model?)"),
-        ("train", "trainer.max_stepz=3", "unknown key trainer.max_stepz (did you mean trainer.max"),
         ("train", "data.train=[a", "data.train=[a is not KEY=VALUE as Hydra reads it (no viable"),
         ("train", "~decoding", "'~decoding' is not of the form KEY=VALUE; no key can be added"),
-        ("translate", "model=tiny", "unknown key model"),
         ("train", "zzyzx=3", "unknown key zzyzx"),
-        ("translate", "chekpoint=RUN", "unknown key chekpoint (did you mean checkpoint?)"),
-        ("evaluate", "decoding.beam=3", "unknown key decoding.beam (did you mean decoding.beam_"),
         # Groups that the verb does not have.
         ("translate", "model=RUN", "unknown key model (did you mean checkpoint?)"),
         ("evaluate", "metrics=exakt", "unknown key metrics (did you mean scores?)"),
-        ("translate", "RUN", "'RUN' is not of the form KEY=VALUE"),
         ("text", "README.md", "'README.md' is not of the form KEY=VALUE"),
-        ("translate", "long " * 99, f"{'long ' * 99!r} is not of the form KEY=VALUE"),
         ("evaluate", "/", "'/' is not of the form KEY=VALUE; a run is given as checkpoint=/"),
         ("train", "loss=[r_drop,simcut]", "loss=[r_drop,simcut] is a list; choose one, loss=NAME"),
         ("average", "--last", "'--last' is not of the form KEY=VALUE"),
-        (
-            "train",
-            "experiment=pokcet",
-            "experiment=pokcet is unknown (did you mean pocket?); choose ",
-        ),
         ("train", "experiment=[pocket,x]", "experiment=x is unknown; choose finetune or g2p or"),
         ("train", "metrics=tokenized", "metrics=tokenized is unknown (did you mean tokenised?);"),
-        ("train", "data=pocket,multi30k", "data=pocket,multi30k are several; add --multirun to"),
         ("train", "experiment=null", "experiment=null is unknown; choose"),
         ("doctor", "tokenizer=x", "tokenizer=x is unknown; choose bpe or char or unigram or words"),
-        ("train", "model=tinny", "model=tinny is unknown (did you mean tiny?); choose base or big"),
         (
             "train",
             "data.train=a,b",
             "data.train=a,b: add --multirun to sweep over them, write 'dat",
         ),
-        ("train", "model=tiny,base", "model=tiny,base are several; add --multirun to sweep over"),
-        ("evaluate", "decoding=beam,greedy", "decoding=beam,greedy are several; choose one"),
+        ("train", "model=tiny,base", "model=tiny,base: add --multirun to sweep over them, choose"),
+        ("evaluate", "decoding=beam,greedy", "decoding=beam,greedy: choose one"),
         ("translate", "input=a,b", "input=a,b: write 'input=[a,b]' for a list, \"input='a,b'\""),
-        ("train", "debug=fast", "debug=fast is unknown; choose quick"),
-        ("translate", "format=text", "checkpoint= is missing; translate needs a value for it"),
+        ("translate", "format=text", "translate needs a value for checkpoint="),
         # All that is wrong is said at once.
-        ("train", ["experiment=finetune", "model.lora=8"], "unknown key model.lora (did you mean"),
         ("train", ["model.num_heads=2", "model.heads=2"], "unknown key model.heads (did you mean"),
-        ("score", ["checkpoint=RUN"], "source= and target= are missing; score needs"),
+        ("score", ["checkpoint=RUN"], "score needs a value for source= and target="),
         (
             "train",
             ["model=tinny", "trainer=x"],
@@ -99,11 +84,8 @@ def test_an_unknown_choice_names_the_known_ones(group: str) -> None:
 @pytest.mark.parametrize(
     ("call", "flags", "overrides"),
     [
-        ("a=b --cfg job c=d", ["--cfg", "job"], ["a=b", "c=d"]),
         ("a=1,2 --multirun c=d", ["--multirun"], ["a=1,2", "c=d"]),
-        ("-m a=1,2 c=d", ["-m"], ["a=1,2", "c=d"]),
         ("a=b -c job --resolve ~c", ["-c", "job", "--resolve"], ["a=b", "~c"]),
-        ("a=b", [], ["a=b"]),
         ("", [], []),
     ],
 )
@@ -114,9 +96,7 @@ def test_flags_may_stand_anywhere(call: str, flags: list[str], overrides: list[s
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        ("seed=1 --data files", "'--data' is not of the form KEY=VALUE; keys have no dash"),
         ("seed=1 --data=files", "'--data=files' is not of the form KEY=VALUE; keys have no dash"),
-        ("-x", "'-x' is not of the form KEY=VALUE; keys have no dash"),
         ("--multi", "'--multi' is not of the form KEY=VALUE; keys have no dash"),
         ("seed=1 --cfg", "--cfg/-c: expected one arg"),
         ("--cfg seed=1", "--cfg/-c: invalid choice: 'seed=1'"),

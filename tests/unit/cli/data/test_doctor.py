@@ -48,22 +48,14 @@ def test_a_vocabulary_that_the_text_cannot_fill(
     [
         ("doctor", ["thresholds.empty=2"], "thresholds.empty=2.0 must be from 0 to 1"),
         ("doctor", ["thresholds.emty=0"], "thresholds.empty"),
-        ("doctor", ["thresholds=0.01"], "thresholds=0.01 must be"),
         ("clean", ["output=out", "filters=false"], "filters=False must be"),
         ("doctor", ["ratio=1"], "ratio=1.0 must be above 1"),
-        ("doctor", ["data.train=gone.tsv"], "gone.tsv"),
         ("doctor", ["tokenizer=bpe", "checkpoint=x"], "leave tokenizer= out"),
-        ("doctor", ["checkpoint=gone"], "checkpoint=gone does not exist"),
-        ("clean", [], "output= is missing"),
+        ("clean", [], "clean needs a value for output="),
         ("clean", ["output=in"], "output=in is there already"),
-        ("clean", ["output=out", "filters.copy=3"], "filters.copy=3 must be true or false"),
         ("clean", ["output=out", "filters.unknown_characters=true"], "needs checkpoint=RUN"),
         ("clean", ["output=out", "splits=[tset]"], "splits=['tset'] must name some of train"),
-        (
-            "clean",
-            ["output=out", "splits=[]"],
-            "splits=[] must name some of train",
-        ),
+        ("clean", ["output=out", "splits=[]"], "splits=[] must name some of train"),
     ],
 )
 def test_a_wrong_call_is_one_line_and_exit_code_2(

@@ -74,60 +74,33 @@ def test_words_are_counted_even_from_a_pipe(
     assert [match["f1"] for match in found[1]["matches"]] == [0.0, 100.0]
 
 
-def test_the_seed_is_that_of_sacrebleu_where_it_is_set(
-    texts: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def seed() -> str:
-        assert main(["compare", "bad", "good", *TEXT]) == 0
-        signature = json.loads(capsys.readouterr().out)["metrics"][0]["signatures"]["bootstrap"]
-        return str(dict(part.split(":") for part in signature.split("|"))["seed"])
-
-    monkeypatch.delenv("SACREBLEU_SEED", raising=False)
-    assert seed() == "12345"
-    monkeypatch.setenv("SACREBLEU_SEED", "6")
-    assert seed() == "6"
-    for value in ("none", "", "0", "-3", "1.5"):
-        monkeypatch.setenv("SACREBLEU_SEED", value)
-        assert main(["compare", "bad", "good", *TEXT]) == 2
-        said = capsys.readouterr().err
-        assert said.startswith(f"error: SACREBLEU_SEED={value!r} in the environment must be a num")
-    assert main(["compare", "bad", "good", *TEXT, "seed=3"]) == 0
-
-
 def test_a_comparison_that_cannot_be_saved_is_shown(
     texts: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+        raise OSError(28, "No space left on device", "o")
 
     monkeypatch.setattr("transformer.report.comparison.write_whole", full)
     assert main(["compare", "bad", "good", *TEXT, "output=o"]) == 2
     said = capsys.readouterr()
     assert json.loads(said.out)["text"] == "src"
-    assert "error: o cannot be written to (No space left on device)" in said.err
+    assert "error: o: No space left on device" in said.err
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["bad", "good", *TEXT, "~decoding"], "~decoding: there is no such home folder"),
-        (["bad", "good", *TEXT, "output=src"], "src cannot be written to (File exists)"),
-        (
-            ["bad", "good", *TEXT, "tokenize=latin"],
-            "tokenize=latin cannot be used (unknown",
-        ),
-        ([], "compare takes two systems or more, without a key: compare RUN_A RUN_B"),
-        (["checkpoint=[a,b]"], "compare takes two systems or more, without a key: compare RUN_A"),
-        (["bad"], "give two or more"),
-        (["bad", "runs=[good]"], "compare takes two systems or more, without a key"),
+        (["bad", "good", *TEXT, "output=src"], "src: File exists"),
+        (["bad", "good", *TEXT, "tokenize=latin"], "tokenize=latin cannot be used ('latin')"),
+        ([], "compare takes two systems or more: compare RUN_A RUN_B"),
+        (["bad"], "compare takes two systems or more"),
         (["bad", "good"], "give source=FILE and reference=FILE"),
         (["bad", "good", "source=src"], "source=FILE and reference=FILE go together"),
         (["bad", "short", *TEXT], "short has 2 lines for 4 sentences"),
-        (["bad", "nowhere", *TEXT], "nowhere: no such file"),
         (["bad", "good", *TEXT, "training=gone"], "gone: no such file"),
         (["bad", "good", *TEXT, "seed=0"], "seed=0 must be at least 1"),
         (["bad", "good", *TEXT, "moved_by=meteor"], "metric meteor is unknown"),
-        (["bad", "good", *TEXT, "lenghts=[3]"], "did you mean lengths?"),
     ],
 )
 def test_a_wrong_call_is_one_line(

@@ -50,17 +50,17 @@ def test_where_nothing_can_be_written_nothing_is_translated(
 ) -> None:
     monkeypatch.setattr(Translator, "translate", None)
     assert main(["evaluate", *CALL, "output=2014"]) == 2
-    assert "error: 2014 cannot be written to (File exists)" in capsys.readouterr().err
+    assert "error: 2014: File exists; check its name" in capsys.readouterr().err
 
 
 def test_scores_are_shown_even_if_they_cannot_be_saved(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+        raise OSError(28, "No space left on device", "scores")
 
     monkeypatch.setattr(scores, "write_whole", full)
     assert main(["evaluate", *CALL, "output=scores"]) == 2
     captured = capsys.readouterr()
     assert json.loads(captured.out)[0]["name"] == "BLEU"
-    assert "error: scores cannot be written to (No space left on device)" in captured.err
+    assert "error: scores: No space left on device" in captured.err

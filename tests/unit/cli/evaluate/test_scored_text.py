@@ -15,11 +15,11 @@ from transformer.data.config import DataConfig
 from transformer.data.corpora.evaluation_text import validation_pairs
 from transformer.data.corpora.split import Split
 from transformer.data.text.parallel import Corpus
-from transformer.evaluation.attention.head_survey import known_split
+from transformer.evaluation.run_text import run_split
 
 PLACES: list[Callable[[dict[str, Any]], object]] = [
     lambda data: scored_split(OmegaConf.create({"split": "validation"}), {"data": data}),
-    lambda data: known_split(data, "validation"),
+    lambda data: run_split(data, "validation"),
     lambda data: validation_pairs(DataConfig(**data), None),
 ]
 

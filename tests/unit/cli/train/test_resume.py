@@ -133,7 +133,7 @@ def test_single_keys_change(run: Path) -> None:
     assert (config.data.seed, config.schedule.total) == (123, 123)
 
 
-@pytest.mark.parametrize("name", ["müller", "a,b", "runs (old)", "it's", "a=b"])
+@pytest.mark.parametrize("name", ["müller, (old)", "it's", "a=b"])
 @pytest.mark.parametrize("quote", ["", "'", '"'])
 def test_a_run_is_found_whatever_its_path_is_called(run: Path, name: str, quote: str) -> None:
     renamed = run.rename(run.with_name(name))
@@ -171,21 +171,13 @@ def test_what_is_held_out_stays(run: Path) -> None:
     ("argument", "message"),
     [
         ("model=base", r"model=… cannot be chosen again: .* keys, such as model\.KEY=VALUE$"),
-        ("decoding=greedy", r"such as decoding\.KEY=VALUE$"),
-        ("trainer=ddp", r"such as trainer\.KEY=VALUE$"),
         ("trainer.max_step=3", r"unknown key trainer\.max_step \(did you mean trainer\.max_steps"),
-        ("+trainer.fast=3", r"no key can be added"),
         ("experiment=pocket", r"experiment=… cannot be chosen again: .* such as GROUP\.KEY=VALUE$"),
         ("hydra.run.dir=x", r"hydra\.run\.dir cannot change: a run resumes in its own"),
-        ("nonsense", r"nonsense' is not of the form KEY=VALUE"),
         ("--multirun", r"'--multirun' is not of the form KEY=VALUE"),
         ("tokenizer.vocab_size=1", r"tokenizer\.vocab_size cannot change: a run goes on with"),
-        ("tokenizer.character_coverage=1", r"tokenizer\.character_coverage cannot change: a run"),
         ("metrics.tokenize=none", r"metrics\.tokenize cannot change: .* it began with"),
-        ("metrics.lowercase=true", r"metrics\.lowercase cannot change: .* it began with"),
-        ("data.train=[a", r"data\.train=\[a is not KEY=VALUE as Hydra reads it \(no viable"),
         ("seed=1,2", r"seed=1,2: write"),
-        ("~data.root", r"no key can be added or removed"),
     ],
 )
 def test_refusals(run: Path, argument: str, message: str) -> None:
@@ -201,7 +193,6 @@ def test_refusals(run: Path, argument: str, message: str) -> None:
         (["seed=1", "checkpoint=runs/a b/x.ckpt"], Path("runs/a b/x.ckpt")),
         (["checkpoint=a", "checkpoint=b"], Path("b")),
         (["checkpoint=null"], None),
-        (["checkpoint="], None),
         (["callbacks.checkpoint=a"], None),
         (["checkpoint=auto"], None),
         (["checkpoint=./auto"], Path("auto")),

@@ -99,15 +99,6 @@ def test_equals_the_plain_search(alpha: float, nbest: int, min_length: int) -> N
         )
 
 
-def test_the_batch_does_not_change_a_result() -> None:
-    config = search_config(beam_size=4, nbest=4, length_penalty=0.6)
-    limits = torch.tensor([2 + seed % 5 for seed in SEEDS])
-    together = beam_search(RecurrentStep(SEEDS, 4), limits, config)
-    for index, seed in enumerate(SEEDS):
-        [alone] = beam_search(RecurrentStep([seed], 4), limits[index : index + 1], config)
-        assert [h.tokens for h in together[index]] == [h.tokens for h in alone]
-
-
 def test_early_stopping_and_finished_sentences_save_steps() -> None:
     # The end is likely: one step shows that nothing else can win.
     step = TableStep([-9.0, -9.0, -9.0, -0.1, -3.0, -4.0], 2, 3)

@@ -24,30 +24,17 @@ def hypotheses(batch: int, beam: int, length: int) -> torch.Tensor:
     ("changes", "message"),
     [
         ({"beam_size": 0}, "decoding.beam_size=0 must be from 1 to 10000"),
-        ({"beam_size": 10**8}, "decoding.beam_size=100000000 must be from 1"),
-        ({"nbest": 0}, "decoding.nbest=0 must be from 1 to 10000"),
-        (
-            {"nbest": 4},
-            "beam_size=3 can find; set decoding.beam_size=4",
-        ),
+        ({"nbest": 4}, "beam_size=3 can find; set decoding.beam_size=4"),
         ({"min_length": -1}, "decoding.min_length=-1 must be from 0 to 10000"),
         ({"max_length_ratio": math.nan}, "decoding.max_length_ratio=nan"),
         ({"length_penalty": math.inf}, "decoding.length_penalty=inf must be from -100"),
         ({"algorithm": "greedy"}, "decoding.beam_size=3 has no effect .* set decoding=beam"),
         ({"no_repeat_ngram": -1}, "decoding.no_repeat_ngram=-1 must be at least 0"),
         ({"eos_threshold": math.nan}, "decoding.eos_threshold=nan must be at least 0"),
-        ({"algorithm": "sampling", "beam_size": 3}, "decoding.beam_size=3 has no effect"),
         ({"algorithm": "sampling", "temperature": 0.0}, "decoding.temperature=0.0 must be above 0"),
-        (
-            {"algorithm": "sampling", "top_p": 0.0},
-            "decoding.top_p=0.0 must be above 0 and at",
-        ),
-        (
-            {"algorithm": "sampling", "min_p": 1.0},
-            "decoding.min_p=1.0 must be at least 0 and",
-        ),
+        ({"algorithm": "sampling", "top_p": 0.0}, "decoding.top_p=0.0 must be above 0 and at"),
+        ({"algorithm": "sampling", "min_p": 1.0}, "decoding.min_p=1.0 must be at least 0 and"),
         ({"top_k": 5}, "decoding.top_k=5 has no effect .* set decoding=sampling"),
-        ({"diversity": 0.5}, "decoding.diversity=0.5 has no effect"),
         ({"algorithm": "diverse", "groups": 2}, "decoding.beam_size=3 is no multiple of decoding"),
     ],
 )

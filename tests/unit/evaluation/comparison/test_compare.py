@@ -120,11 +120,11 @@ def test_no_bleu_is_shown_where_there_is_none(capsys: pytest.CaptureFixture[str]
 
 def test_the_page_says_what_the_json_says(tmp_path: Path) -> None:
     comparison = compared(["ein Hund"])
-    save_comparison(tmp_path / "new", comparison)
-    assert sorted(os.listdir(tmp_path / "new")) == ["comparison.json", "comparison.md"]
-    told = json.loads((tmp_path / "new" / "comparison.json").read_text())
+    save_comparison(tmp_path, comparison)
+    assert sorted(os.listdir(tmp_path)) == ["comparison.json", "comparison.md"]
+    told = json.loads((tmp_path / "comparison.json").read_text())
     assert told == json.loads(format_comparison(comparison))
-    page = (tmp_path / "new" / "comparison.md").read_text()
+    page = (tmp_path / "comparison.md").read_text()
     assert "| A | runs/\\[bold\\]a |" in page
     assert "\n      reference  zwei Katzen laufen `schnell`\n" in page
     for metric in told["metrics"]:
@@ -133,19 +133,14 @@ def test_the_page_says_what_the_json_says(tmp_path: Path) -> None:
     rows = [line for line in page.split("\n") if line.startswith("|")]
     # A bar in a sentence parts no column.
     assert {row.count("|") for row in rows} == {3, 6, 8}
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot be written to"):
-        save_comparison(tmp_path / "file", comparison)
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"scores": ()}, "one or more, each once"),
         ({"scores": ("bleu", "bleu")}, "one or more, each once"),
         ({"scores": ("meteor",)}, "metric meteor is unknown"),
-        ({"lengths": (5, 3)}, "lengths="),
-        ({"frequencies": (0,)}, "frequencies="),
+        ({"lengths": (5, 3), "frequencies": (0,)}, r"lengths=.*; also frequencies=\[0\] must be"),
         ({"moved": -1}, "moved=-1 must be at least 0"),
     ],
 )

@@ -3,7 +3,7 @@
 from sacrebleu.metrics import BLEU, CHRF
 
 from tests.helpers.decoding.metrics import RAW
-from transformer.evaluation.comparison.sentence_deltas import SentenceScores, movement
+from transformer.evaluation.comparison.sentence_deltas import Movement, SentenceScores, movement
 
 REFERENCES = ["ein Hund schläft heute", "zwei Katzen", "drei Vögel singen", "vier Häuser", "fünf"]
 BASE = ["ein", "zwei Katzen", "drei Vögel singen", "vier Häuser", "nichts"]
@@ -15,10 +15,13 @@ def scored(hypotheses: list[str]) -> SentenceScores:
     return SentenceScores(hypotheses, REFERENCES, ("bleu", "chrf"), RAW)
 
 
+def moved(by: str, limit: int) -> Movement:
+    texts = SOURCES, REFERENCES, scored(BASE), scored(OTHER)
+    return movement(*texts, by=by, better="higher", limit=limit)
+
+
 def test_the_largest_change_is_first() -> None:
-    found = movement(
-        SOURCES, REFERENCES, scored(BASE), scored(OTHER), by="chrf", better="higher", limit=5
-    )
+    found = moved("chrf", 5)
     assert (found.better, found.worse, found.same) == (2, 2, 1)
     assert [one.line for one in found.most_better] == [1, 5]
     assert [one.line for one in found.most_worse] == [4, 2]
@@ -27,18 +30,13 @@ def test_the_largest_change_is_first() -> None:
     assert gains == sorted(gains, reverse=True) and min(gains) > 0
     assert losses == sorted(losses) and max(losses) < 0
     # Letters are nearer in chrF, no word is right in BLEU: "fünfe" for "fünf" is no gain.
-    found = movement(
-        SOURCES, REFERENCES, scored(BASE), scored(OTHER), by="bleu", better="higher", limit=5
-    )
+    found = moved("bleu", 5)
     assert [one.line for one in found.most_better] == [1]
     assert found.same == 2
 
 
 def test_a_sentence_has_its_texts_and_scores() -> None:
-    found = movement(
-        SOURCES, REFERENCES, scored(BASE), scored(OTHER), by="chrf", better="higher", limit=1
-    )
-    [first] = found.most_better
+    [first] = moved("chrf", 1).most_better
     assert (first.source, first.reference) == ("1", REFERENCES[0])
     assert first.hypotheses == ("ein", REFERENCES[0])
     chrf, bleu = CHRF(), BLEU(effective_order=True)
