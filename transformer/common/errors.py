@@ -24,15 +24,14 @@ def errors_name(file: Path | str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        if str(file) in str(error):
-            raise
-        raise InputError(f"{file}: {error}") from error
+        named = str(file) in str(error)
+        raise error if named else InputError(f"{file}: {error}") from error
 
 
 ALSO = "; also "
 """Separator of the objections in one message."""
 
-_LIMIT = 10  # objections in one message
+_LIMIT = 10
 
 
 def raise_objections(objections: Iterable[str]) -> None:
@@ -58,10 +57,8 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether memory ran out: torch, CUDA and their libraries have various errors for it."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
-    return isinstance(error, RuntimeError) and any(part in str(error) for part in _NO_MEMORY)
-
-
-_NO_MEMORY = ("out of memory", "can't allocate memory", "_ALLOC_FAILED")
+    texts = ("out of memory", "can't allocate memory", "_ALLOC_FAILED")
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in texts)
 
 
 @contextmanager

@@ -35,7 +35,7 @@ _RESERVED = {
 """Keys that the user cannot set for a stage, besides those that the recipe sets."""
 
 _ONE_CORPUS: dict[str, Any] = {
-    **dict.fromkeys(("checkpoint", "finetune_from", "resume_check", "objective")),
+    **dict.fromkeys(("checkpoint", "finetune_from", "objective")),
     **dict.fromkeys(("data.documents", "data.alignment", "data.corpora")),
     **{"task": "translation", "data.target_tag": False, "data.streaming": False},
     "loss.alignment_weight": 0.0,

@@ -47,7 +47,6 @@ class RunConfig:
         test: Whether the test splits are scored after training.
         gradient_checkpointing: Compute each layer again in the backward pass
             (``activation_checkpointing.py``).
-        resume_check: Updates of each half of a check that the run resumes exactly; null trains.
         keep_memory: Tell the allocator to keep freed memory (``cpu_allocator.py``).
         automatic_budget: Whether ``data.batch_tokens=auto`` is still to be measured
             (``auto_batch_size.py``); until then ``data`` has the smallest budget.
@@ -68,7 +67,6 @@ class RunConfig:
     objective: str | None = None
     test: bool = True
     gradient_checkpointing: bool = False
-    resume_check: int | None = None
     keep_memory: bool = True
     data: DataConfig = field(default_factory=DataConfig)
     automatic_budget: bool = False
