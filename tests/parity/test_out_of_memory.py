@@ -22,7 +22,7 @@ from transformer.data.batching.loader import Update
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.distributed.replicated import ReplicatedStrategy
 from transformer.training.optimization import gradient_buckets
-from transformer.training.optimization.gradient_accumulation import Accumulator
+from transformer.training.step.gradient_accumulation import Accumulator
 
 TIMEOUT = 120
 ROWS = [

@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 
@@ -51,6 +52,12 @@ def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
 def how_to_install(extra: str) -> str:
     """Return the command that installs an extra; the project is not on PyPI."""
     return f"pip install -e '.[{extra}]' in the checkout"
+
+
+def require_package(package: str, who: str, extra: str) -> None:
+    """Raise InputError unless a package of an extra is installed."""
+    if find_spec(package) is None:
+        raise InputError(f"{who} needs {package}: {how_to_install(extra)}")
 
 
 def is_out_of_memory(error: BaseException) -> bool:

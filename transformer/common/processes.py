@@ -1,4 +1,4 @@
-"""Helpers for processes."""
+"""Signals of a process, and processes that end with their parent."""
 
 import os
 import signal

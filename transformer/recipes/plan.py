@@ -131,14 +131,8 @@ class Plan:
     ) -> tuple[Path, ...]:
         """Add a stage, and return its output files; InputError if the user sets what it decides.
 
-        Args:
-            kind: Of the stage; the user's arguments for it come on top.
-            own: Keys that the recipe decides; the first input of ``translate`` and ``evaluate`` is
-                a model.
-            outputs: Files that it writes in its folder.
-            settings: Arguments that the user may replace.
-            suffix: Of the name, where there are several of this kind.
-            reads: Files of the user that it reads.
+        The fields are those of ``Stage``; the user's arguments for this kind come on top of the
+        settings. Stages of one kind differ in the suffix of their names.
         """
         folder = self.folder / f"{len(self.stages) + 1:02}_{kind}{suffix}"
         files = tuple(folder / name for name in outputs)

@@ -36,9 +36,8 @@ def run_stages(stages: Sequence[Stage], cache: Path, log: Callable[[str], None])
 
     The ``cache`` remembers the sha256 of large files.
 
-    Raises:
-        InputError: An input is missing, a folder has no marker, or another process works there.
-        Interrupted: A signal has stopped it, or a stage has ended with an error.
+    Raises InputError if an input is missing or a folder cannot be used, and Interrupted if a signal
+    has stopped it or a stage has ended with an error.
     """
     with handling(_stop), locked(stages[0].folder.parent, "works"):
         list(states(stages, cache))
@@ -89,10 +88,8 @@ def _state(stage: Stage, digests: dict[str, str]) -> str:
     try:
         values = json.loads(marker.read_text(encoding="utf-8"))
         before, done = dict(values["sha256"]), values["done"]
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise InputError(
-            f"{marker} cannot be read ({error}); delete it, and move {stage.folder} away"
-        ) from error
+    except (OSError, ValueError, LookupError, TypeError):
+        return f"starts again, {marker.name} cannot be read"
     changed = [name for name, digest in digests.items() if before.get(name) != digest]
     if changed:
         return f"starts again, {changed[0]} has changed"
@@ -113,13 +110,10 @@ def _move_aside(stage: Stage, log: Callable[[str], None]) -> None:
     """Rename the folder of an earlier call to ``NAME.old-1``, or the next free number."""
     if not stage.folder.is_dir() or not any(stage.folder.iterdir()):
         return
-    if not stage.marker.exists():
-        raise InputError(
-            f"{stage.folder} exists without {stage.marker.name}, so no recipe has made it; move "
-            "the folder away, or give another output"
-        )
-    if is_locked(stage.folder):
-        raise InputError(f"a process still trains in {stage.folder}; wait until it has ended")
+    foreign = not stage.marker.exists()
+    if foreign or is_locked(stage.folder):
+        reason = "no recipe has made it" if foreign else "a process still trains in it"
+        raise InputError(f"{stage.folder} exists, and {reason}; give another output")
     names = (stage.folder.with_name(f"{stage.name}.old-{number}") for number in count(1))
     kept = next(folder for folder in names if not folder.exists())
     stage.folder.rename(kept)

@@ -16,13 +16,10 @@ from torch import Tensor
 
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
-from transformer.common.schema import typed
 from transformer.data.corpora.mixture import config_tags
 from transformer.data.corpora.trust import require_trust
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.search.config import SearchConfig
-from transformer.evaluation.metrics import MetricsConfig
 from transformer.model.checkpoint.checkpoint import PORTABLE, checkpoint_task, read_merged
 from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.model.config import LEARNING_KEYS
@@ -37,15 +34,19 @@ def initial_payload(config: RunConfig, path: Path) -> dict[str, Any]:
 
     Raises InputError if it cannot be read, or is of another vocabulary or model than the run.
     """
-    try:
+    with errors_name("finetune_from"):
         payload = read_merged(find_checkpoint(path))
-    except InputError as error:
-        raise InputError(f"finetune_from: {error}") from error
-    if checkpoint_task(payload) == config.task:
-        _check_model(config, path, payload)
-        if config.task == "translation":
-            _log_other_scores(config, path, payload)
-            payload = grown(payload, config_tags(config.data), config.tokenizer.add)
+    if checkpoint_task(payload) != config.task:
+        return payload
+    now = {"tokenizer": asdict(config.tokenizer), "model": config.model}
+    if other := other_model(_former(payload), now):
+        settings = (OmegaConf.to_yaml({k: v}).strip().replace(": ", "=") for k, v in other.items())
+        raise InputError(
+            f"finetune_from={path} has another vocabulary or model than this run; set "
+            f"{' '.join(settings)}"
+        )
+    if config.task == "translation":
+        payload = grown(payload, config_tags(config.data), config.tokenizer.add)
     return payload
 
 
@@ -113,39 +114,6 @@ def _former(payload: dict[str, Any]) -> dict[str, Any]:
     return {"tokenizer": asdict(vocabulary), "model": payload[PORTABLE]["model"]}
 
 
-def _check_model(config: RunConfig, path: Path, payload: dict[str, Any]) -> None:
-    now = {"tokenizer": asdict(config.tokenizer), "model": config.model}
-    if other := other_model(_former(payload), now):
-        raise InputError(
-            f"finetune_from={path} has another vocabulary or model than this run; set "
-            f"{_settings(other)}"
-        )
-
-
-def _log_other_scores(config: RunConfig, path: Path, payload: dict[str, Any]) -> None:
-    """Log metrics and searches that differ: only the user knows whether both texts are alike."""
-    trained = payload[PORTABLE]["config"]
-    with errors_name(path):
-        metrics = typed(MetricsConfig, trained["metrics"], "metrics")
-        search = typed(SearchConfig, trained["decoding"], "decoding")
-    before, now = _scoring(metrics, search), _scoring(config.metrics, config.decoding)
-    if other := {key: value for key, value in before.items() if now[key] != value}:
-        own = {key: now[key] for key in other}
-        logger.info(
-            "scored with %s, but %s with %s; if the text is alike, set the same",
-            *(_settings(own), path, _settings(other)),
-        )
-
-
-def _scoring(metrics: MetricsConfig, search: SearchConfig) -> dict[str, Any]:
-    """What has to be the same for two scores to be compared."""
-    searching = ("algorithm", "beam_size", "length_penalty", "length_penalty_form")
-    scoring = {
-        f"metrics.{key}": getattr(metrics, key) for key in ("tokenize", "lowercase", "choose")
-    }
-    return scoring | {f"decoding.{key}": getattr(search, key) for key in searching}
-
-
 def other_model(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     """Keys of ``tokenizer`` and ``model`` that need other weights, with their former values."""
     free = {key: now["model"][key] for key in LEARNING_KEYS if key in now["model"]}
@@ -157,8 +125,3 @@ def other_model(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, 
         if key not in ("sampling", "add") and before["tokenizer"][key] != value
     }
     return vocabularies | models
-
-
-def _settings(values: Mapping[str, Any]) -> str:
-    """Settings as the user writes them."""
-    return " ".join(OmegaConf.to_yaml({k: v}).strip().replace(": ", "=") for k, v in values.items())

@@ -22,7 +22,7 @@ _WITHOUT_WEIGHTS = frozenset(
 """Keys of a model that do not change its weights."""
 
 _LATER = {"convolution_window": None, "output_bias": False}
-"""What keys with weights stand for in a run of before they existed."""
+"""Values of keys with weights in runs that are older than the key."""
 
 _NOT_COMPARED = ("checkpoint", "packing")
 """Keys that do not make another run; `data.packing` was removed, and is false."""
@@ -57,15 +57,10 @@ def check_no_other_run(folder: Path, *, sweeps: bool = False) -> None:
 def find_run_to_resume(
     config: Mapping[str, Any], given: RunFolder | None, candidates: Sequence[RunFolder]
 ) -> tuple[Path | None, str]:
-    """Find the run of ``checkpoint=auto``, the same in all processes.
+    """Find the run of ``checkpoint=auto``: its directory, None for a new run, and the reason.
 
-    Args:
-        config: The plain values of the command.
-        given: The run directory that the command names, if any; InputError if it has another run.
-        candidates: Run directories of the same experiment, if it names none.
-
-    Returns:
-        The run directory to resume, None to begin a new run; and the reason, for the log.
+    ``given`` is the directory that the command names, if any; InputError if it has another run.
+    Otherwise ``candidates`` are run directories of the same experiment.
     """
     if given is not None:
         if not given.has_checkpoint:
@@ -105,10 +100,9 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "")
 def fixed_key_that_differs(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     """The first key that differs although a resumed run cannot change it; None if there is none.
 
-    The weights fix the model, except for keys without effect on them. The checkpoint fixes the
-    vocabulary; only ``tokenizer.sampling`` may change. The run does not read ``finetune_from``
-    again, which may have been moved. Scores under other metrics cannot be compared with the best
-    score so far. With another number of held-out pairs, some of them would have been trained on.
+    The checkpoint fixes the vocabulary, and the keys of the model with an effect on the weights.
+    Scores under other metrics cannot be compared with the best score so far. With another number
+    of held-out pairs, some of them would have been trained on.
     """
     if before.get("task", now.get("task")) != now.get("task"):
         return "task"

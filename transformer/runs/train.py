@@ -50,16 +50,10 @@ def train(
     callbacks: Sequence[Callback] = (),
     objective: Objective | None = None,
 ) -> dict[str, float]:
-    """Train, then test the best checkpoint once, unless ``config.test`` is false.
+    """Train in a run directory, then test the best checkpoint once, unless ``test`` is false.
 
-    A trial of a sweep has an ``objective``, and tests nothing. Returns the last value of every
-    logged metric, and the scores of the test.
-
-    Args:
-        config: All settings; ``config.checkpoint`` resumes.
-        folder: The run directory: a new one, or that of the run to resume.
-        callbacks: More of Lightning's.
-        objective: Records the metric of a sweep.
+    ``config.checkpoint`` resumes a run. A trial of a sweep has an ``objective``, and tests nothing.
+    Returns the last value of every logged metric, and the scores of the test.
 
     Raises:
         InputError: The config or the data is wrong, the folder holds another run, or the last

@@ -36,25 +36,19 @@ class RunConfig:
     """All settings of a training run; the defaults are those of ``conf/train.yaml``.
 
     Attributes:
-        task: The task (``TASKS`` in tasks/registry.py), or ``MODULE:CLASS``, a ``Task`` of the
-            user.
+        task: A name of ``TASKS`` in tasks/registry.py, or ``MODULE:CLASS``, a ``Task`` of the user.
         seed: Of weights and dropout; ``data.seed`` is that of batch order and subword sampling.
         checkpoint: File to resume from; null starts a new run.
         finetune_from: Checkpoint, or run directory, whose weights and vocabulary a new run begins
-            with; null begins with random weights. A resumed run does not read it again.
-        objective: Metric that a trial of a sweep returns; null: the one that chooses the best
-            checkpoint.
+            with; a resumed run does not read it again.
+        objective: Metric of a sweep; null: the one that chooses the best checkpoint.
         test: Whether the test splits are scored after training.
-        gradient_checkpointing: Compute each layer again in the backward pass
-            (``activation_checkpointing.py``).
+        gradient_checkpointing: Compute each layer again in the backward pass.
         keep_memory: Tell the allocator to keep freed memory (``cpu_allocator.py``).
-        automatic_budget: Whether ``data.batch_tokens=auto`` is still to be measured
-            (``auto_batch_size.py``); until then ``data`` has the smallest budget.
-        model: Fields of ``ModelConfig`` that are not its defaults; the tokenizer decides the sizes
-            of the vocabularies.
-        trainer: Arguments of ``pytorch_lightning.Trainer``.
+        automatic_budget: Whether ``data.batch_tokens=auto`` is still to be measured; until then
+            ``data`` has the smallest budget.
+        model: Fields of ``ModelConfig`` that are not its defaults.
         decoding: The search that validates and tests a translator.
-        metrics: How its output is compared with the references.
         resolved: The same as the plain values of ``config.yaml``; ``train`` fills it in.
 
     Raises InputError if a value is wrong, or two contradict each other.
@@ -156,6 +150,11 @@ def _contradictions(config: RunConfig, model: ModelConfig) -> Iterator[str]:
         yield (
             f"schedule.total={total}: a cosine needs its last update; set "
             "trainer.max_steps, trainer.max_epochs or schedule.total, or take schedule=inverse_sqrt"
+        )
+    if config.trainer.strategy == "fsdp" and (config.callbacks.ema_decay or model.layer_drop):
+        yield (
+            "trainer=fsdp shards all weights and needs every layer on every rank; set "
+            "callbacks.ema_decay=0 model.layer_drop=0"
         )
     if config.trainer.compile != "none" and _skips_blocks(model):
         yield (

@@ -112,10 +112,6 @@ def build_callbacks(
     callbacks.append(LastValidation())
     if config.patience is not None:
         callbacks.append(Patience(criterion, config.patience))
-    if finetunes:
-        from transformer.training.callbacks.before_and_best import BeforeAndBest
-
-        callbacks.append(BeforeAndBest(criterion))
     return [
         *callbacks,
         BestCheckpoint(folder, criterion),
@@ -126,11 +122,6 @@ def build_callbacks(
 
 def _strategy(config: RunConfig, trainer: TrainerConfig) -> Strategy | str:
     if trainer.strategy == "fsdp":
-        if config.callbacks.ema_decay or config.model["layer_drop"]:
-            raise InputError(
-                "trainer=fsdp shards all weights and needs every layer on every rank; set "
-                "callbacks.ema_decay=0 model.layer_drop=0"
-            )
         from transformer.training.distributed.fsdp import ShardedStrategy
 
         return ShardedStrategy()

@@ -22,12 +22,8 @@ logger = logging.getLogger(__name__)
 _SCORE = "val/score"
 """The field of the score that chooses the best checkpoint."""
 
-_ORDER = ("update", "epoch", "train/loss", _SCORE, "train/tokens_per_second", "left")
-_IMPORTANT = ("update", "left", "train/loss", "train/tokens_per_second", "epoch")
-"""Shown first on a narrow terminal; then the other metrics, and the bar last."""
-
-_BAR = (8, 40)
-"""Minimum and maximum width of the bar."""
+_FIELDS = ("update", "epoch", "train/loss", _SCORE, "train/tokens_per_second")
+"""Fields of the bar; a narrow terminal cuts the last ones off."""
 
 
 class ProgressBar(Callback):

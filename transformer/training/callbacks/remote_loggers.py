@@ -8,7 +8,6 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.loggers import Logger, MLFlowLogger, WandbLogger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
-from transformer.common.errors import InputError, how_to_install
+from transformer.common.errors import require_package
 from transformer.training.callbacks.config import LoggerConfig, MLflowConfig, WandbConfig
 from transformer.training.callbacks.loggers import ContinuedCSVLogger, EpochLogger
 
@@ -130,8 +129,7 @@ def build_remote_loggers(
     if config.mlflow:
         builders["mlflow"] = partial(_mlflow, config.mlflow, folder)
     for kind in builders:
-        if find_spec(kind) is None:
-            raise InputError(f"logger={kind} needs {kind}: {how_to_install(kind)}")
+        require_package(kind, f"logger={kind}", kind)
     return [RemoteLogger(kind, build, resolved) for kind, build in builders.items()]
 
 

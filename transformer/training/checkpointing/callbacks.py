@@ -5,7 +5,7 @@ A checkpoint holds no path, so that a run resumes after its directory has been m
 """
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import Checkpoint
@@ -78,7 +78,7 @@ class LastCheckpoint(SavedCallback, Checkpoint):
         if saves and (error := self._save(trainer)) and is_new:
             if unused is not None:
                 unused.rename(self.path)
-            raise _on_rank(error, trainer)
+            _raise_on_rank(error, trainer)
         if self.validates:
             if self._max_steps is not None:
                 trainer.fit_loop.epoch_loop.max_steps = self._max_steps
@@ -106,7 +106,7 @@ class LastCheckpoint(SavedCallback, Checkpoint):
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save the final state; raises InputError if it cannot be written."""
         if self._saved != (trainer.global_step, False) and (error := self._save(trainer)):
-            raise _on_rank(error, trainer)
+            _raise_on_rank(error, trainer)
 
     def _save_unless_bad(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save, unless the last update was bad, perhaps because of the weights."""
@@ -168,6 +168,6 @@ class RecentCheckpoints(Checkpoint):
                 file.unlink()
 
 
-def _on_rank(error: InputError, trainer: Trainer) -> Exception:
-    """The error on rank 0, which reports it; on the other ranks one that is not reported."""
-    return error if trainer.is_global_zero else AnotherRankFailed(str(error))
+def _raise_on_rank(error: InputError, trainer: Trainer) -> NoReturn:
+    """Raise the error on rank 0, which reports it; on the other ranks one that is not reported."""
+    raise error if trainer.is_global_zero else AnotherRankFailed(str(error))

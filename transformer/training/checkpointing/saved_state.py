@@ -50,7 +50,6 @@ _CALLBACKS: dict[str, dict[str, Any]] = {
     "Patience": {"best": tuple[float, float] | None, "waited": Count},
     "Objective": {"metric": str, "best": float | None},
     "MovingAverage": {"latest_update_step": Count},
-    "BeforeAndBest": {**dict.fromkeys(("before", "best"), Mapping[str, float]), "update": Count},
 }
 
 
@@ -123,8 +122,7 @@ def check_saved_state(payload: Mapping[str, Any], file: Path) -> None:
         if "measured" in payload:
             _check(_MEASURED, payload["measured"], "measured")
         typed_value(payload.get("records", {}), Mapping[str, str | None], "records")
-        if not isinstance(callbacks := payload["callbacks"], Mapping):
-            raise InputError("callbacks must be a mapping, {KEY: VALUE}")
+        callbacks = typed_value(payload["callbacks"], Mapping[str, Any], "callbacks")
         for name, hints in _CALLBACKS.items():
             if name in callbacks:
                 _check(hints, callbacks[name], f"callbacks.{name}")
@@ -145,9 +143,8 @@ def loader_state(payload: Mapping[str, Any]) -> dict[str, Any] | None:
         [state] = payload["loops"]["fit_loop"]["state_dict"].get("combined_loader", [None])
     except (LookupError, TypeError, ValueError, AttributeError):
         state = ()
-    if not isinstance(state, dict | None):
-        raise InputError("loops holds no state of the data loader")
-    return state
+    found: dict[str, Any] | None = typed_value(state, Mapping[str, Any] | None, "loops")
+    return found
 
 
 def optimizer_state(states: Any, optimizer: Optimizer) -> dict[str, Any]:

@@ -102,20 +102,26 @@ def reporting_once(rank: Rank | None) -> Iterator[None]:
     try:
         yield
     except (Exception, KeyboardInterrupt) as error:
-        if rank is None:
+        other = None if rank is None else _other_error(rank, error)
+        if other is None:
             raise
-        code = _first_code(rank, error)
-        if code is not None:
-            raise AnotherRankFailed("", code) from error
-        # The launcher ends all ranks once one has ended; this one still has to report.
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        if reason := _lost_connection(error):
-            message = f"rank {rank.rank} has lost the connection to another rank: {reason}"
-            raise AnotherRankFailed(message, 1) from error
-        if _code(error) == 1:
-            traceback.print_exc()
-            raise AnotherRankFailed("", 1) from error
-        raise
+        raise other from error
+
+
+def _other_error(rank: Rank, error: BaseException) -> AnotherRankFailed | None:
+    """What a rank raises in place of an error; None: this rank reports the error itself."""
+    code = _first_code(rank, error)
+    if code is not None:
+        return AnotherRankFailed("", code)
+    # The launcher ends all ranks once one has ended; this one still has to report.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if reason := _lost_connection(error):
+        message = f"rank {rank.rank} has lost the connection to another rank: {reason}"
+        return AnotherRankFailed(message, 1)
+    if _code(error) == 1:
+        traceback.print_exc()
+        return AnotherRankFailed("", 1)
+    return None
 
 
 def leave_group(code: int) -> NoReturn:

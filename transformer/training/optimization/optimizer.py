@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from torch import nn
 from torch.optim import Adam, AdamW, Optimizer
 
-from transformer.common.errors import InputError
+from transformer.common.errors import raise_objections
 from transformer.common.schema import Range
 
 
@@ -30,8 +30,9 @@ class OptimizerConfig:
     weight_decay: Annotated[float, Range(0, below=math.inf)] = 0.0
 
     def __post_init__(self) -> None:
-        if not all(0 <= beta < 1 for beta in self.betas):
-            raise InputError(f"optimizer.betas={list(self.betas)} must be from 0 and below 1")
+        wrong = not all(0 <= beta < 1 for beta in self.betas)
+        message = f"optimizer.betas={list(self.betas)} must be from 0 and below 1"
+        raise_objections([message] if wrong else [])
 
 
 def build_optimizer(config: OptimizerConfig, parameters: Iterable[nn.Parameter]) -> Optimizer:

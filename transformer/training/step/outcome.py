@@ -12,8 +12,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from transformer.common.processes import SIGNALS
-from transformer.training.optimization.gradient_accumulation import Totals
 from transformer.training.optimization.gradient_buckets import GradientBuckets
+from transformer.training.step.gradient_accumulation import Totals
 
 
 class FlatTensors:

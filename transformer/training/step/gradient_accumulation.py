@@ -1,0 +1,113 @@
+"""The gradient of an update: micro-batch after micro-batch, then summed over the ranks once.
+
+No rank waits for another before all its micro-batches are done. A rank that runs out of memory
+(out_of_memory.py) can therefore repeat its part without the others.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from transformer.data.batching.loader import Update
+from transformer.training.step.out_of_memory import BatchHalving, runs_out_of_memory
+
+Path = tuple[int, ...]
+"""The number of a micro-batch in the run, and the indices of its half, quarter, …"""
+
+
+@dataclass
+class Totals:
+    """Sums over the micro-batches of an update.
+
+    Attributes:
+        tokens: Number of predictions; a tensor once it is that of several ranks.
+        sums: Losses and other logged sums, of any shape, without gradient.
+        signals: How many of several ranks have received each signal to stop.
+    """
+
+    tokens: int | Tensor = 0
+    sums: dict[str, Tensor] = field(default_factory=dict)
+    signals: Tensor | None = None
+
+
+def seed_for(seed: int, *path: int) -> None:
+    """Seed the generators of torch (every device), NumPy and Python for a micro-batch.
+
+    So no random state is saved: a resumed run, a run on more ranks and a repeated update draw the
+    same dropout masks.
+    """
+    word = int(np.random.SeedSequence([seed, len(path), *path]).generate_state(1, np.uint64)[0])
+    torch.manual_seed(word)
+    np.random.seed(word % 2**32)
+    random.seed(word)
+
+
+class Accumulator:
+    """Adds up the gradients of the micro-batches of an update.
+
+    Args:
+        backward: Adds the gradient of one micro-batch, with random numbers that depend on its
+            path, and returns its number of tokens and the sums to log.
+        clear: Deletes all gradients.
+    """
+
+    def __init__(
+        self,
+        backward: Callable[[Any, Path], tuple[int, dict[str, Tensor]]],
+        clear: Callable[[], None],
+    ) -> None:
+        self.backward, self.clear = backward, clear
+        self.halving = BatchHalving()
+
+    def __call__(
+        self, update: Update[Any], sending: Callable[[], AbstractContextManager[Any]] = nullcontext
+    ) -> Totals:
+        """Compute the gradient of the whole update.
+
+        The backward pass of the micro-batch that completes it runs within ``sending``. If memory
+        does not suffice for a micro-batch, the update starts again, and from then on batches of as
+        many positions are halved: the gradients of the halves have the same sum. Raises InputError
+        if memory does not suffice for a single sentence.
+        """
+        while True:
+            numbered = zip(update.batches, update.numbers, strict=True)
+            parts = [part for batch, n in numbered for part in self.halving.parts(batch, (n,))]
+            self.clear()
+            totals, too_large = self._add_up(parts, sending)
+            if too_large is None:
+                return totals
+            self.clear()
+            self.halving.make_room(too_large)
+
+    def _add_up(
+        self,
+        parts: Sequence[tuple[Any, Path]],
+        sending: Callable[[], AbstractContextManager[Any]],
+    ) -> tuple[Totals, Any | None]:
+        """The totals, and the batch for which memory did not suffice."""
+        totals = Totals()
+        for index, (batch, path) in enumerate(parts, 1):
+            within = sending if index == len(parts) else nullcontext
+            if runs_out_of_memory(partial(self._add, totals, batch, path, within)):
+                return totals, batch
+        return totals, None
+
+    def _add(
+        self,
+        totals: Totals,
+        batch: Any,
+        path: Path,
+        within: Callable[[], AbstractContextManager[Any]],
+    ) -> None:
+        with within():
+            tokens, sums = self.backward(batch, path)
+        totals.tokens += tokens
+        for name, value in sums.items():
+            totals.sums[name] = totals.sums[name] + value if name in totals.sums else value
