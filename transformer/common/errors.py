@@ -10,8 +10,7 @@ from pathlib import Path
 class InputError(Exception):
     """The input or the command is wrong, and the user can correct it.
 
-    The message is one line: what is wrong, where, and what to do. The command line prints it
-    without a traceback and exits with code 2.
+    The message is one line: what is wrong, where, and what to do. The exit code is 2.
     """
 
 

@@ -57,10 +57,9 @@ def merged(*groups: Iterable[str]) -> tuple[str, ...]:
 def sort_arguments(
     arguments: Sequence[str], own: set[str], training: set[str], kinds: Sequence[str]
 ) -> tuple[list[str], list[str], dict[str, list[str]]]:
-    """Sort arguments into those of the recipe itself, of all trainings, and of each kind of stage.
+    """Sort arguments into those of the recipe, of all trainings, and of each kind of stage.
 
-    An argument is ``KEY=VALUE``, or ``KIND.KEY=VALUE``; ``training`` are the groups of a training
-    run, and its keys up to the first dot. Raises InputError for any other argument.
+    ``training`` are the groups of a training run. Raises InputError for any other argument.
     """
     for_recipe, base = list[str](), list[str]()
     extras: dict[str, list[str]] = {kind: [] for kind in kinds}

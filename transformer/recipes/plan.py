@@ -46,9 +46,7 @@ _ONE_CORPUS: dict[str, Any] = {
 class Plan:
     """Stages, as they are added; InputError if the arguments are wrong, or no recipe can do them.
 
-    Args:
-        base: The user's arguments for all training runs; ``config`` is their config.
-        extras: The user's arguments for each kind of stage.
+    ``base`` are the user's arguments for all training runs, ``extras`` those for a kind of stage.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Runs the stages of a recipe one after the other, each in its own process.
 
 A marker beside the folder of a stage holds the digests of its command and inputs. A stage that is
-done is skipped if these are the same; an interrupted one resumes if its verb can.
+done is skipped if these are the same.
 """
 
 import ctypes
@@ -32,12 +32,10 @@ _PR_SET_PDEATHSIG = 1
 
 
 def run_stages(stages: Sequence[Stage], cache: Path, log: Callable[[str], None]) -> None:
-    """Run the stages that are not done; the folder of the recipe exists.
+    """Run the stages that are not done; the ``cache`` remembers the sha256 of large files.
 
-    The ``cache`` remembers the sha256 of large files.
-
-    Raises InputError if an input is missing or a folder cannot be used, and Interrupted if a signal
-    has stopped it or a stage has ended with an error.
+    Raises InputError if an input is missing or a folder cannot be used, Interrupted if it has
+    stopped.
     """
     with handling(_stop), locked(stages[0].folder.parent, "works"):
         list(states(stages, cache))
@@ -138,8 +136,7 @@ def _run(stage: Stage, digests: dict[str, str]) -> None:
 def call(stage: Stage) -> tuple[int, int | None]:
     """Run a stage as a process; it gets the signals that this process gets, and ends with it.
 
-    What it prints goes to stderr. Returns its exit code, negative if a signal has killed it; and
-    the last signal that has come.
+    Returns its exit code, negative if a signal has killed it, and the last signal that has come.
     """
     received: list[int] = []
     processes: list[subprocess.Popen[bytes]] = []

@@ -1,7 +1,6 @@
-"""``data.batch_tokens=auto``: the largest budget of a batch that the memory of the device allows.
+"""``data.batch_tokens=auto``: the largest budget of a batch that the memory of a GPU allows.
 
-It runs the largest batch of a plan forward and backward, beside the state of the optimiser. A CPU
-cannot be measured: a process that needs too much memory is killed.
+It runs the largest batch of a plan forward and backward, beside the state of the optimiser.
 """
 
 import logging

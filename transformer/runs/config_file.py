@@ -18,7 +18,6 @@ def saved_config(config: DictConfig, folder: Path) -> Iterator[None]:
     """Write the resolved config of the run; restore the former file if nothing is trained.
 
     So a command that fails, or finds all done, changes nothing for the next ``checkpoint=auto``.
-    Raises InputError if it cannot be written; the former file is still there.
     """
     file = folder / CONFIG
     with _errors_name(file):

@@ -1,6 +1,5 @@
 """Fine-tuning: a new run that begins with the weights and the vocabulary of a checkpoint.
 
-Optimiser, schedule and order of the batches are those of any new run. It does not know the text.
 Luong and Manning 2015, "Stanford Neural Machine Translation Systems for Spoken Language Domains".
 """
 
@@ -53,8 +52,7 @@ def initial_payload(config: RunConfig, path: Path) -> dict[str, Any]:
 def grown(payload: dict[str, Any], tags: Tags, words: Sequence[str]) -> dict[str, Any]:
     """The checkpoint of a translator with these tags and words added to its vocabulary.
 
-    A new vector is the mean of those that stood for it before, so that its logit is never the
-    largest alone: old text is translated as before.
+    A new vector is the mean of its former tokens: old text is translated as before.
     """
     portable = payload[PORTABLE]
     before = Tokenizer.from_state(portable["tokenizer"])
@@ -84,10 +82,9 @@ def _means(weight: Tensor, rows: Sequence[Sequence[int]]) -> Tensor:
 
 
 def take_model(config: DictConfig, given: Collection[str], *, trusted: bool) -> None:
-    """Set ``model``, ``tokenizer``, ``data.target_tag=both`` and ``data.features`` as it has them.
+    """Set the settings of model and vocabulary to those of the checkpoint, if it can be read.
 
-    Keys and groups that are ``given`` in the command stay. Nothing happens without a checkpoint
-    that can be read, which a run that goes on does not need. Raises InputError if the model has
+    Keys and groups that are ``given`` in the command stay. Raises InputError if the model has
     layers of a user and the checkpoint is not ``trusted``.
     """
     try:

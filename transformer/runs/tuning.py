@@ -1,7 +1,6 @@
 """The weights and the search of a run that do best on its validation text.
 
-All weights are tried with the run's own search, then the best of them with every search. Each pair
-of beam size and length penalty is a search of its own, as the penalty decides when a beam stops.
+All weights are tried with the run's own search, then the best of them with every search.
 """
 
 import time

@@ -1,8 +1,4 @@
-"""The training step of a translator: teacher forcing, with guided alignment or two passes.
-
-It knows neither text nor search; translation.py translates during validation. The step that
-all tasks share is in update_module.py.
-"""
+"""The training step of a translator: teacher forcing, with guided alignment or two passes."""
 
 from dataclasses import asdict
 from typing import Any, cast
@@ -55,8 +51,8 @@ class TranslationModule(UpdateModule):
     def micro_loss(self, batch: Batch) -> tuple[Tensor, int, dict[str, Tensor]]:
         """The loss of every task, plus that of guided alignment.
 
-        The sums to log are ``loss`` of the translation alone, and ``alignment``: the sum of guided
-        alignment, and the number of target tokens that it counts.
+        ``alignment`` is the sum of guided alignment, and the number of target tokens that it
+        counts.
         """
         if self.loss.consistency != "none":
             return self._twice(batch)

@@ -33,22 +33,12 @@ _SIZES = ("source_vocab_size", "target_vocab_size", "pad")
 
 @dataclass(frozen=True)
 class RunConfig:
-    """All settings of a training run; the defaults are those of ``conf/train.yaml``.
+    """All settings of a training run; ``conf/train.yaml`` has the same defaults, and explains them.
 
     Attributes:
-        task: A name of ``TASKS`` in tasks/registry.py, or ``MODULE:CLASS``, a ``Task`` of the user.
-        seed: Of weights and dropout; ``data.seed`` is that of batch order and subword sampling.
-        checkpoint: File to resume from; null starts a new run.
-        finetune_from: Checkpoint, or run directory, whose weights and vocabulary a new run begins
-            with; a resumed run does not read it again.
-        objective: Metric of a sweep; null: the one that chooses the best checkpoint.
-        test: Whether the test splits are scored after training.
-        gradient_checkpointing: Compute each layer again in the backward pass.
-        keep_memory: Tell the allocator to keep freed memory (``cpu_allocator.py``).
         automatic_budget: Whether ``data.batch_tokens=auto`` is still to be measured; until then
             ``data`` has the smallest budget.
         model: Fields of ``ModelConfig`` that are not its defaults.
-        decoding: The search that validates and tests a translator.
         resolved: The same as the plain values of ``config.yaml``; ``train`` fills it in.
 
     Raises InputError if a value is wrong, or two contradict each other.

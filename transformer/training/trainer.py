@@ -99,8 +99,7 @@ def build_callbacks(
 ) -> list[Callback]:
     """All callbacks, with those of the task at validation, in the order in which they run.
 
-    Those that write checkpoints into the folder run last. A run that fine-tunes validates before
-    its first update too.
+    A run that fine-tunes validates before its first update too.
     """
     # First, so that a signal aborts a validation before the callbacks of the task start.
     callbacks: list[Callback] = [GracefulStop()]
@@ -138,8 +137,7 @@ def bound_by_epochs(
 ) -> None:
     """Convert the limit in epochs into one in updates, as the sequence of batches has no end.
 
-    A resumed run has done some updates, and the saved state of its data loader. Raises InputError
-    if the length of an epoch is not known.
+    A resumed run has done some updates. Raises InputError if the length of an epoch is not known.
     """
     if epochs is None or epochs < 0:
         return

@@ -27,10 +27,9 @@ logger = logging.getLogger(__name__)
 
 
 class GracefulStop(Callback):
-    """Finishes the update at a signal, so that the checkpoint is of a whole update.
+    """Finishes the update at a signal; all ranks stop after the same update.
 
-    All ranks stop after the same update. A validation, before which a checkpoint has been written,
-    is aborted, and comes first when the run is resumed. A second Ctrl-C stops at once.
+    A validation is aborted, and comes first in the resumed run. A second Ctrl-C stops at once.
     """
 
     def __init__(self) -> None:

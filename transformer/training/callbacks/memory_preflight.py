@@ -1,7 +1,6 @@
 """Runs the largest batch once before training, so that an out-of-memory error shows at the start.
 
-It also checks that all ranks train on the same sequence of batches. It does not know what happens
-when memory runs out (out_of_memory.py).
+It also checks that all ranks train on the same sequence of batches.
 """
 
 import hashlib

@@ -1,7 +1,6 @@
 """Records of a run at Weights & Biases and MLflow, beside its own files.
 
-A record never stops the training: after its first error it gets nothing more. A resumed run goes on
-in its record, and leaves out what a killed process has logged already.
+A record gets nothing more after its first error. A resumed run continues its record.
 """
 
 import logging
@@ -25,10 +24,7 @@ log = logging.getLogger(__name__)
 class RemoteLogger(EpochLogger):
     """Sends metrics to a logger of Lightning, which it makes when it is needed.
 
-    Attributes:
-        kind: ``wandb`` or ``mlflow``.
-        id: Of the record; None for one that does not exist yet.
-        known: The metrics of the record, each with its last value and update.
+    ``id`` names the record, if it exists; ``known`` has the last value and update of its metrics.
     """
 
     name = version = ""

@@ -18,11 +18,7 @@ _WITHOUT_TEXT: dict[str, Better] = {"loss": "lower", "perplexity": "lower", "acc
 
 
 class Objective(SavedCallback):
-    """Remembers the best value of ``val/NAME``.
-
-    Attributes:
-        best: None before the first validation; NaN before the first that is a number.
-    """
+    """Remembers the ``best`` value of ``val/NAME``; NaN before the first that is a number."""
 
     def __init__(self, metric: str, custom_better: Better = "higher") -> None:
         check_objective(metric)

@@ -1,7 +1,6 @@
 """The callbacks that write checkpoints: the newest, the best, and the last few to average.
 
 A checkpoint holds no path, so that a run resumes after its directory has been moved or copied.
-``model/checkpoint/checkpoint.py`` knows what a file holds, saved_state.py how a run resumes.
 """
 
 from pathlib import Path
@@ -37,12 +36,10 @@ def save(trainer: Trainer, path: Path, *, weights_only: bool = False) -> InputEr
 
 
 class LastCheckpoint(SavedCallback, Checkpoint):
-    """Keeps ``last.ckpt``: written before every validation, at the end, and at an interval, if any.
+    """Keeps ``last.ckpt``: at the start, at an interval, before every validation, at the end.
 
-    It holds the state after a whole update with all its metrics, and whether a validation follows.
-    A new run starts by writing it, so that there is a state to return to. Lightning runs checkpoint
-    callbacks after all others, so it sees whether one stops training. With ``validates`` a new run
-    also validates before its first update.
+    It holds the state after a whole update, and whether a validation follows. With ``validates`` a
+    new run also validates before its first update.
     """
 
     def __init__(self, folder: Path, interval: int | None, *, validates: bool = False) -> None:
@@ -141,10 +138,9 @@ class BestCheckpoint(SavedCallback, Checkpoint):
 
 
 class RecentCheckpoints(Checkpoint):
-    """Keeps the weights of the last few validations for ``average``: ``step-00001000.ckpt``.
+    """Keeps the weights of the last ``keep`` validations for ``average``; below 0 all.
 
-    They hold the weights, not their moving average, which best.ckpt holds. ``keep`` is the number
-    of files; below 0 all.
+    They hold the weights, not their moving average, which best.ckpt holds.
     """
 
     def __init__(self, folder: Path, keep: int) -> None:

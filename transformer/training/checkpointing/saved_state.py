@@ -1,9 +1,7 @@
 """What a checkpoint must hold of training, and how a run resumes from it.
 
-Lightning and torch use what they find without a check, so it is checked here, or made anew.
-Lightning also records in which of its functions a file was written, and repeats or leaves out the
-rest. Here a file is always written after a whole update, and the number of updates decides
-everything: the next batches (loader.py), random numbers (update_module.py), the learning rate.
+A file is always written after a whole update. The number of updates decides the next batches
+(loader.py), the random numbers (update_module.py) and the learning rate.
 """
 
 from collections.abc import Mapping, Sequence

@@ -46,8 +46,7 @@ def count_devices(trainer: "TrainerConfig") -> int:
 def run_ranks(count: int, run: str, command: Sequence[str] = _TRAIN) -> None:
     """Start the ranks, each ``python`` with a command, and wait; once one has failed, all end.
 
-    The environment variable ``RUN`` gives the run to rank 0. Raises AnotherRankFailed if a rank has
-    failed, and Interrupted if a signal has ended the ranks before any of them reported it.
+    Rank 0 gets the run. Raises AnotherRankFailed, or Interrupted if a signal has ended the ranks.
     """
     from torch.distributed.elastic.agent.server import WorkerSpec
     from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent

@@ -1,7 +1,4 @@
-"""Communication between ranks besides the gradients: the run, and the first rank that failed.
-
-It knows torchrun and SLURM, which start ranks, and nothing of training.
-"""
+"""Communication between ranks besides the gradients: the run, and the first rank that failed."""
 
 import logging
 import os
@@ -56,8 +53,7 @@ class Rank:
 def shared_store(rank: Rank) -> "Store":
     """The store that all ranks share; each start by torchrun begins with an empty one.
 
-    torchrun may host it, for all its starts. Otherwise rank 0 does, and keeps it: torch reuses it
-    when training begins on the same port.
+    torchrun may host it. Otherwise rank 0 does; torch reuses it when training begins.
     """
     from torch.distributed import PrefixStore, TCPStore
 
@@ -72,10 +68,7 @@ def shared_store(rank: Rank) -> "Store":
 
 
 def external_rank() -> Rank | None:
-    """The rank of this process in a group that torchrun or SLURM has started; None: no group.
-
-    Raises InputError if SLURM has been called with options that contradict each other.
-    """
+    """The rank of this process in a group that torchrun or SLURM has started; None: no group."""
     if "TORCHELASTIC_RUN_ID" not in os.environ and "SLURM_NTASKS" not in os.environ:
         return None
     from lightning_fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
@@ -94,11 +87,7 @@ def external_rank() -> Rank | None:
 
 @contextmanager
 def reporting_once(rank: Rank | None) -> Iterator[None]:
-    """Let only the first rank that fails report its error; the others end with its exit code.
-
-    They raise AnotherRankFailed, as does a rank that has lost a connection, or has printed the
-    traceback of a bug. Without a group, whose rank is None, nothing changes.
-    """
+    """Let only the first rank that fails report its error; the others raise AnotherRankFailed."""
     try:
         yield
     except (Exception, KeyboardInterrupt) as error:
@@ -125,10 +114,7 @@ def _other_error(rank: Rank, error: BaseException) -> AnotherRankFailed | None:
 
 
 def leave_group(code: int) -> NoReturn:
-    """End this rank, which has failed, at once: Python's exit would wait for the other ranks.
-
-    Logs are written first. Rank 0 aborts the group of NCCL, so that no rank waits for it.
-    """
+    """End this rank, which has failed, at once: Python's exit would wait for the other ranks."""
     from torch import distributed as dist
 
     logging.shutdown()

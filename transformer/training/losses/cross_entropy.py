@@ -1,9 +1,7 @@
-"""Label-smoothed cross-entropy, summed over the real target tokens.
+"""Label-smoothed cross-entropy, summed over the real target tokens, by formula and fused.
 
-It does not divide: the normaliser is the token count of a whole update, which only the training
-module knows. The plain formula stands beside its fused twin.
-
-Source: Szegedy et al. 2016, "Rethinking the Inception Architecture", section 7.
+The normaliser is the token count of a whole update, which only the training module knows.
+Szegedy et al. 2016, "Rethinking the Inception Architecture", section 7.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -50,12 +48,7 @@ def joined_bias(
 def cross_entropy(hidden: Hidden, weight: Weight, target: Target, label_smoothing: float) -> Scalar:
     """Compute the loss by the formula: the sum over the tokens, in nats.
 
-    Args:
-        hidden: Hidden state of the decoder for each target token.
-        weight: The output projection.
-        target: The right tokens, without padding.
-        label_smoothing: Probability mass spread evenly over the vocabulary; with 0 the loss is the
-            negative log-likelihood.
+    ``weight`` is the output projection; ``target`` has no padding.
     """
     logits = F.linear(hidden, weight)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
@@ -63,11 +56,7 @@ def cross_entropy(hidden: Hidden, weight: Weight, target: Target, label_smoothin
 
 
 def negative_log_likelihood(hidden: Hidden, weight: Weight, target: Target) -> Scalar:
-    """The cross-entropy without smoothing and without gradient.
-
-    As in the fused form, not all logits are in memory at a time: validation needs no more memory
-    than training.
-    """
+    """The cross-entropy without smoothing and without gradient, in chunks to save memory."""
     rows = ROWS if hidden.device.type == "cpu" else GPU_ROWS
     chunks = zip(hidden.split(rows), target.split(rows), strict=True)
     return sum((cross_entropy(some, weight, right, 0.0) for some, right in chunks), torch.zeros(()))
@@ -76,10 +65,9 @@ def negative_log_likelihood(hidden: Hidden, weight: Weight, target: Target) -> S
 class FusedLoss(torch.autograd.Function):
     """Projection and loss in one pass over chunks of tokens, of one or more passes over each token.
 
-    The gradient of a sum of losses with respect to the logits is known as soon as the logits are
-    (``softmax - target`` for the cross-entropy): the forward pass computes both gradients, and
-    only one chunk of logits is in memory. The loss is the weighted total of the sums that
-    ``formula`` returns, or ``kernel`` if it is compiled.
+    The forward pass computes the gradient with the logits (``softmax - target`` for the
+    cross-entropy), so that only one chunk of logits is in memory. The loss is the weighted total of
+    the sums that ``formula``, or the compiled ``kernel``, returns.
     """
 
     @staticmethod
@@ -194,8 +182,7 @@ def loss_function(
 ) -> Scalar:
     """``cross_entropy``, in the fused form if the config has a chunk.
 
-    The fused form never holds all logits in memory. Under autocast its matrix products run in the
-    dtype of autocast, the rest in float32: with ``compiled`` as one kernel (compiled_loss.py).
+    Under autocast its matrix products run in the dtype of autocast, the rest in float32.
     """
     if config.chunk == 0:
         return cross_entropy(hidden, weight, target, config.label_smoothing)

@@ -1,8 +1,7 @@
 """Computes each layer again in the backward pass instead of keeping its activations.
 
-Both passes draw the same random numbers, and the gradient is the same, bit for bit; with relative
-positions within a sparse pattern it is the same up to rounding. The layers do not know of it.
-Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost".
+The gradient is the same, bit for bit; with relative positions within a sparse pattern, up to
+rounding. Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost".
 """
 
 from collections.abc import Callable

@@ -16,11 +16,7 @@ from transformer.common.schema import Range
 class OptimizerConfig:
     """Adam (Kingma and Ba 2015) or AdamW (Loshchilov and Hutter 2019).
 
-    Attributes:
-        name: ``adam`` adds the weight decay to the gradient, ``adamw`` to the update.
-        lr: Peak learning rate; with the ``noam`` schedule the factor of its formula.
-        betas: Decay of the running means of the gradient and of its square.
-        weight_decay: Applied to matrices only, not to biases and norms.
+    ``lr`` is the peak, or the factor of ``noam``. ``weight_decay`` applies to matrices only.
     """
 
     name: Literal["adam", "adamw"] = "adam"

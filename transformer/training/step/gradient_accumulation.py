@@ -26,10 +26,8 @@ Path = tuple[int, ...]
 class Totals:
     """Sums over the micro-batches of an update.
 
-    Attributes:
-        tokens: Number of predictions; a tensor once it is that of several ranks.
-        sums: Losses and other logged sums, of any shape, without gradient.
-        signals: How many of several ranks have received each signal to stop.
+    ``tokens`` is a tensor once it is that of several ranks; ``sums`` are losses without gradient;
+    ``signals`` counts the ranks that have received each signal.
     """
 
     tokens: int | Tensor = 0
@@ -52,10 +50,8 @@ def seed_for(seed: int, *path: int) -> None:
 class Accumulator:
     """Adds up the gradients of the micro-batches of an update.
 
-    Args:
-        backward: Adds the gradient of one micro-batch, with random numbers that depend on its
-            path, and returns its number of tokens and the sums to log.
-        clear: Deletes all gradients.
+    ``backward`` adds the gradient of one micro-batch, with random numbers that depend on its path,
+    and returns its number of tokens and the sums to log. ``clear`` deletes all gradients.
     """
 
     def __init__(
@@ -69,12 +65,9 @@ class Accumulator:
     def __call__(
         self, update: Update[Any], sending: Callable[[], AbstractContextManager[Any]] = nullcontext
     ) -> Totals:
-        """Compute the gradient of the whole update.
+        """Compute the gradient of the whole update; the last backward pass runs within ``sending``.
 
-        The backward pass of the micro-batch that completes it runs within ``sending``. If memory
-        does not suffice for a micro-batch, the update starts again, and from then on batches of as
-        many positions are halved: the gradients of the halves have the same sum. Raises InputError
-        if memory does not suffice for a single sentence.
+        If memory runs out, the update starts again with smaller batches: the sum stays the same.
         """
         while True:
             numbered = zip(update.batches, update.numbers, strict=True)

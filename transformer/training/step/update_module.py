@@ -1,7 +1,4 @@
-"""The update that all tasks share: a sum of losses, one normaliser, clipping, optimiser, file.
-
-It does not know what a batch holds: the module of a task names the hidden states and their targets.
-"""
+"""The update that all tasks share: a sum of losses, one normaliser, clipping, optimiser."""
 
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
@@ -44,21 +41,16 @@ if TYPE_CHECKING:
 class UpdateModule(LightningModule, ABC):
     """Trains a model whose hidden states, projected, predict the right tokens.
 
-    A batch of Lightning is a whole update: the micro-batches of a rank. The loss of an update is a
-    sum over its predictions, divided by their number over all micro-batches and ranks. So each
-    micro-batch gives the gradient of a sum; their total is divided once, before clipping.
+    A batch of Lightning is a whole update: the micro-batches of a rank. Its loss is a sum over its
+    predictions, divided by their number over all micro-batches and ranks: once, before clipping.
 
     Args:
-        model: The model to train.
-        loss, optimizer, schedule, recovery: Their configs.
         clip: Maximum norm of the gradient; None does not clip.
         seed: Of the random numbers of training.
         portable: Part of every checkpoint besides the weights (``checkpoint.portable_part``).
 
     Attributes:
-        compiled: Whether the loss is (compiled_loss.py).
-        signal: Signal that asks this rank to stop; None if there was none.
-        agreed_signal: That of the ranks together, known after an update.
+        signal: Signal that asks this rank to stop; ``agreed_signal`` that of all ranks.
     """
 
     def __init__(
