@@ -138,9 +138,11 @@ class Plan:
         own = {**own, "hydra.run.dir" if verb == "train" else "output": written}
         extras = self.extras.get(kind, ())
         self._kinds.add(kind)
-        for key in map(override_key, extras):
-            if key in own or key in _RESERVED[verb] or key.startswith("data.corpora."):
-                raise InputError(f"{kind}.{key} cannot be set: the recipe decides it; leave it out")
+        raise_objections(
+            f"{kind}.{key} cannot be set: the recipe decides it; leave it out"
+            for key in map(override_key, extras)
+            if key in own or key in _RESERVED[verb] or key.startswith("data.corpora.")
+        )
         stage = Stage(folder, verb, merged(settings, extras), own, files, tuple(reads))
         self._configs[files[0]] = config = self._composed(stage)
         named = (config.get(key) for key in ("terms", "alignment"))
@@ -150,11 +152,11 @@ class Plan:
 
     def complete(self) -> None:
         """Raise InputError if there is no stage of a kind that the user gives arguments to."""
-        for kind, arguments in self.extras.items():
-            if arguments and kind not in self._kinds:
-                raise InputError(
-                    f"{kind}.{arguments[0]} does nothing: there is no stage {kind}; leave it out"
-                )
+        raise_objections(
+            f"{kind}.{arguments[0]} does nothing: there is no stage {kind}; leave it out"
+            for kind, arguments in self.extras.items()
+            if arguments and kind not in self._kinds
+        )
 
     def _composed(self, stage: Stage) -> dict[str, Any]:
         """The config of a stage, checked as far as it can be before anything runs."""
@@ -195,12 +197,12 @@ def one_or_all(models: Sequence[Path]) -> Path | Sequence[Path]:
 
 
 def _check_corpus(config: Mapping[str, Any], own: Collection[str] = ()) -> None:
-    """Check that a run reads nothing but pairs of sentences; raises InputError."""
-    for key, value in _ONE_CORPUS.items():
-        group, _, name = key.rpartition(".")
-        given = (config[group] if group else config)[name]
-        if given != value and key not in own:
-            raise InputError(
-                f"{override(key, given)} does not go with a recipe, which reads one corpus of "
-                f"sentence pairs; leave {key} out"
-            )
+    """Raise InputError if a run reads anything but pairs of sentences."""
+    groups = {"": config, **config}
+    given = {key: groups[key.rpartition(".")[0]][key.rpartition(".")[2]] for key in _ONE_CORPUS}
+    raise_objections(
+        f"{override(key, given[key])} does not go with a recipe, which reads one corpus of "
+        f"sentence pairs; leave {key} out"
+        for key, value in _ONE_CORPUS.items()
+        if given[key] != value and key not in own
+    )

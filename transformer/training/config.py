@@ -141,6 +141,11 @@ def _contradictions(config: RunConfig, model: ModelConfig) -> Iterator[str]:
             f"schedule.total={total}: a cosine needs its last update; set "
             "trainer.max_steps, trainer.max_epochs or schedule.total, or take schedule=inverse_sqrt"
         )
+    if config.data.streaming and epochs > 0:
+        yield (
+            f"trainer.max_epochs={epochs}: a stream does not know how long an epoch is; set "
+            "trainer.max_steps or trainer.max_time"
+        )
     if config.trainer.strategy == "fsdp" and (config.callbacks.ema_decay or model.layer_drop):
         yield (
             "trainer=fsdp shards all weights and needs every layer on every rank; set "

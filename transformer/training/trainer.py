@@ -142,11 +142,7 @@ def bound_by_epochs(
     if epochs is None or epochs < 0:
         return
     batches, assignment = data.row, RankAssignment(trainer.world_size, data.accumulation)
-    if batches.epoch_length is None:
-        raise InputError(
-            f"trainer.max_epochs={epochs}: a stream does not know how long an epoch is; set "
-            "trainer.max_steps or trainer.max_time"
-        )
+    assert batches.epoch_length is not None  # not of a stream (config.py)
     left = epochs * batches.epoch_length - next_batch(before, done, batches, assignment)
     updates = done + max(0, math.ceil(left / assignment.batches))
     if not 0 <= trainer.max_steps <= updates:
