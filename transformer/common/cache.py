@@ -19,10 +19,7 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Make the folder, and let one process at a time fill it; a waiting process logs that.
-
-    The lock of a killed process is free. Raises InputError if the folder cannot be written to.
-    """
+    """Make the folder, and let one process at a time fill it; a waiting process logs that."""
     with _writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / ".lock")
@@ -38,10 +35,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def remembered(folder: Path, question: str, answer: Callable[[], str]) -> str:
-    """Return the cached answer to a question, or compute and cache it; empty files are ignored.
-
-    The question names all that the answer depends on. Raises as ``locked`` does.
-    """
+    """The cached answer to a question, which names all that the answer depends on, or a new one."""
     file = folder / "answers" / hashlib.sha256(question.encode()).hexdigest()[:24]
     if file.is_file() and (known := file.read_text(encoding="utf-8")):
         return known

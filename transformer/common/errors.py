@@ -81,11 +81,7 @@ def compiler_errors(on: str, off: str) -> Iterator[None]:
 
 
 class Interrupted(Exception):
-    """The user or the system stopped the work; the message says in one line how to resume.
-
-    Attributes:
-        code: The exit code: 128 plus the number of the signal, as in a shell.
-    """
+    """The user or the system stopped the work; ``code`` is 128 plus the number of the signal."""
 
     def __init__(self, message: str, code: int = 130) -> None:
         super().__init__(message)
@@ -93,11 +89,7 @@ class Interrupted(Exception):
 
 
 class AnotherRankFailed(Exception):
-    """This process ends because of another rank, which has reported the error.
-
-    Attributes:
-        code: The exit code of the other rank; 1 if it was killed or is unknown.
-    """
+    """This process ends because of another rank, which has reported the error; its exit code."""
 
     def __init__(self, message: str, code: int = 2) -> None:
         super().__init__(message)

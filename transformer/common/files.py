@@ -68,8 +68,7 @@ def named(path: str | Path) -> Iterator[None]:
 def written_whole(path: Path) -> Iterator[Path]:
     """Yield a path to write a file or folder to, which becomes ``path`` if there is no error.
 
-    It is synced: a power failure leaves all of it, or nothing. Raises NoSpaceLeft if the disk is
-    full; nothing is left of it.
+    It is synced: a power failure leaves all of it, or nothing. Raises NoSpaceLeft for a full disk.
     """
     # A random name: nobody can have put a link there.
     part = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")

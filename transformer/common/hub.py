@@ -22,10 +22,7 @@ def repository(name: str) -> tuple[str, str | None]:
 
 
 def download(name: str) -> Path:
-    """The files of a model in the cache of huggingface_hub, in a folder named by their commit.
-
-    Raises MissingFile if the Hub has no such model, and InputError if it cannot be reached.
-    """
+    """The files of a model in the cache of huggingface_hub; MissingFile for an unknown model."""
     repo, revision = repository(name)
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError

@@ -117,10 +117,7 @@ class Range(NamedTuple):
 
 
 def out_of_range(config: Any, where: str) -> Iterator[str]:
-    """Yield an objection for each number of a dataclass outside of its `Range`.
-
-    The fields are ``Annotated``, also in a union with None; ``where`` is the name of the group.
-    """
+    """Yield an objection for each number of a dataclass that is outside of its `Range`."""
     for name, hint in get_type_hints(type(config), include_extras=True).items():
         options = get_args(hint) if get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
         ranges = [n for o in options for n in getattr(o, "__metadata__", ()) if type(n) is Range]

@@ -57,10 +57,7 @@ def merged(*groups: Iterable[str]) -> tuple[str, ...]:
 def sort_arguments(
     arguments: Sequence[str], own: set[str], training: set[str], kinds: Sequence[str]
 ) -> tuple[list[str], list[str], dict[str, list[str]]]:
-    """Sort arguments into those of the recipe, of all trainings, and of each kind of stage.
-
-    ``training`` are the groups of a training run. Raises InputError for any other argument.
-    """
+    """Sort arguments into those of the recipe, of all trainings, and of each kind of stage."""
     for_recipe, base = list[str](), list[str]()
     extras: dict[str, list[str]] = {kind: [] for kind in kinds}
     for argument in arguments:

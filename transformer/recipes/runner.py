@@ -32,11 +32,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def run_stages(stages: Sequence[Stage], cache: Path, log: Callable[[str], None]) -> None:
-    """Run the stages that are not done; the ``cache`` remembers the sha256 of large files.
-
-    Raises InputError if an input is missing or a folder cannot be used, Interrupted if it has
-    stopped.
-    """
+    """Run the stages that are not done; the ``cache`` remembers the sha256 of large files."""
     with handling(_stop), locked(stages[0].folder.parent, "works"):
         list(states(stages, cache))
         for stage in stages:
@@ -134,10 +130,7 @@ def _run(stage: Stage, digests: dict[str, str]) -> None:
 
 
 def call(stage: Stage) -> tuple[int, int | None]:
-    """Run a stage as a process; it gets the signals that this process gets, and ends with it.
-
-    Returns its exit code, negative if a signal has killed it, and the last signal that has come.
-    """
+    """Run a stage as a process that gets our signals; returns its exit code and the last signal."""
     received: list[int] = []
     processes: list[subprocess.Popen[bytes]] = []
 

@@ -1,7 +1,4 @@
-"""``data.batch_tokens=auto``: the largest budget of a batch that the memory of a GPU allows.
-
-It runs the largest batch of a plan forward and backward, beside the state of the optimiser.
-"""
+"""``data.batch_tokens=auto``: the largest budget of a batch that the memory of a GPU allows."""
 
 import logging
 from collections.abc import Callable

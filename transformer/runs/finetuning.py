@@ -29,10 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 def initial_payload(config: RunConfig, path: Path) -> dict[str, Any]:
-    """The checkpoint that a new run begins with, a file or a run directory.
-
-    Raises InputError if it cannot be read, or is of another vocabulary or model than the run.
-    """
+    """The checkpoint that a new run begins with; InputError if it is of another model."""
     with errors_name("finetune_from"):
         payload = read_merged(find_checkpoint(path))
     if checkpoint_task(payload) != config.task:
@@ -82,11 +79,7 @@ def _means(weight: Tensor, rows: Sequence[Sequence[int]]) -> Tensor:
 
 
 def take_model(config: DictConfig, given: Collection[str], *, trusted: bool) -> None:
-    """Set the settings of model and vocabulary to those of the checkpoint, if it can be read.
-
-    Keys and groups that are ``given`` in the command stay. Raises InputError if the model has
-    layers of a user and the checkpoint is not ``trusted``.
-    """
+    """Set what is not ``given`` of model and vocabulary to the values of the checkpoint."""
     try:
         payload = read_merged(find_checkpoint(given_path(str(config.finetune_from))))
     except InputError:

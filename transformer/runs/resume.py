@@ -1,7 +1,4 @@
-"""The run that a command resumes, and the keys that a resumed run cannot change.
-
-It compares the plain values of configs, and reads only the file that a run was fine-tuned from.
-"""
+"""The run that a command resumes, and the keys that a resumed run cannot change."""
 
 import filecmp
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,9 +17,6 @@ _WITHOUT_WEIGHTS = frozenset(
     }
 )
 """Keys of a model that do not change its weights."""
-
-_LATER = {"convolution_window": None, "output_bias": False}
-"""Values of keys with weights in runs that are older than the key."""
 
 _NOT_COMPARED = ("checkpoint", "packing")
 """Keys that do not make another run; `data.packing` was removed, and is false."""
@@ -124,11 +118,7 @@ def _group(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def other_weights(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Keys of a model that differ and need other weights.
-
-    A key that is null, or missing, does not differ from the value that it stands for.
-    """
-    before = {**_LATER, **before} if before else before
+    """Keys of a model that differ and need other weights; null is the value that it stands for."""
     old, new = _with_weights(before), _with_weights(now)
     return [
         key

@@ -1,7 +1,4 @@
-"""The weights and the search of a run that do best on its validation text.
-
-All weights are tried with the run's own search, then the best of them with every search.
-"""
+"""The weights and the search of a run that do best on its validation text."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -185,10 +182,7 @@ def best_trial(trials: Sequence[Trial]) -> Trial:
 def grid(
     own: SearchConfig, beam_sizes: Sequence[int], length_penalties: Sequence[float]
 ) -> list[SearchConfig]:
-    """Every beam size with every length penalty; ``greedy``, without penalty, once.
-
-    Other settings of the run's own search stay, except those of another algorithm.
-    """
+    """Every beam size with every length penalty; ``greedy``, without penalty, once."""
     neutral = {**NEUTRAL, "nbest": 1}
     greedy = {"algorithm": "greedy", "beam_size": 1, "coverage_penalty": 0.0}
     searches = [replace(own, **{**neutral, **greedy})] if 1 in beam_sizes else []

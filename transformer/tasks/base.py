@@ -119,10 +119,7 @@ def single_stack_data(
     experiment: str,
     unused: Mapping[str, Any],
 ) -> D:
-    """The data of a task with one stack and one text; InputError if a setting is for translation.
-
-    ``unused`` are more keys that the task does not use. With a tokenizer, the data ignores some.
-    """
+    """The data of a task with one stack and one text; InputError if it does not use a setting."""
     model, loss, data = config.model, config.loss, config.data
     keys = {
         **{f"model.{key}": model[key] for key in _DECODER_KEYS},

@@ -49,11 +49,7 @@ class TranslationModule(UpdateModule):
         return layer.cross_attention
 
     def micro_loss(self, batch: Batch) -> tuple[Tensor, int, dict[str, Tensor]]:
-        """The loss of every task, plus that of guided alignment.
-
-        ``alignment`` is the sum of guided alignment, and the number of target tokens that it
-        counts.
-        """
+        """The loss of every task, plus that of guided alignment."""
         if self.loss.consistency != "none":
             return self._twice(batch)
         if self.guided is None:
@@ -71,10 +67,7 @@ class TranslationModule(UpdateModule):
         return loss, tokens, sums
 
     def _twice(self, batch: Batch) -> tuple[Tensor, int, dict[str, Tensor]]:
-        """Two passes in one, under different dropout; simcut cuts tokens from the second.
-
-        ``loss`` is the cross-entropy alone, ``consistency`` the divergence of the passes.
-        """
+        """Two passes in one, under different dropout; simcut cuts tokens from the second."""
         from transformer.training.losses.consistency import consistency_loss
         from transformer.training.losses.cross_entropy import joined_bias
         from transformer.training.losses.token_cutoff import cutting, drawn_cut

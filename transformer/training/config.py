@@ -1,7 +1,4 @@
-"""The config of a run as typed values; Hydra ends here.
-
-It names the parts; common/schema.py checks types, and each dataclass the ranges of its fields.
-"""
+"""The config of a run as typed values; Hydra ends here."""
 
 import json
 from collections.abc import Iterator, Mapping

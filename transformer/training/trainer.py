@@ -135,10 +135,7 @@ def bound_by_epochs(
     done: int = 0,
     before: dict[str, Any] | None = None,
 ) -> None:
-    """Convert the limit in epochs into one in updates, as the sequence of batches has no end.
-
-    A resumed run has done some updates. Raises InputError if the length of an epoch is not known.
-    """
+    """Convert the limit in epochs into one in updates, as the sequence of batches has no end."""
     if epochs is None or epochs < 0:
         return
     batches, assignment = data.row, RankAssignment(trainer.world_size, data.accumulation)

@@ -1,7 +1,4 @@
-"""Stops at a signal: after the update, with a checkpoint, on all ranks alike.
-
-It does not write checkpoints: checkpointing/callbacks.py does, where training ends.
-"""
+"""Stops at a signal: after the update, with a checkpoint, on all ranks alike."""
 
 import logging
 import os

@@ -33,10 +33,7 @@ class EpochLogger(Logger):
 
 
 class ContinuedCSVLogger(EpochLogger):
-    """Writes ``metrics.csv``: a row for each call, columns in alphabetical order.
-
-    ``save`` appends new rows, or writes the file again for a new column or after a cut.
-    """
+    """Writes ``metrics.csv``: a row for each call, columns in alphabetical order."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()

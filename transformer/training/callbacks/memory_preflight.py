@@ -1,7 +1,4 @@
-"""Runs the largest batch once before training, so that an out-of-memory error shows at the start.
-
-It also checks that all ranks train on the same sequence of batches.
-"""
+"""Runs the largest batch once before training, so that an out-of-memory error shows early."""
 
 import hashlib
 import logging

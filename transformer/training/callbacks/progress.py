@@ -19,10 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class ProgressBar(Callback):
-    """Update, epoch, loss, score, tokens per second and time left.
-
-    The log has a line every ``log_every_n_steps``; a terminal shows a bar instead.
-    """
+    """Update, epoch, loss, score, speed and time left: a bar on a terminal, lines in the log."""
 
     def __init__(self, metric: str = "val/bleu") -> None:
         self.metric, name = metric, metric.removeprefix("val/")
@@ -121,10 +118,7 @@ class ProgressBar(Callback):
 
 
 class LogAboveBar:
-    """Stream of the log handlers of a terminal: writes above the bar, and skips its lines.
-
-    It must be created before the bar, as rich replaces stderr.
-    """
+    """Stream of the log handlers that writes above the bar; create it before the bar."""
 
     def __init__(self, console: Console) -> None:
         self.console, self.terminal, self.process = console, sys.stderr, os.getpid()

@@ -1,7 +1,4 @@
-"""Objective of a sweep: the best value of a metric over the validations of a trial.
-
-Test sets are never used. It does not know how the sweep chooses the next trial.
-"""
+"""Objective of a sweep: the best value of a metric over the validations of a trial."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,4 @@
-"""Writes, reads and joins checkpoints of training, compares scores, and renames outdated files.
-
-``model/checkpoint/checkpoint.py`` knows what a file holds, callbacks.py when it is written.
-"""
+"""Writes, reads and joins checkpoints of training, compares scores, and renames outdated files."""
 
 import logging
 import math

@@ -133,10 +133,7 @@ def _check(hints: Mapping[str, Any], values: Any, where: str) -> None:
 
 
 def loader_state(payload: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The state of the data loader; None if the file has none, InputError if it is no state.
-
-    Lightning hands it back only where it takes an epoch for unfinished.
-    """
+    """The state of the data loader, which Lightning does not always hand back; None for none."""
     try:
         [state] = payload["loops"]["fit_loop"]["state_dict"].get("combined_loader", [None])
     except (LookupError, TypeError, ValueError, AttributeError):
@@ -146,10 +143,7 @@ def loader_state(payload: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def optimizer_state(states: Any, optimizer: Optimizer) -> dict[str, Any]:
-    """Join ``optimizer_states`` of a checkpoint with the settings of a run's new optimiser.
-
-    Raises InputError if the moments are not those of the weights.
-    """
+    """Join the moments of a checkpoint, which are checked, with the settings of a new optimiser."""
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     try:
         [saved] = states
@@ -185,10 +179,7 @@ def schedule_state(schedule: LambdaLR, done: int, scale: float) -> dict[str, Any
 
 
 def restore_progress(checkpoint: dict[str, Any], trainer: Trainer, module: LightningModule) -> None:
-    """Change what Lightning is about to restore, so that it resumes after the last update.
-
-    Raises InputError if the weights do not fit the model of the config.
-    """
+    """Change what Lightning is about to restore, so that it resumes after the last update."""
     if not any(isinstance(c, WeightAveraging) for c in trainer.callbacks):  # type: ignore[attr-defined]
         # Without callbacks.ema_decay, training resumes with the weights and not their average.
         checkpoint["state_dict"] = checkpoint.pop("current_model_state", checkpoint["state_dict"])

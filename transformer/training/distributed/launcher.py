@@ -44,10 +44,7 @@ def count_devices(trainer: "TrainerConfig") -> int:
 
 
 def run_ranks(count: int, run: str, command: Sequence[str] = _TRAIN) -> None:
-    """Start the ranks, each ``python`` with a command, and wait; once one has failed, all end.
-
-    Rank 0 gets the run. Raises AnotherRankFailed, or Interrupted if a signal has ended the ranks.
-    """
+    """Start the ranks, each ``python`` with a command, and wait; once one has failed, all end."""
     from torch.distributed.elastic.agent.server import WorkerSpec
     from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs

@@ -28,10 +28,7 @@ class ReplicatedStrategy(DDPStrategy):
         self.reduce_bfloat16 = reduce_bfloat16
 
     def setup_distributed(self) -> None:
-        """Create the process group, which Lightning then uses.
-
-        After a restart by torchrun, torch would look for the ranks at their former addresses.
-        """
+        """Create the process group, also after a restart by torchrun with other addresses."""
         rank = external_rank() if TorchElasticEnvironment.detect() else None
         if rank is not None and not torch.distributed.is_initialized():
             device = self.root_device

@@ -141,10 +141,7 @@ def fused_consistency_loss(
     *,
     compiled: bool = False,
 ) -> ConsistencyLoss:
-    """Compute what ``plain_consistency_loss`` computes without holding all logits in memory.
-
-    ``loss.chunk`` counts the rows of both passes; ``compiled`` takes kernels of compiled_loss.py.
-    """
+    """Compute ``plain_consistency_loss`` without holding all logits in memory."""
     smoothing = config.label_smoothing
     kernel: LogitsFormula | None = None
     if compiled:

@@ -34,10 +34,7 @@ ROWS, GPU_ROWS = 512, 8192
 def joined_bias(
     hidden: Float[Tensor, "*rows width"], projection: nn.Linear
 ) -> tuple[Float[Tensor, "*rows width_in"], Float[Tensor, "vocab width_in"]]:
-    """Hidden states and matrix of the output, whose product are the logits.
-
-    With a bias, it is one more column of the matrix, and each hidden state has a one for it.
-    """
+    """Hidden states and matrix, whose product are the logits; a bias is one more column."""
     bias: Tensor | None = projection.bias
     if bias is None:
         return hidden, projection.weight
@@ -46,10 +43,7 @@ def joined_bias(
 
 
 def cross_entropy(hidden: Hidden, weight: Weight, target: Target, label_smoothing: float) -> Scalar:
-    """Compute the loss by the formula: the sum over the tokens, in nats.
-
-    ``weight`` is the output projection; ``target`` has no padding.
-    """
+    """Compute the loss by the formula: the sum over the tokens, in nats."""
     logits = F.linear(hidden, weight)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     return F.cross_entropy(logits, target, reduction="sum", label_smoothing=label_smoothing)
@@ -123,10 +117,7 @@ class FusedLoss(torch.autograd.Function):
 def _in_blocks(
     rows: Float[Tensor, "*passes token width"], chunk: int
 ) -> Float[Tensor, "*passes padded width"]:
-    """Append zeros to the last chunk, up to whole blocks, so that products have few shapes.
-
-    A processor with matrix units needs up to 12 ms to plan each shape (docs/performance.md).
-    """
+    """Append zeros up to whole blocks: each new shape costs up to 12 ms (docs/performance.md)."""
     missing = -rows.size(-2) % min(BLOCK, chunk)
     return F.pad(rows, (0, 0, 0, missing)) if missing else rows
 
@@ -180,10 +171,7 @@ def matrix_dtype(config: LossConfig, hidden: Tensor) -> torch.dtype:
 def loss_function(
     config: LossConfig, hidden: Hidden, weight: Weight, target: Target, *, compiled: bool = False
 ) -> Scalar:
-    """``cross_entropy``, in the fused form if the config has a chunk.
-
-    Under autocast its matrix products run in the dtype of autocast, the rest in float32.
-    """
+    """``cross_entropy``, in the fused form if the config has a chunk."""
     if config.chunk == 0:
         return cross_entropy(hidden, weight, target, config.label_smoothing)
     kernel: LogitsFormula | None = None

@@ -19,10 +19,7 @@ from transformer.model.transformer import Transformer
 def drawn_cut(
     tokens: Int[Tensor, "rows length"], probability: float
 ) -> Bool[Tensor, "rows length"] | None:
-    """Draw the tokens to cut in the second half of the rows; None if the probability is 0.
-
-    Padding and control symbols stay.
-    """
+    """Draw tokens to cut in the second half of the rows, no padding and no control symbols."""
     if probability == 0:
         return None
     cut = torch.rand(tokens.shape, device=tokens.device) < probability

@@ -18,10 +18,7 @@ from transformer.model.encoder import EncoderLayer
 
 
 def recompute_layers(model: nn.Module, guided: nn.Module | None = None) -> None:
-    """Recompute all encoder and decoder layers of a model in the backward pass of training.
-
-    The layers of the guided attention keep their activations, as its loss needs the weights.
-    """
+    """Recompute all layers of a model in the backward pass, but those of the guided attention."""
     for layer in model.modules():
         keeps = isinstance(layer, DecoderLayer) and layer.cross_attention is guided
         if isinstance(layer, EncoderLayer | DecoderLayer) and not keeps:

@@ -1,7 +1,4 @@
-"""How much freed memory glibc keeps, and how many compiled products oneDNN.
-
-By default glibc returns large blocks to the kernel, and oneDNN keeps the programs of 1,024 shapes.
-"""
+"""How much freed memory glibc keeps, and how many compiled products oneDNN."""
 
 import ctypes
 import os
@@ -19,10 +16,7 @@ def keep_freed_memory() -> bool:
 
 
 def return_freed_memory() -> bool:
-    """Give large freed blocks back to the kernel at once; returns whether it took effect.
-
-    It also bounds the programs of oneDNN; call it before the first product.
-    """
+    """Give freed blocks back to the kernel at once; call it before the first product."""
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
     return _mallopt(_M_MMAP_THRESHOLD, 2**20) and _mallopt(_M_TRIM_THRESHOLD, 2**20)
 
@@ -34,8 +28,5 @@ def _mallopt(option: int, value: int) -> bool:
 
 
 def keep_products() -> None:
-    """Let oneDNN keep the programs for products of 8,192 shapes; call it before the first product.
-
-    Compiling one takes a millisecond on a processor with matrix units (docs/performance.md).
-    """
+    """Let oneDNN keep the programs for 8,192 shapes; call it before the first product."""
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")

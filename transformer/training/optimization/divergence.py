@@ -66,10 +66,7 @@ def save_text(divergence: Diverged, folder: Path, rank: int, tokenizer: Tokenize
 
 
 class DivergenceDetector:
-    """Classifies updates as good or bad on their device, and counts them on the host.
-
-    ``in_a_row`` and ``skipped`` count bad updates, ``returned`` the returns to a checkpoint.
-    """
+    """Classifies updates as good or bad on their device, and counts them on the host."""
 
     def __init__(self, config: RecoveryConfig) -> None:
         self.config = config
@@ -77,10 +74,7 @@ class DivergenceDetector:
         self._losses: deque[float] = deque(maxlen=_WINDOW)
 
     def accepts(self, loss: Tensor, norm: Tensor) -> Bool[Tensor, ""]:
-        """Whether an update may be applied, by its loss (nats per target token) and gradient norm.
-
-        Both are over all ranks. The answer stays on their device.
-        """
+        """Whether to apply an update, by its loss (nats per token) and norm over all ranks."""
         good = loss.isfinite() & norm.isfinite()
         usual = self._usual_loss()
         if usual is None or self.config.explosion is None:

@@ -38,10 +38,7 @@ class GradientBuckets:
 
     @contextmanager
     def sending(self) -> Iterator[None]:
-        """Send every bucket: the backward pass within completes the gradients.
-
-        A missing gradient counts as zero. After an error the rest is left to the next call.
-        """
+        """Send every bucket; the backward pass within completes the gradients."""
         self._missing = [len(bucket) for bucket in self._buckets]
         try:
             yield

@@ -36,11 +36,7 @@ class Totals:
 
 
 def seed_for(seed: int, *path: int) -> None:
-    """Seed the generators of torch (every device), NumPy and Python for a micro-batch.
-
-    So no random state is saved: a resumed run, a run on more ranks and a repeated update draw the
-    same dropout masks.
-    """
+    """Seed all generators for a micro-batch, so that a resumed or repeated one draws the same."""
     word = int(np.random.SeedSequence([seed, len(path), *path]).generate_state(1, np.uint64)[0])
     torch.manual_seed(word)
     np.random.seed(word % 2**32)
@@ -65,10 +61,7 @@ class Accumulator:
     def __call__(
         self, update: Update[Any], sending: Callable[[], AbstractContextManager[Any]] = nullcontext
     ) -> Totals:
-        """Compute the gradient of the whole update; the last backward pass runs within ``sending``.
-
-        If memory runs out, the update starts again with smaller batches: the sum stays the same.
-        """
+        """Compute the gradient of the update; the last backward pass runs within ``sending``."""
         while True:
             numbered = zip(update.batches, update.numbers, strict=True)
             parts = [part for batch, n in numbered for part in self.halving.parts(batch, (n,))]

@@ -1,7 +1,4 @@
-"""What a rank does when memory runs out: it halves the batches that are too large.
-
-It knows neither the content of a batch nor the use of its gradient.
-"""
+"""What a rank does when memory runs out: it halves the batches that are too large."""
 
 import gc
 import logging

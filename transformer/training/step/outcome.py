@@ -34,10 +34,7 @@ class FlatTensors:
 def sum_over_ranks(
     totals: Totals, buckets: GradientBuckets | None, signal: int | None, device: torch.device
 ) -> Totals:
-    """Sum gradients and totals over the ranks, and collect the signals to stop.
-
-    ``buckets`` has the gradients, unless the ranks have summed them already.
-    """
+    """Sum totals, and gradients unless they are summed, over the ranks; collect the signals."""
     has = [] if buckets is None else buckets.finish()
     signals = [signal == one for one in SIGNALS]
     counts = {"tokens": totals.tokens, "signals": signals, "gradients": has}

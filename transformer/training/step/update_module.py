@@ -100,11 +100,7 @@ class UpdateModule(LightningModule, ABC):
         return None
 
     def training_step(self, update: Update[Any], update_index: int) -> dict[str, Any]:
-        """Update the weights once, unless the update is bad; return its ``outcome``.
-
-        On a GPU the host reads the outcome at the next update. Raises Diverged if too many updates
-        in a row were bad.
-        """
+        """Update the weights once, unless the update is bad; return its ``outcome``."""
         totals = self.accumulate(update, self._buckets.sending if self._buckets else nullcontext)
         if self.trainer.world_size > 1:
             totals = sum_over_ranks(totals, self._buckets, self.signal, self.device)
@@ -140,10 +136,7 @@ class UpdateModule(LightningModule, ABC):
         self._detector.raise_if_diverged(update, outcome.number)
 
     def check_memory(self, batch: Any, times: int = 1) -> None:
-        """Compute the gradient of the largest batch and drop it; halve it if memory runs out.
-
-        ``times`` is 2 if an update adds up several batches: the second must fit beside a gradient.
-        """
+        """Compute the gradient of the largest batch, as often as an update adds up, and drop it."""
         with all_layers(self.model):
             self.accumulate(Update.of([batch] * times, [0] * times))
         self.zero_grad()

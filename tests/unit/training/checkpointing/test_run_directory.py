@@ -214,9 +214,6 @@ def test_systems_say_in_two_ways_that_a_lock_is_held(
         ({"head_dim": 64}, "model.head_dim"),
         ({"num_kv_heads": 2}, "model.num_kv_heads"),
         ({"positions": "relative", "relative_buckets": 16}, "model.positions"),
-        # Keys that the run before does not have yet.
-        ({"convolution_window": None, "output_bias": False}, None),
-        ({"convolution_window": 5}, "model.convolution_window"),
     ],
 )
 def test_a_resumed_run_keeps_its_architecture(model: dict[str, Any], key: str | None) -> None:
