@@ -181,7 +181,7 @@ def test_after_one_batch_too_large_all_are_halved_beforehand() -> None:
     def no_memory(batch: Batch, path: tuple[int, ...]) -> tuple[int, dict[str, Tensor]]:
         raise torch.OutOfMemoryError
 
-    with pytest.raises(InputError, match="with a single sentence pair of 3 tokens"):
+    with pytest.raises(InputError, match="with a single sentence pair, 3 tokens"):
         Accumulator(no_memory, lambda: None)(Update.of([collate([[5]], [[]])], [0]))
 
 

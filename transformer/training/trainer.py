@@ -17,7 +17,6 @@ from transformer.common.errors import InputError
 from transformer.common.own_code import own_class
 from transformer.data.batching.batch_stream import RankAssignment, next_batch
 from transformer.data.modules.base import BatchModule
-from transformer.training.callbacks.config import CallbacksConfig
 from transformer.training.callbacks.early_stopping import Patience
 from transformer.training.callbacks.ema import MovingAverage
 from transformer.training.callbacks.graceful_shutdown import GracefulStop
@@ -55,8 +54,7 @@ def build_trainer(
     given = resolve_devices(resolve_precision(config.trainer))
     arguments = {key: value for key, value in asdict(given).items() if key not in _OURS}
     arguments["strategy"] = _strategy(config, given)
-    files, finetunes = folder / "checkpoints", config.finetune_from is not None
-    callbacks = build_callbacks(config.callbacks, validation, criterion, files, finetunes=finetunes)
+    callbacks = build_callbacks(config, validation, criterion, folder / "checkpoints")
     loggers = build_loggers(config.logger, folder)
     if config.logger.wandb or config.logger.mlflow:
         from transformer.training.callbacks import remote_loggers as remote
@@ -90,32 +88,28 @@ def build_trainer(
 
 
 def build_callbacks(
-    config: CallbacksConfig,
-    validation: Sequence[Callback],
-    criterion: Criterion,
-    folder: Path,
-    *,
-    finetunes: bool = False,
+    config: RunConfig, validation: Sequence[Callback], criterion: Criterion, folder: Path
 ) -> list[Callback]:
     """All callbacks, with those of the task at validation, in the order in which they run.
 
     A run that fine-tunes validates before its first update too.
     """
+    settings, finetunes = config.callbacks, config.finetune_from is not None
     # First, so that a signal aborts a validation before the callbacks of the task start.
     callbacks: list[Callback] = [GracefulStop()]
-    if config.ema_decay:
+    if settings.ema_decay:
         # Before the task's, which must see the averaged weights.
-        callbacks.append(MovingAverage(decay=config.ema_decay))
-    callbacks += [own_class("callbacks.own", name, Callback)() for name in config.own]
+        callbacks.append(MovingAverage(decay=settings.ema_decay))
+    callbacks += [own_class("callbacks.own", name, Callback)() for name in settings.own]
     callbacks += [*validation, Measure(), ContinuedLogs(), ProgressBar(criterion.metric)]
     callbacks.append(LastValidation())
-    if config.patience is not None:
-        callbacks.append(Patience(criterion, config.patience))
+    if settings.patience is not None:
+        callbacks.append(Patience(criterion, settings.patience))
     return [
         *callbacks,
         BestCheckpoint(folder, criterion),
-        RecentCheckpoints(folder, config.keep_last),
-        LastCheckpoint(folder, config.save_interval, validates=finetunes),
+        RecentCheckpoints(folder, settings.keep_last),
+        LastCheckpoint(folder, settings.save_interval, validates=finetunes),
     ]
 
 

@@ -57,7 +57,8 @@ class BatchHalving:
     def make_room(self, batch: Any) -> None:
         """Halve such batches from now on; raises InputError if this one cannot be halved."""
         free_memory()
-        size = f"{batch.size} sentence pairs, {batch.positions:,} tokens of both sides with padding"
+        pairs = "a single sentence pair" if batch.size == 1 else f"{batch.size} sentence pairs"
+        size = f"{pairs}, {batch.positions:,} tokens of both sides with padding"
         if not self.alone or batch.size == 1:
             reason = "" if self.alone else ", and ranks with sharded weights cannot halve a batch"
             smaller = "data.batch_tokens or data.max_length lower, or gradient_checkpointing=true"
