@@ -16,7 +16,7 @@ T = TypeVar("T")
 def typed(kind: type[T], values: Any, where: str) -> T:
     """Build a dataclass from plain values; InputError for a wrong key, type or `Range`."""
     if not isinstance(values, Mapping):
-        return typed_value(values, kind, where)  # type: ignore[no-any-return]  # which raises
+        return typed_value(values, kind, where)  # which raises
     hints = get_type_hints(kind)
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     raise_objections(
