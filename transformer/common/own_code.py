@@ -40,12 +40,13 @@ def import_code(named: Iterable[tuple[str, str]]) -> None:
 def own_class(key: str, name: str, kind: type[T]) -> type[T]:
     """The class ``MODULE:CLASS``; InputError if it is not imported, or not of the kind."""
     module, _, attribute = name.partition(":")
-    if module not in sys.modules and os.environ.get(TRUST) != "true":
-        raise InputError(
-            f"{key}={name} is code of a user; if you trust it, set {TRUST}=true, or import "
-            f"{module} before"
-        )
-    import_code([(key, name)])
+    if module not in sys.modules:
+        if os.environ.get(TRUST) != "true":
+            raise InputError(
+                f"{key}={name} is code of a user; if you trust it, set {TRUST}=true, or import "
+                f"{module} before"
+            )
+        import_code([(key, name)])
     found = getattr(sys.modules[module], attribute, None)
     if not (isinstance(found, type) and issubclass(found, kind)):
         raise InputError(f"{key}={name} is no {kind.__name__}; name a subclass as MODULE:CLASS")

@@ -68,7 +68,7 @@ def test_what_training_writes_is_accepted(stream: dict[str, Any] | None) -> None
         ({"callbacks": 3}, "callbacks=3 must be a mapping"),
         ({"callbacks": {"LastCheckpoint": {"validates": 1}}}, "validates=1 must be true or false"),
         ({"recovery": state()["recovery"] | {"losses": ["x"]}}, r"recovery\.losses='x' must be a"),
-        ({"measured": []}, r"measured='\[\]' must be a mapping"),
+        ({"measured": []}, r"measured=\[\] must be a mapping"),
         ({"loops": []}, "loops=.* must be a mapping"),
         ({"loops": loader(ranks=0)}, r"loops\.ranks=0 must be at least 1"),
         ({"loops": loader(first=None)}, r"loops\.first=null must be a whole number"),
