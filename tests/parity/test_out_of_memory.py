@@ -22,7 +22,7 @@ from transformer.data.batching.loader import Update
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.distributed.replicated import ReplicatedStrategy
 from transformer.training.optimization import gradient_buckets
-from transformer.training.optimization.gradient_accumulation import Accumulator
+from transformer.training.step.gradient_accumulation import Accumulator
 
 TIMEOUT = 120
 ROWS = [
@@ -181,7 +181,7 @@ def test_after_one_batch_too_large_all_are_halved_beforehand() -> None:
     def no_memory(batch: Batch, path: tuple[int, ...]) -> tuple[int, dict[str, Tensor]]:
         raise torch.OutOfMemoryError
 
-    with pytest.raises(InputError, match="with a single sentence pair of 3 tokens"):
+    with pytest.raises(InputError, match="with a single sentence pair, 3 tokens"):
         Accumulator(no_memory, lambda: None)(Update.of([collate([[5]], [[]])], [0]))
 
 

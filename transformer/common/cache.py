@@ -1,7 +1,6 @@
 """A folder of derived files, each written atomically.
 
-A process killed while it writes leaves a `.part` file, which the next process with the lock may
-delete.
+A killed process leaves a `.part` file, which the next process with the lock may delete.
 """
 
 import hashlib
@@ -20,11 +19,8 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Make the folder, and let one process at a time fill it; a waiting process logs that.
-
-    The lock of a killed process is free. Raises InputError if the folder cannot be written to.
-    """
-    try:
+    """Make the folder, and let one process at a time fill it; a waiting process logs that."""
+    with _writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / ".lock")
         try:
@@ -32,8 +28,6 @@ def locked(folder: Path) -> Iterator[None]:
         except Timeout:
             logger.info("waiting for another process that is preparing text in %s", folder)
             lock.acquire()
-    except OSError as error:
-        raise _unwritable(folder, error) from error
     try:
         yield
     finally:
@@ -41,25 +35,24 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def remembered(folder: Path, question: str, answer: Callable[[], str]) -> str:
-    """Return the cached answer to a question, or compute and cache it; empty files are ignored.
-
-    The question names all that the answer depends on. Raises as ``locked`` does.
-    """
+    """The cached answer to a question, which names all that the answer depends on, or a new one."""
     file = folder / "answers" / hashlib.sha256(question.encode()).hexdigest()[:24]
     if file.is_file() and (known := file.read_text(encoding="utf-8")):
         return known
     found = answer()
-    try:
+    with _writing(folder):
         file.parent.mkdir(parents=True, exist_ok=True)
         with written_whole(file) as part:
             part.write_text(found, encoding="utf-8")
-    except OSError as error:
-        raise _unwritable(folder, error) from error
     return found
 
 
-def _unwritable(folder: Path, error: OSError) -> InputError:
-    return InputError(
-        f"cannot write to the cache {folder} ({error.strerror}); make it writable, or train with "
-        "data.cache=FOLDER"
-    )
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"cannot write to the cache {folder} ({error.strerror}); make it writable, or train "
+            "with data.cache=FOLDER"
+        ) from error

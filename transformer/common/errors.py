@@ -3,14 +3,14 @@
 import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 
 class InputError(Exception):
     """The input or the command is wrong, and the user can correct it.
 
-    The message is one line: what is wrong, where, and what to do. The command line prints it
-    without a traceback and exits with code 2.
+    The message is one line: what is wrong, where, and what to do. The exit code is 2.
     """
 
 
@@ -24,15 +24,14 @@ def errors_name(file: Path | str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        if str(file) in str(error):
-            raise
-        raise InputError(f"{file}: {error}") from error
+        named = str(file) in str(error)
+        raise error if named else InputError(f"{file}: {error}") from error
 
 
 ALSO = "; also "
 """Separator of the objections in one message."""
 
-_LIMIT = 10  # objections in one message
+_LIMIT = 10
 
 
 def raise_objections(objections: Iterable[str]) -> None:
@@ -54,14 +53,18 @@ def how_to_install(extra: str) -> str:
     return f"pip install -e '.[{extra}]' in the checkout"
 
 
+def require_package(package: str, who: str, extra: str) -> None:
+    """Raise InputError unless a package of an extra is installed."""
+    if find_spec(package) is None:
+        raise InputError(f"{who} needs {package}: {how_to_install(extra)}")
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether memory ran out: torch, CUDA and their libraries have various errors for it."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
-    return isinstance(error, RuntimeError) and any(part in str(error) for part in _NO_MEMORY)
-
-
-_NO_MEMORY = ("out of memory", "can't allocate memory", "_ALLOC_FAILED")
+    texts = ("out of memory", "can't allocate memory", "_ALLOC_FAILED")
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in texts)
 
 
 @contextmanager
@@ -78,11 +81,7 @@ def compiler_errors(on: str, off: str) -> Iterator[None]:
 
 
 class Interrupted(Exception):
-    """The user or the system stopped the work; the message says in one line how to resume.
-
-    Attributes:
-        code: The exit code: 128 plus the number of the signal, as in a shell.
-    """
+    """The user or the system stopped the work; ``code`` is 128 plus the number of the signal."""
 
     def __init__(self, message: str, code: int = 130) -> None:
         super().__init__(message)
@@ -90,11 +89,7 @@ class Interrupted(Exception):
 
 
 class AnotherRankFailed(Exception):
-    """This process ends because of another rank, which has reported the error.
-
-    Attributes:
-        code: The exit code of the other rank; 1 if it was killed or is unknown.
-    """
+    """This process ends because of another rank, which has reported the error; its exit code."""
 
     def __init__(self, message: str, code: int = 2) -> None:
         super().__init__(message)

@@ -1,7 +1,6 @@
 """Escapes text of a corpus for reports: no markup, and no commands to a terminal.
 
-Each invisible character is spelt ``⟨U+001B⟩``: control characters, line ends of any kind, direction
-marks, spaces other than the plain one. So are the two brackets, so that the text can be read back.
+Each invisible character, and the two brackets, are spelt ``⟨U+001B⟩``.
 """
 
 import json

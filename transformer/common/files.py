@@ -6,7 +6,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import IO, Any
@@ -21,11 +21,8 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def given_path(name: str | Path) -> Path:
-    """Expand ``~`` in a path of the user; raises InputError if there is no such home."""
-    try:
-        return Path(name).expanduser()
-    except RuntimeError as error:
-        raise InputError(f"{name}: there is no such home folder; write the whole path") from error
+    """Expand ``~`` in a path of the user."""
+    return Path(os.path.expanduser(name))
 
 
 HUB = "hf://"
@@ -42,23 +39,18 @@ def hub_run(name: str) -> Path:
 def local_path(path: str | Path) -> Path:
     """A path or, if neither it nor its folder exists, the run of the model ``USER/MODEL``."""
     name = str(path)
-    if not name.startswith(HUB) and ((local := given_path(name)).exists() or local.parent.exists()):
-        return local
-    try:
+    if name.startswith(HUB):
         return hub_run(name)
-    except MissingFile:
-        if name.startswith(HUB):
-            raise
-        return given_path(name)
+    local = given_path(name)
+    if not (local.exists() or local.parent.exists()):
+        with suppress(MissingFile):
+            return hub_run(name)
+    return local
 
 
 def open_unlinked(path: Path, mode: str, **settings: Any) -> IO[Any]:
     """Open a file in a folder that other users may write to; an OSError if it is a link."""
-
-    def opened(name: str, flags: int) -> int:
-        return os.open(name, flags | os.O_NOFOLLOW, 0o666)
-
-    return open(path, mode, opener=opened, **settings)
+    return open(path, mode, opener=lambda p, f: os.open(p, f | os.O_NOFOLLOW, 0o666), **settings)
 
 
 class NoSpaceLeft(InputError):
@@ -79,8 +71,7 @@ def named(path: str | Path) -> Iterator[None]:
 def written_whole(path: Path) -> Iterator[Path]:
     """Yield a path to write a file or folder to, which becomes ``path`` if there is no error.
 
-    It is synced: a power failure leaves all of it, or nothing. Raises NoSpaceLeft if the disk is
-    full; nothing is left of it.
+    It is synced: a power failure leaves all of it, or nothing. Raises NoSpaceLeft for a full disk.
     """
     # A random name: nobody can have put a link there.
     part = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
@@ -91,13 +82,11 @@ def written_whole(path: Path) -> Iterator[Path]:
         os.replace(part, path)
         sync(path.parent)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            error.filename = error.filename or str(path)
-            raise
-        reason = os.strerror(error.errno)
-        raise NoSpaceLeft(
-            f"{path}: cannot be written ({reason}); free some space, or write elsewhere"
-        ) from error
+        error.filename = error.filename or str(path)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            advice = f"cannot be written ({error.strerror}); free some space, or write elsewhere"
+            raise NoSpaceLeft(f"{path}: {advice}") from error
+        raise
     finally:
         if part.is_dir():
             shutil.rmtree(part)

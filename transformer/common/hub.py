@@ -1,10 +1,9 @@
 """Models of the Hugging Face Hub, whose client reads HF_HOME, HF_HUB_OFFLINE and HF_TOKEN."""
 
 import re
-from importlib.util import find_spec
 from pathlib import Path
 
-from transformer.common.errors import InputError, MissingFile, how_to_install
+from transformer.common.errors import InputError, MissingFile, require_package
 from transformer.common.files import HUB
 
 _NAME = re.compile(r"(?:hf://)?([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
@@ -18,27 +17,22 @@ def repository(name: str) -> tuple[str, str | None]:
     match = _NAME.fullmatch(name)
     if match is None:
         raise MissingFile(f"{name} is no model of the Hub; write {HUB}USER/MODEL[@REVISION]")
-    if find_spec("huggingface_hub") is None:
-        raise InputError(f"{name} needs huggingface_hub: {how_to_install('huggingface')}")
+    require_package("huggingface_hub", name, "huggingface")
     return match[1], match[2]
 
 
 def download(name: str) -> Path:
-    """The files of a model in the cache of huggingface_hub, in a folder named by their commit.
-
-    Raises MissingFile if the Hub has no such model, and InputError if it cannot be reached.
-    """
+    """The files of a model in the cache of huggingface_hub; MissingFile for an unknown model."""
     repo, revision = repository(name)
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
     try:
         return Path(snapshot_download(repo, revision=revision, allow_patterns=_FILES))
-    except (RepositoryNotFoundError, RevisionNotFoundError) as error:
-        advice = "check the name, or set HF_TOKEN"
-        raise MissingFile(f"{name} is not on the Hub, or private; {advice}") from error
     except Exception as error:  # The client lets the errors of several libraries through.
-        raise hub_error(name, error) from error
+        missing = isinstance(error, RepositoryNotFoundError | RevisionNotFoundError)
+        advice = f"{name} is not on the Hub, or private; check the name, or set HF_TOKEN"
+        raise MissingFile(advice) if missing else hub_error(name, error) from error
 
 
 def cached_model(run: str) -> str | None:
@@ -49,6 +43,6 @@ def cached_model(run: str) -> str | None:
 
 def hub_error(name: str, error: Exception) -> InputError:
     """An error of the client in one line."""
-    # Where the cache could not help, the cause has failed before.
+    # The cause is the error before the look into the cache.
     reason = " ".join(str(error.__cause__ or error).split())
     return InputError(f"{name}: the Hub cannot be asked: {reason[:300] or repr(error)}")

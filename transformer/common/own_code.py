@@ -1,8 +1,6 @@
 """Code of the user that a config names as ``MODULE:NAME``: a metric, a task, callbacks, layers.
 
-Importing runs code, and a config may be that of a stranger's checkpoint. So modules are imported
-for a config that the user has written or trusts, and `own_class` takes a class from a module that
-is imported already.
+Importing runs code, so modules are imported for a config that the user has written or trusts.
 """
 
 import os

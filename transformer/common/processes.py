@@ -1,4 +1,4 @@
-"""Helpers for processes."""
+"""Signals of a process, and processes that end with their parent."""
 
 import os
 import signal
@@ -38,10 +38,9 @@ def begin_pool_process() -> None:
 
 @contextmanager
 def handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Handle all signals within a block.
+    """Handle all signals within a block, in this process alone.
 
-    The handler runs in this process alone: a forked process, which loads data, ends at SIGTERM and
-    ignores the other signals, as its parent decides about them.
+    A forked process, which loads data, ends at SIGTERM and ignores the other signals.
     """
     process = os.getpid()
 

@@ -16,7 +16,7 @@ T = TypeVar("T")
 def typed(kind: type[T], values: Any, where: str) -> T:
     """Build a dataclass from plain values; InputError for a wrong key, type or `Range`."""
     if not isinstance(values, Mapping):
-        raise InputError(f"{where}={str(values)[:80]!r} must be a mapping, {{KEY: VALUE}}")
+        return typed_value(values, kind, where)  # which raises
     hints = get_type_hints(kind)
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     raise_objections(
@@ -38,11 +38,7 @@ def typed(kind: type[T], values: Any, where: str) -> T:
 
 
 def typed_value(value: Any, hint: Any, where: str) -> Any:
-    """Return the value in the type of its annotation; raises InputError if it has another type.
-
-    An annotation is int, float, bool, str, Any, None, a literal, a tuple, a sequence, a mapping
-    from str, a dataclass, or a union.
-    """
+    """The value in the type of its annotation; raises InputError if it has another type."""
     origin = get_origin(hint)
     if origin in (types.UnionType, typing.Union):
         for option in get_args(hint):
@@ -74,7 +70,7 @@ def _mapped(value: Mapping[str, Any], hint: Any, where: str) -> Any:
 
 
 def _item_hints(hint: Any, length: int) -> tuple[Any, ...] | None:
-    """Return the annotation of each item of a list, or None if it may not have this length."""
+    """The annotation of each item of a list; None if it may not have this length."""
     if get_origin(hint) not in (tuple, Sequence):
         return None
     items = get_args(hint)
@@ -84,7 +80,7 @@ def _item_hints(hint: Any, length: int) -> tuple[Any, ...] | None:
 
 
 def _words(hint: Any) -> str:
-    """Return an annotation in words for the user."""
+    """An annotation in words for the user."""
     origin = get_origin(hint)
     if origin in (types.UnionType, typing.Union):
         return " or ".join(_words(option) for option in get_args(hint))

@@ -24,7 +24,7 @@ class Bidirectional(Recipe):
     """The fraction of ``trainer.max_steps`` that learns both directions."""
 
     def add(self, plan: Plan) -> None:
-        """Add the stages; raises InputError for two vocabularies, or too few updates."""
+        """Add the stages; raises InputError for two vocabularies."""
         if not plan.config["tokenizer"]["joint"]:
             raise InputError(
                 "tokenizer.joint=false: both directions need one vocabulary; set "
@@ -42,12 +42,7 @@ def _updates(total: int, fraction: float) -> tuple[list[str], list[str]]:
     """Overrides with the updates of each stage; none if the user does not bound the updates."""
     if total == -1:
         return [], []
-    first = round(total * fraction)
-    if not 0 < first < total:
-        raise InputError(
-            f"pretraining={fraction} of trainer.max_steps={total} leaves a stage without an "
-            "update; set a larger trainer.max_steps"
-        )
+    first = min(max(1, round(total * fraction)), total - 1)
     return [override("trainer.max_steps", first)], [override("trainer.max_steps", total - first)]
 
 

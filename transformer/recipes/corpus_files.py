@@ -64,7 +64,7 @@ def only_train(train: Sequence[Path], tag: str | None) -> dict[str, Any]:
 
 
 def monolingual_file(name: str) -> Path:
-    """A text of one language that the user names, a sentence a line; InputError if it is not."""
+    """A text of one language that the user names, a sentence a line."""
     if file_format(name) != "plain":
         raise InputError(
             f"monolingual={name} must be plain text, a sentence a line, which may be gzipped"

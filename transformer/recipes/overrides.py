@@ -57,20 +57,15 @@ def merged(*groups: Iterable[str]) -> tuple[str, ...]:
 def sort_arguments(
     arguments: Sequence[str], own: set[str], training: set[str], kinds: Sequence[str]
 ) -> tuple[list[str], list[str], dict[str, list[str]]]:
-    """Sort arguments into those of the recipe itself, of all trainings, and of each kind of stage.
-
-    An argument is ``KEY=VALUE``, or ``KIND.KEY=VALUE``; ``training`` are the groups of a training
-    run, and its keys up to the first dot. Raises InputError if one is none of these, or for Hydra.
-    """
+    """Sort arguments into those of the recipe, of all trainings, and of each kind of stage."""
     for_recipe, base = list[str](), list[str]()
     extras: dict[str, list[str]] = {kind: [] for kind in kinds}
     for argument in arguments:
         key, equals, value = argument.partition("=")
         head, dot, rest = argument.partition(".") if "." in key else (key, "", "")
-        if not equals:
-            raise InputError(f"{argument!r} is not of the form KEY=VALUE")
-        if (rest if dot and head in kinds else key).startswith(_NOT_FOR_RECIPES):
-            raise InputError(f"{argument} is not for a recipe; leave it out")
+        hydra = (rest if dot and head in kinds else key).startswith(_NOT_FOR_RECIPES)
+        if hydra or not equals:
+            raise InputError(f"{argument} is not for a recipe, which takes KEY=VALUE; leave it out")
         if key in own:
             name = key in _NAMES and value != "null" and not value.startswith(("'", '"'))
             for_recipe.append(override(key, value) if name else argument)

@@ -35,7 +35,7 @@ _RESERVED = {
 """Keys that the user cannot set for a stage, besides those that the recipe sets."""
 
 _ONE_CORPUS: dict[str, Any] = {
-    **dict.fromkeys(("checkpoint", "finetune_from", "resume_check", "objective")),
+    **dict.fromkeys(("checkpoint", "finetune_from", "objective")),
     **dict.fromkeys(("data.documents", "data.alignment", "data.corpora")),
     **{"task": "translation", "data.target_tag": False, "data.streaming": False},
     "loss.alignment_weight": 0.0,
@@ -46,9 +46,7 @@ _ONE_CORPUS: dict[str, Any] = {
 class Plan:
     """Stages, as they are added; InputError if the arguments are wrong, or no recipe can do them.
 
-    Args:
-        base: The user's arguments for all training runs; ``config`` is their config.
-        extras: The user's arguments for each kind of stage.
+    ``base`` are the user's arguments for all training runs, ``extras`` those for a kind of stage.
     """
 
     def __init__(
@@ -131,14 +129,8 @@ class Plan:
     ) -> tuple[Path, ...]:
         """Add a stage, and return its output files; InputError if the user sets what it decides.
 
-        Args:
-            kind: Of the stage; the user's arguments for it come on top.
-            own: Keys that the recipe decides; the first input of ``translate`` and ``evaluate`` is
-                a model.
-            outputs: Files that it writes in its folder.
-            settings: Arguments that the user may replace.
-            suffix: Of the name, where there are several of this kind.
-            reads: Files of the user that it reads.
+        The fields are those of ``Stage``; the user's arguments for this kind come on top of the
+        settings. Stages of one kind differ in the suffix of their names.
         """
         folder = self.folder / f"{len(self.stages) + 1:02}_{kind}{suffix}"
         files = tuple(folder / name for name in outputs)
@@ -146,9 +138,11 @@ class Plan:
         own = {**own, "hydra.run.dir" if verb == "train" else "output": written}
         extras = self.extras.get(kind, ())
         self._kinds.add(kind)
-        for key in map(override_key, extras):
-            if key in own or key in _RESERVED[verb] or key.startswith("data.corpora."):
-                raise InputError(f"{kind}.{key} cannot be set: the recipe decides it; leave it out")
+        raise_objections(
+            f"{kind}.{key} cannot be set: the recipe decides it; leave it out"
+            for key in map(override_key, extras)
+            if key in own or key in _RESERVED[verb] or key.startswith("data.corpora.")
+        )
         stage = Stage(folder, verb, merged(settings, extras), own, files, tuple(reads))
         self._configs[files[0]] = config = self._composed(stage)
         named = (config.get(key) for key in ("terms", "alignment"))
@@ -158,11 +152,11 @@ class Plan:
 
     def complete(self) -> None:
         """Raise InputError if there is no stage of a kind that the user gives arguments to."""
-        for kind, arguments in self.extras.items():
-            if arguments and kind not in self._kinds:
-                raise InputError(
-                    f"{kind}.{arguments[0]} does nothing: there is no stage {kind}; leave it out"
-                )
+        raise_objections(
+            f"{kind}.{arguments[0]} does nothing: there is no stage {kind}; leave it out"
+            for kind, arguments in self.extras.items()
+            if arguments and kind not in self._kinds
+        )
 
     def _composed(self, stage: Stage) -> dict[str, Any]:
         """The config of a stage, checked as far as it can be before anything runs."""
@@ -203,12 +197,12 @@ def one_or_all(models: Sequence[Path]) -> Path | Sequence[Path]:
 
 
 def _check_corpus(config: Mapping[str, Any], own: Collection[str] = ()) -> None:
-    """Check that a run reads nothing but pairs of sentences; raises InputError."""
-    for key, value in _ONE_CORPUS.items():
-        group, _, name = key.rpartition(".")
-        given = (config[group] if group else config)[name]
-        if given != value and key not in own:
-            raise InputError(
-                f"{override(key, given)} does not go with a recipe, which reads one corpus of "
-                f"sentence pairs; leave {key} out"
-            )
+    """Raise InputError if a run reads anything but pairs of sentences."""
+    groups = {"": config, **config}
+    given = {key: groups[key.rpartition(".")[0]][key.rpartition(".")[2]] for key in _ONE_CORPUS}
+    raise_objections(
+        f"{override(key, given[key])} does not go with a recipe, which reads one corpus of "
+        f"sentence pairs; leave {key} out"
+        for key, value in _ONE_CORPUS.items()
+        if given[key] != value and key not in own
+    )

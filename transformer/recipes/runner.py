@@ -1,7 +1,7 @@
 """Runs the stages of a recipe one after the other, each in its own process.
 
 A marker beside the folder of a stage holds the digests of its command and inputs. A stage that is
-done is skipped if these are the same; an interrupted one resumes if its verb can.
+done is skipped if these are the same.
 """
 
 import ctypes
@@ -32,14 +32,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def run_stages(stages: Sequence[Stage], cache: Path, log: Callable[[str], None]) -> None:
-    """Run the stages that are not done; the folder of the recipe exists.
-
-    The ``cache`` remembers the sha256 of large files.
-
-    Raises:
-        InputError: An input is missing, a folder has no marker, or another process works there.
-        Interrupted: A signal has stopped it, or a stage has ended with an error.
-    """
+    """Run the stages that are not done; the ``cache`` remembers the sha256 of large files."""
     with handling(_stop), locked(stages[0].folder.parent, "works"):
         list(states(stages, cache))
         for stage in stages:
@@ -89,10 +82,8 @@ def _state(stage: Stage, digests: dict[str, str]) -> str:
     try:
         values = json.loads(marker.read_text(encoding="utf-8"))
         before, done = dict(values["sha256"]), values["done"]
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise InputError(
-            f"{marker} cannot be read ({error}); delete it, and move {stage.folder} away"
-        ) from error
+    except (OSError, ValueError, LookupError, TypeError):
+        return f"starts again, {marker.name} cannot be read"
     changed = [name for name, digest in digests.items() if before.get(name) != digest]
     if changed:
         return f"starts again, {changed[0]} has changed"
@@ -113,13 +104,10 @@ def _move_aside(stage: Stage, log: Callable[[str], None]) -> None:
     """Rename the folder of an earlier call to ``NAME.old-1``, or the next free number."""
     if not stage.folder.is_dir() or not any(stage.folder.iterdir()):
         return
-    if not stage.marker.exists():
-        raise InputError(
-            f"{stage.folder} exists without {stage.marker.name}, so no recipe has made it; move "
-            "the folder away, or give another output"
-        )
-    if is_locked(stage.folder):
-        raise InputError(f"a process still trains in {stage.folder}; wait until it has ended")
+    foreign = not stage.marker.exists()
+    if foreign or is_locked(stage.folder):
+        reason = "no recipe has made it" if foreign else "a process still trains in it"
+        raise InputError(f"{stage.folder} exists, and {reason}; give another output")
     names = (stage.folder.with_name(f"{stage.name}.old-{number}") for number in count(1))
     kept = next(folder for folder in names if not folder.exists())
     stage.folder.rename(kept)
@@ -142,11 +130,7 @@ def _run(stage: Stage, digests: dict[str, str]) -> None:
 
 
 def call(stage: Stage) -> tuple[int, int | None]:
-    """Run a stage as a process; it gets the signals that this process gets, and ends with it.
-
-    What it prints goes to stderr. Returns its exit code, negative if a signal has killed it; and
-    the last signal that has come.
-    """
+    """Run a stage as a process that gets our signals; returns its exit code and the last signal."""
     received: list[int] = []
     processes: list[subprocess.Popen[bytes]] = []
 

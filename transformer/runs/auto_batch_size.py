@@ -1,12 +1,8 @@
-"""``data.batch_tokens=auto``: the largest budget of a batch that the memory of the device allows.
+"""``data.batch_tokens=auto``: the largest budget of a batch that the memory of a GPU allows."""
 
-It runs the largest batch of a plan forward and backward, beside the state of the optimiser. A CPU
-cannot be measured: a process that needs too much memory is killed.
-"""
-
-import gc
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +11,7 @@ from pytorch_lightning.accelerators import CUDAAccelerator
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.utilities.seed import isolate_rng
 
-from transformer.common.errors import InputError, is_out_of_memory
+from transformer.common.errors import InputError
 from transformer.model.checkpoint.checkpoint import PORTABLE
 from transformer.model.layers.dropout import all_layers
 from transformer.tasks.registry import make_task
@@ -23,6 +19,7 @@ from transformer.training.callbacks.memory_preflight import adam_moments
 from transformer.training.config import BUDGET_STEP, RunConfig
 from transformer.training.distributed.rendezvous import external_rank
 from transformer.training.precision import trains_on_gpu
+from transformer.training.step.out_of_memory import free_memory, runs_out_of_memory
 from transformer.training.step.update_module import UpdateModule
 
 logger = logging.getLogger(__name__)
@@ -60,16 +57,13 @@ def _measured_budget(config: RunConfig, payload: dict[str, Any] | None) -> int:
 
     budget = largest_fitting(fits, config.data.batch_tokens)
     task.module.cpu()
-    _free_memory(task.module)
+    free_memory()
     logger.info("data.batch_tokens=%d fits %s", budget, device)
     return budget
 
 
 def largest_fitting(fits: Callable[[int], bool], minimum: int) -> int:
-    """The largest budget that fits, less a reserve, found by doubling and bisection.
-
-    Budgets are multiples of ``BUDGET_STEP``, from ``minimum`` on. Raises InputError if none fits.
-    """
+    """The largest multiple of ``BUDGET_STEP`` that fits, less a reserve; InputError for none."""
     low, high = 0, minimum // BUDGET_STEP
     while high * BUDGET_STEP <= _MAX_TOKENS and fits(high * BUDGET_STEP):
         low, high = high, 2 * high
@@ -86,41 +80,30 @@ def largest_fitting(fits: Callable[[int], bool], minimum: int) -> int:
 
 
 def resolve_device(config: RunConfig) -> torch.device:
-    """The one GPU of a run, whose memory determines the budget.
-
-    Raises InputError if it does not use exactly one, or one batch does not show its memory.
-    """
+    """The one GPU of a run, whose memory determines the budget; InputError for another number."""
     trainer = config.trainer
     given: Any = trainer.devices
     numbers: list[int] = []
     if trains_on_gpu(trainer):
-        try:
+        with suppress(MisconfigurationException, ValueError, TypeError):
             count = CUDAAccelerator.auto_device_count() if given == "auto" else given
             numbers = CUDAAccelerator.parse_devices(count) or []
-        except (MisconfigurationException, ValueError, TypeError) as error:
-            raise InputError(f"trainer.devices={given}: {' '.join(str(error).split())}") from error
     measurable = trainer.strategy != "fsdp" and not config.data.streaming
     if not measurable or len(numbers) * trainer.num_nodes != 1 or external_rank():
         raise InputError(
             "data.batch_tokens=auto measures the memory of one GPU with the whole text; with "
-            f"trainer.accelerator={trainer.accelerator}, several ranks, trainer=fsdp or "
-            "data.streaming=true set a number, such as data.batch_tokens=4096"
+            f"trainer.accelerator={trainer.accelerator}, trainer.devices={given}, several ranks, "
+            "trainer=fsdp or data.streaming=true set a number, such as data.batch_tokens=4096"
         )
     return torch.device("cuda", numbers[0])
 
 
 def can_train(module: UpdateModule, batch: Any, device: torch.device, config: RunConfig) -> bool:
     """Whether a device has the memory for an update on a batch."""
-    fitted = True
-    try:
-        _update(module.to(device).train(), batch.to(device), config)
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-        fitted = False
-    # The traceback, and the memory that it held, is gone here.
-    _free_memory(module)
-    return fitted
+    fails = runs_out_of_memory(lambda: _update(module.to(device).train(), batch.to(device), config))
+    module.zero_grad()
+    free_memory()
+    return not fails
 
 
 def _update(module: UpdateModule, batch: Any, config: RunConfig) -> None:
@@ -136,13 +119,6 @@ def _update(module: UpdateModule, batch: Any, config: RunConfig) -> None:
             loss, _, _ = module.micro_loss(batch)
         loss.backward()
     del moments, average
-
-
-def _free_memory(module: UpdateModule) -> None:
-    """Free all memory of the device but that of the weights."""
-    module.zero_grad()
-    gc.collect()
-    torch.cuda.empty_cache()
 
 
 def with_budget(config: RunConfig, budget: int) -> RunConfig:

@@ -18,13 +18,10 @@ def saved_config(config: DictConfig, folder: Path) -> Iterator[None]:
     """Write the resolved config of the run; restore the former file if nothing is trained.
 
     So a command that fails, or finds all done, changes nothing for the next ``checkpoint=auto``.
-    Raises InputError if it cannot be written; the former file is still there.
     """
     file = folder / CONFIG
-    try:
+    with _errors_name(file):
         before = file.read_bytes() if file.is_file() else None
-    except OSError as error:
-        raise InputError(f"{file} cannot be read: {error.strerror or error}") from error
     checkpoint = _newest(folder)
     write(OmegaConf.to_yaml(config).encode(), file)
     try:
@@ -60,12 +57,16 @@ def _newest(folder: Path) -> tuple[int, int] | None:
 
 def write(content: bytes, file: Path) -> None:
     """Write the file whole or not at all; raises InputError if it cannot be written."""
-    try:
+    with _errors_name(file):
         remove_parts(file)
         with written_whole(file) as part:
             part.write_bytes(content)
+
+
+@contextmanager
+def _errors_name(file: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
-        raise InputError(
-            f"{file} cannot be written: {error.strerror or error}; free some space, or mend the "
-            "folder"
-        ) from error
+        reason = error.strerror or error
+        raise InputError(f"{file} cannot be written: {reason}; mend the folder") from error

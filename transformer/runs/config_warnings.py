@@ -16,14 +16,8 @@ _MIN_FACTOR = 0.05
 
 def warn_about_config(config: RunConfig) -> None:
     """Log a warning for each setting that probably does not do what the user wants."""
-    name, warmup, end = config.schedule.name, config.schedule.warmup, config.schedule.total
+    name, warmup = config.schedule.name, config.schedule.warmup
     updates, rate = config.trainer.max_steps, config.optimizer.lr
-    if name == "cosine" and 0 < (end or 0) <= warmup < updates:
-        logger.warning(
-            "schedule.warmup=%d: the cosine ends at schedule.total=%d, so that the learning rate "
-            "falls from its peak to schedule.floor at once",
-            *(warmup, end),
-        )
     if 0 < updates <= warmup:
         logger.warning(
             "schedule.warmup=%d: the learning rate still rises when training ends, after %d "
@@ -37,10 +31,8 @@ def warn_about_config(config: RunConfig) -> None:
             "the learning rate never exceeds %.2g",
             *(rate, peak),
         )
-    on_cpu, narrow = (
-        config.trainer.accelerator == "cpu",
-        config.trainer.precision == "bf16-mixed" or config.loss.bfloat16 is True,
-    )
+    on_cpu = config.trainer.accelerator == "cpu"
+    narrow = config.trainer.precision == "bf16-mixed" or config.loss.bfloat16 is True
     if on_cpu and narrow and multiplies_bfloat16(torch.device("cpu")) is False:
         logger.warning(
             "this processor has no instructions for products in bfloat16; float32 is probably "

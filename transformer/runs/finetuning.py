@@ -1,6 +1,5 @@
 """Fine-tuning: a new run that begins with the weights and the vocabulary of a checkpoint.
 
-Optimiser, schedule and order of the batches are those of any new run. It does not know the text.
 Luong and Manning 2015, "Stanford Neural Machine Translation Systems for Spoken Language Domains".
 """
 
@@ -16,13 +15,10 @@ from torch import Tensor
 
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
-from transformer.common.schema import typed
 from transformer.data.corpora.mixture import config_tags
 from transformer.data.corpora.trust import require_trust
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.search.config import SearchConfig
-from transformer.evaluation.metrics import MetricsConfig
 from transformer.model.checkpoint.checkpoint import PORTABLE, checkpoint_task, read_merged
 from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.model.config import LEARNING_KEYS
@@ -34,27 +30,27 @@ logger = logging.getLogger(__name__)
 
 
 def initial_payload(config: RunConfig, path: Path) -> dict[str, Any]:
-    """The checkpoint that a new run begins with, a file or a run directory.
-
-    Raises InputError if it cannot be read, or is of another vocabulary or model than the run.
-    """
-    try:
+    """The checkpoint that a new run begins with; InputError if it is of another model."""
+    with errors_name("finetune_from"):
         payload = read_merged(find_checkpoint(path))
-    except InputError as error:
-        raise InputError(f"finetune_from: {error}") from error
-    if checkpoint_task(payload) == config.task:
-        _check_model(config, path, payload)
-        if is_translation(config.task):
-            _log_other_scores(config, path, payload)
-            payload = grown(payload, config_tags(config.data), config.tokenizer.add)
+    if checkpoint_task(payload) != config.task:
+        return payload
+    now = {"tokenizer": asdict(config.tokenizer), "model": config.model}
+    if other := other_model(_former(payload), now):
+        settings = (OmegaConf.to_yaml({k: v}).strip().replace(": ", "=") for k, v in other.items())
+        raise InputError(
+            f"finetune_from={path} has another vocabulary or model than this run; set "
+            f"{' '.join(settings)}"
+        )
+    if is_translation(config.task):
+        payload = grown(payload, config_tags(config.data), config.tokenizer.add)
     return payload
 
 
 def grown(payload: dict[str, Any], tags: Tags, words: Sequence[str]) -> dict[str, Any]:
     """The checkpoint of a translator with these tags and words added to its vocabulary.
 
-    A new vector is the mean of those that stood for it before, so that its logit is never the
-    largest alone: old text is translated as before.
+    A new vector is the mean of its former tokens: old text is translated as before.
     """
     portable = payload[PORTABLE]
     before = Tokenizer.from_state(portable["tokenizer"])
@@ -84,12 +80,7 @@ def _means(weight: Tensor, rows: Sequence[Sequence[int]]) -> Tensor:
 
 
 def take_model(config: DictConfig, given: Collection[str], *, trusted: bool) -> None:
-    """Set ``model``, ``tokenizer``, ``data.target_tag=both`` and ``data.features`` as it has them.
-
-    Keys and groups that are ``given`` in the command stay. Nothing happens without a checkpoint
-    that can be read, which a run that goes on does not need. Raises InputError if the model has
-    layers of a user and the checkpoint is not ``trusted``.
-    """
+    """Set what is not ``given`` of model and vocabulary to the values of the checkpoint."""
     try:
         payload = read_merged(find_checkpoint(given_path(str(config.finetune_from))))
     except InputError:
@@ -114,39 +105,6 @@ def _former(payload: dict[str, Any]) -> dict[str, Any]:
     return {"tokenizer": asdict(vocabulary), "model": payload[PORTABLE]["model"]}
 
 
-def _check_model(config: RunConfig, path: Path, payload: dict[str, Any]) -> None:
-    now = {"tokenizer": asdict(config.tokenizer), "model": config.model}
-    if other := other_model(_former(payload), now):
-        raise InputError(
-            f"finetune_from={path} has another vocabulary or model than this run; set "
-            f"{_settings(other)}"
-        )
-
-
-def _log_other_scores(config: RunConfig, path: Path, payload: dict[str, Any]) -> None:
-    """Log metrics and searches that differ: only the user knows whether both texts are alike."""
-    trained = payload[PORTABLE]["config"]
-    with errors_name(path):
-        metrics = typed(MetricsConfig, trained["metrics"], "metrics")
-        search = typed(SearchConfig, trained["decoding"], "decoding")
-    before, now = _scoring(metrics, search), _scoring(config.metrics, config.decoding)
-    if other := {key: value for key, value in before.items() if now[key] != value}:
-        own = {key: now[key] for key in other}
-        logger.info(
-            "scored with %s, but %s with %s; if the text is alike, set the same",
-            *(_settings(own), path, _settings(other)),
-        )
-
-
-def _scoring(metrics: MetricsConfig, search: SearchConfig) -> dict[str, Any]:
-    """What has to be the same for two scores to be compared."""
-    searching = ("algorithm", "beam_size", "length_penalty", "length_penalty_form")
-    scoring = {
-        f"metrics.{key}": getattr(metrics, key) for key in ("tokenize", "lowercase", "choose")
-    }
-    return scoring | {f"decoding.{key}": getattr(search, key) for key in searching}
-
-
 def other_model(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     """Keys of ``tokenizer`` and ``model`` that need other weights, with their former values."""
     free = {key: now["model"][key] for key in LEARNING_KEYS if key in now["model"]}
@@ -158,8 +116,3 @@ def other_model(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, 
         if key not in ("sampling", "add") and before["tokenizer"][key] != value
     }
     return vocabularies | models
-
-
-def _settings(values: Mapping[str, Any]) -> str:
-    """Settings as the user writes them."""
-    return " ".join(OmegaConf.to_yaml({k: v}).strip().replace(": ", "=") for k, v in values.items())

@@ -1,7 +1,4 @@
-"""The run that a command resumes, and the keys that a resumed run cannot change.
-
-It compares the plain values of configs, and reads only the file that a run was fine-tuned from.
-"""
+"""The run that a command resumes, and the keys that a resumed run cannot change."""
 
 import filecmp
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,12 +17,6 @@ _WITHOUT_WEIGHTS = frozenset(
     }
 )
 """Keys of a model that do not change its weights."""
-
-_LATER = {
-    **{"convolution_window": None, "output_bias": False},
-    **dict.fromkeys(("encoder_layer", "decoder_layer", "feed_forward")),
-}
-"""What keys with weights stand for in a run of before they existed."""
 
 _NOT_COMPARED = ("checkpoint", "packing")
 """Keys that do not make another run; `data.packing` was removed, and is false."""
@@ -60,15 +51,10 @@ def check_no_other_run(folder: Path, *, sweeps: bool = False) -> None:
 def find_run_to_resume(
     config: Mapping[str, Any], given: RunFolder | None, candidates: Sequence[RunFolder]
 ) -> tuple[Path | None, str]:
-    """Find the run of ``checkpoint=auto``, the same in all processes.
+    """Find the run of ``checkpoint=auto``: its directory, None for a new run, and the reason.
 
-    Args:
-        config: The plain values of the command.
-        given: The run directory that the command names, if any; InputError if it has another run.
-        candidates: Run directories of the same experiment, if it names none.
-
-    Returns:
-        The run directory to resume, None to begin a new run; and the reason, for the log.
+    ``given`` is the directory that the command names, if any; InputError if it has another run.
+    Otherwise ``candidates`` are run directories of the same experiment.
     """
     if given is not None:
         if not given.has_checkpoint:
@@ -108,10 +94,9 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "")
 def fixed_key_that_differs(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     """The first key that differs although a resumed run cannot change it; None if there is none.
 
-    The weights fix the model, except for keys without effect on them. The checkpoint fixes the
-    vocabulary; only ``tokenizer.sampling`` may change. The run does not read ``finetune_from``
-    again, which may have been moved. Scores under other metrics cannot be compared with the best
-    score so far. With another number of held-out pairs, some of them would have been trained on.
+    The checkpoint fixes the vocabulary, and the keys of the model with an effect on the weights.
+    Scores under other metrics cannot be compared with the best score so far. With another number
+    of held-out pairs, some of them would have been trained on.
     """
     if before.get("task", now.get("task")) != now.get("task"):
         return "task"
@@ -133,11 +118,7 @@ def _group(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def other_weights(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Keys of a model that differ and need other weights.
-
-    A key that is null, or missing, does not differ from the value that it stands for.
-    """
-    before = {**_LATER, **before} if before else before
+    """Keys of a model that differ and need other weights; null is the value that it stands for."""
     old, new = _with_weights(before), _with_weights(now)
     return [
         key

@@ -51,16 +51,10 @@ def train(
     callbacks: Sequence[Callback] = (),
     objective: Objective | None = None,
 ) -> dict[str, float]:
-    """Train, then test the best checkpoint once, unless ``config.test`` is false.
+    """Train in a run directory, then test the best checkpoint once, unless ``test`` is false.
 
-    A trial of a sweep has an ``objective``, and tests nothing. Returns the last value of every
-    logged metric, and the scores of the test.
-
-    Args:
-        config: All settings; ``config.checkpoint`` resumes.
-        folder: The run directory: a new one, or that of the run to resume.
-        callbacks: More of Lightning's.
-        objective: Records the metric of a sweep.
+    ``config.checkpoint`` resumes a run. A trial of a sweep has an ``objective``, and tests nothing.
+    Returns the last value of every logged metric, and the scores of the test.
 
     Raises:
         InputError: The config or the data is wrong, the folder holds another run, or the last
@@ -128,10 +122,7 @@ def _resume(config: RunConfig, folder: Path) -> str:
 
 
 def _prepare(config: RunConfig) -> tuple[RunConfig, Task, ResumeState]:
-    """Measure the budget if it is automatic, load text and initial weights, and log the start.
-
-    The checkpoint is not kept: the trainer reads the file itself, and two copies may exceed memory.
-    """
+    """Measure the budget if it is automatic, load text and initial weights, and log the start."""
     resume = payload = None
     if config.checkpoint is not None:
         resume, payload = find_resumable(config.checkpoint)
@@ -173,10 +164,7 @@ def _fit(
     resume_state: ResumeState,
     watching: Sequence[Callback],
 ) -> Trainer:
-    """Train; at a divergence return to the last good checkpoint with a lower learning rate.
-
-    Raises InputError after ``recovery.returns`` returns, and Interrupted if a signal stops it.
-    """
+    """Train; at a divergence return to the last good checkpoint with a lower learning rate."""
     resume, epochs = resume_state.file, config.trainer.max_epochs
     while True:
         callbacks = [MemoryPreflight(task.data), *task.callbacks(), *watching]

@@ -1,8 +1,4 @@
-"""The weights and the search of a run that do best on its validation text.
-
-All weights are tried with the run's own search, then the best of them with every search. Each pair
-of beam size and length penalty is a search of its own, as the penalty decides when a beam stops.
-"""
+"""The weights and the search of a run that do best on its validation text."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +8,6 @@ from typing import Any, Literal
 
 import torch
 
-from transformer.common.errors import InputError
 from transformer.common.schema import typed
 from transformer.data.config import DataConfig
 from transformer.data.corpora.evaluation_text import validation_pairs
@@ -43,10 +38,8 @@ class SweepConfig:
     Attributes:
         beam_sizes: 1 is greedy search.
         length_penalties: For each beam size from 2 on.
-        metric: Computed as in the validation of the run; None takes the one that chooses there.
+        metric: None takes the one that chooses the best checkpoint of the run.
         sentences: Number of sentences from the start of the validation set; None takes all.
-        batch_tokens: See ``Translator``.
-        device: See ``Translator``.
         scoring: How text is compared; None is as the run does.
     """
 
@@ -57,10 +50,6 @@ class SweepConfig:
     batch_tokens: int = 4096
     device: torch.device | str = "cpu"
     scoring: MetricsConfig | None = None
-
-    def __post_init__(self) -> None:
-        if not self.length_penalties and any(size > 1 for size in self.beam_sizes):
-            raise InputError("length_penalties=[] leaves no beam to try; give at least one")
 
 
 @dataclass(frozen=True)
@@ -96,8 +85,8 @@ def offered_weights(
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """The payloads of checkpoints by name, and the reasons why some are missing.
 
-    The first is the one that the run translates with, whether it is named or not. ``average`` is of
-    at most ``last`` checkpoints. Raises InputError if the run has none, or does not translate.
+    The run translates with the first, whether it is named or not. ``average`` is of at most
+    ``last`` checkpoints. Raises InputError if the run has none, or does not translate.
     """
     file = find_checkpoint(folder, "best")
     best = read_merged(file)
@@ -134,13 +123,10 @@ def with_search(payload: dict[str, Any], search: SearchConfig) -> dict[str, Any]
 def sweep(
     offers: Mapping[str, dict[str, Any]], config: SweepConfig, show: Callable[[Trial], None]
 ) -> list[Trial]:
-    """Translate the validation set of the run in each way; the first is the run's own.
+    """Translate the validation set in each way; the first trial is that of the run itself.
 
-    Args:
-        offers: Checkpoints of one run by the name of their weights; the run translates with the
-            first.
-        config: The searches to try, and the text; InputError if one of them is not valid.
-        show: Called with each trial as it ends.
+    ``offers`` has checkpoints of one run by the name of their weights, first that of the run;
+    ``show`` is called with each trial as it ends. Raises InputError for a search out of range.
     """
     portable = next(iter(offers.values()))[PORTABLE]
     run, whose = portable["config"], Path("the checkpoint")
@@ -195,11 +181,7 @@ def best_trial(trials: Sequence[Trial]) -> Trial:
 def grid(
     own: SearchConfig, beam_sizes: Sequence[int], length_penalties: Sequence[float]
 ) -> list[SearchConfig]:
-    """Every beam size with every length penalty; ``greedy``, without penalty, once.
-
-    Other settings of the run's own search stay, except those of another algorithm; the n-best list
-    has one entry. Raises InputError if a value is out of its range.
-    """
+    """Every beam size with every length penalty; ``greedy``, without penalty, once."""
     neutral = {**NEUTRAL, "nbest": 1}
     greedy = {"algorithm": "greedy", "beam_size": 1, "coverage_penalty": 0.0}
     searches = [replace(own, **{**neutral, **greedy})] if 1 in beam_sizes else []

@@ -1,7 +1,4 @@
-"""Interface of a task: its data, its training step, and its scores.
-
-All else is the same for every task (runs/train.py). It does not know which tasks there are.
-"""
+"""Interface of a task: its data, its training step, and its scores."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -37,11 +34,7 @@ class Evaluation(NamedTuple):
 
 
 class Task(ABC):
-    """One task over one config.
-
-    Attributes:
-        data: Batches and tokenizer.
-    """
+    """One task over one config; ``data`` are its batches and tokenizer."""
 
     data: BatchModule
 
@@ -126,12 +119,7 @@ def single_stack_data(
     experiment: str,
     unused: Mapping[str, Any],
 ) -> D:
-    """The data of a task with one stack and one text; InputError if a setting is for translation.
-
-    With the tokenizer of an initial checkpoint, settings that the data ignores are accepted.
-    ``unused`` are more keys that the task does not use, with their values; false ones are unset.
-    The message names an experiment that trains such a stack.
-    """
+    """The data of a task with one stack and one text; InputError if it does not use a setting."""
     model, loss, data = config.model, config.loss, config.data
     keys = {
         **{f"model.{key}": model[key] for key in _DECODER_KEYS},

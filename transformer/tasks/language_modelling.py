@@ -1,9 +1,7 @@
 """Language modelling as a task: a causal stack on the target side, perplexity, n-gram baselines.
 
-All models predict the same events: each subword of a sentence and its end, given the subwords
-before it. It does not know how the stack is built. Sources: Radford et al. 2018,
-"Improving Language Understanding by Generative Pre-Training", section 3.1; Liu et al. 2018,
-"Generating Wikipedia by Summarizing Long Sequences", section 4.2.3 (a decoder alone).
+Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training", section 3.1; Liu
+et al. 2018, "Generating Wikipedia by Summarizing Long Sequences", section 4.2.3.
 """
 
 from collections.abc import Callable, Sequence

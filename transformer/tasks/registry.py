@@ -100,9 +100,9 @@ def evaluate(
 ) -> Sequence[Score]:
     """Score a model of any task on a split of its run's corpus, as its test does.
 
-    The checkpoint is a file or a run directory. Results are saved in ``output``, if given; the
-    budget of a batch is that of the run unless given. If trusted, text is read that the checkpoint
-    names outside of the working folder. Raises InputError without such a checkpoint or split.
+    The checkpoint is a file or a run directory; ``output`` is a folder for the results. If trusted,
+    text is read that the checkpoint names outside of the working folder. Raises InputError without
+    such a checkpoint or split.
     """
     file = find_checkpoint(Path(checkpoint))
     payload = read_payload(file)

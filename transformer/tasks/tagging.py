@@ -1,7 +1,6 @@
 """Tagging as a task: an encoder alone, which classifies each word at its first subword.
 
-The other subwords of a word are read but not classified (Devlin et al. 2019, "BERT", section 5.3).
-It does not know how the stack is built, nor where the tags come from.
+Devlin et al. 2019, "BERT", section 5.3.
 """
 
 from collections.abc import Callable

@@ -126,11 +126,9 @@ class TranslationTask(Task):
 
 
 class TranslateValidation(Callback):
-    """Logs ``val/METRIC`` of real translations, text against text.
+    """Logs ``val/METRIC`` of real translations, and ``val/METRIC_NAME`` of each of several corpora.
 
-    With several corpora it also logs ``val/METRIC_NAME`` of each. Each rank translates a part of
-    the sentences. It runs at the start of a validation, when a moving average has replaced the
-    weights.
+    Each rank translates a part of the sentences, when a moving average has replaced the weights.
     """
 
     def __init__(

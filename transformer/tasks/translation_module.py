@@ -1,8 +1,4 @@
-"""The training step of a translator: teacher forcing, with guided alignment or two passes.
-
-It knows neither text nor search; translation.py translates during validation. The step that
-all tasks share is in update_module.py.
-"""
+"""The training step of a translator: teacher forcing, with guided alignment or two passes."""
 
 from dataclasses import asdict
 from typing import Any, cast
@@ -53,17 +49,12 @@ class TranslationModule(UpdateModule):
         return layer.cross_attention
 
     def micro_loss(self, batch: Batch) -> tuple[Tensor, int, dict[str, Tensor]]:
-        """The loss of every task, plus that of guided alignment.
-
-        The sums to log are ``loss`` of the translation alone, and ``alignment``: the sum of guided
-        alignment, and the number of target tokens that it counts.
-        """
+        """The loss of every task, plus that of guided alignment."""
         if self.loss.consistency != "none":
             return self._twice(batch)
         if self.guided is None:
             return super().micro_loss(batch)
-        if batch.alignment is None:
-            raise ValueError("guided alignment needs batches with links: DataModule(links=True)")
+        assert batch.alignment is not None  # DataModule(links=True)
         from transformer.training.losses.guided_alignment import alignment_loss, watching
 
         with watching(self.model, self.guided) as looked:
@@ -76,10 +67,7 @@ class TranslationModule(UpdateModule):
         return loss, tokens, sums
 
     def _twice(self, batch: Batch) -> tuple[Tensor, int, dict[str, Tensor]]:
-        """Two passes in one, under different dropout; simcut cuts tokens from the second.
-
-        ``loss`` is the cross-entropy alone, ``consistency`` the divergence of the passes.
-        """
+        """Two passes in one, under different dropout; simcut cuts tokens from the second."""
         from transformer.training.losses.consistency import consistency_loss
         from transformer.training.losses.cross_entropy import joined_bias
         from transformer.training.losses.token_cutoff import cutting, drawn_cut

@@ -1,7 +1,4 @@
-"""The config of a run as typed values; Hydra ends here.
-
-It names the parts; common/schema.py checks types, and each dataclass the ranges of its fields.
-"""
+"""The config of a run as typed values; Hydra ends here."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -33,29 +30,12 @@ _SIZES = ("source_vocab_size", "target_vocab_size", "pad")
 
 @dataclass(frozen=True)
 class RunConfig:
-    """All settings of a training run; the defaults are those of ``conf/train.yaml``.
+    """All settings of a training run; ``conf/train.yaml`` has the same defaults, and explains them.
 
     Attributes:
-        task: The task (``TASKS`` in tasks/registry.py), or ``MODULE:CLASS``, a ``Task`` of the
-            user.
-        seed: Of weights and dropout; ``data.seed`` is that of batch order and subword sampling.
-        checkpoint: File to resume from; null starts a new run.
-        finetune_from: Checkpoint, or run directory, whose weights and vocabulary a new run begins
-            with; null begins with random weights. A resumed run does not read it again.
-        objective: Metric that a trial of a sweep returns; null: the one that chooses the best
-            checkpoint.
-        test: Whether the test splits are scored after training.
-        gradient_checkpointing: Compute each layer again in the backward pass
-            (``activation_checkpointing.py``).
-        resume_check: Updates of each half of a check that the run resumes exactly; null trains.
-        keep_memory: Tell the allocator to keep freed memory (``cpu_allocator.py``).
-        automatic_budget: Whether ``data.batch_tokens=auto`` is still to be measured
-            (``auto_batch_size.py``); until then ``data`` has the smallest budget.
-        model: Fields of ``ModelConfig`` that are not its defaults; the tokenizer decides the sizes
-            of the vocabularies.
-        trainer: Arguments of ``pytorch_lightning.Trainer``.
-        decoding: The search that validates and tests a translator.
-        metrics: How its output is compared with the references.
+        automatic_budget: Whether ``data.batch_tokens=auto`` is still to be measured; until then
+            ``data`` has the smallest budget.
+        model: Fields of ``ModelConfig`` that are not its defaults.
         resolved: The same as the plain values of ``config.yaml``; ``train`` fills it in.
 
     Raises InputError if a value is wrong, or two contradict each other.
@@ -68,7 +48,6 @@ class RunConfig:
     objective: str | None = None
     test: bool = True
     gradient_checkpointing: bool = False
-    resume_check: int | None = None
     keep_memory: bool = True
     data: DataConfig = field(default_factory=DataConfig)
     automatic_budget: bool = False
@@ -167,6 +146,16 @@ def _contradictions(config: RunConfig, model: ModelConfig) -> Iterator[str]:
         yield (
             f"schedule.total={total}: a cosine needs its last update; set "
             "trainer.max_steps, trainer.max_epochs or schedule.total, or take schedule=inverse_sqrt"
+        )
+    if config.data.streaming and epochs > 0:
+        yield (
+            f"trainer.max_epochs={epochs}: a stream does not know how long an epoch is; set "
+            "trainer.max_steps or trainer.max_time"
+        )
+    if config.trainer.strategy == "fsdp" and (config.callbacks.ema_decay or model.layer_drop):
+        yield (
+            "trainer=fsdp shards all weights and needs every layer on every rank; set "
+            "callbacks.ema_decay=0 model.layer_drop=0"
         )
     if config.trainer.compile != "none" and _skips_blocks(model):
         yield (

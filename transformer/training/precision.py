@@ -15,11 +15,7 @@ _BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16")
 
 
 def resolve_precision(trainer: "TrainerConfig") -> "TrainerConfig":
-    """The arguments of the trainer, with the fastest precision of the device for ``auto``.
-
-    That is bf16-mixed on a GPU or a CPU with instructions for products in bfloat16, else 32-true.
-    Products that stay float32 are in TF32 on a GPU.
-    """
+    """The arguments of the trainer, with the fastest precision of the device for ``auto``."""
     if trainer.precision != "auto":
         return trainer
     if on_gpu := trains_on_gpu(trainer):

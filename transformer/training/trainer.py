@@ -17,7 +17,6 @@ from transformer.common.errors import InputError
 from transformer.common.own_code import own_class
 from transformer.data.batching.batch_stream import RankAssignment, next_batch
 from transformer.data.modules.base import BatchModule
-from transformer.training.callbacks.config import CallbacksConfig
 from transformer.training.callbacks.early_stopping import Patience
 from transformer.training.callbacks.ema import MovingAverage
 from transformer.training.callbacks.graceful_shutdown import GracefulStop
@@ -55,8 +54,7 @@ def build_trainer(
     given = resolve_devices(resolve_precision(config.trainer))
     arguments = {key: value for key, value in asdict(given).items() if key not in _OURS}
     arguments["strategy"] = _strategy(config, given)
-    files, finetunes = folder / "checkpoints", config.finetune_from is not None
-    callbacks = build_callbacks(config.callbacks, validation, criterion, files, finetunes=finetunes)
+    callbacks = build_callbacks(config, validation, criterion, folder / "checkpoints")
     loggers = build_loggers(config.logger, folder)
     if config.logger.wandb or config.logger.mlflow:
         from transformer.training.callbacks import remote_loggers as remote
@@ -90,47 +88,33 @@ def build_trainer(
 
 
 def build_callbacks(
-    config: CallbacksConfig,
-    validation: Sequence[Callback],
-    criterion: Criterion,
-    folder: Path,
-    *,
-    finetunes: bool = False,
+    config: RunConfig, validation: Sequence[Callback], criterion: Criterion, folder: Path
 ) -> list[Callback]:
     """All callbacks, with those of the task at validation, in the order in which they run.
 
-    Those that write checkpoints into the folder run last. A run that fine-tunes validates before
-    its first update too.
+    A run that fine-tunes validates before its first update too.
     """
+    settings, finetunes = config.callbacks, config.finetune_from is not None
     # First, so that a signal aborts a validation before the callbacks of the task start.
     callbacks: list[Callback] = [GracefulStop()]
-    if config.ema_decay:
+    if settings.ema_decay:
         # Before the task's, which must see the averaged weights.
-        callbacks.append(MovingAverage(decay=config.ema_decay))
-    callbacks += [own_class("callbacks.own", name, Callback)() for name in config.own]
+        callbacks.append(MovingAverage(decay=settings.ema_decay))
+    callbacks += [own_class("callbacks.own", name, Callback)() for name in settings.own]
     callbacks += [*validation, Measure(), ContinuedLogs(), ProgressBar(criterion.metric)]
     callbacks.append(LastValidation())
-    if config.patience is not None:
-        callbacks.append(Patience(criterion, config.patience))
-    if finetunes:
-        from transformer.training.callbacks.before_and_best import BeforeAndBest
-
-        callbacks.append(BeforeAndBest(criterion))
+    if settings.patience is not None:
+        callbacks.append(Patience(criterion, settings.patience))
     return [
         *callbacks,
         BestCheckpoint(folder, criterion),
-        RecentCheckpoints(folder, config.keep_last),
-        LastCheckpoint(folder, config.save_interval, validates=finetunes),
+        RecentCheckpoints(folder, settings.keep_last),
+        LastCheckpoint(folder, settings.save_interval, validates=finetunes),
     ]
 
 
 def _strategy(config: RunConfig, trainer: TrainerConfig) -> Strategy | str:
     if trainer.strategy == "fsdp":
-        if config.callbacks.ema_decay or config.model["layer_drop"]:
-            raise InputError(
-                "trainer=fsdp shards all weights and needs every layer on every rank; set "
-                "callbacks.ema_decay=0 model.layer_drop=0"
-            )
         from transformer.training.distributed.fsdp import ShardedStrategy
 
         return ShardedStrategy()
@@ -145,19 +129,11 @@ def bound_by_epochs(
     done: int = 0,
     before: dict[str, Any] | None = None,
 ) -> None:
-    """Convert the limit in epochs into one in updates, as the sequence of batches has no end.
-
-    A resumed run has done some updates, and the saved state of its data loader. Raises InputError
-    if the length of an epoch is not known.
-    """
+    """Convert the limit in epochs into one in updates, as the sequence of batches has no end."""
     if epochs is None or epochs < 0:
         return
     batches, assignment = data.row, RankAssignment(trainer.world_size, data.accumulation)
-    if batches.epoch_length is None:
-        raise InputError(
-            f"trainer.max_epochs={epochs}: a stream does not know how long an epoch is; set "
-            "trainer.max_steps or trainer.max_time"
-        )
+    assert batches.epoch_length is not None  # not of a stream (config.py)
     left = epochs * batches.epoch_length - next_batch(before, done, batches, assignment)
     updates = done + max(0, math.ceil(left / assignment.batches))
     if not 0 <= trainer.max_steps <= updates:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer.common import files, hub
+from transformer.common import errors, files, hub
 from transformer.common.errors import InputError, MissingFile
 
 
@@ -52,6 +52,6 @@ def test_what_names_no_model_is_refused(name: str) -> None:
 
 
 def test_the_package_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "find_spec", lambda name: None)
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"hf://a/b needs huggingface_hub: pip install"):
         hub.download("hf://a/b")

@@ -68,7 +68,7 @@ def test_what_is_measured_is_what_trains(
 
 
 SEVERAL = [
-    *[f"trainer.devices={devices}" for devices in (2, "'2'", -1, "'-1'", "auto", "[0,1]")],
+    *[f"trainer.devices={devices}" for devices in ("'2'", -1, "auto", "[0,1]")],
     "trainer.num_nodes=2",
 ]
 
@@ -78,9 +78,8 @@ SEVERAL = [
     [
         ([], r"trainer\.accelerator=cpu, .*set a number"),
         *[([f"trainer={t}", one], "memory of one GPU") for one in SEVERAL for t in ("gpu", "ddp")],
-        (["trainer=gpu", "trainer.devices=[7]"], r"^trainer\.devices="),
-        (["trainer=gpu", "trainer.devices=many"], r"^trainer\.devices="),
-        (["trainer=gpu", "trainer.devices=true"], r"^trainer\.devices="),
+        (["trainer=gpu", "trainer.devices=[7]"], r"trainer\.devices="),
+        (["trainer=gpu", "trainer.devices=many"], r"trainer\.devices=many"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(

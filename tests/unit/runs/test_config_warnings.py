@@ -17,8 +17,6 @@ RISES = "schedule.warmup=50: the learning rate still rises when training ends"
     [
         (["schedule.warmup=50", "trainer.max_steps=50"], RISES),
         (["schedule.warmup=50", "trainer.max_steps=51"], ""),
-        (["schedule.warmup=50", "schedule.total=50"], "the cosine ends at schedule.total=50"),
-        (["schedule.warmup=50", "schedule.total=51"], ""),
         # The rate of the experiment that pocket brings goes before the factor of the schedule.
         (
             ["schedule=noam", "model.d_model=64", "schedule.warmup=100", "optimizer.lr=4e-3"],

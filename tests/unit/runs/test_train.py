@@ -157,14 +157,10 @@ def test_one_stack_has_no_cross_attention(tmp_path: Path, name: str, override: s
     ("override", "says"),
     [
         ("trainer.accumulate_grad_batches=0", "must be at least 1"),
-        ("trainer.accumulate_grad_batches=two", "must be a whole number"),
         ("trainer.log_every_n_steps=0", "must be at least 1"),
-        ("trainer.val_check_interval=0", "must be at least 1"),
         ("trainer.gradient_clip_val=-1", "must be above 0"),
-        ("trainer.gradient_clip_val=abc", "must be a number or null"),
         ("trainer.max_epochs=0", "must be at least 1; -1 sets no bound"),
         ("seed=-1", "must be from 0 to 4294967295"),
-        ("trainer.strategy=ddp_fork", "must be auto or ddp or fsdp"),
         ("trainer.strategy=deepspeed", "must be auto or ddp or fsdp"),
     ],
 )

@@ -14,13 +14,11 @@ class CallbacksConfig:
     """Validation, averaging, stopping and checkpoints.
 
     Attributes:
-        ema_decay: Decay of the moving average of the weights, which then validates, tests and
-            translates instead of the weights; 0 keeps none.
-        patience: Validations, each after an interval, without a better score (``Criterion``)
-            after which training stops; null never stops.
-        keep_last: Validations whose weights are kept for ``average``, the newest; below 0 all.
-        save_interval: Updates from one writing of ``last.ckpt`` to the next; null writes it where
-            a validation begins and where training stops, which is always done, and nowhere else.
+        ema_decay: Decay of the moving average that replaces the weights in validation and test.
+        patience: Validations without a better score after which training stops.
+        keep_last: Number of validations whose weights are kept for ``average``; below 0 all.
+        save_interval: Updates between two writings of ``last.ckpt``, besides those before a
+            validation and at the end.
         samples: Validation sentences whose translations are written to the log.
         own: Callbacks of the user, ``MODULE:CLASS`` each, called without arguments.
     """

@@ -14,8 +14,7 @@ from transformer.training.step.outcome import Outcome
 class MovingAverage(EMAWeightAveraging):
     """An exponential moving average of the weights, which validates in their place.
 
-    Buffers, such as the table of positions, are not averaged: they would drift by rounding, and a
-    resumed run computes them again. Skipped updates do not count.
+    Buffers are not averaged: they would drift by rounding. Skipped updates do not count.
     """
 
     def __init__(self, decay: float) -> None:

@@ -1,7 +1,4 @@
-"""Stops at a signal: after the update, with a checkpoint, on all ranks alike.
-
-It does not write checkpoints: checkpointing/callbacks.py does, where training ends.
-"""
+"""Stops at a signal: after the update, with a checkpoint, on all ranks alike."""
 
 import logging
 import os
@@ -12,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import torch
 from lightning_fabric.plugins.environments import SLURMEnvironment
@@ -27,10 +24,9 @@ logger = logging.getLogger(__name__)
 
 
 class GracefulStop(Callback):
-    """Finishes the update at a signal, so that the checkpoint is of a whole update.
+    """Finishes the update at a signal; all ranks stop after the same update.
 
-    All ranks stop after the same update. A validation, before which a checkpoint has been written,
-    is aborted, and comes first when the run is resumed. A second Ctrl-C stops at once.
+    A validation is aborted, and comes first in the resumed run. A second Ctrl-C stops at once.
     """
 
     def __init__(self) -> None:
@@ -44,7 +40,7 @@ class GracefulStop(Callback):
         """Raise Interrupted if a signal has ended training, on all ranks or on none."""
         ended = self.received if self._alone else self._agreed
         if ended is not None:
-            raise _interrupted(ended)
+            _interrupt(ended)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Install the handler."""
@@ -106,7 +102,7 @@ class GracefulStop(Callback):
             return  # Schedulers send it several times.
         self.received = self._module.signal = self.received or signum
         if again or (self._at_once and self._alone):
-            raise _interrupted(signum)
+            _interrupt(signum)
         advice = "; press Ctrl-C again to stop at once" if signum == signal.SIGINT else ""
         more = "" if self._alone else ", or up to two later, when all ranks know"
         name = signal.Signals(signum).name
@@ -122,16 +118,12 @@ def raise_if_stopped(trainer: Trainer) -> None:
 
 @contextmanager
 def stoppable(folder: Path, resume: str) -> Iterator[None]:
-    """Raise Interrupted at a signal outside of training too, with the command to go on with.
+    """Raise Interrupted at a signal outside of training too, with the command that resumes.
 
-    That is ``resume`` if the folder has a checkpoint. On a SLURM cluster SIGUSR1 puts the job back
-    into the queue (``#SBATCH --signal=SIGUSR1@90``), as Lightning does.
+    SIGUSR1 puts a SLURM job back into the queue (``#SBATCH --signal=SIGUSR1@90``).
     """
 
-    def stop(signum: int, frame: FrameType | None) -> None:
-        raise _interrupted(signum)
-
-    with handling(stop):
+    with handling(lambda signum, frame: _interrupt(signum)):
         try:
             yield
         except Interrupted as stopped:
@@ -142,9 +134,9 @@ def stoppable(folder: Path, resume: str) -> Iterator[None]:
             raise Interrupted(f"{stopped}; {advice}", stopped.code) from stopped
 
 
-def _interrupted(signum: int) -> Interrupted:
-    """The error of a signal, with the exit code of a shell."""
-    return Interrupted(f"stopped by {signal.Signals(signum).name}", 128 + signum)
+def _interrupt(signum: int) -> NoReturn:
+    """Raise the error of a signal, with the exit code of a shell."""
+    raise Interrupted(f"stopped by {signal.Signals(signum).name}", 128 + signum)
 
 
 def _requeue() -> None:

@@ -33,11 +33,7 @@ class EpochLogger(Logger):
 
 
 class ContinuedCSVLogger(EpochLogger):
-    """Writes ``metrics.csv``: a row for each call, columns in alphabetical order.
-
-    ``save`` appends the new rows; it writes the file again where there is a new column, or rows
-    were cut. If the disk is full, the next ``save`` writes them.
-    """
+    """Writes ``metrics.csv``: a row for each call, columns in alphabetical order."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -124,11 +120,7 @@ class ContinuedCSVLogger(EpochLogger):
 
 
 class ContinuedTensorBoard(TensorBoardLogger, EpochLogger):
-    """Continues the events of a run; skips points while the disk is full.
-
-    Attributes:
-        steps: Complete steps: the number of the last logged one, plus one.
-    """
+    """Continues the events of a run; ``steps`` is the number of the last logged step, plus one."""
 
     steps = 0
 

@@ -1,8 +1,4 @@
-"""Runs the largest batch once before training, so that an out-of-memory error shows at the start.
-
-It also checks that all ranks train on the same sequence of batches. It does not know what happens
-when memory runs out (gradient_accumulation.py).
-"""
+"""Runs the largest batch once before training, so that an out-of-memory error shows early."""
 
 import hashlib
 import logging
@@ -12,8 +8,9 @@ import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 from torch import Tensor, nn
 
-from transformer.common.errors import InputError, is_out_of_memory
+from transformer.common.errors import InputError
 from transformer.data.modules.base import BatchModule
+from transformer.training.step.out_of_memory import runs_out_of_memory
 
 logger = logging.getLogger(__name__)
 
@@ -57,14 +54,12 @@ class MemoryPreflight(Callback):
 
 def _reserve_moments(module: nn.Module) -> list[Tensor]:
     """The memory of Adam's moments; raises InputError if there is not enough for any batch."""
-    try:
-        return adam_moments(module)
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
+    moments: list[Tensor] = []
+    if runs_out_of_memory(lambda: moments.extend(adam_moments(module))):
         weights = sum(p.numel() for p in module.parameters() if p.requires_grad)
         raise InputError(
             "the device has no memory for the state of the optimiser, two numbers for each of "
             f"{weights:,} weights; take a smaller model, a device with more memory, or "
             "trainer=fsdp on several"
-        ) from error
+        )
+    return moments

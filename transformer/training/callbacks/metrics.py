@@ -17,10 +17,9 @@ class Measure(Callback):
     """Logs loss, speed, padding, norm and learning rate since the last log, over all ranks.
 
     ``train/loss`` is the smoothed loss per target token, in nats, without skipped updates.
-    ``train/tokens_per_second`` counts real target tokens; waiting for data counts, validation does
-    not. ``train/alignment_loss`` is that of guided alignment per linked target token, in nats,
-    ``train/consistency`` the divergence of two passes (``losses/consistency.py``) per target
-    token, unweighted.
+    ``train/tokens_per_second`` counts real target tokens, and no time of validation.
+    ``train/alignment_loss`` is per linked target token, ``train/consistency``, the unweighted
+    divergence of two passes, per target token.
     """
 
     def __init__(self) -> None:
@@ -85,10 +84,7 @@ class Measure(Callback):
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Save the sums, so that a mean of a resumed run includes the updates before the break.
-
-        The speed is not saved: a checkpoint with times would not be the same twice.
-        """
+        """Save the sums for the next log of a resumed run, without the time."""
         self._read()
         sums = {name: getattr(self, name) for name in _SAVED}
         checkpoint["measured"] = {**sums, "counted": self._counted(trainer)}

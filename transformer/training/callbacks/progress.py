@@ -9,32 +9,17 @@ from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 from rich.console import Console
-from rich.progress import Progress, ProgressColumn, Task, TimeRemainingColumn
-from rich.progress_bar import ProgressBar as Bar
-from rich.table import Table
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
 from rich.text import Text
 
 from transformer.evaluation.metrics import METRICS
-from transformer.training.callbacks.loggers import ContinuedCSVLogger
 
 logger = logging.getLogger(__name__)
 
-_SCORE = "val/score"
-"""The field of the score that chooses the best checkpoint."""
-
-_ORDER = ("update", "epoch", "train/loss", _SCORE, "train/tokens_per_second", "left")
-_IMPORTANT = ("update", "left", "train/loss", "train/tokens_per_second", "epoch")
-"""Shown first on a narrow terminal; then the other metrics, and the bar last."""
-
-_BAR = (8, 40)
-"""Minimum and maximum width of the bar."""
-
 
 class ProgressBar(Callback):
-    """Update, epoch, loss, score, tokens per second and time left.
-
-    The log has a line every ``log_every_n_steps``; a terminal shows a bar instead.
-    """
+    """Update, epoch, loss, score, speed and time left: a bar on a terminal, lines in the log."""
 
     def __init__(self, metric: str = "val/bleu") -> None:
         self.metric, name = metric, metric.removeprefix("val/")
@@ -49,38 +34,35 @@ class ProgressBar(Callback):
         self.progress: Progress | None = None
         self.above: LogAboveBar | None = None
         self.validated = 0
-        self.before: dict[str, float] = {}
+        self.texts: list[str] = []
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Open the bar at the next update, with the metrics of a resumed run."""
+        """Open the bar at the next update."""
         if not trainer.is_global_zero:
             return
         self.start = (trainer.global_step, time.monotonic())
-        for csv in trainer.loggers:
-            if trainer.global_step and isinstance(csv, ContinuedCSVLogger):
-                newest = csv.newest()
-                self.before = {name: value for name, (value, _) in newest.items()}
-                self.validated = newest.get("val/loss", (0.0, 0))[1]
         if not sys.stderr.isatty():
             return
         console = Console(stderr=True)
-        self.progress = Progress(Fitting(console), console=console, speed_estimate_period=300)
+        line = TextColumn("{task.fields[line]}", markup=False, table_column=Column(no_wrap=True))
+        columns = (BarColumn(20), line, TimeRemainingColumn(compact=True))
+        self.progress = Progress(*columns, console=console, speed_estimate_period=300)
         self.above = LogAboveBar(console)
         self.progress.start()
-        self.task = self.progress.add_task("update")
-        self._advance(trainer)
+        self.task = self.progress.add_task("", line="")
         self._show(trainer)
 
     def on_train_batch_end(self, trainer: Trainer, *_: object) -> None:
         """Advance; show and log the metrics at the interval."""
-        self._advance(trainer)
         if time_to_log(trainer):
-            self._show(trainer)
+            self._read_metrics(trainer)
             self._log(trainer, periodic=True)
+        self._show(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Show the scores with their update; those of text have a log line of their own."""
         self.validated = trainer.global_step
+        self._read_metrics(trainer)
         self._show(trainer)
         if not self.is_logged_by_task:
             self._log(trainer, periodic=False)
@@ -96,17 +78,18 @@ class ProgressBar(Callback):
         """Close the bar."""
         self.on_train_end(trainer)
 
-    def _advance(self, trainer: Trainer) -> None:
+    def _read_metrics(self, trainer: Trainer) -> None:
+        """Read the metrics for the bar; only then does the host wait for a GPU."""
         if self.progress is not None:
-            # The limit may be set after a validation at the start.
-            fields: Any = {"update": _update(trainer), "epoch": _shown(_epochs(trainer))}
-            total, done = _max_updates(trainer), trainer.global_step
-            self.progress.update(self.task, total=total, completed=done, **fields)
+            self.texts = list(self._metrics(trainer).values())
 
     def _show(self, trainer: Trainer) -> None:
         if self.progress is not None:
-            fields: Any = self._metrics(trainer)
-            self.progress.update(self.task, **fields)
+            # The limit may be set after a validation at the start.
+            total, done = _max_updates(trainer), trainer.global_step
+            texts = (_update(trainer), _shown(_epochs(trainer)), *self.texts)
+            line = "  ".join(filter(None, texts))
+            self.progress.update(self.task, total=total, completed=done, line=line)
 
     def _log(self, trainer: Trainer, *, periodic: bool) -> None:
         """Log all metrics and the time left, which the bar shows too, or those of a validation."""
@@ -128,22 +111,14 @@ class ProgressBar(Callback):
         return [f"left {timedelta(seconds=round(seconds))}"]
 
     def _metrics(self, trainer: Trainer) -> dict[str, str]:
-        """The metrics logged so far, also before a resume, as text."""
-        logged: dict[str, Any] = {**self.before, **trainer.callback_metrics}
+        """The metrics logged so far, as text."""
+        logged = trainer.callback_metrics
         shown = [(name, text) for name, text in self.formats.items() if name in logged]
-        return {
-            _SCORE if name == self.metric else name: text.format(
-                float(logged[name]), self.validated
-            )
-            for name, text in shown
-        }
+        return {name: text.format(float(logged[name]), self.validated) for name, text in shown}
 
 
 class LogAboveBar:
-    """Stream of the log handlers of a terminal: writes above the bar, and skips its lines.
-
-    It must be created before the bar, as rich replaces stderr.
-    """
+    """Stream of the log handlers that writes above the bar; create it before the bar."""
 
     def __init__(self, console: Console) -> None:
         self.console, self.terminal, self.process = console, sys.stderr, os.getpid()
@@ -170,31 +145,6 @@ class LogAboveBar:
         for handler in self.handlers:
             handler.setStream(self.terminal)
             handler.removeFilter(_not_on_bar)
-
-
-class Fitting(ProgressColumn):
-    """One line that fits the width of the terminal: the bar, and the fields of the task."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self.left = TimeRemainingColumn(compact=True)
-        super().__init__()
-
-    def render(self, task: Task) -> Table:
-        """Leave out the least important fields if there is no room."""
-        known = task.fields | {"left": f"left {self.left.render(task)}" if task.total else ""}
-        # The terminal writes ^C behind the line, which would stay on a line of its own.
-        fitting, width = set[str](), self.console.width - len("^C")
-        for name in sorted(_ORDER, key=(*_IMPORTANT, *_ORDER).index):
-            needed = len(known.get(name, "")) + 2 * bool(fitting)
-            if known.get(name) and needed <= width:
-                width -= needed
-                fitting.add(name)
-        line = Text("  ".join(known[name] for name in _ORDER if name in fitting), no_wrap=True)
-        bar = Bar(task.total, task.completed, width=min(_BAR[1], width - 2))
-        grid = Table.grid(padding=(0, 2))
-        grid.add_row(*([line] if width < _BAR[0] + 2 else [bar, line]))
-        return grid
 
 
 def shown_update(update: int | str, epochs: float | None) -> str:

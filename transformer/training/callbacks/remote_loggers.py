@@ -1,14 +1,12 @@
 """Records of a run at Weights & Biases and MLflow, beside its own files.
 
-A record never stops the training: after its first error it gets nothing more. A resumed run goes on
-in its record, and leaves out what a killed process has logged already.
+A record gets nothing more after its first error. A resumed run continues its record.
 """
 
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.loggers import Logger, MLFlowLogger, WandbLogger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
-from transformer.common.errors import InputError, how_to_install
+from transformer.common.errors import require_package
 from transformer.training.callbacks.config import LoggerConfig, MLflowConfig, WandbConfig
 from transformer.training.callbacks.loggers import ContinuedCSVLogger, EpochLogger
 
@@ -26,10 +24,7 @@ log = logging.getLogger(__name__)
 class RemoteLogger(EpochLogger):
     """Sends metrics to a logger of Lightning, which it makes when it is needed.
 
-    Attributes:
-        kind: ``wandb`` or ``mlflow``.
-        id: Of the record; None for one that does not exist yet.
-        known: The metrics of the record, each with its last value and update.
+    ``id`` names the record, if it exists; ``known`` has the last value and update of its metrics.
     """
 
     name = version = ""
@@ -130,8 +125,7 @@ def build_remote_loggers(
     if config.mlflow:
         builders["mlflow"] = partial(_mlflow, config.mlflow, folder)
     for kind in builders:
-        if find_spec(kind) is None:
-            raise InputError(f"logger={kind} needs {kind}: {how_to_install(kind)}")
+        require_package(kind, f"logger={kind}", kind)
     return [RemoteLogger(kind, build, resolved) for kind, build in builders.items()]
 
 

@@ -1,7 +1,4 @@
-"""Objective of a sweep: the best value of a metric over the validations of a trial.
-
-Test sets are never used. It does not know how the sweep chooses the next trial.
-"""
+"""Objective of a sweep: the best value of a metric over the validations of a trial."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,11 +15,7 @@ _WITHOUT_TEXT: dict[str, Better] = {"loss": "lower", "perplexity": "lower", "acc
 
 
 class Objective(SavedCallback):
-    """Remembers the best value of ``val/NAME``.
-
-    Attributes:
-        best: None before the first validation; NaN before the first that is a number.
-    """
+    """Remembers the ``best`` value of ``val/NAME``; NaN before the first that is a number."""
 
     def __init__(self, metric: str, custom_better: Better = "higher") -> None:
         check_objective(metric)

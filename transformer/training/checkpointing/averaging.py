@@ -1,7 +1,7 @@
 """Averages the weights of the last checkpoints.
 
-It does not know how they were trained. Popel and Bojar 2018, "Training Tips for the Transformer
-Model", section 4.10; Vaswani et al. 2017, section 6.1.
+Popel and Bojar 2018, "Training Tips for the Transformer Model", section 4.10; Vaswani et al. 2017,
+section 6.1.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,10 +17,7 @@ from transformer.model.config import ModelConfig
 
 
 def recent_checkpoints(folder: Path, count: int | None) -> list[Path]:
-    """The ``count`` newest ``step-*.ckpt`` of a run, oldest first; raises InputError for fewer.
-
-    None takes what there is, at most five.
-    """
+    """The newest ``step-*.ckpt``, oldest first; None: at most five; InputError for fewer."""
     found = newest_checkpoints(folder)
     count = max(1, min(5, len(found))) if count is None else count
     if not 1 <= count <= len(found):
@@ -40,8 +37,8 @@ def newest_checkpoints(folder: Path) -> list[Path]:
 def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
     """The payload of a checkpoint whose weights are the mean over all of them.
 
-    It sums in float64, with one file in memory at a time, and keeps nothing that only training
-    needs. Raises InputError if the files are not of one model, or do not translate.
+    It sums in float64, with one file in memory at a time. Raises InputError if the files are not
+    of one model, or do not translate.
     """
     first = read_merged(paths[0])
     require_translation(first, paths[0])

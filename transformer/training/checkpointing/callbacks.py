@@ -1,11 +1,10 @@
 """The callbacks that write checkpoints: the newest, the best, and the last few to average.
 
 A checkpoint holds no path, so that a run resumes after its directory has been moved or copied.
-``model/checkpoint/checkpoint.py`` knows what a file holds, saved_state.py how a run resumes.
 """
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import Checkpoint
@@ -37,12 +36,10 @@ def save(trainer: Trainer, path: Path, *, weights_only: bool = False) -> InputEr
 
 
 class LastCheckpoint(SavedCallback, Checkpoint):
-    """Keeps ``last.ckpt``: written before every validation, at the end, and at an interval, if any.
+    """Keeps ``last.ckpt``: at the start, at an interval, before every validation, at the end.
 
-    It holds the state after a whole update with all its metrics, and whether a validation follows.
-    A new run starts by writing it, so that there is a state to return to. Lightning runs checkpoint
-    callbacks after all others, so it sees whether one stops training. With ``validates`` a new run
-    also validates before its first update.
+    It holds the state after a whole update, and whether a validation follows. With ``validates`` a
+    new run also validates before its first update.
     """
 
     def __init__(self, folder: Path, interval: int | None, *, validates: bool = False) -> None:
@@ -78,7 +75,7 @@ class LastCheckpoint(SavedCallback, Checkpoint):
         if saves and (error := self._save(trainer)) and is_new:
             if unused is not None:
                 unused.rename(self.path)
-            raise _on_rank(error, trainer)
+            _raise_on_rank(error, trainer)
         if self.validates:
             if self._max_steps is not None:
                 trainer.fit_loop.epoch_loop.max_steps = self._max_steps
@@ -106,7 +103,7 @@ class LastCheckpoint(SavedCallback, Checkpoint):
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save the final state; raises InputError if it cannot be written."""
         if self._saved != (trainer.global_step, False) and (error := self._save(trainer)):
-            raise _on_rank(error, trainer)
+            _raise_on_rank(error, trainer)
 
     def _save_unless_bad(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save, unless the last update was bad, perhaps because of the weights."""
@@ -141,10 +138,9 @@ class BestCheckpoint(SavedCallback, Checkpoint):
 
 
 class RecentCheckpoints(Checkpoint):
-    """Keeps the weights of the last few validations for ``average``: ``step-00001000.ckpt``.
+    """Keeps the weights of the last ``keep`` validations for ``average``; below 0 all.
 
-    They hold the weights, not their moving average, which best.ckpt holds. ``keep`` is the number
-    of files; below 0 all.
+    They hold the weights, not their moving average, which best.ckpt holds.
     """
 
     def __init__(self, folder: Path, keep: int) -> None:
@@ -168,6 +164,6 @@ class RecentCheckpoints(Checkpoint):
                 file.unlink()
 
 
-def _on_rank(error: InputError, trainer: Trainer) -> Exception:
-    """The error on rank 0, which reports it; on the other ranks one that is not reported."""
-    return error if trainer.is_global_zero else AnotherRankFailed(str(error))
+def _raise_on_rank(error: InputError, trainer: Trainer) -> NoReturn:
+    """Raise the error on rank 0, which reports it; on the other ranks one that is not reported."""
+    raise error if trainer.is_global_zero else AnotherRankFailed(str(error))

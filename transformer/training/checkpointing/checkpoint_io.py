@@ -1,7 +1,4 @@
-"""Writes, reads and joins checkpoints of training, compares scores, and renames outdated files.
-
-``model/checkpoint/checkpoint.py`` knows what a file holds, callbacks.py when it is written.
-"""
+"""Writes, reads and joins checkpoints of training, compares scores, and renames outdated files."""
 
 import logging
 import math
@@ -27,10 +24,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Criterion:
-    """Compares validations by a value that each logs; of equals the lower ``val/loss`` is better.
-
-    Exact match, for one, stays at 0 while a model begins to learn.
-    """
+    """Compares validations by a value; of equals the lower ``val/loss`` is better."""
 
     metric: str
     mode: Literal["max", "min"]
@@ -55,9 +49,8 @@ class Criterion:
 class AtomicCheckpointIO(CheckpointIO):
     """Writes a file whole or not at all, and opens it with ``weights_only=True`` alone.
 
-    Attributes:
-        error: Why the last file could not be written; None if it was. It is not raised, as the
-            ranks that wait for the file would wait for ever.
+    ``error`` says why the last file could not be written. It is not raised, as the other ranks
+    wait.
     """
 
     def __init__(self) -> None:

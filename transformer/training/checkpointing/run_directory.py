@@ -3,7 +3,7 @@
 import fcntl
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -37,26 +37,32 @@ def is_finished(folder: Path) -> bool:
 
 @contextmanager
 def locked(folder: Path, verb: str = "trains") -> Iterator[None]:
-    """Keep other processes from working in a folder, such as that of a run.
+    """Keep other processes from working in a folder; InputError if one does, or locking fails.
 
-    The system releases the lock when the process ends, for whatever reason. The verb says in the
-    message what the other process does. Raises InputError if another process works there, or the
-    file cannot be locked.
+    The system releases the lock when the process ends, for whatever reason.
     """
-    try:
-        lock = open_unlinked(folder / LOCK, "w")
-    except OSError as error:
-        reason = error.strerror or error
-        raise InputError(f"{folder / LOCK} cannot be written: {reason}") from error
-    with lock:
-        until = time.monotonic() + _PATIENCE
-        while not _lock(lock, fcntl.LOCK_EX):
-            if time.monotonic() > until:
-                raise InputError(
-                    f"another process {verb} in {folder}; wait, stop it, or take another folder"
-                )
-            time.sleep(_PATIENCE / 20)
+    with ExitStack() as stack:
+        try:
+            lock = stack.enter_context(open_unlinked(folder / LOCK, "w"))
+            free = _waits_for(lock)
+        except OSError as error:
+            reason = error.strerror or error
+            raise InputError(
+                f"{folder / LOCK} cannot be locked: {reason}; put the run on another disk"
+            ) from error
+        if not free:
+            raise InputError(
+                f"another process {verb} in {folder}; wait, stop it, or take another folder"
+            )
         yield
+
+
+def _waits_for(lock: IO[str]) -> bool:
+    """Lock a file, and wait for a process that only checks; whether it is locked now."""
+    until = time.monotonic() + _PATIENCE
+    while not (locks := _lock(lock, fcntl.LOCK_EX)) and time.monotonic() <= until:
+        time.sleep(_PATIENCE / 20)
+    return locks
 
 
 def is_locked(folder: Path) -> bool:
@@ -64,23 +70,17 @@ def is_locked(folder: Path) -> bool:
     try:
         with open(folder / LOCK) as lock:
             return not _lock(lock, fcntl.LOCK_SH)
-    except (FileNotFoundError, InputError):
-        return False  # If the file system has no locks, `locked` reports it.
-    except OSError:
-        return True
+    except OSError as error:
+        return not isinstance(error, FileNotFoundError)
 
 
 def _lock(lock: IO[str], how: int) -> bool:
-    """Lock a file unless another process holds it; InputError if the file system has no locks."""
+    """Lock a file unless another process holds it; OSError if the file system has no locks."""
     try:
         # Unlike those of flock, children do not inherit it.
         fcntl.lockf(lock, how | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):  # either one means that the lock is held
         return False
-    except OSError as error:
-        raise InputError(
-            f"{lock.name} cannot be locked: {error.strerror or error}; put the run on another disk"
-        ) from error
     return True
 
 

@@ -1,9 +1,7 @@
 """What a checkpoint must hold of training, and how a run resumes from it.
 
-Lightning and torch use what they find without a check, so it is checked here, or made anew.
-Lightning also records in which of its functions a file was written, and repeats or leaves out the
-rest. Here a file is always written after a whole update, and the number of updates decides
-everything: the next batches (loader.py), random numbers (update_module.py), the learning rate.
+A file is always written after a whole update. The number of updates decides the next batches
+(loader.py), the random numbers (update_module.py) and the learning rate.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,7 +48,6 @@ _CALLBACKS: dict[str, dict[str, Any]] = {
     "Patience": {"best": tuple[float, float] | None, "waited": Count},
     "Objective": {"metric": str, "best": float | None},
     "MovingAverage": {"latest_update_step": Count},
-    "BeforeAndBest": {**dict.fromkeys(("before", "best"), Mapping[str, float]), "update": Count},
 }
 
 
@@ -123,8 +120,7 @@ def check_saved_state(payload: Mapping[str, Any], file: Path) -> None:
         if "measured" in payload:
             _check(_MEASURED, payload["measured"], "measured")
         typed_value(payload.get("records", {}), Mapping[str, str | None], "records")
-        if not isinstance(callbacks := payload["callbacks"], Mapping):
-            raise InputError("callbacks must be a mapping, {KEY: VALUE}")
+        callbacks = typed_value(payload["callbacks"], Mapping[str, Any], "callbacks")
         for name, hints in _CALLBACKS.items():
             if name in callbacks:
                 _check(hints, callbacks[name], f"callbacks.{name}")
@@ -137,24 +133,17 @@ def _check(hints: Mapping[str, Any], values: Any, where: str) -> None:
 
 
 def loader_state(payload: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The state of the data loader; None if the file has none, InputError if it is no state.
-
-    Lightning hands it back only where it takes an epoch for unfinished.
-    """
+    """The state of the data loader, which Lightning does not always hand back; None for none."""
     try:
         [state] = payload["loops"]["fit_loop"]["state_dict"].get("combined_loader", [None])
     except (LookupError, TypeError, ValueError, AttributeError):
         state = ()
-    if not isinstance(state, dict | None):
-        raise InputError("loops holds no state of the data loader")
-    return state
+    found: dict[str, Any] | None = typed_value(state, Mapping[str, Any] | None, "loops")
+    return found
 
 
 def optimizer_state(states: Any, optimizer: Optimizer) -> dict[str, Any]:
-    """Join ``optimizer_states`` of a checkpoint with the settings of a run's new optimiser.
-
-    Raises InputError if the moments are not those of the weights.
-    """
+    """Join the moments of a checkpoint, which are checked, with the settings of a new optimiser."""
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     try:
         [saved] = states
@@ -190,10 +179,7 @@ def schedule_state(schedule: LambdaLR, done: int, scale: float) -> dict[str, Any
 
 
 def restore_progress(checkpoint: dict[str, Any], trainer: Trainer, module: LightningModule) -> None:
-    """Change what Lightning is about to restore, so that it resumes after the last update.
-
-    Raises InputError if the weights do not fit the model of the config.
-    """
+    """Change what Lightning is about to restore, so that it resumes after the last update."""
     if not any(isinstance(c, WeightAveraging) for c in trainer.callbacks):  # type: ignore[attr-defined]
         # Without callbacks.ema_decay, training resumes with the weights and not their average.
         checkpoint["state_dict"] = checkpoint.pop("current_model_state", checkpoint["state_dict"])

@@ -1,8 +1,7 @@
 """Fully sharded data parallel: each rank keeps a part of weights, gradients and optimiser state.
 
-A layer is gathered while it computes, forward and backward; its gradient is summed over the ranks
-after every micro-batch, and each rank keeps its part. It does not know what is trained.
-Rajbhandari et al. 2020, "ZeRO"; Zhao et al. 2023, "PyTorch FSDP".
+A layer is gathered while it computes; its gradient is summed over the ranks after every
+micro-batch. Rajbhandari et al. 2020, "ZeRO"; Zhao et al. 2023, "PyTorch FSDP".
 """
 
 import logging
@@ -141,8 +140,7 @@ class ShardedStrategy(ReplicatedStrategy):
 def layer_policy(precision: str | int, device: torch.device) -> MixedPrecisionPolicy:
     """In mixed precision a layer is gathered in bfloat16; gradients are summed in float32.
 
-    Autocast casts the inputs, so that hidden states stay float32 between layers. A CPU also leaves
-    the weights to autocast: its layer norm takes none in bfloat16.
+    A CPU leaves the weights to autocast: its layer norm takes none in bfloat16.
     """
     if precision != "bf16-mixed" or device.type == "cpu":
         return MixedPrecisionPolicy()

@@ -44,11 +44,7 @@ def count_devices(trainer: "TrainerConfig") -> int:
 
 
 def run_ranks(count: int, run: str, command: Sequence[str] = _TRAIN) -> None:
-    """Start the ranks, each ``python`` with a command, and wait; once one has failed, all end.
-
-    The environment variable ``RUN`` gives the run to rank 0. Raises AnotherRankFailed if a rank has
-    failed, and Interrupted if a signal has ended the ranks before any of them reported it.
-    """
+    """Start the ranks, each ``python`` with a command, and wait; once one has failed, all end."""
     from torch.distributed.elastic.agent.server import WorkerSpec
     from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
@@ -73,7 +69,7 @@ def run_ranks(count: int, run: str, command: Sequence[str] = _TRAIN) -> None:
             failures = agent.run().failures
         spec.rdzv_handler.shutdown()
     if failures:
-        _raise({rank: failure.exitcode for rank, failure in failures.items()}, received)
+        raise _error({rank: failure.exitcode for rank, failure in failures.items()}, received)
 
 
 @contextmanager
@@ -100,19 +96,19 @@ def _forward(signum: int, agent: "ElasticAgent", received: list[int]) -> None:
         os.kill(rank_0, signum)
 
 
-def _raise(codes: Mapping[int, int], received: list[int]) -> None:
-    """Raise the error behind the exit codes of the ranks; one below zero is a signal."""
+def _error(codes: Mapping[int, int], received: list[int]) -> Exception:
+    """The error behind the exit codes of the ranks; one below zero is a signal."""
     code = next((code for code in codes.values() if code > 0), 0)
     # The agent ends the remaining ranks with SIGTERM.
     killed = [(rank, -code) for rank, code in codes.items() if code < 0 and -code != signal.SIGTERM]
     if received and not code:
-        raise _interrupted(received[-1])
+        return _interrupted(received[-1])
     if code > 1 or not killed:
-        raise AnotherRankFailed("", code or 1)
+        return AnotherRankFailed("", code or 1)
     rank, signum = killed[0]
     name = signal.Signals(signum).name if signum in set(signal.Signals) else f"signal {signum}"
     advice = "give the command again with checkpoint=auto, or checkpoint=RUN"
-    raise AnotherRankFailed(f"rank {rank} was killed by {name}; {advice}", 1)
+    return AnotherRankFailed(f"rank {rank} was killed by {name}; {advice}", 1)
 
 
 def _interrupted(signum: int) -> Interrupted:

@@ -1,7 +1,4 @@
-"""Communication between ranks besides the gradients: the run, and the first rank that failed.
-
-It knows torchrun and SLURM, which start ranks, and nothing of training.
-"""
+"""Communication between ranks besides the gradients: the run, and the first rank that failed."""
 
 import logging
 import os
@@ -56,8 +53,7 @@ class Rank:
 def shared_store(rank: Rank) -> "Store":
     """The store that all ranks share; each start by torchrun begins with an empty one.
 
-    torchrun may host it, for all its starts. Otherwise rank 0 does, and keeps it: torch reuses it
-    when training begins on the same port.
+    torchrun may host it. Otherwise rank 0 does; torch reuses it when training begins.
     """
     from torch.distributed import PrefixStore, TCPStore
 
@@ -72,10 +68,7 @@ def shared_store(rank: Rank) -> "Store":
 
 
 def external_rank() -> Rank | None:
-    """The rank of this process in a group that torchrun or SLURM has started; None: no group.
-
-    Raises InputError if SLURM has been called with options that contradict each other.
-    """
+    """The rank of this process in a group that torchrun or SLURM has started; None: no group."""
     if "TORCHELASTIC_RUN_ID" not in os.environ and "SLURM_NTASKS" not in os.environ:
         return None
     from lightning_fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
@@ -94,35 +87,34 @@ def external_rank() -> Rank | None:
 
 @contextmanager
 def reporting_once(rank: Rank | None) -> Iterator[None]:
-    """Let only the first rank that fails report its error; the others end with its exit code.
-
-    They raise AnotherRankFailed, as does a rank that has lost a connection, or has printed the
-    traceback of a bug. Without a group, whose rank is None, nothing changes.
-    """
+    """Let only the first rank that fails report its error; the others raise AnotherRankFailed."""
     try:
         yield
     except (Exception, KeyboardInterrupt) as error:
-        if rank is None:
+        other = None if rank is None else _other_error(rank, error)
+        if other is None:
             raise
-        code = _first_code(rank, error)
-        if code is not None:
-            raise AnotherRankFailed("", code) from error
-        # The launcher ends all ranks once one has ended; this one still has to report.
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        if reason := _lost_connection(error):
-            message = f"rank {rank.rank} has lost the connection to another rank: {reason}"
-            raise AnotherRankFailed(message, 1) from error
-        if _code(error) == 1:
-            traceback.print_exc()
-            raise AnotherRankFailed("", 1) from error
-        raise
+        raise other from error
+
+
+def _other_error(rank: Rank, error: BaseException) -> AnotherRankFailed | None:
+    """What a rank raises in place of an error; None: this rank reports the error itself."""
+    code = _first_code(rank, error)
+    if code is not None:
+        return AnotherRankFailed("", code)
+    # The launcher ends all ranks once one has ended; this one still has to report.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if reason := _lost_connection(error):
+        message = f"rank {rank.rank} has lost the connection to another rank: {reason}"
+        return AnotherRankFailed(message, 1)
+    if _code(error) == 1:
+        traceback.print_exc()
+        return AnotherRankFailed("", 1)
+    return None
 
 
 def leave_group(code: int) -> NoReturn:
-    """End this rank, which has failed, at once: Python's exit would wait for the other ranks.
-
-    Logs are written first. Rank 0 aborts the group of NCCL, so that no rank waits for it.
-    """
+    """End this rank, which has failed, at once: Python's exit would wait for the other ranks."""
     from torch import distributed as dist
 
     logging.shutdown()

@@ -1,7 +1,4 @@
-"""Data-parallel training: each process has all the weights, and gradients are summed.
-
-It does not know when they are summed: gradient_buckets.py does it, once per update.
-"""
+"""Data-parallel training: each process has all the weights, and gradients are summed."""
 
 import os
 from dataclasses import replace
@@ -23,10 +20,7 @@ class ReplicatedStrategy(DDPStrategy):
     """Connects processes as Lightning's DDP does, but does not wrap the model.
 
     DDP's wrapper sends gradients during the backward pass, and a rank that runs out of memory there
-    leaves the others waiting for ever.
-
-    Args:
-        reduce_bfloat16: Sum the gradients in bfloat16.
+    leaves the others waiting for ever. With ``reduce_bfloat16`` gradients are summed in bfloat16.
     """
 
     def __init__(self, *, reduce_bfloat16: bool = False, **options: Any) -> None:
@@ -34,10 +28,7 @@ class ReplicatedStrategy(DDPStrategy):
         self.reduce_bfloat16 = reduce_bfloat16
 
     def setup_distributed(self) -> None:
-        """Create the process group, which Lightning then uses.
-
-        After a restart by torchrun, torch would look for the ranks at their former addresses.
-        """
+        """Create the process group, also after a restart by torchrun with other addresses."""
         rank = external_rank() if TorchElasticEnvironment.detect() else None
         if rank is not None and not torch.distributed.is_initialized():
             device = self.root_device
@@ -59,10 +50,7 @@ class ReplicatedStrategy(DDPStrategy):
 
 
 def resolve_devices(trainer: "TrainerConfig") -> "TrainerConfig":
-    """The arguments of the trainer, with the number of processes that torchrun has started.
-
-    Raises InputError if they name another number, or several machines without a launcher.
-    """
+    """The arguments of the trainer, with the number of processes that torchrun has started."""
     devices, nodes = trainer.devices, trainer.num_nodes
     if TorchElasticEnvironment.detect():
         here, machines = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["GROUP_WORLD_SIZE"])

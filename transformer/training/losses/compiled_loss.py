@@ -1,7 +1,6 @@
 """The element-wise part of the losses, by the formula, as kernels that ``torch.compile`` makes.
 
-Each function reads a chunk of logits once for the sums and once more to put their gradient in their
-place. The logits may be bfloat16; the arithmetic is float32. The projection is not known here.
+The logits may be bfloat16; the arithmetic is float32.
 """
 
 from collections.abc import Callable

@@ -17,17 +17,13 @@ class LossConfig:
 
     Attributes:
         label_smoothing: Probability mass spread evenly over the vocabulary.
-        chunk: Rows of logits in memory at a time in the fused form; 0 takes the plain form,
-            which keeps all of them.
-        bfloat16: Multiply in bfloat16 in the fused form, whatever the precision of the rest; on
-            a CPU with AVX512-BF16 twice as fast, with a relative error of the gradient of 3e-3.
-            ``auto`` does so where the device has instructions for it.
-        alignment_weight: Weight of guided alignment (``guided_alignment.py``); 0 leaves it out.
-        alignment_layer: Decoder layer, from 0, of the cross-attention head that learns the links;
-            null takes the last but one.
-        alignment_head: That head, from 0.
+        chunk: Rows of logits in memory at a time in the fused form; 0 takes the plain form.
+        bfloat16: Multiply in bfloat16 in the fused form, with a relative error of the gradient of
+            3e-3; ``auto`` does so where the device has instructions for it.
+        alignment_weight: Weight of guided alignment (``guided_alignment.py``).
+        alignment_layer: Decoder layer of the head that learns the links; null: the last but one.
         consistency: Second pass over each batch (``consistency.py``): ``r_drop`` with another
-            dropout mask, ``simcut`` with tokens cut; ``none`` makes one pass.
+            dropout mask, ``simcut`` with tokens cut.
         consistency_weight: Alpha of the paper: weight of the divergence of the two passes.
         cut: Probability with which ``simcut`` cuts a token of either side.
     """

@@ -1,10 +1,8 @@
 """Consistency loss of two passes over the same tokens: cross-entropy and their divergence.
 
-It gets two hidden states for each token, and does not know why they differ. The plain formula
-stands beside its fused twin. Sources: Liang et al. 2021, "R-Drop: Regularized Dropout for Neural
-Networks", equations 2 to 4; Gao et al. 2022, "Bi-SimCut: A Simple Strategy for Boosting Neural
-Machine Translation", which simplifies Shen et al. 2020, "A Simple but Tough-to-Beat Data
-Augmentation Approach for Natural Language Understanding and Generation" (cutoff).
+Liang et al. 2021, "R-Drop: Regularized Dropout for Neural Networks", equations 2 to 4; Gao et al.
+2022, "Bi-SimCut: A Simple Strategy for Boosting Neural Machine Translation", which simplifies Shen
+et al. 2020, "A Simple but Tough-to-Beat Data Augmentation Approach" (cutoff).
 """
 
 from functools import partial
@@ -28,12 +26,10 @@ Passes = Float[Tensor, "2 token width"]
 
 
 class Terms(NamedTuple):
-    """Terms of the loss of a token; p is the prediction of the first pass, q of the second.
+    """Weights of the terms of a token; p is the prediction of the first pass, q of the second.
 
-    Attributes:
-        cross_entropy: Weights of the two passes in the cross-entropy.
-        divergence: Weights of KL(p || q) and KL(q || p) in the divergence.
-        weight: Weight of the divergence beside the cross-entropy.
+    ``cross_entropy`` weighs both passes, ``divergence`` KL(p || q) and KL(q || p), ``weight`` the
+    divergence beside the cross-entropy.
     """
 
     cross_entropy: tuple[float, float]
@@ -44,14 +40,11 @@ class Terms(NamedTuple):
 def terms(config: LossConfig) -> Terms:
     """The terms of a paper.
 
-    R-Drop adds up the cross-entropies of both passes and alpha times the mean of both divergences,
-    and divides by the number of target tokens, counted once (its authors' fairseq code does so).
+    R-Drop adds up the cross-entropies of both passes and alpha times the mean of both divergences.
     Here the sum is halved, so that learning rate, clipping and ``train/loss`` mean the same as
-    without R-Drop: (CE + CE) / 2 + alpha / 2 * (KL + KL) / 2. Alpha is still that of the paper, as
-    Adam is invariant to the scale of the loss.
-
-    SimCut computes the cross-entropy of the first pass alone, without cut tokens, and adds alpha
-    times KL(p || q). The gradient runs through both p and q, as in its authors' code.
+    without: (CE + CE) / 2 + alpha / 2 * (KL + KL) / 2. SimCut adds alpha times KL(p || q) to the
+    cross-entropy of the first pass. The gradient runs through both p and q, as in its authors'
+    code.
     """
     alpha = config.consistency_weight
     if config.consistency == "simcut":
@@ -148,11 +141,7 @@ def fused_consistency_loss(
     *,
     compiled: bool = False,
 ) -> ConsistencyLoss:
-    """Compute what ``plain_consistency_loss`` computes without holding all logits in memory.
-
-    ``loss.chunk`` counts the rows of both passes. Under autocast the matrix products run in its
-    dtype, the rest in float32: with ``compiled`` in compiled kernels (compiled_loss.py).
-    """
+    """Compute ``plain_consistency_loss`` without holding all logits in memory."""
     smoothing = config.label_smoothing
     kernel: LogitsFormula | None = None
     if compiled:

@@ -1,9 +1,7 @@
-"""Label-smoothed cross-entropy, summed over the real target tokens.
+"""Label-smoothed cross-entropy, summed over the real target tokens, by formula and fused.
 
-It does not divide: the normaliser is the token count of a whole update, which only the training
-module knows. The plain formula stands beside its fused twin.
-
-Source: Szegedy et al. 2016, "Rethinking the Inception Architecture", section 7.
+The normaliser is the token count of a whole update, which only the training module knows.
+Szegedy et al. 2016, "Rethinking the Inception Architecture", section 7.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,10 +34,7 @@ ROWS, GPU_ROWS = 512, 8192
 def joined_bias(
     hidden: Float[Tensor, "*rows width"], projection: nn.Linear
 ) -> tuple[Float[Tensor, "*rows width_in"], Float[Tensor, "vocab width_in"]]:
-    """Hidden states and matrix of the output, whose product are the logits.
-
-    With a bias, it is one more column of the matrix, and each hidden state has a one for it.
-    """
+    """Hidden states and matrix, whose product are the logits; a bias is one more column."""
     bias: Tensor | None = projection.bias
     if bias is None:
         return hidden, projection.weight
@@ -48,26 +43,14 @@ def joined_bias(
 
 
 def cross_entropy(hidden: Hidden, weight: Weight, target: Target, label_smoothing: float) -> Scalar:
-    """Compute the loss by the formula: the sum over the tokens, in nats.
-
-    Args:
-        hidden: Hidden state of the decoder for each target token.
-        weight: The output projection.
-        target: The right tokens, without padding.
-        label_smoothing: Probability mass spread evenly over the vocabulary; with 0 the loss is the
-            negative log-likelihood.
-    """
+    """Compute the loss by the formula: the sum over the tokens, in nats."""
     logits = F.linear(hidden, weight)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     return F.cross_entropy(logits, target, reduction="sum", label_smoothing=label_smoothing)
 
 
 def negative_log_likelihood(hidden: Hidden, weight: Weight, target: Target) -> Scalar:
-    """The cross-entropy without smoothing and without gradient.
-
-    As in the fused form, not all logits are in memory at a time: validation needs no more memory
-    than training.
-    """
+    """The cross-entropy without smoothing and without gradient, in chunks to save memory."""
     rows = ROWS if hidden.device.type == "cpu" else GPU_ROWS
     chunks = zip(hidden.split(rows), target.split(rows), strict=True)
     return sum((cross_entropy(some, weight, right, 0.0) for some, right in chunks), torch.zeros(()))
@@ -76,10 +59,9 @@ def negative_log_likelihood(hidden: Hidden, weight: Weight, target: Target) -> S
 class FusedLoss(torch.autograd.Function):
     """Projection and loss in one pass over chunks of tokens, of one or more passes over each token.
 
-    The gradient of a sum of losses with respect to the logits is known as soon as the logits are
-    (``softmax - target`` for the cross-entropy): the forward pass computes both gradients, and
-    only one chunk of logits is in memory. The loss is the weighted total of the sums that
-    ``formula`` returns, or ``kernel`` if it is compiled.
+    The forward pass computes the gradient with the logits (``softmax - target`` for the
+    cross-entropy), so that only one chunk of logits is in memory. The loss is the weighted total of
+    the sums that ``formula``, or the compiled ``kernel``, returns.
     """
 
     @staticmethod
@@ -135,10 +117,7 @@ class FusedLoss(torch.autograd.Function):
 def _in_blocks(
     rows: Float[Tensor, "*passes token width"], chunk: int
 ) -> Float[Tensor, "*passes padded width"]:
-    """Append zeros to the last chunk, up to whole blocks, so that products have few shapes.
-
-    A processor with matrix units needs up to 12 ms to plan each shape (docs/performance.md).
-    """
+    """Append zeros up to whole blocks: each new shape costs up to 12 ms (docs/performance.md)."""
     missing = -rows.size(-2) % min(BLOCK, chunk)
     return F.pad(rows, (0, 0, 0, missing)) if missing else rows
 
@@ -192,11 +171,7 @@ def matrix_dtype(config: LossConfig, hidden: Tensor) -> torch.dtype:
 def loss_function(
     config: LossConfig, hidden: Hidden, weight: Weight, target: Target, *, compiled: bool = False
 ) -> Scalar:
-    """``cross_entropy``, in the fused form if the config has a chunk.
-
-    The fused form never holds all logits in memory. Under autocast its matrix products run in the
-    dtype of autocast, the rest in float32: with ``compiled`` as one kernel (compiled_loss.py).
-    """
+    """``cross_entropy``, in the fused form if the config has a chunk."""
     if config.chunk == 0:
         return cross_entropy(hidden, weight, target, config.label_smoothing)
     kernel: LogitsFormula | None = None

@@ -1,9 +1,7 @@
 """Guided alignment: one cross-attention head learns the word alignment.
 
-It knows weights and links, not their origin.
-Source: Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer Models",
-section 4.2; before it Chen et al. 2016, "Guided Alignment Training for Topic-Aware Neural Machine
-Translation".
+Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer Models", section 4.2;
+Chen et al. 2016, "Guided Alignment Training for Topic-Aware Neural Machine Translation".
 """
 
 from collections.abc import Iterable, Iterator
@@ -41,13 +39,10 @@ def alignment_loss(
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Cross-entropy between the links of each target token and the attention of a head.
 
-    The links of a token are a uniform distribution over its linked source tokens; a token without
-    links does not count. Row ``t`` belongs to the step that predicts token ``t``.
-
-    Returns:
-        The sum over the linked tokens, in nats, and their number. As the other part of the loss,
-        the sum is divided by the number of all target tokens of the update (equation 5 of Garg
-        et al.), however it is cut into micro-batches.
+    The links of a token are a uniform distribution over its source tokens; row ``t`` belongs to the
+    step that predicts token ``t``. Returns the sum over the linked tokens, in nats, and their
+    number. The sum is divided by the number of all target tokens of the update (Garg et al.,
+    equation 5).
     """
     linked = links.any(-1)
     count = links.sum(-1).clamp_min(1)

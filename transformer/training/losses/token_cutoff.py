@@ -1,8 +1,7 @@
 """Cuts tokens out of the second of two passes: their embeddings become zero, their positions stay.
 
-It does not know the loss. Shen et al. 2020, "A Simple but Tough-to-Beat
-Data Augmentation Approach for Natural Language Understanding and Generation" (token cutoff), as
-Gao et al. 2022, "Bi-SimCut", simplified it.
+Shen et al. 2020, "A Simple but Tough-to-Beat Data Augmentation Approach" (token cutoff), as Gao et
+al. 2022, "Bi-SimCut", simplified it.
 """
 
 from collections.abc import Iterator
@@ -20,11 +19,7 @@ from transformer.model.transformer import Transformer
 def drawn_cut(
     tokens: Int[Tensor, "rows length"], probability: float
 ) -> Bool[Tensor, "rows length"] | None:
-    """Draw the tokens to cut in the second half of the rows; None if the probability is 0.
-
-    Never padding, nor the control symbols: the authors' code of Bi-SimCut cuts neither the end of
-    a source nor the beginning of a target.
-    """
+    """Draw tokens to cut in the second half of the rows, no padding and no control symbols."""
     if probability == 0:
         return None
     cut = torch.rand(tokens.shape, device=tokens.device) < probability

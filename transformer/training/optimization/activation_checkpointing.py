@@ -1,8 +1,7 @@
 """Computes each layer again in the backward pass instead of keeping its activations.
 
-Both passes draw the same random numbers, and the gradient is the same, bit for bit; with relative
-positions within a sparse pattern it is the same up to rounding. The layers do not know of it.
-Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost".
+The gradient is the same, bit for bit; with relative positions within a sparse pattern, up to
+rounding. Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost".
 """
 
 from collections.abc import Callable
@@ -19,10 +18,7 @@ from transformer.model.encoder import EncoderLayer
 
 
 def recompute_layers(model: nn.Module, guided: nn.Module | None = None) -> None:
-    """Recompute all encoder and decoder layers of a model in the backward pass of training.
-
-    The layers of the guided attention keep their activations, as its loss needs the weights.
-    """
+    """Recompute all layers of a model in the backward pass, but those of the guided attention."""
     for layer in model.modules():
         keeps = isinstance(layer, DecoderLayer) and layer.cross_attention is guided
         if isinstance(layer, EncoderLayer | DecoderLayer) and not keeps:

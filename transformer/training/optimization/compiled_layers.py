@@ -1,9 +1,6 @@
 """Compiles each encoder and decoder layer by ``torch.compile``, once for batches of all sizes.
 
-Layers of a kind have one code and share its compiled graphs; their weights keep their names. The
-layers do not know of it. A search, which is in inference mode, computes them as they are written.
-Ansel et al. 2024, "PyTorch 2: Faster Machine Learning Through Dynamic Python Bytecode
-Transformation and Graph Compilation".
+A search, which is in inference mode, computes the plain layers. Ansel et al. 2024, "PyTorch 2".
 """
 
 from collections.abc import Callable
@@ -30,10 +27,8 @@ _SETTINGS = ("trainer.compile=layers", "trainer.compile=none")
 def compile_layers(model: nn.Module, guided: nn.Module | None = None, **options: Any) -> None:
     """Compile the layers of a model, forward and backward, for any number of sentences and tokens.
 
-    Compiling happens at the first batch, and again at the first of one sentence and at the first
-    without gradient. The layers of the guided attention stay as they are, as its weights are
-    recorded. To recompute layers as well, call ``recompute_layers`` before. Whatever this process
-    compiles later does not take equal sizes for the same, either.
+    The layers of the guided attention are not compiled, as its weights are recorded. To recompute
+    layers as well, call ``recompute_layers`` before.
     """
     # Sizes that are equal in the first batch, such as length and width, may differ in the next.
     shape_settings.use_duck_shape = False

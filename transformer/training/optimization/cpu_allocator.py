@@ -1,9 +1,4 @@
-"""How much freed memory glibc keeps, and how many compiled products oneDNN.
-
-By default glibc returns large blocks to the kernel and requests them again in the next step, and
-the kernel zeroes every page; and oneDNN keeps the programs of 1,024 shapes only. What the
-environment sets stays.
-"""
+"""How much freed memory glibc keeps, and how many compiled products oneDNN."""
 
 import ctypes
 import os
@@ -21,11 +16,7 @@ def keep_freed_memory() -> bool:
 
 
 def return_freed_memory() -> bool:
-    """Give large freed blocks back to the kernel at once; returns whether it took effect.
-
-    By default glibc keeps ever larger ones, and the heap of a long process is torn. It also bounds
-    the programs of oneDNN; call it before the first product.
-    """
+    """Give freed blocks back to the kernel at once; call it before the first product."""
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
     return _mallopt(_M_MMAP_THRESHOLD, 2**20) and _mallopt(_M_TRIM_THRESHOLD, 2**20)
 
@@ -37,9 +28,5 @@ def _mallopt(option: int, value: int) -> bool:
 
 
 def keep_products() -> None:
-    """Let oneDNN keep the programs for products of 8,192 shapes; call it before the first product.
-
-    To compile one takes a millisecond on a processor with matrix units, and batches have more than
-    1,024 shapes. At a width of 512 the programs take gigabytes (docs/performance.md).
-    """
+    """Let oneDNN keep the programs for 8,192 shapes; call it before the first product."""
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")

@@ -1,7 +1,6 @@
 """Detects divergence: skips bad updates, and reports when too many follow each other.
 
-It sees the loss and the gradient norm of each update, and no weights; runs/train.py returns to a
-checkpoint. Chowdhery et al. 2022, "PaLM", section 5.1, skip batches whose loss spikes.
+Chowdhery et al. 2022, "PaLM", section 5.1, skip batches whose loss spikes.
 """
 
 import logging
@@ -31,11 +30,9 @@ class RecoveryConfig:
     """When an update is bad, and what happens then.
 
     Attributes:
-        explosion: An update is bad when its loss, in nats per target token, exceeds the median of
-            the last hundred good updates by more than this; null accepts every finite loss. A
-            loss or gradient norm that is not finite is always bad.
+        explosion: Nats per target token by which a bad loss exceeds the median of the last hundred.
         skips: Bad updates in a row after which training returns to the last good checkpoint.
-        returns: Maximum number of returns; then training stops.
+        returns: Maximum number of returns.
         lr_factor: Factor of the learning rate at each return.
     """
 
@@ -46,11 +43,7 @@ class RecoveryConfig:
 
 
 class Diverged(Exception):
-    """Too many bad updates in a row; the weights are still those before the first of them.
-
-    Attributes:
-        update: The micro-batches of the last bad update, on this rank.
-    """
+    """Too many bad updates in a row, of which ``update`` is the last; they changed no weights."""
 
     def __init__(self, reason: str, update: Update[Any], number: int) -> None:
         super().__init__(reason)
@@ -58,10 +51,7 @@ class Diverged(Exception):
 
 
 def save_text(divergence: Diverged, folder: Path, rank: int, tokenizer: Tokenizer) -> Path:
-    """Write the text of the batches of this rank at a divergence, a line per sentence pair.
-
-    If it cannot be written, the log says so and training continues.
-    """
+    """Write the text of the batches of this rank at a divergence, a line per sentence pair."""
     path = folder / f"diverged-at-{divergence.number}-rank-{rank}.txt"
     decoders = (tokenizer.decode_source, tokenizer.decode_target)
     try:
@@ -76,15 +66,7 @@ def save_text(divergence: Diverged, folder: Path, rank: int, tokenizer: Tokenize
 
 
 class DivergenceDetector:
-    """Classifies updates as good or bad on their device, and counts them on the host.
-
-    All ranks agree.
-
-    Attributes:
-        in_a_row: Bad updates since the last good one.
-        skipped: Bad updates of the whole run.
-        returned: Returns to a checkpoint so far.
-    """
+    """Classifies updates as good or bad on their device, and counts them on the host."""
 
     def __init__(self, config: RecoveryConfig) -> None:
         self.config = config
@@ -92,10 +74,7 @@ class DivergenceDetector:
         self._losses: deque[float] = deque(maxlen=_WINDOW)
 
     def accepts(self, loss: Tensor, norm: Tensor) -> Bool[Tensor, ""]:
-        """Whether an update may be applied, by its loss (nats per target token) and gradient norm.
-
-        Both are over all ranks. The answer stays on their device.
-        """
+        """Whether to apply an update, by its loss (nats per token) and norm over all ranks."""
         good = loss.isfinite() & norm.isfinite()
         usual = self._usual_loss()
         if usual is None or self.config.explosion is None:

@@ -1,7 +1,4 @@
-"""Weights that do not learn: they get no gradient and no moments, and stay as they are bit for bit.
-
-Tied embeddings are one matrix with the output projection: to freeze either is to freeze both.
-"""
+"""Weights that do not learn: they get no gradient and no moments, and stay the same."""
 
 import re
 

@@ -1,7 +1,6 @@
 """Sums gradients over the ranks in buckets, which travel while the backward pass still runs.
 
-It does not know what an update is, nor who uses the sums. Li et al. 2020, "PyTorch Distributed:
-Experiences on Accelerating Data Parallel Training".
+Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training".
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,14 +19,9 @@ _BUCKET = 2**23
 class GradientBuckets:
     """The gradients of the parameters that learn, in buckets that are sent in a fixed order.
 
-    The order is about that of the backward pass: the last parameters come first. A bucket is sent
-    once all its gradients are complete, after those before it. What is sent is complete: a rank
-    that then runs out of memory repeats its part alone and sends only the rest, while the others
-    wait. A larger parameter is a bucket of its own, which is sent without a copy.
-
-    Args:
-        parameters: All parameters, in the same order on all ranks.
-        bfloat16: Send and sum in bfloat16: half of the traffic.
+    The last parameters come first, about as in the backward pass. A bucket is sent once all its
+    gradients are complete: a rank that then runs out of memory repeats its part alone and sends
+    only the rest. With ``bfloat16`` the ranks send and sum in bfloat16.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], *, bfloat16: bool = False) -> None:
@@ -44,11 +38,7 @@ class GradientBuckets:
 
     @contextmanager
     def sending(self) -> Iterator[None]:
-        """Send every bucket: the backward pass within completes the gradients.
-
-        A gradient that this rank then does not have counts as zero. After an error, such as a lack
-        of memory, the rest is left to the next call.
-        """
+        """Send every bucket; the backward pass within completes the gradients."""
         self._missing = [len(bucket) for bucket in self._buckets]
         try:
             yield

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from torch import nn
 from torch.optim import Adam, AdamW, Optimizer
 
-from transformer.common.errors import InputError
+from transformer.common.errors import raise_objections
 from transformer.common.schema import Range
 
 
@@ -16,11 +16,7 @@ from transformer.common.schema import Range
 class OptimizerConfig:
     """Adam (Kingma and Ba 2015) or AdamW (Loshchilov and Hutter 2019).
 
-    Attributes:
-        name: ``adam`` adds the weight decay to the gradient, ``adamw`` to the update.
-        lr: Peak learning rate; with the ``noam`` schedule the factor of its formula.
-        betas: Decay of the running means of the gradient and of its square.
-        weight_decay: Applied to matrices only, not to biases and norms.
+    ``lr`` is the peak, or the factor of ``noam``. ``weight_decay`` applies to matrices only.
     """
 
     name: Literal["adam", "adamw"] = "adam"
@@ -30,8 +26,9 @@ class OptimizerConfig:
     weight_decay: Annotated[float, Range(0, below=math.inf)] = 0.0
 
     def __post_init__(self) -> None:
-        if not all(0 <= beta < 1 for beta in self.betas):
-            raise InputError(f"optimizer.betas={list(self.betas)} must be from 0 and below 1")
+        wrong = not all(0 <= beta < 1 for beta in self.betas)
+        message = f"optimizer.betas={list(self.betas)} must be from 0 and below 1"
+        raise_objections([message] if wrong else [])
 
 
 def build_optimizer(config: OptimizerConfig, parameters: Iterable[nn.Parameter]) -> Optimizer:

@@ -15,10 +15,8 @@ class ScheduleConfig:
     """Which schedule, and how long it warms up.
 
     Attributes:
-        warmup: Updates until the peak, rising linearly.
         total: Updates until the cosine reaches ``floor``; null: ``trainer.max_steps``; -1: those of
-            ``trainer.max_epochs``. No other schedule has an end.
-        floor: Lowest factor of the cosine.
+            ``trainer.max_epochs``.
     """
 
     name: Literal["inverse_sqrt", "noam", "cosine", "constant"] = "cosine"

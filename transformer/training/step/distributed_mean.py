@@ -1,7 +1,6 @@
 """Means over all predictions of a validation, as one process would compute them.
 
-Lightning and torchmetrics average the means of the ranks, or sum in float32. It does not know what
-is averaged.
+Lightning and torchmetrics average the means of the ranks, or sum in float32.
 """
 
 import math

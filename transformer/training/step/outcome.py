@@ -1,7 +1,4 @@
-"""Sums of an update over the ranks, and its outcome, which the host reads later.
-
-It knows neither the model nor which outcome is bad (divergence.py).
-"""
+"""Sums of an update over the ranks, and its outcome, which the host reads later."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -12,16 +9,12 @@ import torch.distributed as dist
 from torch import Tensor
 
 from transformer.common.processes import SIGNALS
-from transformer.training.optimization.gradient_accumulation import Totals
 from transformer.training.optimization.gradient_buckets import GradientBuckets
+from transformer.training.step.gradient_accumulation import Totals
 
 
 class FlatTensors:
-    """Named tensors in one flat tensor, which one copy or one sum over ranks moves as a whole.
-
-    Attributes:
-        flat: Their elements, in the widest of their dtypes.
-    """
+    """Named tensors in one flat tensor, ``flat``, which one copy or one sum over ranks moves."""
 
     def __init__(self, *groups: Mapping[str, Tensor]) -> None:
         self._shapes = [{name: value.shape for name, value in group.items()} for group in groups]
@@ -41,12 +34,7 @@ class FlatTensors:
 def sum_over_ranks(
     totals: Totals, buckets: GradientBuckets | None, signal: int | None, device: torch.device
 ) -> Totals:
-    """Sum gradients and totals over the ranks, and collect the signals to stop.
-
-    ``buckets`` has the gradients, unless the ranks have summed them already; ``signal`` is the one
-    that this rank has received. The ``tokens`` of the result are a 0-d float64, its ``signals`` one
-    count for each of SIGNALS.
-    """
+    """Sum totals, and gradients unless they are summed, over the ranks; collect the signals."""
     has = [] if buckets is None else buckets.finish()
     signals = [signal == one for one in SIGNALS]
     counts = {"tokens": totals.tokens, "signals": signals, "gradients": has}
@@ -64,20 +52,10 @@ def sum_over_ranks(
 
 
 class Outcome:
-    """Numbers of an update, over all ranks.
+    """Numbers of an update, over all ranks; one copy to the host starts at once.
 
-    One copy to the host starts at once. Reading a number waits for that copy, but on CUDA not for
-    what has been enqueued since.
-
-    Args:
-        good: 0-d bool: whether the update was applied.
-        norm: 0-d: norm of the gradient before clipping.
-        totals: Sums over the micro-batches of all ranks.
-
-    Attributes:
-        applied: ``good``, still on the device.
-        lr: Learning rate.
-        number: Index of the update in the run, from 1.
+    ``good`` says whether the update was applied, ``norm`` is that of the gradient before clipping,
+    both 0-d. ``number`` counts from 1. ``applied`` is ``good``, on the device.
     """
 
     def __init__(self, good: Tensor, norm: Tensor, totals: Totals, lr: float, number: int) -> None:

@@ -1,19 +1,14 @@
-"""The update that all tasks share: a sum of losses, one normaliser, clipping, optimiser, file.
-
-It does not know what a batch holds: the module of a task names the hidden states and their targets.
-"""
+"""The update that all tasks share: a sum of losses, one normaliser, clipping, optimiser."""
 
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import torch
 from pytorch_lightning import LightningModule
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
-from torch.distributed.tensor import DTensor
 
 from transformer.data.batching.loader import Update
 from transformer.model.checkpoint.checkpoint import PORTABLE
@@ -31,11 +26,12 @@ from transformer.training.losses.cross_entropy import (
     negative_log_likelihood,
 )
 from transformer.training.optimization.divergence import DivergenceDetector, RecoveryConfig
-from transformer.training.optimization.gradient_accumulation import Accumulator, seed_for
 from transformer.training.optimization.gradient_buckets import GradientBuckets
 from transformer.training.optimization.optimizer import OptimizerConfig, build_optimizer
 from transformer.training.optimization.schedule import ScheduleConfig, build_schedule
 from transformer.training.step.distributed_mean import Means
+from transformer.training.step.gradient_accumulation import Accumulator, seed_for
+from transformer.training.step.gradient_clipping import clip_mean_gradient
 from transformer.training.step.outcome import Outcome, sum_over_ranks
 
 if TYPE_CHECKING:
@@ -45,21 +41,16 @@ if TYPE_CHECKING:
 class UpdateModule(LightningModule, ABC):
     """Trains a model whose hidden states, projected, predict the right tokens.
 
-    A batch of Lightning is a whole update: the micro-batches of a rank. The loss of an update is a
-    sum over its predictions, divided by their number over all micro-batches and ranks. So each
-    micro-batch gives the gradient of a sum; their total is divided once, before clipping.
+    A batch of Lightning is a whole update: the micro-batches of a rank. Its loss is a sum over its
+    predictions, divided by their number over all micro-batches and ranks: once, before clipping.
 
     Args:
-        model: The model to train.
-        loss, optimizer, schedule, recovery: Their configs.
         clip: Maximum norm of the gradient; None does not clip.
         seed: Of the random numbers of training.
         portable: Part of every checkpoint besides the weights (``checkpoint.portable_part``).
 
     Attributes:
-        compiled: Whether the loss is (compiled_loss.py).
-        signal: Signal that asks this rank to stop; None if there was none.
-        agreed_signal: That of the ranks together, known after an update.
+        signal: Signal that asks this rank to stop; ``agreed_signal`` that of all ranks.
     """
 
     def __init__(
@@ -92,10 +83,7 @@ class UpdateModule(LightningModule, ABC):
         """Hidden states that predict, ``token width``, and the right tokens, ``token``."""
 
     def micro_loss(self, batch: Any) -> tuple[Tensor, int, dict[str, Tensor]]:
-        """Sum of the loss over the predictions of a micro-batch, their number, and sums to log.
-
-        These contain ``loss``; the log divides each by that number.
-        """
+        """Sum of the loss over the predictions of a micro-batch, their number, and sums to log."""
         hidden, right = self.predictions(batch)
         hidden, weight = joined_bias(hidden, self.model.projection)
         loss = loss_function(self.loss, hidden, weight, right, compiled=self.compiled)
@@ -112,11 +100,7 @@ class UpdateModule(LightningModule, ABC):
         return None
 
     def training_step(self, update: Update[Any], update_index: int) -> dict[str, Any]:
-        """Update the weights once, unless the update is bad; return its ``outcome``.
-
-        A GPU judges the update itself, and the host reads the outcome at the next one. Raises
-        Diverged if too many updates in a row were bad.
-        """
+        """Update the weights once, unless the update is bad; return its ``outcome``."""
         totals = self.accumulate(update, self._buckets.sending if self._buckets else nullcontext)
         if self.trainer.world_size > 1:
             totals = sum_over_ranks(totals, self._buckets, self.signal, self.device)
@@ -152,11 +136,7 @@ class UpdateModule(LightningModule, ABC):
         self._detector.raise_if_diverged(update, outcome.number)
 
     def check_memory(self, batch: Any, times: int = 1) -> None:
-        """Compute the gradient of the largest batch and drop it, to check that memory suffices.
-
-        ``times`` is 2 if an update adds up several batches: the second must fit beside a gradient.
-        Raises InputError if memory does not suffice for one sentence.
-        """
+        """Compute the gradient of the largest batch, as often as an update adds up, and drop it."""
         with all_layers(self.model):
             self.accumulate(Update.of([batch] * times, [0] * times))
         self.zero_grad()
@@ -190,7 +170,7 @@ class UpdateModule(LightningModule, ABC):
 
     def on_fit_start(self) -> None:
         """Set whether a rank may repeat a batch alone; the memory check needs it already."""
-        self.accumulate.alone = not self.sharded
+        self.accumulate.halving.alone = not self.sharded
 
     def on_train_start(self) -> None:
         """Prepare the sum of gradients over the ranks, which sharded weights do themselves."""
@@ -205,10 +185,7 @@ class UpdateModule(LightningModule, ABC):
         checkpoint["recovery"] = self.detector.state_dict() | {"lr": self.optimizer.lr}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore training and the divergence detector; settings are those of the config.
-
-        Raises InputError if weights or moments do not fit the model of the config.
-        """
+        """Restore training and the detector; InputError if weights or moments do not fit."""
         restore_progress(checkpoint, self.trainer, self)
         saved = checkpoint["recovery"]
         if saved["lr"] != self.optimizer.lr:
@@ -234,12 +211,4 @@ class UpdateModule(LightningModule, ABC):
         return tokens, sums
 
     def _normalised(self, tokens: int | Tensor) -> Tensor:
-        """Turn the gradient of the sum into that of the mean, clip it, and return its norm."""
-        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        gradients = [g.to_local() if isinstance(g, DTensor) else g for g in gradients]
-        scale = 1 / tokens if isinstance(tokens, int) else (1 / tokens).float()
-        torch._foreach_mul_(gradients, scale)
-        parameters, clip = self.model.parameters(), self.clip or torch.inf
-        # Sharded weights would be clipped one by one.
-        norm = torch.nn.utils.clip_grad_norm_(parameters, clip, foreach=self.sharded or None)
-        return norm.full_tensor() if isinstance(norm, DTensor) else norm
+        return clip_mean_gradient(self.model, tokens, self.clip, sharded=self.sharded)

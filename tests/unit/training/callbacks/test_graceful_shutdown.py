@@ -21,7 +21,7 @@ from transformer.training.callbacks.early_stopping import Patience
 from transformer.training.callbacks.graceful_shutdown import GracefulStop, stoppable
 from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.optimization.divergence import DivergenceDetector
-from transformer.training.optimization.gradient_accumulation import Totals
+from transformer.training.step.gradient_accumulation import Totals
 from transformer.training.step.outcome import Outcome
 
 

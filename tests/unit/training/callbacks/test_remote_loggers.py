@@ -7,8 +7,8 @@ from unittest.mock import Mock
 import pytest
 
 from tests.helpers.training.fakes import fake_module, fake_trainer
+from transformer.common import errors
 from transformer.common.errors import InputError
-from transformer.training.callbacks import remote_loggers
 from transformer.training.callbacks.config import LoggerConfig, MLflowConfig
 from transformer.training.callbacks.loggers import ContinuedCSVLogger
 from transformer.training.callbacks.remote_loggers import (
@@ -74,7 +74,7 @@ def test_no_error_of_a_service_reaches_the_training(
 
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_loggers, "find_spec", lambda name: None)
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
     config = LoggerConfig(csv=True, tensorboard=True, mlflow=MLflowConfig("x", None))
     with pytest.raises(InputError, match=r"logger=mlflow needs mlflow: pip install .*\[mlflow\]"):
         build_remote_loggers(config, tmp_path, {})

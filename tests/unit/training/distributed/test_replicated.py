@@ -92,15 +92,6 @@ def test_what_contradicts_is_refused(
         resolve_devices(replace(GIVEN, **changes))
 
 
-@pytest.mark.parametrize("override", ["callbacks.ema_decay=0.9", "model.layer_drop=0.1"])
-def test_settings_that_contradict_sharding_raise(tmp_path: Path, override: str) -> None:
-    config = composed(
-        ["trainer=fsdp", "trainer.accelerator=cpu", "trainer.devices=2", override], tmp_path
-    )
-    with pytest.raises(InputError, match=r"set callbacks\.ema_decay=0 model\.layer_drop=0"):
-        build_trainer(config, tmp_path, [], BLEU)
-
-
 def test_shards_have_their_strategy(tmp_path: Path, alone: pytest.MonkeyPatch) -> None:
     overrides = ["trainer=fsdp", "trainer.accelerator=cpu", "trainer.devices=2"]
     strategy = build_trainer(composed(overrides, tmp_path), tmp_path, [], BLEU).strategy

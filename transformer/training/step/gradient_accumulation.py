@@ -1,0 +1,99 @@
+"""The gradient of an update: micro-batch after micro-batch, then summed over the ranks once.
+
+No rank waits for another before all its micro-batches are done. A rank that runs out of memory
+(out_of_memory.py) can therefore repeat its part without the others.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from transformer.data.batching.loader import Update
+from transformer.training.step.out_of_memory import BatchHalving, runs_out_of_memory
+
+Path = tuple[int, ...]
+"""The number of a micro-batch in the run, and the indices of its half, quarter, …"""
+
+
+@dataclass
+class Totals:
+    """Sums over the micro-batches of an update.
+
+    ``tokens`` is a tensor once it is that of several ranks; ``sums`` are losses without gradient;
+    ``signals`` counts the ranks that have received each signal.
+    """
+
+    tokens: int | Tensor = 0
+    sums: dict[str, Tensor] = field(default_factory=dict)
+    signals: Tensor | None = None
+
+
+def seed_for(seed: int, *path: int) -> None:
+    """Seed all generators for a micro-batch, so that a resumed or repeated one draws the same."""
+    word = int(np.random.SeedSequence([seed, len(path), *path]).generate_state(1, np.uint64)[0])
+    torch.manual_seed(word)
+    np.random.seed(word % 2**32)
+    random.seed(word)
+
+
+class Accumulator:
+    """Adds up the gradients of the micro-batches of an update.
+
+    ``backward`` adds the gradient of one micro-batch, with random numbers that depend on its path,
+    and returns its number of tokens and the sums to log. ``clear`` deletes all gradients.
+    """
+
+    def __init__(
+        self,
+        backward: Callable[[Any, Path], tuple[int, dict[str, Tensor]]],
+        clear: Callable[[], None],
+    ) -> None:
+        self.backward, self.clear = backward, clear
+        self.halving = BatchHalving()
+
+    def __call__(
+        self, update: Update[Any], sending: Callable[[], AbstractContextManager[Any]] = nullcontext
+    ) -> Totals:
+        """Compute the gradient of the update; the last backward pass runs within ``sending``."""
+        while True:
+            numbered = zip(update.batches, update.numbers, strict=True)
+            parts = [part for batch, n in numbered for part in self.halving.parts(batch, (n,))]
+            self.clear()
+            totals, too_large = self._add_up(parts, sending)
+            if too_large is None:
+                return totals
+            self.clear()
+            self.halving.make_room(too_large)
+
+    def _add_up(
+        self,
+        parts: Sequence[tuple[Any, Path]],
+        sending: Callable[[], AbstractContextManager[Any]],
+    ) -> tuple[Totals, Any | None]:
+        """The totals, and the batch for which memory did not suffice."""
+        totals = Totals()
+        for index, (batch, path) in enumerate(parts, 1):
+            within = sending if index == len(parts) else nullcontext
+            if runs_out_of_memory(partial(self._add, totals, batch, path, within)):
+                return totals, batch
+        return totals, None
+
+    def _add(
+        self,
+        totals: Totals,
+        batch: Any,
+        path: Path,
+        within: Callable[[], AbstractContextManager[Any]],
+    ) -> None:
+        with within():
+            tokens, sums = self.backward(batch, path)
+        totals.tokens += tokens
+        for name, value in sums.items():
+            totals.sums[name] = totals.sums[name] + value if name in totals.sums else value
