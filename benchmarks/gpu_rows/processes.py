@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 
 from benchmarks.gpu_rows.bench import Bench, OutOfTime, Values
-from benchmarks.gpu_rows.resume_check import check_resume
 from benchmarks.gpu_rows.runs import TURNS, UPDATES, new_folder, settings, values
+from transformer.runs.resume_check import check_resume
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -33,9 +33,26 @@ class RunConfig:
     """All settings of a training run; ``conf/train.yaml`` has the same defaults, and explains them.
 
     Attributes:
-        automatic_budget: Whether ``data.batch_tokens=auto`` is still to be measured; until then
-            ``data`` has the smallest budget.
-        model: Fields of ``ModelConfig`` that are not its defaults.
+        task: The task (``TASKS`` in tasks/registry.py), or ``MODULE:CLASS``, a ``Task`` of the
+            user.
+        seed: Of weights and dropout; ``data.seed`` is that of batch order and subword sampling.
+        checkpoint: File to resume from; null starts a new run.
+        finetune_from: Checkpoint, or run directory, whose weights and vocabulary a new run begins
+            with; null begins with random weights. A resumed run does not read it again.
+        objective: Metric that a trial of a sweep returns; null: the one that chooses the best
+            checkpoint.
+        test: Whether the test splits are scored after training.
+        gradient_checkpointing: Compute each layer again in the backward pass
+            (``activation_checkpointing.py``).
+        resume_check: Updates of each half of a check that the run resumes exactly; null trains.
+        keep_memory: Tell the allocator to keep freed memory (``cpu_allocator.py``).
+        automatic_budget: Whether ``data.batch_tokens=auto`` is still to be measured
+            (``auto_batch_size.py``); until then ``data`` has the smallest budget.
+        model: Fields of ``ModelConfig`` that are not its defaults; the tokenizer decides the sizes
+            of the vocabularies.
+        trainer: Arguments of ``pytorch_lightning.Trainer``.
+        decoding: The search that validates and tests a translator.
+        metrics: How its output is compared with the references.
         resolved: The same as the plain values of ``config.yaml``; ``train`` fills it in.
 
     Raises InputError if a value is wrong, or two contradict each other.
@@ -48,6 +65,7 @@ class RunConfig:
     objective: str | None = None
     test: bool = True
     gradient_checkpointing: bool = False
+    resume_check: int | None = None
     keep_memory: bool = True
     data: DataConfig = field(default_factory=DataConfig)
     automatic_budget: bool = False

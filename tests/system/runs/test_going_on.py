@@ -164,3 +164,12 @@ def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path, folder: str
     assert last.startswith("error: the run directory ")
     assert last.endswith("; give another with hydra.run.dir=FOLDER")
     assert "Traceback" not in said(tmp_path)
+
+
+@pytest.mark.slow
+def test_resume_check_finds_a_run_exact(home: Path, tmp_path: Path) -> None:
+    check = ["debug=resume_check", "resume_check=5"]
+    assert call([*tiny_overrides(home), *check], tmp_path) == 0
+    assert "10 updates at once, and 5, a restart and 5 more are equal: batches" in said(tmp_path)
+    assert "bit for bit" in said(tmp_path)
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["resume_check"]

@@ -1,4 +1,4 @@
-"""Checks that a resumed run equals one that was never stopped.
+"""Checks on the config of a run that a resumed run equals one that was never stopped.
 
 It trains 2N updates at once, and N updates, a restart in a new process and N more, and compares
 batches, metrics and checkpoints. It knows checkpoints only as nested values.
@@ -12,6 +12,7 @@ import multiprocessing
 import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,15 @@ def check_resume(values: Mapping[str, Any], folder: Path, updates: int) -> str:
 
     Raises InputError if something differs, or the config cannot be trained or checked.
     """
+    devices = values["trainer"]["devices"]
+    if updates < 1 or values["checkpoint"] is not None or devices not in (1, "1"):
+        raise InputError(
+            f"resume_check={updates} must be at least 1; it trains two new runs of one process: "
+            "leave checkpoint out and set trainer.devices=1"
+        )
     once, broken = folder / "at_once", folder / "broken"
+    if once.exists() or broken.exists():
+        raise InputError(f"{folder} holds an earlier check; choose another hydra.run.dir")
     _run(_part(values, updates, None), once)
     _run(_part(values, updates, None), broken, until=updates)
     _run(_part(values, updates, broken), broken)
@@ -90,12 +99,15 @@ def _part(values: Mapping[str, Any], updates: int, checkpoint: Path | None) -> d
 
 
 def _run(part: dict[str, Any], folder: Path, until: int | None = None) -> None:
-    """Train in a new process, ``until`` an update or the end."""
+    """Train in a new process, ``until`` an update or the end; raises InputError if it fails."""
     # Data is loaded as in a run of the user.
     method = multiprocessing.get_start_method(), True
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, spawn, multiprocessing.set_start_method, method) as process:
-        process.submit(_train, part, folder, until).result()
+        try:
+            process.submit(_train, part, folder, until).result()
+        except BrokenProcessPool as error:
+            raise InputError("resume_check: one of its runs was killed") from error
 
 
 def _train(part: dict[str, Any], folder: Path, until: int | None) -> None:
@@ -104,7 +116,16 @@ def _train(part: dict[str, Any], folder: Path, until: int | None) -> None:
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
     on_cpu = part["trainer"]["accelerator"] == "cpu"
     torch.use_deterministic_algorithms(True, warn_only=on_cpu)
-    fit(run_config(part), folder, [_Recorder(folder / "batches", until)])
+    try:
+        fit(run_config(part), folder, [_Recorder(folder / "batches", until)])
+    except RuntimeError as error:
+        operation, found, _ = str(error).partition(" does not have a deterministic implementation")
+        if not found:
+            raise
+        raise InputError(
+            f"resume_check: {operation} is not deterministic on this device, so that no two runs "
+            "are equal; check with trainer=cpu"
+        ) from error
 
 
 class _Recorder(Callback):
