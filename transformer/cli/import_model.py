@@ -11,7 +11,7 @@ from transformer.cli.config.compose import compose_config, resolve_path, resolve
 from transformer.cli.load import require_packages
 from transformer.common.cache import locked
 from transformer.common.errors import InputError, errors_name
-from transformer.common.files import HUB, written_whole
+from transformer.common.files import HUB, given_path, written_whole
 from transformer.common.hub import download, repository
 from transformer.interchange.imported import (
     Imported,
@@ -33,6 +33,11 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     if is_own(folder) and (config.validation or config.test):
         reason = f"{folder} holds the config of a run; leave them out"
         raise InputError(f"validation= and test= have no effect: {reason}")
+    for split in ("validation", "test"):
+        named = resolve_value(config, split, str | Sequence[str] | None)
+        for file in [named] if isinstance(named, str) else named or ():
+            if not given_path(file).is_file():
+                raise InputError(f"{split}: {file}: no such file")
     _write_run(folder, output, config)
     print(output)
 

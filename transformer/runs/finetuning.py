@@ -43,8 +43,24 @@ def initial_payload(config: RunConfig, path: Path) -> dict[str, Any]:
             f"{' '.join(settings)}"
         )
     if is_translation(config.task):
+        _log_other_scoring(config, path, payload[PORTABLE]["config"])
         payload = grown(payload, config_tags(config.data), config.tokenizer.add)
     return payload
+
+
+def _log_other_scoring(config: RunConfig, path: Path, before: Mapping[str, Any]) -> None:
+    """Log metrics and searches that differ: only the user knows whether both texts are alike."""
+    now = {"metrics": asdict(config.metrics), "decoding": asdict(config.decoding)}
+    other = [
+        f"{group}.{key}={value}"
+        for group, own in now.items()
+        for key, value in before[group].items()
+        if not isinstance(value, list | tuple) and own.get(key, value) != value
+    ]
+    if other:
+        logger.info(
+            "%s was scored with %s; if the text is alike, set the same", path, " ".join(other)
+        )
 
 
 def grown(payload: dict[str, Any], tags: Tags, words: Sequence[str]) -> dict[str, Any]:

@@ -121,11 +121,20 @@ def test_another_model_is_refused_with_what_to_set(
         make_task(config, initial_payload(config, Path(str(config.finetune_from))))
 
 
-def test_what_may_change(home: Path) -> None:
+def test_what_may_change_and_another_score_is_logged(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     free = ["model.dropout=0.5", "model.pattern=sliding", "model.max_length=99"]
     assert initial_payload(run_config(second(home, *free)), home / "first")
     with pytest.raises(InputError, match="finetune_from cannot change: a run goes on with what it"):
         resumed_config(home / "first", [f"finetune_from={home}/other"])
+    caplog.set_level("INFO", "transformer.runs.finetuning")
+    initial_payload(run_config(second(home)), home / "first")
+    assert not caplog.messages
+    initial_payload(run_config(second(home, "metrics=tokenised")), home / "first")
+    assert caplog.messages == [
+        f"{home}/first was scored with metrics.tokenize=13a; if the text is alike, set the same"
+    ]
 
 
 @pytest.mark.slow
