@@ -29,6 +29,8 @@ from transformer.decoding.batched_search import search_batch
 from transformer.decoding.search.interface import Hypothesis
 from transformer.model.transformer import Transformer
 
+pytestmark = pytest.mark.thorough
+
 VOCAB, LONGEST, SENTENCES = 40, 60, 200
 
 

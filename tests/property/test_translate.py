@@ -91,6 +91,7 @@ def compare(lines: list[str], answers: list[str]) -> None:
             assert answer == ""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("count", "option"),
     [

@@ -36,6 +36,8 @@ def build_transformer(config: ModelConfig) -> Transformer:
     """Build and initialise a model; raises InputError if it has no decoder."""
     if config.decoder_layers == 0:
         raise InputError("model.decoder_layers=0 leaves no decoder; set at least 1")
+    if (config.decoder_start or 0) >= config.target_vocab_size:
+        raise InputError(f"model.decoder_start={config.decoder_start} is not in the vocabulary")
     source = TokenEmbedding(config.source_vocab_size, config.d_model, config.pad)
     target = source
     if config.tie_embeddings != "all":

@@ -158,8 +158,6 @@ def _contradictions(config: ModelConfig) -> Iterator[str]:
     vocabularies = config.source_vocab_size, config.target_vocab_size
     if config.pad >= min(vocabularies):
         yield f"model.pad={config.pad} is outside of a vocabulary"
-    if (config.decoder_start or 0) >= config.target_vocab_size:
-        yield f"model.decoder_start={config.decoder_start} is outside of the target vocabulary"
     if config.sdpa_backend != "any" and config.attention != "sdpa":
         yield (
             f"model.sdpa_backend={config.sdpa_backend} is a kernel of model.attention=sdpa, "

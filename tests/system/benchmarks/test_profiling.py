@@ -17,6 +17,8 @@ from benchmarks.training.profiling import (
 from tests.helpers.runs.runs import SMALL, composed, corpus_overrides
 from transformer.runs.train import fit
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.parametrize(
     ("operation", "kind"),

@@ -13,6 +13,8 @@ from transformer.__main__ import main
 from transformer.evaluation.metrics import score
 from transformer.runs.train import train
 
+pytestmark = pytest.mark.thorough
+
 SIZES = {"train": 40, "validation": 3, "test": 30}
 SMALL = [
     *("model.d_model=16", "model.ffn_dim=16", "model.num_heads=2", "trainer.max_steps=2"),

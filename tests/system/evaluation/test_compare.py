@@ -95,6 +95,7 @@ def test_a_tagger_is_refused_before_others_translate(
     assert "not text to text" in error
 
 
+@pytest.mark.thorough
 def test_a_run_is_compared_with_its_export(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(home)
     call = ["export", "checkpoint=run", "format=safetensors", "output=weights", "trust=true"]

@@ -31,6 +31,7 @@ def test_an_export_is_verified_and_whole(home: Path) -> None:
     assert "engine exists; remove it" in stderr
 
 
+@pytest.mark.thorough
 def test_a_package_of_argos_translates_as_its_run(home: Path) -> None:
     call = ("export", "checkpoint=run", "format=argos", "output=argos")
     code, _, stderr = verb(*call, home=home)

@@ -63,6 +63,7 @@ def kill(values: dict[str, Any], folder: Path, kills: int, seed: int) -> None:
         print(f"run {run}: {killed} kills so far, equal")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kills", "overrides"),
     [

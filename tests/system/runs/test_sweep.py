@@ -9,6 +9,8 @@ import yaml
 from tests.helpers.runs.ranks import curve
 from tests.helpers.runs.runs import SMALL, corpus_overrides, verb
 
+pytestmark = pytest.mark.thorough
+
 pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
 
 

@@ -27,6 +27,7 @@ def url() -> Iterator[str]:
         yield address
 
 
+@pytest.mark.thorough
 def test_snippets_of_pages_keep_every_tag(url: str) -> None:
     sources = SNIPPETS.split("\n%%\n")
     assert len(sources) == 50

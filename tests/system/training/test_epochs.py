@@ -10,6 +10,8 @@ from tests.helpers.runs.runs import SMALL, composed, corpus_overrides
 from transformer.model.checkpoint.checkpoint import read_payload
 from transformer.runs.train import train
 
+pytestmark = pytest.mark.thorough
+
 RUN = [
     *SMALL,
     *("model.d_model=16", "model.num_heads=2", "model.encoder_layers=1", "model.decoder_layers=1"),

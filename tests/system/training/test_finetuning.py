@@ -83,6 +83,7 @@ def test_it_goes_on_without_what_it_began_with(home: Path, tmp_path: Path) -> No
     assert differences(outcome(tmp_path / "whole"), outcome(tmp_path / "run")) == []
 
 
+@pytest.mark.thorough
 def test_the_tags_of_the_vocabulary_may_be_used_and_others_are_added(
     home: Path, tmp_path: Path
 ) -> None:

@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.helpers.runs.runs import SMALL, composed, corpus_overrides
 from transformer.runs.train import train
+
+pytestmark = pytest.mark.thorough
 
 
 def test_it_learns_to_reverse(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from tests.helpers.model.models import tiny_config, tiny_transformer
 from transformer.cli.config.compose import compose_config
 from transformer.model.attention.kernels import sdpa
+from transformer.common.errors import InputError
 from transformer.model.build import build_transformer
 from transformer.model.config import ModelConfig
 from transformer.model.transformer import Transformer
@@ -160,3 +161,8 @@ def test_every_preset_computes_shapes_without_memory(name: str) -> None:
     tokens = torch.ones(2, 5, dtype=torch.int64, device="meta")
     hidden = model(tokens, tokens[:, :3])
     assert model.logits(hidden).shape == (2, 3, 1000)
+
+
+def test_a_start_outside_of_the_vocabulary_is_refused() -> None:
+    with pytest.raises(InputError, match="decoder_start=24 is not in the vocabulary"):
+        build_transformer(tiny_config(decoder_start=24))

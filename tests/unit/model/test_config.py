@@ -31,7 +31,6 @@ PROBABILITIES = (
         ),
         ({"pad": -1}, "model.pad=-1 must be at least 0"),
         ({"pad": 24}, "model.pad=24 is outside of a vocabulary"),
-        ({"decoder_start": 24}, "model.decoder_start=24 is outside of the target vocabulary"),
         ({"encoder_layer": "a:B", "convolution_window": 3}, "model.encoder_layer has no conv"),
         ({"num_heads": 3}, "model.d_model=16 is not a multiple of model.num_heads=3"),
         (

@@ -22,6 +22,7 @@ def write_checkpoint(run: Path, source: str, target: str) -> None:
     torch.save(payload, run / "checkpoints" / "best.ckpt")
 
 
+@pytest.mark.thorough
 def test_models_of_the_other_direction_are_refused(
     base: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -157,6 +157,7 @@ class Weights(Callback):
         self.first = {name: w.clone() for name, w in pl_module.state_dict().items()}
 
 
+@pytest.mark.thorough
 def test_a_measured_run_is_the_run_with_the_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,7 +90,6 @@ def test_a_comparison_that_cannot_be_saved_is_shown(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["bad", "good", *TEXT, "~decoding"], "~decoding: there is no such home folder"),
         (["bad", "good", *TEXT, "output=src"], "src: File exists"),
         (["bad", "good", *TEXT, "tokenize=latin"], "tokenize=latin cannot be used ('latin')"),
         ([], "compare takes two systems or more: compare RUN_A RUN_B"),

@@ -42,7 +42,7 @@ def test_only_a_missing_split_is_held_out(
             r"data\.train is not read with data\.corpus=pocket; set data=files, or leave data\.tr",
         ),
         ({"root": "here"}, r"data\.root is not read with data\.corpus=files; set data=folder"),
-        ({"train": "~nosuchuser/a.tsv"}, r"~nosuchuser/a\.tsv: there is no such home folder; wr"),
+        ({"train": "~nosuchuser/a.tsv"}, r"~nosuchuser/a\.tsv: no such file; there is no folder"),
         ({"corpus": "wmt"}, r"data\.corpus=wmt is unknown; set pocket, multi30k, multi30k_tok, t"),
         ({"source": "y"}, "data.source and data.target are both 'y'"),
         ({"train": None}, r"set data\.train=\[SOURCE,TARGET\]"),

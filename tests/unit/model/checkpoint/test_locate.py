@@ -151,5 +151,5 @@ def test_the_home_folder_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "a.ckpt").touch()
     assert find_checkpoint(Path("~/a.ckpt")) == tmp_path / "a.ckpt"
-    with pytest.raises(InputError, match="~nobody-at-all/run: there is no such home folder"):
+    with pytest.raises(InputError, match="checkpoint=~nobody-at-all/run does not exist"):
         find_checkpoint(Path("~nobody-at-all/run"))

@@ -43,6 +43,7 @@ def nests(source: str) -> bool:
     return not opened
 
 
+@pytest.mark.thorough
 @settings(deadline=None)
 @given(source=SOURCES | st.text(alphabet="<>/!-&;=\"' abp\n\xa0\x1c\ufeff", max_size=40))
 def test_a_model_that_repeats_gives_the_source(source: str) -> None:
