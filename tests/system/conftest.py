@@ -1,8 +1,11 @@
 """Small runs for all tests of the verbs, and of the benchmarks that train."""
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from benchmarks.results.trained import Trained
 from tests.helpers.runs.outcomes import said
@@ -12,8 +15,20 @@ from tests.helpers.runs.runs import SMALL, corpus_overrides
 
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a corpus and a trained run."""
-    folder = tmp_path_factory.mktemp("home")
+    """A folder with a corpus and a trained run, a copy of the one that all workers share."""
+    own = tmp_path_factory.mktemp("home")
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        train_home(own)
+        return own
+    shared = tmp_path_factory.getbasetemp().parent / "home"
+    with FileLock(shared.with_suffix(".lock")):
+        if not shared.exists():
+            shared.mkdir()
+            train_home(shared)
+    return shutil.copytree(shared, own, dirs_exist_ok=True)
+
+
+def train_home(folder: Path) -> None:
     arguments = [
         *corpus_overrides(folder),
         *SMALL,
@@ -27,7 +42,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "metrics.choose=chrf",
     ]
     assert call(arguments, folder) == 0, said(folder)
-    return folder
 
 
 @pytest.fixture(scope="session")

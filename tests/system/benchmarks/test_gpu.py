@@ -72,6 +72,7 @@ def test_each_row_is_measured(tmp_path: Path) -> None:
     assert torch.compiler.load_cache_artifacts(CompilerCache(tmp_path).path.read_bytes())
 
 
+@pytest.mark.thorough
 def test_a_killed_process_has_kept_its_rows(tmp_path: Path) -> None:
     process = rehearse(tmp_path, "all")
     shown = [json.loads(process.stdout.readline()) for _ in range(3)]

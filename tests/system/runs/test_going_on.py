@@ -163,7 +163,6 @@ def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path, folder: str
     assert call([*tiny_overrides(tmp_path), f"hydra.run.dir={folder}"], tmp_path) == 2
     last = said(tmp_path).strip().split("\n")[-1]
     assert re.match(rf"error: .*{folder}: .*; check its name, permissions and disk, or give", last)
-    assert last.endswith("; give another with hydra.run.dir=FOLDER")
     assert "Traceback" not in said(tmp_path)
 
 

@@ -238,6 +238,7 @@ def test_own_functions_and_comet_are_metrics_as_others(
     assert (found.name, found.value, config.tested[-1]) == ("COMET", 50, "comet")
 
 
+@pytest.mark.thorough
 def test_tests_of_any_metric_find_a_difference_in_its_direction() -> None:
     references = [(f"{n % 5} {n % 7} {n % 3} a b", "x y z v w") for n in range(60)]
     good = [right[n % 2] for n, right in enumerate(references)]
