@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from tests.helpers.model.models import tiny_config, tiny_transformer
 from transformer.cli.config.compose import compose_config
-from transformer.model.attention.kernels import sdpa
 from transformer.common.errors import InputError
+from transformer.model.attention.kernels import sdpa
 from transformer.model.build import build_transformer
 from transformer.model.config import ModelConfig
 from transformer.model.transformer import Transformer
