@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -14,20 +15,18 @@ from torch import Tensor
 from transformer.common.errors import InputError, is_out_of_memory
 from transformer.data.batching.batch import pad_source
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.constraints.compile import CompiledConstraints, ConstraintCompiler
-from transformer.decoding.constraints.dynamic_beam_allocation import allocated_search
 from transformer.decoding.length_bucketing import bucket_batches
 from transformer.decoding.long_inputs import Segment
-from transformer.decoding.mbr import minimum_bayes_risk, utility_named
 from transformer.decoding.search.beam import beam_search
 from transformer.decoding.search.config import SearchConfig
-from transformer.decoding.search.coverage_penalty import rank_by_coverage
 from transformer.decoding.search.diverse_beam import diverse_search
 from transformer.decoding.search.ensemble import Model, build_step, ensemble_members
 from transformer.decoding.search.greedy import greedy_search
 from transformer.decoding.search.interface import BanningStep, Hypothesis, StepFunction
-from transformer.decoding.search.sampling import derive_seed, sample_search
 from transformer.model.heads import HeadName
+
+if TYPE_CHECKING:
+    from transformer.decoding.constraints.compile import CompiledConstraints, ConstraintCompiler
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +50,8 @@ class ModelSearcher:
 
     def __post_init__(self) -> None:
         if self.search.algorithm == "mbr":
+            from transformer.decoding.mbr import utility_named
+
             utility_named(self.search.utility)
 
     def __call__(self, segments: Sequence[Segment]) -> list[list[Hypothesis]]:
@@ -77,7 +78,9 @@ class ModelSearcher:
         return self._compiler.width(required, beam) if required else beam
 
     @cached_property
-    def _compiler(self) -> ConstraintCompiler:
+    def _compiler(self) -> "ConstraintCompiler":
+        from transformer.decoding.constraints.compile import ConstraintCompiler
+
         return ConstraintCompiler(self.tokenizer)
 
     def _search_in_memory(self, segments: list[Segment]) -> list[list[Hypothesis]]:
@@ -113,6 +116,8 @@ class ModelSearcher:
         found = [hypotheses or [NO_TRANSLATION] for hypotheses in found]
         if self.search.algorithm != "mbr":
             return found
+        from transformer.decoding.mbr import minimum_bayes_risk
+
         texts = [hypothesis_texts(one, self.tokenizer) for one in found]
         return [minimum_bayes_risk(*one, self.search) for one in zip(found, texts, strict=True)]
 
@@ -137,7 +142,7 @@ def search_batch(
     segments: Sequence[list[int]],
     config: SearchConfig,
     head: HeadName | None,
-    constraints: CompiledConstraints | None = None,
+    constraints: "CompiledConstraints | None" = None,
     banned: Sequence[int] = (),
 ) -> list[list[Hypothesis]]:
     """Return up to ``nbest`` hypotheses a segment, the best first, in the order of the segments.
@@ -154,6 +159,8 @@ def search_batch(
     config = config.candidate_search
     if not config.coverage_penalty:
         return _search(model, segments, config, constraints, banned)
+    from transformer.decoding.search.coverage_penalty import rank_by_coverage
+
     # The penalty ranks the whole final beam.
     whole = replace(config, nbest=config.width, coverage_penalty=0.0)
     found = _search(model, segments, whole, constraints, banned)
@@ -166,7 +173,7 @@ def _search(
     model: Model,
     segments: Sequence[list[int]],
     config: SearchConfig,
-    constraints: CompiledConstraints | None,
+    constraints: "CompiledConstraints | None",
     banned: Sequence[int],
 ) -> list[list[Hypothesis]]:
     device = next(model.parameters()).device
@@ -183,8 +190,12 @@ def _search(
     if constraints is not None:
         step = constraints.step(step, limits, width)
         if constraints.must is not None:
+            from transformer.decoding.constraints.dynamic_beam_allocation import allocated_search
+
             return allocated_search(step, limits, config, constraints.must)
     if config.algorithm == "sampling":
+        from transformer.decoding.search.sampling import derive_seed, sample_search
+
         seeds = [derive_seed(segment, config.seed) for segment in segments]
         return sample_search(step, limits, config, seeds)
     return SEARCHES[config.algorithm](step, limits, config)
