@@ -1,5 +1,6 @@
 """Plans: what each stage is called with, and what is refused before anything begins."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,20 @@ def test_the_teachers_translate_further_text(
     assert "original:" not in corpora and "tag:" not in corpora
     told = refused([*call, "monolingual=more.tsv"], capsys)
     assert "monolingual=more.tsv must be plain text" in told
+
+
+def test_a_synthetic_source_has_a_real_target(
+    base: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = tmp_path / "more.tgt"
+    more.touch()
+    stages = plan(["recipe=backtranslate", *base, "output=r", f"monolingual={more}"], capsys)
+    names = list(stages)
+    translated, forward = (one for one in names if "translate" in one), stages[names[-2]]
+    assert f"input={more}" in stages[next(translated)]
+    [corpora] = (one for one in forward if one.startswith("data.corpora="))
+    synthetic = re.search(r"synthetic:\{[^}]*train:\[(.*?)\]", corpora)
+    assert synthetic and synthetic[1].split(",")[1] == str(more)
 
 
 def test_stages_have_own_arguments_and_the_last_counts(
