@@ -93,9 +93,10 @@ def _run_verb(verb: str, arguments: list[str]) -> None:
     given: list[Any] = [arguments]
     if verb not in COMPOSE_THEMSELVES:
         # Before the module of the verb: torch takes seconds to import.
-        from transformer.cli.config.compose import compose_config, fetch_models
+        from transformer.cli.config.compose import compose_config, fetch_models, trust_code
 
         given = [compose_config(verb, arguments), arguments]
+        trust_code(given[0])
         if verb != "import":
             fetch_models(given[0])
     importlib.import_module(f"transformer.cli.{VERBS[verb][0]}").run(*given)

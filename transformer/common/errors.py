@@ -24,8 +24,9 @@ def errors_name(file: Path | str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        named = str(file) in str(error)
-        raise error if named else InputError(f"{file}: {error}") from error
+        if str(file) in str(error):
+            raise
+        raise InputError(f"{file}: {error}") from error
 
 
 ALSO = "; also "

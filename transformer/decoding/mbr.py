@@ -134,6 +134,8 @@ def utility_named(name: str) -> Utility:
     try:
         # An import runs code: not for a name without a callable.
         metric = getattr(own_module(module if attribute else ""), attribute)
+        if not callable(metric):
+            raise ValueError(f"{attribute} is no function")
     except (ImportError, AttributeError, ValueError) as error:
         raise InputError(
             f"decoding.utility={name} cannot be imported ({error}); choose "

@@ -1,5 +1,6 @@
 """Metrics that other code computes: a function of the user, and COMET."""
 
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -43,7 +44,6 @@ class Custom(SentenceMetric):
         right = [tuple(one["references"]) for one in self._cache_references(references)]
         try:
             given = self.function([self._preprocess_segment(one) for one in hypotheses], right)
-            values = np.asarray(given, dtype=float)
         except Exception as error:
             frames = extract_tb(error.__traceback__)
             own = [one for one in frames if one.filename == self.file] or frames
@@ -51,6 +51,7 @@ class Custom(SentenceMetric):
                 f"metrics.custom={self.details['function']} raised {type(error).__name__}: {error} "
                 f"({own[-1].filename}:{own[-1].lineno}); mend the function"
             ) from error
+        values = _numbers(given)
         self.of_sentences = values.ndim > 0
         if values.shape not in ((), (len(right),)) or np.isnan(values).any():
             raise InputError(
@@ -71,6 +72,14 @@ class Custom(SentenceMetric):
                 "compare systems it must return one for each sentence"
             )
         return Score(self.name, float(stats[0] / stats[1]))
+
+
+def _numbers(given: Any) -> Any:
+    """One number or several; a tensor of one number has no items. Of others nothing that fits."""
+    for convert in (lambda: [float(one) for one in given], lambda: float(given)):
+        with suppress(TypeError, ValueError):
+            return np.array(convert())
+    return np.empty((0, 0))
 
 
 class Comet(SentenceMetric):

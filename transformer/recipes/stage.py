@@ -77,9 +77,10 @@ class Stage:
     def digest(self) -> str:
         """The sha256 of the command without free keys, with files as ``label`` names them."""
         settings = [one for one in self.settings if override_key(one) not in FREE]
-        own = Path(os.environ.get(CONFIG_DIR) or self.folder)
+        own = os.environ.get(CONFIG_DIR)
         # The user's own choices of groups, whichever the settings name.
-        choices = [file.read_text("utf-8") for file in sorted(own.glob("*/*.yaml"))]
+        files = sorted(Path(own).glob("*/*.yaml")) if own else []
+        choices = [file.read_text("utf-8") for file in files]
         whole = [self.verb, settings, dict(self.own), *choices]
         text = json.dumps(whole, default=self.label)
         return hashlib.sha256(text.encode()).hexdigest()

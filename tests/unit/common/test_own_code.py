@@ -75,6 +75,14 @@ def test_metrics_and_utilities_are_found_beside_the_text(module: str) -> None:
     [own] = score(["a"], ["b"], config=MetricsConfig(test=(), custom=f"{module}_metric:same"))[:1]
     assert own.value == 1.0
     assert utility_named(f"{module}_utility:same")
+    with pytest.raises(InputError, match=r"math:pi cannot be imported \(pi is no function\)"):
+        utility_named("math:pi")
+
+
+def test_a_metric_may_give_any_iterable_of_numbers(module: str) -> None:
+    Path(f"{module}_lazy.py").write_text("def ones(texts, right): return (1 for _ in texts)\n")
+    [own, *_] = score(["a"], ["b"], config=MetricsConfig(test=(), custom=f"{module}_lazy:ones"))
+    assert own.value == 1.0
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.runs.plans import plan, refused
+from transformer.recipes.stage import Stage
 
 
 def test_a_dry_run_writes_nothing(
@@ -131,3 +132,11 @@ def test_the_users_search_and_metrics_count_with_interpolation(
     assert "output=my out,dir=1/04_translate/train.tgt.jsonl" not in drawn
     assert "output='my out,dir=1/04_translate/train.tgt.jsonl'" in drawn
     assert not any(one.startswith("decoding.beam_size") for one in drawn)
+
+
+def test_files_in_the_folder_of_a_stage_do_not_change_it(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "01_train", "train", ("model=base",), {}, ())
+    before = stage.digest
+    (stage.folder / "tensorboard").mkdir(parents=True)
+    (stage.folder / "tensorboard" / "hparams.yaml").write_text("{}")
+    assert stage.digest == before

@@ -46,9 +46,6 @@ def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
         OmegaConf.resolve(config)
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise composition_error(verb, overrides, error) from error
-    if config.get("trust") is True:
-        # Layers of the user's own are built where no config of a verb is known.
-        os.environ[TRUST] = "true"
     several, given = "averaging" in config or verb == "serve", config.get("checkpoint")
     if isinstance(given, ListConfig) and not (several and given):
         takes = "one checkpoint or more" if several else "one checkpoint, and no list"
@@ -57,6 +54,12 @@ def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
         keys = " and ".join(f"{key}=" for key in missing)
         raise InputError(f"{verb} needs a value for {keys}")
     return config
+
+
+def trust_code(config: DictConfig) -> None:
+    """Let ``trust=true`` of this call hold where layers are built, which knows no config."""
+    if config.get("trust") is True:
+        os.environ[TRUST] = "true"
 
 
 def fetch_models(config: DictConfig) -> None:

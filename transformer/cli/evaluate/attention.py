@@ -6,7 +6,13 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 
-from transformer.cli.config.compose import compose_config, fetch_models, resolve_path, resolve_value
+from transformer.cli.config.compose import (
+    compose_config,
+    fetch_models,
+    resolve_path,
+    resolve_value,
+    trust_code,
+)
 from transformer.common.errors import how_to_install
 from transformer.model.checkpoint.locate import run_folder
 
@@ -15,6 +21,7 @@ def run(arguments: Sequence[str]) -> None:
     """Show the attention in one sentence pair."""
     keys, sentences = _literal(arguments, ("text", "target"))
     config = compose_config("attention", keys)
+    trust_code(config)
     fetch_models(config)
     from transformer.cli.evaluate.attention_view import attention_view
     from transformer.cli.load import load_translator

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from omegaconf import DictConfig
 
-from transformer.cli.config.compose import compose_config, fetch_models, resolve_value
+from transformer.cli.config.compose import compose_config, fetch_models, resolve_value, trust_code
 from transformer.common.errors import InputError
 
 
@@ -15,6 +15,7 @@ def _composed(arguments: Sequence[str]) -> tuple[DictConfig, list[str]]:
     given = [one for one in arguments if one not in paths]
     # Paths need no quotes if Hydra does not read them.
     config = compose_config("compare", ["runs=[]", *given])
+    trust_code(config)
     config.runs = [*resolve_value(config, "runs", Sequence[str]), *paths]
     if len(config.runs) < 2:
         raise InputError(

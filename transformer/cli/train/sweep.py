@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,8 +21,8 @@ _FIELDS = ("run", "objective", "direction", "value", "overrides")
 SWEEP = "sweep.json"
 """In the folder of the sweep."""
 
-_FOLDERS: set[Path] = set()
-"""The folder of the sweep of this process, if any."""
+_FOLDERS: dict[Path, dict[Path, int]] = {}
+"""The sweep of this process, if any, with the trials of earlier sweeps there and their times."""
 
 
 class NoteFolder(Callback):
@@ -30,7 +30,8 @@ class NoteFolder(Callback):
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Resolve it; Hydra calls this."""
-        _FOLDERS.add(Path(config.hydra.sweep.dir))
+        folder = Path(config.hydra.sweep.dir)
+        _FOLDERS[folder] = {file: file.stat().st_mtime_ns for file in folder.rglob(TRIAL)}
 
 
 def save_trial(folder: Path, objective: "Objective", overrides: Sequence[str]) -> None:
@@ -51,17 +52,18 @@ def summarised() -> Iterator[None]:
     try:
         yield
     finally:
-        for folder in _FOLDERS:
-            if trials := list(_read_trials(folder)):
+        for folder, before in _FOLDERS.items():
+            if trials := list(_new_trials(folder, before)):
                 _show(folder, ranked(trials))
 
 
-def _read_trials(folder: Path) -> Iterator[dict[str, Any]]:
-    """The trials in the folder of a sweep that can be read."""
+def _new_trials(folder: Path, before: Mapping[Path, int]) -> Iterator[dict[str, Any]]:
+    """The trials of this sweep that can be read."""
     for file in folder.rglob(TRIAL):
         with suppress(OSError, ValueError, KeyError, TypeError):
-            trial = json.loads(file.read_text("utf-8"))
-            yield {name: trial[name] for name in _FIELDS}
+            if file.stat().st_mtime_ns != before.get(file):
+                trial = json.loads(file.read_text("utf-8"))
+                yield {name: trial[name] for name in _FIELDS}
 
 
 def ranked(trials: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

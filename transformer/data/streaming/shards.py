@@ -118,7 +118,7 @@ def find_shards(
     """
     names = [given] if isinstance(given, str) else list(given or [])
     found = [_expanded(name) for name in names]
-    plain = [_kind(name) == "plain" for name in names]
+    plain = [_kind((urls or [name])[0]) == "plain" for name, urls in zip(names, found, strict=True)]
     aligned = plain == [True, True] and len(found[0]) == len(found[1])
     if not names or not all(found) or (any(plain) and not aligned):
         files = zip(names, found, strict=True)

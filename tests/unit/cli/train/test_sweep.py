@@ -52,15 +52,17 @@ def test_the_highest_is_first_when_maximized() -> None:
     assert [each["run"] for each in ranked(trials)] == ["b", "c", "a"]
 
 
-def test_trials_of_all_sweeps_in_the_folder_are_ranked(
+def test_trials_of_an_earlier_sweep_are_not_ranked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trial(tmp_path, "a/0", 1.0)
+    for name in ("a/0", "a/1"):
+        trial(tmp_path, name, 1.0)
     with summarised():
         begin(tmp_path)
+        trial(tmp_path, "a/1", 2.0)
         trial(tmp_path, "\x1b[2J", 3.0)
     rows = capsys.readouterr().err.splitlines()[2:]
-    assert [row.split()[0] for row in rows] == ["1.0000", "3.0000"]
+    assert [row.split()[0] for row in rows] == ["2.0000", "3.0000"]
     assert "⟨U+001B⟩" in rows[1]
 
 

@@ -163,3 +163,9 @@ def test_a_shard_that_breaks_later_is_named_too(folder: Path, workers: int) -> N
     with pytest.raises(InputError, match=r"part-2\.tsv:1: 0 tabs"):
         epoch_of(module, 0)
     module.teardown("fit")
+
+
+def test_a_glob_need_not_name_the_kind(tmp_path: Path) -> None:
+    for number in range(2):
+        (tmp_path / f"part-{number}.jsonl").write_text('{"x": "a", "y": "b"}\n')
+    assert len(find_shards([f"{tmp_path}/part-*"], ("x", "y"))) == 2

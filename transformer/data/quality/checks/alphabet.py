@@ -103,7 +103,6 @@ def _is_known(tokenizer: Tokenizer, side: Side, text: str) -> bool:
     if side == "source":
         encode, spell = tokenizer.encode_source, tokenizer.source_subwords
     [ids] = encode([text])
-    [ids] = encode([text])
     return UNK not in ids and not any(subword.startswith(_BYTE) for subword in spell(ids))
 
 

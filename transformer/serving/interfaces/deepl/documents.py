@@ -65,10 +65,26 @@ class DeepLDocuments:
         self._direction, self._constrain = direction, constrain
         self._characters = characters
         self._documents: dict[str, _Document] = {}
+        self._receiving: Counter[Client | None] = Counter()
         self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
 
     async def upload(self, request: Request) -> Response:
         """Store a document and begin its translation, or refuse it at once."""
+        client = request.state.client
+        if self._receiving[client] + self._unfinished(client) >= _MOST_WAITING:
+            raise Refusal(429, f"{_MOST_WAITING} documents wait already", {"Retry-After": "10"})
+        self._receiving[client] += 1
+        try:
+            return await self._accept(request)
+        finally:
+            self._receiving[client] -= 1
+
+    def _unfinished(self, client: Client | None) -> int:
+        own = (one for one in self._documents.values() if one.client == client)
+        return sum(not one.work.done() for one in own)
+
+    async def _accept(self, request: Request) -> Response:
+        """The answer to an upload, whose translation has begun."""
         upload = await self._files.read_upload(request)
         asked, client = upload.parameters, request.state.client
         if asked.get("output_format") not in (None, "", upload.extension[1:]):
@@ -79,10 +95,6 @@ class DeepLDocuments:
         direction, _ = self._direction(asked, texts)
         constrain = self._constrain(request, asked.get("glossary_id"), direction)
         stored = await self._files.add(upload.data, upload.name)
-        own = (one for one in self._documents.values() if one.client == client)
-        if sum(not one.work.done() for one in own) >= _MOST_WAITING:
-            self._files.remove(stored)
-            raise Refusal(429, f"{_MOST_WAITING} documents wait already", {"Retry-After": "10"})
         document = _Document(client, stored, upload.name, sum(map(len, texts)))
         options = Options(direction, constrain=constrain)
         document.work = asyncio.create_task(self._translate(document, upload.extension, options))
