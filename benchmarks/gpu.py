@@ -28,8 +28,8 @@ from benchmarks.gpu_rows.runner import Runner, prepare_tiny
 from benchmarks.results.page import write_between
 
 ROOT = Path(__file__).resolve().parents[1]
-LATER = "rows that have not begun by then are left out; default: 560"
-TABLES_OF = "a page with the two comments of each table, between which it is put"
+LATE_ROWS = "rows that have not begun by then are left out; default: 560"
+WRITE_HELP = "a page; each table is put between its two comments"
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -41,10 +41,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     listed = f"{', '.join(known)}; cost has options of its own: gpu.py cost --help"
     parser.add_argument("tables", nargs="+", choices=known, metavar="TABLE", help=listed)
     parser.add_argument("--folder", type=Path, help="default: runs/gpu, or runs/gpu_rehearsal")
-    parser.add_argument("--deadline", type=positive, default=560.0, metavar="SECONDS", help=LATER)
+    parser.add_argument(
+        "--deadline", type=positive, default=560.0, metavar="SECONDS", help=LATE_ROWS
+    )
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--rehearse", action="store_true", help="small models, on a CPU")
-    kind.add_argument("--write", type=Path, metavar="PAGE", help=TABLES_OF)
+    kind.add_argument("--write", type=Path, metavar="PAGE", help=WRITE_HELP)
     return parser.parse_args(arguments)
 
 
@@ -56,7 +58,7 @@ def cost(arguments: Sequence[str]) -> int:
     parser.add_argument("--nvlink", type=positive, default=Assumptions.nvlink)
     parser.add_argument("--adapter", type=positive, default=Assumptions.adapter)
     parser.add_argument("--adapters", type=positive, default=Assumptions.adapters)
-    parser.add_argument("--write", type=Path, metavar="PAGE", help=TABLES_OF)
+    parser.add_argument("--write", type=Path, metavar="PAGE", help=WRITE_HELP)
     given = vars(parser.parse_args(arguments))
     page = given.pop("write")
     lines = cost_tables(Assumptions(**given))

@@ -17,7 +17,7 @@ Values = dict[str, Any]
 """What a row has found; the keys are columns of its table."""
 
 MOST = 6
-"""The timing of a row ends after so many times ``Bench.seconds``, after however few calls."""
+"""A row is timed for at most this many times ``Bench.seconds``."""
 BLOCK = 20
 """Milliseconds: shorter calls are timed together, so that the host does not wait for each."""
 TOKENS = 25_000

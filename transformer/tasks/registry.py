@@ -101,8 +101,8 @@ def evaluate(
     """Score a model of any task on a split of its run's corpus, as its test does.
 
     The checkpoint is a file or a run directory; ``output`` is a folder for the results. If trusted,
-    text is read that the checkpoint names outside of the working folder. Raises InputError without
-    such a checkpoint or split.
+    text outside of the working folder is read and own code is run, as the checkpoint names them.
+    Raises InputError without such a checkpoint or split.
     """
     file = find_checkpoint(Path(checkpoint))
     payload = read_payload(file)

@@ -26,7 +26,7 @@ COPIES = {
 copy changes with its key unless it had another value."""
 
 TRUST = "trust"
-"""``trust=true``: text that the checkpoint names outside of the working folder may be read."""
+"""``trust=true``: text and code that the checkpoint names, wherever they are, may be used."""
 
 AUTO = "auto"
 """``checkpoint=auto``: resume the run of the same command, if there is one."""

@@ -1,5 +1,6 @@
 """State of a run directory, by the names of its files: finished, locked, with a checkpoint."""
 
+import errno
 import fcntl
 import time
 from collections.abc import Iterator
@@ -71,7 +72,8 @@ def is_locked(folder: Path) -> bool:
         with open(folder / LOCK) as lock:
             return not _lock(lock, fcntl.LOCK_SH)
     except OSError as error:
-        return not isinstance(error, FileNotFoundError)
+        # If the file system has no locks, `locked` reports it.
+        return error.errno not in (errno.ENOENT, errno.ENOLCK)
 
 
 def _lock(lock: IO[str], how: int) -> bool:
