@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transformer.data.batching.batch import collate
-from transformer.data.tokenization.tokenizer import PAD
+from transformer.data.tokenization.tokenizer import PAD, Tokenizer
 from transformer.decoding.length_bucketing import bucket_batches
 from transformer.decoding.prediction.predictor import Predictor
 
@@ -65,6 +65,11 @@ class LanguageModel(Predictor):
 
     task = "language_modelling"
     causal = True
+
+    @staticmethod
+    def sizes(tokenizer: Tokenizer) -> tuple[int, int]:
+        """See ``Predictor.sizes``."""
+        return tokenizer.target_vocab_size, tokenizer.target_vocab_size
 
     def predict(self, texts: Sequence[str]) -> list[TextProbability]:
         """Score raw texts; an empty text has the probability that a text ends at once."""

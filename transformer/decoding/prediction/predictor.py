@@ -72,9 +72,16 @@ class Predictor(ABC):
         with errors_name(file):
             config = typed(ModelConfig, portable["model"], "model")
             tokenizer = Tokenizer.from_state(portable["tokenizer"])
+            if (config.source_vocab_size, config.target_vocab_size) != cls.sizes(tokenizer):
+                raise InputError("its model and its tokenizer have other sizes")
         model = build_single_stack(config, causal=cls.causal)
         load_weights(model, payload, file)
         return cls(model.to(device), tokenizer, batch_tokens)
+
+    @staticmethod
+    @abstractmethod
+    def sizes(tokenizer: Tokenizer) -> tuple[int, int]:
+        """Numbers of input tokens and of classes with this tokenizer."""
 
     @abstractmethod
     def predict(self, texts: Sequence[str]) -> Sequence[Prediction]:

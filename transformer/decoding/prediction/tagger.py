@@ -14,6 +14,7 @@ from transformer.data.batching.batch import UNTAGGED
 from transformer.data.batching.sampler import BatchKey
 from transformer.data.modules.tagging import TaggedDataset
 from transformer.data.text.conllu import UPOS, TaggedSentence
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.length_bucketing import bucket_batches
 from transformer.decoding.prediction.predictor import Predictor
 
@@ -43,6 +44,11 @@ class Tagger(Predictor):
 
     task = "tagging"
     causal = False
+
+    @staticmethod
+    def sizes(tokenizer: Tokenizer) -> tuple[int, int]:
+        """See ``Predictor.sizes``."""
+        return tokenizer.source_vocab_size, len(UPOS)
 
     def predict(self, texts: Sequence[str]) -> list[Tags]:
         """Tag sentences whose words, and punctuation, are separated by spaces."""
