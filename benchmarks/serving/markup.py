@@ -21,6 +21,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from transformer.data.corpora.pocket import pocket_splits
+
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.translation.translator import Translator
 from transformer.model.heads import HeadName

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.unit.data.quality.texts import examination_config, written
 from transformer.common.errors import InputError
+from transformer.data.quality.base import CHECKS
 from transformer.data.quality.cleaning import clean
-from transformer.data.quality.config import CHECKS
 from transformer.data.quality.examination import examine, example_lines, to_json
 from transformer.data.quality.factory import Checks
 from transformer.data.text.parallel import Corpus, read_lines

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from transformer.cli.config.arguments import config_folder
 from transformer.cli.config.compose import compose_config
-from transformer.data.quality.config import CHECKS, ExaminationConfig
+from transformer.data.quality.base import CHECKS, ExaminationConfig
 from transformer.model.config import ModelConfig
 from transformer.recipes.registry import RECIPES
 from transformer.runs.tuning import SweepConfig

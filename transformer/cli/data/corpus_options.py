@@ -11,7 +11,7 @@ from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.data.config import DataConfig
 from transformer.data.corpora.split import Split
-from transformer.data.quality.config import ExaminationConfig
+from transformer.data.quality.base import ExaminationConfig
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload

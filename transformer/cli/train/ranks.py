@@ -93,7 +93,7 @@ def train_as_rank(
                 process.agreed(_call_json(config, folder, objective, exact))
         logging.getLogger(__name__).info("run directory %s", folder)
         if rank == 0 and is_translation(typed.task) and not typed.data.streaming:
-            from transformer.data.quality.preflight import log_faults
+            from transformer.data.quality.examination import log_faults
 
             log_faults(typed.data)
         if exact or typed.checkpoint is not None:

@@ -17,7 +17,7 @@ from transformer.data.batching.batch import Batch, Row, collate
 from transformer.data.batching.batch_stream import Lengths, PlannedDataset
 from transformer.data.batching.sampler import BatchKey
 from transformer.data.config import DataConfig
-from transformer.data.encoded.arrow_writer import SIDES
+from transformer.data.encoded.preprocess import SIDES
 from transformer.data.text.word_alignment import linked_subwords, subword_words
 from transformer.data.tokenization.tokenizer import Tokenizer
 

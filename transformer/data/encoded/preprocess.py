@@ -1,25 +1,29 @@
 """Encodes a corpus in blocks, in several processes, and resumes after an interruption."""
 
+import json
 import logging
 import os
 import shutil
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
+from array import array
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from jaxtyping import Bool
 
 from transformer.common.errors import InputError
-from transformer.common.files import NoSpaceLeft
+from transformer.common.files import NoSpaceLeft, written_whole
 from transformer.common.processes import begin_pool_process
-from transformer.data.encoded.arrow_writer import Block, ShardWriter, count_subwords
+from transformer.data.text.parallel import Pair
 from transformer.data.text.training_filters import Filters, first_occurrences
 from transformer.data.text.word_alignment import WordLinks
 from transformer.data.tokenization.tokenizer import Pairs, Tokenizer
@@ -31,7 +35,115 @@ _BLOCK = 65_536
 # Seconds between two log messages.
 _INTERVAL = 10.0
 
+# Pairs encoded at once: some 10 MB of memory.
+_CHUNK = 16_384
+_COUNTS = b"counts"
+SIDES = ("source", "target")
+
 LinksOfPairs = Callable[[], Iterator[WordLinks]]
+
+
+class Block(NamedTuple):
+    """Consecutive pairs of a corpus."""
+
+    number: int
+    pairs: list[Pair]
+    links: list[WordLinks] | None
+    first: Bool[np.ndarray, " pair"] | None
+
+
+@dataclass(frozen=True)
+class ShardWriter:
+    """Writes blocks to a folder, each as a file, atomically."""
+
+    folder: Path
+    tokenizer: Tokenizer
+    filters: Filters | None
+    texts: bool
+    """Whether the raw text is written too, for subword sampling."""
+
+    def path(self, number: int) -> Path:
+        """Return the file of a block."""
+        return self.folder / f"{number:05d}.arrow"
+
+    def write(self, block: Block) -> None:
+        """Encode a block and write the kept pairs, always as the same bytes; raises NoSpaceLeft."""
+        batch, kept, dropped = encode(
+            block.pairs, self.tokenizer, self.filters, block.first, texts=self.texts
+        )
+        if block.links is not None:
+            links = [sorted(block.links[index].sure) for index in kept]
+            # (source word, target word), … -> source word, target word, …
+            flat = [list(chain.from_iterable(each)) for each in links]
+            batch = batch.append_column("links", _lists(flat))
+        counts = json.dumps({"read": len(block.pairs), "dropped": dropped})
+        batch = batch.replace_schema_metadata({_COUNTS: counts})
+        with (
+            written_whole(self.path(block.number)) as part,
+            pa.OSFile(str(part), "wb") as sink,
+            pa.ipc.new_file(sink, batch.schema) as writer,
+        ):
+            writer.write_batch(batch)
+
+
+class Encoded(NamedTuple):
+    """The pairs that are kept, their indices, and the number of others by reason."""
+
+    batch: pa.RecordBatch
+    kept: list[int]
+    dropped: Counter[str]
+
+
+def encode(
+    pairs: Sequence[Pair],
+    tokenizer: Tokenizer,
+    filters: Filters | None,
+    first: Bool[np.ndarray, " pair"] | None,
+    *,
+    texts: bool,
+) -> Encoded:
+    """Encode pairs, with their ``texts`` or without.
+
+    ``filters`` None keeps all; otherwise ``first`` tells which pairs are the first of equal ones.
+    """
+    kept, dropped = list[int](), Counter[str]()
+    # Arrays take a tenth of the memory of lists.
+    sources: list[array[int]] = []
+    targets: list[array[int]] = []
+    for start in range(0, len(pairs), _CHUNK):
+        chunk = pairs[start : start + _CHUNK]
+        for index, (source, target) in enumerate(tokenizer.encode_pairs(chunk), start):
+            reason = None if filters is None else filters.reason(len(source), len(target))
+            if reason is None and first is not None and not first[index]:
+                reason = "duplicate"
+            if reason is not None:
+                dropped[reason] += 1
+                continue
+            kept.append(index)
+            sources.append(array("i", source))
+            targets.append(array("i", target))
+    columns: dict[str, Any] = {"source": _lists(sources), "target": _lists(targets)}
+    for number, side in enumerate(SIDES if texts else ()):
+        columns[f"{side}_text"] = pa.array([pairs[index][number] for index in kept], pa.string())
+    return Encoded(pa.RecordBatch.from_pydict(columns), kept, dropped)
+
+
+def count_subwords(shards: Iterable[Path]) -> tuple[int, Counter[str]]:
+    """Return the number of pairs read for some shards, and of those left out by reason."""
+    read, dropped = 0, Counter[str]()
+    for shard in shards:
+        with pa.memory_map(str(shard)) as file:
+            counts = json.loads(pa.ipc.open_file(file).schema.metadata[_COUNTS])
+        read += counts["read"]
+        dropped.update(counts["dropped"])
+    return read, dropped
+
+
+def _lists(rows: Sequence[Sequence[int]]) -> pa.ListArray:
+    bounds = np.zeros(len(rows) + 1, dtype=np.int32)
+    np.cumsum([len(row) for row in rows], out=bounds[1:])
+    subwords = np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=int(bounds[-1]))
+    return pa.ListArray.from_arrays(bounds, subwords)
 
 
 def encode_corpus(

@@ -3,11 +3,17 @@
 import re
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
+from transformer.common.errors import InputError, raise_objections
 from transformer.common.escaping import escaped
+from transformer.common.schema import Range, out_of_range
+from transformer.data.config import DataConfig
+from transformer.data.corpora.resolve import as_files, find_corpus_splits
+from transformer.data.corpora.split import Split
+from transformer.data.text.parallel import SEPARATOR, AnotherTarget
 
 Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")
@@ -158,3 +164,81 @@ def quoted(text: str, index: int = 0) -> str:
     start = max(0, min(index - _QUOTED // 2, len(text) - _QUOTED))
     end = start + _QUOTED
     return f'"{"…" if start else ""}{escaped(text[start:end])}{"…" if end < len(text) else ""}"'
+
+
+CHECKS = (
+    *("empty", "ratio", "misaligned", "duplicate", "leak", "leak_source", "leak_target", "copy"),
+    *("numbers", "urls", "script", "language", "control", "markup", "markup_both", "replacement"),
+    *("mojibake", "unknown_characters", "too_long", "not_nfc", "several_targets"),
+    "several_sources",
+)
+"""Names of all checks, in the order of a report; docs/doctor.md describes the faults."""
+
+
+def allowed_fractions(thresholds: Mapping[str, float | None]) -> dict[str, float]:
+    """Return the allowed fraction of the pairs of a split by fault; None disables a check."""
+    allowed = {name: limit for name, limit in thresholds.items() if limit is not None}
+    raise_objections(
+        f"thresholds.{name}={limit} must be from 0 to 1"
+        for name, limit in allowed.items()
+        if not 0 <= limit <= 1
+    )
+    return allowed
+
+
+@dataclass(frozen=True)
+class ExaminationConfig:
+    """How a text is examined."""
+
+    checks: frozenset[str] = frozenset(CHECKS)
+    examples: Annotated[int, Range(0)] = 3
+    """Examples of each fault to show, at most."""
+    ratio: Annotated[float, Range(above=1)] = 4.0
+    """A pair whose ratio of characters differs from the median by this factor is out of proportion,
+    whatever the text is like."""
+    max_length: int = 250
+    """Tokens that a side may have (``data.max_length``)."""
+    languages: tuple[str, str] = ("en", "de")
+    """Codes of source and target (``data.source``, ``data.target``). The language of a side whose
+    name is no code, such as a key of JSONL, is detected from its text."""
+    max_pairs: int | None = None
+    """Examine only the first pairs of each split; None: all."""
+
+    def __post_init__(self) -> None:
+        raise_objections(out_of_range(self, ""))
+
+
+def given_texts(data: DataConfig) -> dict[str, Split]:
+    """Return the texts of a corpus; no pair is held out, and none gets a tag."""
+    if data.corpus == "folder":
+        data = as_files(data)
+    if data.corpus == "files":
+        # Without its key, no separators are put between the documents of JSONL.
+        data = replace(data, validation_size=0, test_size=0, document_key=None, target_tag=False)
+    texts = find_corpus_splits(data)
+    for name, text in texts.items():
+        if next(numbered(text), None) is None:
+            files = ", ".join(map(str, text.corpus.paths))
+            raise InputError(f"{files}: the {name} text has no line; give another data.{name}")
+    return texts
+
+
+def numbered(split: Split) -> Iterator[NumberedPair]:
+    """Yield the pairs of a split in the order of its corpus, without token counts.
+
+    Blank pairs that separate documents are left out; inserted separators have no line.
+    """
+    line = 0
+    for index, pair in enumerate(split.corpus):
+        if pair is SEPARATOR:
+            continue
+        line += not isinstance(pair[1], AnotherTarget)
+        if (index in split.lines) is not split.inverted and (
+            split.sentences == 1 or any(text.strip() for text in pair)
+        ):
+            yield NumberedPair(line, *pair)
+
+
+def line_location(split: Split, side: Side | None, line: int) -> str:
+    """Return ``FILE:LINE``, with the file of the side, or the first file if side is None."""
+    return f"{split.corpus.paths[-1 if side == 'target' else 0]}:{line}"

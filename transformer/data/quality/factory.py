@@ -10,12 +10,14 @@ from transformer.data.corpora.split import Split
 from transformer.data.quality.base import (
     SIDES,
     Check,
+    ExaminationConfig,
     Fault,
     FindFault,
     NumberedPair,
     PairCheck,
     Side,
     either_side,
+    numbered,
 )
 from transformer.data.quality.checks import alphabet, characters, lengths, markup, numbers_and_urls
 from transformer.data.quality.checks.languages import (
@@ -26,8 +28,6 @@ from transformer.data.quality.checks.languages import (
 )
 from transformer.data.quality.checks.misalignment import Misalignment
 from transformer.data.quality.checks.repeated_text import Leaks, Repeats
-from transformer.data.quality.config import ExaminationConfig
-from transformer.data.quality.texts import numbered
 from transformer.data.text.parallel import Pair
 from transformer.data.tokenization.tokenizer import Tokenizer
 

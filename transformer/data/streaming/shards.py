@@ -12,10 +12,11 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 
 import fsspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
@@ -32,6 +33,8 @@ from transformer.data.text.parallel import (
 
 _READ_AHEAD = 1 << 20
 _ROWS = 8_192
+# The number of a pair has its shard above these bits, and its row in them.
+_SHARD_BITS = 40
 # Libraries of fsspec whose errors, all about the connection, are not OSErrors.
 _CLIENTS = ("aiohttp", "botocore", "gcsfs", "azure", "requests", "paramiko")
 _KNOWN = (OSError, ValueError, ImportError, EOFError, zlib.error, pa.ArrowException)
@@ -44,6 +47,16 @@ class ShardPosition:
     row: int = 0
     offsets: tuple[int, ...] = ()
     """Bytes before it in each file, unpacked; none in Parquet."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """A position in an endless stream, where a buffer begins."""
+
+    epoch: int = 0
+    buffer: int = 0
+    shard: int = 0
+    place: ShardPosition = field(default_factory=ShardPosition)
 
 
 @dataclass(frozen=True)
@@ -102,6 +115,23 @@ class Shard:
             for number, values in enumerate(batch.slice(skipped).to_pylist(), row + skipped + 1):
                 yield record_pair(values, self.sides, f"{url}:{number}"), ShardPosition(number)
             row += batch.num_rows
+
+
+def read_epoch(
+    shards: Sequence[Shard], seed: int, start: Position
+) -> Iterator[tuple[int, Pair, Position]]:
+    """Yield the pairs of an epoch from a position on: number, texts, the position after it.
+
+    The order of the shards depends on seed and epoch; the number of a pair does not.
+    """
+    # The third number makes it differ from the random orders of batches.
+    order = np.random.default_rng([seed, start.epoch, 3]).permutation(len(shards)).tolist()
+    place = start.place
+    for turn in range(start.shard, len(order)):
+        for pair, after in shards[order[turn]].pairs(place):
+            number = (order[turn] << _SHARD_BITS) + after.row - 1
+            yield number, pair, Position(shard=turn, place=after)
+        place = ShardPosition()
 
 
 def find_shards(

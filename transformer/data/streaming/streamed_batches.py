@@ -1,30 +1,82 @@
-"""The endless sequence of batches of a stream: buffer after buffer is planned and shuffled."""
+"""The endless sequence of batches of a stream.
+
+A buffer holds the next pairs of the shards; its batches are planned and shuffled together.
+"""
 
 import logging
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
+from jaxtyping import Int
 
 from transformer.common.errors import InputError
 from transformer.common.processes import begin_pool_process
-from transformer.data.batching.batch_stream import BatchSequence
+from transformer.data.batching.batch_stream import BatchSequence, Lengths
 from transformer.data.batching.sampler import BatchKey, BatchPlan, EpochBatches
 from transformer.data.config import DataConfig
-from transformer.data.encoded.dataset import EncodedCorpus
-from transformer.data.streaming.shards import Shard, ShardPosition
-from transformer.data.streaming.shuffle_buffer import Buffer, BufferReader, Position
-from transformer.data.text.training_filters import log_level
+from transformer.data.encoded.dataset import EncodedCorpus, SegmentationSampler
+from transformer.data.encoded.preprocess import encode
+from transformer.data.streaming.shards import Position, Shard, ShardPosition, read_epoch
+from transformer.data.text.parallel import Pair
+from transformer.data.text.training_filters import Filters, first_occurrences, log_level
 from transformer.data.tokenization.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
 _NONE = EpochBatches(np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """The kept pairs of a buffer, encoded."""
+
+    numbers: Int[np.ndarray, " pair"]
+    """Number of each pair, the same in every epoch."""
+    corpus: EncodedCorpus
+    """In memory, with texts for subword sampling."""
+    lengths: Lengths
+    read: int
+    dropped: Counter[str]
+    next: Position
+
+
+class BufferReader:
+    """Fills buffers; continues reading if a buffer follows the last one."""
+
+    def __init__(self, shards: Sequence[Shard], data: DataConfig, tokenizer: Tokenizer) -> None:
+        self._shards, self._data, self._tokenizer = shards, data, tokenizer
+        longest = min(data.max_length, data.batch_tokens - 1)
+        self.filters = Filters(longest, data.max_ratio, data.deduplicate)
+        self._sampler = SegmentationSampler(tokenizer, data)
+        self._at: Position | None = None
+        self._pairs: Iterator[tuple[int, Pair, Position]]
+
+    def fill(self, position: Position) -> Buffer:
+        """Return the buffer that begins at a position; raises InputError as `Shard.pairs`."""
+        if position != self._at:
+            self._pairs = read_epoch(self._shards, self._data.seed, position)
+        read = list(islice(self._pairs, self._data.buffer))
+        after = read[-1][2] if len(read) == self._data.buffer else None
+        if after is None:
+            self._at = Position(position.epoch + 1)
+            self._pairs = read_epoch(self._shards, self._data.seed, self._at)
+        else:
+            self._at = replace(after, epoch=position.epoch, buffer=position.buffer + 1)
+        pairs = [pair for _, pair, _ in read]
+        first = first_occurrences(pairs) if self.filters.deduplicate else None
+        texts = self._tokenizer.config.sampling > 0
+        batch, kept, dropped = encode(pairs, self._tokenizer, self.filters, first, texts=texts)
+        corpus = EncodedCorpus(batch)
+        numbers = np.array([read[index][0] for index in kept], dtype=np.int64)
+        lengths = self._sampler.lengths(corpus, numbers)
+        return Buffer(numbers, corpus, lengths, len(pairs), dropped, self._at)
 
 
 @dataclass(frozen=True)
@@ -118,7 +170,7 @@ class StreamedBatches(BatchSequence):
 
     def _find(self, number: int) -> None:
         """Open the buffer of a batch."""
-        if self._known(number) < 0:
+        if number < self._starts[0][0]:
             logger.info("reading the stream from its beginning, to find batch %s", f"{number:,}")
             self._starts.insert(0, (0, Position()))
             self._index = -1
@@ -134,18 +186,16 @@ class StreamedBatches(BatchSequence):
             if after.epoch > position.epoch and (end, Position(position.epoch)) in self._starts:
                 raise InputError(
                     f"no pair of the {len(self._shards)} shards is kept "
-                    f"({dict(self._buffer.selection.dropped)}); give other text, or raise "
-                    "data.max_length"
+                    f"({dict(self._buffer.dropped)}); give other text, or raise data.max_length"
                 )
             self._starts.insert(index + 1, (end, after))
 
     def _open(self, index: int) -> None:
-        """Get a buffer, and plan its batches."""
         _, position = self._starts[index]
         self._buffer = buffer = self._filled(position)
         self._index, self._batches = index, _NONE
-        self._read += buffer.selection.read
-        self._dropped += buffer.selection.dropped
+        self._read += buffer.read
+        self._dropped += buffer.dropped
         if not self._warned and log_level(self._dropped.total(), self._read) == logging.WARNING:
             self._reader.filters.report("train, so far", self._dropped, self._read)
             self._warned = True
@@ -176,7 +226,6 @@ class StreamedBatches(BatchSequence):
         self._coming = position, self._pool.submit(_fill, position)
 
     def _key(self, index: int) -> StreamedKey:
-        """Return a batch of the open buffer."""
         pairs, (_, position) = self._batches[index], self._starts[self._index]
         content = self._buffer.corpus.select(pairs)
         return StreamedKey(position.epoch, self._buffer.numbers[pairs], content=content)

@@ -4,17 +4,15 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sentencepiece
 
 from transformer.data.tokenization.config import SYMBOLS, UNK, TokenizerConfig
 from transformer.data.tokenization.normalization import STAND_IN, WORD_START, normalize
+from transformer.data.tokenization.subword_regularization import SegmentationSampler
 from transformer.data.tokenization.tags import Tags
-from transformer.data.tokenization.vocabulary import Vocabulary
-
-if TYPE_CHECKING:
-    from transformer.data.tokenization.subword_regularization import SegmentationSampler
+from transformer.data.tokenization.vocabulary import Symbols, Vocabulary
 
 # The type of a piece that a text is cut into before all others.
 _USER_DEFINED = 4
@@ -83,9 +81,9 @@ class Subwords(Vocabulary):
             sentences, lambda texts: list(map(self._sampler.draw, texts, seeds))
         )
 
-    def join(self, sentences: list[list[int]]) -> list[str]:
-        """Return the sentences of subword ids."""
-        return [text.replace(UNCUT, "") for text in self.processor.decode(sentences)]
+    def join(self, ids: list[int]) -> str:
+        """Return the sentence of subword ids."""
+        return str(self.processor.decode(ids)).replace(UNCUT, "")
 
     def spell(self, token: int) -> str:
         """Return a subword as spelt in the vocabulary."""
@@ -116,9 +114,7 @@ class Subwords(Vocabulary):
         return rows
 
     @cached_property
-    def _sampler(self) -> "SegmentationSampler":
-        from transformer.data.tokenization.subword_regularization import SegmentationSampler
-
+    def _sampler(self) -> SegmentationSampler:
         config = self._config
         return SegmentationSampler(
             self.processor, config.algorithm, config.sampling, list(map(normalize, config.add))
@@ -131,7 +127,5 @@ def open_vocabulary(
     """Return a learnt vocabulary, of the source (``side`` 0) or the target (1)."""
     algorithm = config.algorithms[side]
     if algorithm in SYMBOLS:
-        from transformer.data.tokenization.symbol_vocabulary import Symbols
-
         return Symbols(model, tags)
     return Subwords(model, replace(config, algorithm=algorithm), tags, threads)

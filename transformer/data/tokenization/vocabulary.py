@@ -1,10 +1,20 @@
-"""One vocabulary: texts to tokens and back, with the tags after the tokens."""
+"""One vocabulary: texts to tokens and back, with the tags after the tokens.
 
+Subwords are in subword_model.py; here are given tokens: characters, or the words between blanks.
+"""
+
+import json
+import unicodedata
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from dataclasses import asdict, dataclass
+from itertools import islice
 
-from transformer.data.tokenization.config import EOS
+from transformer.common.errors import InputError
+from transformer.common.schema import typed
+from transformer.data.tokenization.config import BOS, EOS, PAD, UNK, TokenizerConfig
+from transformer.data.tokenization.normalization import WORD_START
 from transformer.data.tokenization.tags import SENTENCE_END, Tags, is_tag
 
 
@@ -30,8 +40,8 @@ class Vocabulary(ABC):
         """Return the token ids of sentences; a blank sentence has none."""
 
     @abstractmethod
-    def join(self, sentences: list[list[int]]) -> list[str]:
-        """Return the sentences of token ids, without tags and control symbols."""
+    def join(self, ids: list[int]) -> str:
+        """Return the sentence of token ids, without tags and control symbols."""
 
     @abstractmethod
     def spell(self, token: int) -> str:
@@ -60,11 +70,7 @@ class Vocabulary(ABC):
 
     def decode(self, rows: Iterable[Sequence[int]]) -> list[str]:
         """Join tokens into texts; a separator is a space, other tags and controls nothing."""
-        texts: list[str] = []
-        for row in rows:
-            parts = [part for part in self.sentences(row) if part] or [[]]
-            texts.append(" ".join(self.join(parts)))
-        return texts
+        return [" ".join(map(self.join, filter(None, self.sentences(row)))) for row in rows]
 
     def sentences(self, row: Sequence[int]) -> list[list[int]]:
         """Return the tokens of each sentence, without separators, tags and control symbols."""
@@ -108,9 +114,112 @@ class Vocabulary(ABC):
             return cut(texts, range(len(texts)))
         parts = [text.split(SENTENCE_END) for text in texts]
         owners = [owner for owner, part in enumerate(parts) for _ in part]
-        rows: list[Any] = [None] * len(texts)
-        cuts = cut([sentence for part in parts for sentence in part], owners)
-        for owner, tokens in zip(owners, cuts, strict=True):
-            row = rows[owner]
-            rows[owner] = tokens if row is None else [*row, self.separator, *tokens]
+        cuts = iter(cut([sentence for part in parts for sentence in part], owners))
+        rows = []
+        for part in parts:
+            first, *others = islice(cuts, len(part))
+            rows.append(first + [token for ids in others for token in (self.separator, *ids)])
         return rows
+
+
+FEATURES = "\t"
+"""Before the features of a source, and before each of them in the vocabulary."""
+
+_CONTROL = ("<pad>", "<unk>", "<s>", "</s>")
+
+
+@dataclass(frozen=True)
+class _Model:
+    words: bool
+    features: str | None
+    symbols: tuple[str, ...]
+    decompose: bool = False
+
+
+class Symbols(Vocabulary):
+    """Splits texts into characters or words, without Unicode normalization.
+
+    Characters are code points; decoding gives the text back exactly, except that a text of blanks
+    alone is empty. With ``decompose`` they are those of the normal form NFD, and decoding gives NFC
+    (Unicode Standard Annex 15). Words are what U+0020 separates; decoding gives single blanks
+    between words, and none at the ends. A token that the vocabulary does not have is UNK.
+    """
+
+    def __init__(self, model: bytes, tags: Tags) -> None:
+        """Read a model of `count_symbols`; raises ValueError or InputError if damaged."""
+        read = typed(_Model, json.loads(model), "vocabulary")
+        self._words, self._features, symbols = read.words, read.features, read.symbols
+        self._decompose = read.decompose
+        # U+2047 stands for UNK, as in SentencePiece.
+        self._texts = ["", "\u2047", "", "", *symbols]
+        self._ids = {symbol: index for index, symbol in enumerate(symbols, len(_CONTROL))}
+        self.first_tag, self.tags = len(self._texts), tags
+        self.control = frozenset((PAD, BOS, EOS))
+        self.never_written = (UNK, *filter(self._is_feature, range(self.first_tag)))
+
+    def split(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Return the ids of the characters or words of sentences, then of their features."""
+        return [
+            [
+                self._ids.get(token, UNK)
+                for token in split_text(text, self._words, self._features, self._decompose)
+            ]
+            for text in sentences
+        ]
+
+    def join(self, ids: list[int]) -> str:
+        """Return the sentence of these ids, with its features."""
+        tokens = [self._texts[token] for token in ids if not self._is_feature(token)]
+        features = [self._texts[token][1:] for token in ids if self._is_feature(token)]
+        text = (" " if self._words else "").join(tokens)
+        if self._decompose:
+            text = unicodedata.normalize("NFC", text)
+        return text + FEATURES + (self._features or "").join(features) if features else text
+
+    def spell(self, token: int) -> str:
+        """Return a token as SentencePiece would spell it: a blank as U+2581, words after one."""
+        if token < len(_CONTROL):
+            return WORD_START * (self._words and token == UNK) + _CONTROL[token]
+        text = self._texts[token]
+        if self._is_feature(token):
+            return f"{WORD_START}[{text[1:]}]"
+        if self._words:
+            return WORD_START + text
+        # The character U+2581 itself is not the blank.
+        return {" ": WORD_START, WORD_START: "<U+2581>"}.get(text, text)
+
+    def _is_feature(self, token: int) -> bool:
+        return self._features is not None and self._texts[token].startswith(FEATURES)
+
+
+def split_text(text: str, words: bool, features: str | None, decompose: bool) -> list[str]:
+    """Return the characters or words of a text, then its features if their separator is given."""
+    names: list[str] = []
+    if features is not None and FEATURES in text:
+        text, _, after = text.partition(FEATURES)
+        names = [FEATURES + name for name in after.split(features)]
+    if words:
+        return [word for word in text.split(" ") if word] + names
+    if decompose:
+        text = unicodedata.normalize("NFD", text)
+    return [*(text if text.strip(" ") else ""), *names]
+
+
+def count_symbols(texts: Iterable[str], config: TokenizerConfig, side: int, name: object) -> bytes:
+    """Return the model of a vocabulary: the most frequent tokens of texts, by ``config``."""
+    words, features = config.algorithms[side] == "words", None if side else config.features
+    decompose = config.decompose and not words
+    counts = Counter(
+        token for text in texts for token in split_text(text, words, features, decompose)
+    )
+    # Equal counts in the order of code points.
+    order = sorted(counts, key=lambda token: (-counts[token], token))
+    room = len(order) if config.vocab_size is None else config.vocab_size - len(_CONTROL)
+    symbols = [token for token in order[:room] if counts[token] >= config.min_frequency]
+    if not symbols:
+        raise InputError(
+            f"{name}: no line has text to learn a vocabulary from, or no token occurs "
+            f"tokenizer.min_frequency={config.min_frequency} times; give other text, or lower it"
+        )
+    model = _Model(words, features, tuple(symbols), decompose)
+    return json.dumps(asdict(model), ensure_ascii=False).encode()

@@ -18,6 +18,7 @@ from transformer.common.errors import InputError
 from transformer.common.files import written_whole
 from transformer.data.tokenization.config import BOS, EOS, PAD, SYMBOLS, UNK, Pairs, TokenizerConfig
 from transformer.data.tokenization.normalization import WORD_START, normalize
+from transformer.data.tokenization.vocabulary import count_symbols
 
 # Longer lines (in bytes) add nothing about subwords and slow the suffix array down.
 _MAX_LINE_BYTES = 16_384
@@ -130,8 +131,6 @@ def _learn(config: TokenizerConfig, pairs: Pairs, name: object) -> tuple[bytes, 
     def learn(texts: Iterable[str], side: int) -> bytes:
         if (algorithm := config.algorithms[side]) not in SYMBOLS:
             return learn_vocabulary(texts, replace(config, algorithm=algorithm), name)
-        from transformer.data.tokenization.symbol_vocabulary import count_symbols
-
         return count_symbols(texts, config, side, name)
 
     if config.one_vocabulary:

@@ -26,7 +26,7 @@ def say(file: Path, *, resumed: bool, faults: int = 3) -> list[str]:
     """What a start adds to the log, without the time."""
     size = len(file.read_text()) if file.exists() else 0
     log_to(file, 0, resumed=resumed)
-    logging.getLogger("transformer.data.quality.preflight").info("train: %d faults", faults)
+    logging.getLogger("transformer.data.quality.examination").info("train: %d faults", faults)
     logging.getLogger("transformer.runs.config_warnings").warning("set it lower")
     logging.getLogger("transformer.training.callbacks.loggers").warning("the disk is full")
     logging.getLogger("transformer.runs.train").info("going on")

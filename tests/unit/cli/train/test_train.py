@@ -96,7 +96,7 @@ def test_every_rank_knows_whether_the_size_was_asked_for(
     monkeypatch.setattr(Rank, "agreed", lambda index, value: agreed(value))
     monkeypatch.setattr(ranks, "external_rank", lambda: Rank(0, 2, "first", 29500))
     # The text is not looked through.
-    monkeypatch.setattr("transformer.data.quality.preflight.log_faults", lambda config: [])
+    monkeypatch.setattr("transformer.data.quality.examination.log_faults", lambda config: [])
     ranks.train_as_rank(0, compose_config("train", []), tmp_path / "run", exact=exact)
     for module in (ranks, train):
         monkeypatch.setattr(module, "external_rank", lambda: Rank(1, 2, "first", 29500))

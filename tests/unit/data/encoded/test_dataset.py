@@ -12,7 +12,7 @@ from tests.helpers.data.corpora import data_config, tokenizer_config, write_corp
 from transformer.common.errors import InputError
 from transformer.data.batching.batch_stream import PlannedBatches
 from transformer.data.batching.sampler import BatchKey, BatchPlan
-from transformer.data.encoded import arrow_writer, preprocess
+from transformer.data.encoded import preprocess
 from transformer.data.encoded.dataset import BatchDataset, EncodedCorpus, SegmentationSampler
 from transformer.data.encoded.preprocess import encode_corpus
 from transformer.data.text.parallel import Corpus
@@ -42,7 +42,7 @@ def corpus(
     monkeypatch: pytest.MonkeyPatch,
 ) -> EncodedCorpus:
     # So that there are several shards, of several record batches each.
-    monkeypatch.setattr(arrow_writer, "_CHUNK", 10)
+    monkeypatch.setattr(preprocess, "_CHUNK", 10)
     monkeypatch.setattr(preprocess, "_BLOCK", 25)
     encode_corpus("train", lambda: pairs, tokenizer, None, tmp_path / "train", **ALONE)
     return EncodedCorpus(tmp_path / "train")
@@ -131,7 +131,7 @@ def linked_corpus(pairs: list[tuple[str, str]], tokenizer: Tokenizer, path: Path
 def test_links_stay_with_their_pair_when_others_are_left_out(
     tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arrow_writer, "_CHUNK", 2)
+    monkeypatch.setattr(preprocess, "_CHUNK", 2)
     pairs = [("a b", "b a"), ("", "x"), ("a b", "b a"), ("a " * 40, "b"), ("c d e", "e d c")]
     corpus = linked_corpus(pairs, tokenizer, tmp_path / "train")
     assert corpus.texts("source", np.arange(len(corpus))) == ["a b", "c d e"]

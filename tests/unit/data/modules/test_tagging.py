@@ -15,8 +15,7 @@ from tests.helpers.decoding.translators import tiny_tokenizer
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import UNTAGGED, TaggedBatch
 from transformer.data.batching.sampler import BatchKey
-from transformer.data.modules.tagging import TaggedDataset, TaggingData
-from transformer.data.text.conllu import UPOS, TaggedSentence
+from transformer.data.modules.tagging import UPOS, TaggedDataset, TaggedSentence, TaggingData
 from transformer.data.tokenization.tokenizer import EOS
 
 SENTENCES = [

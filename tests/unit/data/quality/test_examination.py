@@ -9,8 +9,7 @@ import pytest
 
 from tests.unit.data.quality.texts import clean_texts, examination_config, planted_texts, written
 from transformer.cli.config.compose import compose_config
-from transformer.data.quality.base import Finding
-from transformer.data.quality.config import CHECKS
+from transformer.data.quality.base import CHECKS, Finding
 from transformer.data.quality.examination import Examination, describe_lengths, examine
 
 ALLOWED = dict(compose_config("doctor", []).thresholds.items())

@@ -7,17 +7,15 @@ import numpy as np
 import pytest
 
 from transformer.data.quality.base import FindFault, NumberedPair, Side, bare, either_side, quoted
-from transformer.data.quality.checks.alphabet import (
+from transformer.data.quality.checks.characters import (
     Alphabet,
     char_script,
     describe_foreign_script,
-    frequent_scripts,
-)
-from transformer.data.quality.checks.characters import (
     find_control,
     find_mojibake,
     find_not_nfc,
     find_replacement,
+    frequent_scripts,
 )
 from transformer.data.quality.checks.languages import Lexicon, find_copy
 from transformer.data.quality.checks.lengths import UsualLengths, find_disproportion

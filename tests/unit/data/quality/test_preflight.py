@@ -9,8 +9,8 @@ import pytest
 from tests.helpers.data.corpora import data_config
 from tests.unit.data.quality.texts import clean_texts, planted_texts, written
 from transformer.data.config import CorpusConfig, DataConfig
-from transformer.data.quality import preflight
-from transformer.data.quality.preflight import log_faults
+from transformer.data.quality import examination
+from transformer.data.quality.examination import log_faults
 
 
 def config(folder: Path, **changes: Any) -> DataConfig:
@@ -101,7 +101,7 @@ def test_a_second_start_reads_the_cached_result(
     def fail(*arguments: Any) -> None:
         raise AssertionError("examined again")
 
-    monkeypatch.setattr(preflight, "examine", fail)
+    monkeypatch.setattr(examination, "examine", fail)
     assert log_faults(config(tmp_path)) == first
     # Another text is another matter.
     written(clean_texts(), tmp_path)

@@ -13,8 +13,8 @@ from transformer.common.errors import InputError
 from transformer.data.batching.batch_stream import RankAssignment
 from transformer.data.batching.loader import UpdateLoader
 from transformer.data.modules.streaming import StreamData
-from transformer.data.streaming import shuffle_buffer as buffers
-from transformer.data.streaming.shuffle_buffer import Position
+from transformer.data.streaming import streamed_batches as buffers
+from transformer.data.streaming.shards import _SHARD_BITS, Position
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_epochs_of_a_stream_are_known_to_whole_shards(folder: Path) -> None:
         assert again.epochs(4) == (epochs[number] or None)
     # Each epoch has an order of its own.
     reader = stream(folder, buffer=1000).row._reader
-    read = (reader.fill(Position(epoch)).numbers >> buffers._SHARD_BITS for epoch in range(6))
+    read = (reader.fill(Position(epoch)).numbers >> _SHARD_BITS for epoch in range(6))
     orders = [tuple(dict.fromkeys(shards.tolist())) for shards in read]
     assert {len(order) for order in orders} == {3}
     assert len(set(orders)) > 1

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from transformer.common.errors import InputError
-from transformer.data.text.conllu import UPOS, TaggedSentence, read_conllu
+from transformer.data.modules.tagging import UPOS, TaggedSentence, read_conllu
 
 # A range of two words written as one, a word that is only understood, comments, CRLF.
 TREEBANK = """\

@@ -4,7 +4,7 @@ import pytest
 
 from tests.helpers.data.corpora import tokenizer_config
 from transformer.data.quality.base import Side
-from transformer.data.quality.checks.alphabet import Alphabet
+from transformer.data.quality.checks.characters import Alphabet
 from transformer.data.tokenization.tokenizer import Tokenizer
 
 PAIRS = [("walk\tV;PST", "w A k"), ("we go\tV;NFIN", "w i g")]
