@@ -47,8 +47,12 @@ class PaddedBatch:
 
     @property
     def positions(self) -> int:
-        """Tokens with padding."""
-        return self.source.numel()
+        """Tokens of all sides with padding."""
+        return sum(side.numel() for side in self.text())
+
+    def text(self) -> tuple[Int[Tensor, "batch _"], ...]:
+        """Return the subwords of the source and, of pairs, of the target, with eos and padding."""
+        return (self.source,)
 
     def halves(self: P) -> tuple[P, P]:
         """Return the first and the second half of the rows, without needless padding."""
@@ -100,11 +104,6 @@ class Batch(PaddedBatch):
         """Tokens of both sides without padding."""
         return self.source_tokens + self.target_tokens
 
-    @property
-    def positions(self) -> int:
-        """Tokens of both sides with padding."""
-        return self.source.numel() + self.target_output.numel()
-
     def text(self) -> tuple[Int[Tensor, "batch source"], Int[Tensor, "batch target"]]:
         """Return source and target subwords, with eos and padding."""
         return self.source, self.target_output
@@ -134,10 +133,6 @@ class TaggedBatch(PaddedBatch):
         """The tags, one after another."""
         return self.tags.take(self.labelled)
 
-    def text(self) -> tuple[Int[Tensor, "batch source"]]:
-        """Return the subwords, with eos and padding."""
-        return (self.source,)
-
     def _rows(self, rows: slice) -> "TaggedBatch":
         length = _longest(self.source[rows])
         tags = self.tags[rows, :length]
@@ -154,7 +149,7 @@ def collate(
     links: Sequence[Bool[np.ndarray, "_ _"]] | None = None,
 ) -> Batch:
     """Pad pairs of subword ids (without bos or eos), and their links if given, into a Batch."""
-    shifted = _pad(targets, before=(BOS,), after=(EOS,))
+    shifted = _pad(targets, bos=True)
     # batch (bos subwords eos) -> batch (bos subwords), batch (subwords eos). EOS at the end of a
     # shorter row of the input becomes padding.
     target_input = shifted[:, :-1].masked_fill(shifted[:, :-1] == EOS, PAD)
@@ -184,21 +179,17 @@ def flat_indices(chosen: Bool[Tensor, "batch length"]) -> Int[Tensor, " chosen"]
 
 def pad_source(sources: Sequence[Row]) -> Int[Tensor, "batch source"]:
     """Append EOS to each source and pad at the right, for training and inference alike."""
-    return _pad(sources, before=(), after=(EOS,))
+    return _pad(sources, bos=False)
 
 
-def _pad(
-    rows: Sequence[Row], before: tuple[int, ...], after: tuple[int, ...]
-) -> Int[Tensor, "batch length"]:
-    if not rows:
-        return torch.empty(0, len(after), dtype=torch.int64)
-    start, extra = len(before), len(before) + len(after)
-    lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
-    padded = np.full((len(rows), int(lengths.max()) + extra), PAD, dtype=np.int64)
-    padded[:, :start] = before
-    position = np.arange(padded.shape[1])[None, :] - start
+def _pad(rows: Sequence[Row], bos: bool) -> Int[Tensor, "batch length"]:
+    """Put EOS after each row, and BOS before it if ``bos``; pad at the right."""
+    lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+    padded = np.full((len(rows), lengths.max(initial=0) + 1 + bos), PAD, dtype=np.int64)
+    padded[:, :bos] = BOS
+    position = np.arange(padded.shape[1]) - bos
     subwords = (position >= 0) & (position < lengths[:, None])
-    padded[subwords] = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows])
-    for offset, symbol in enumerate(after):
-        padded[np.arange(len(rows)), start + lengths + offset] = symbol
+    if rows:
+        padded[subwords] = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows])
+    padded[np.arange(len(rows)), lengths + bos] = EOS
     return torch.from_numpy(padded)

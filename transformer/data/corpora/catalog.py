@@ -1,4 +1,4 @@
-"""Published corpora: their URLs and checksums (``checksums.txt``), and how their files are found.
+"""Corpora that need no files of the user: pocket, in the package, and published ones, downloaded.
 
 Multi30k: Elliott et al. 2016, https://aclanthology.org/W16-3210; its raw and its tokenised files
 are two corpora here. Tanaka: the 50,000 pairs of 4 to 16 words of
@@ -171,24 +171,24 @@ def find(corpus: PublishedCorpus, language: str | None, split: str, root: Path) 
     raise MissingFile(f"{root} {problem}; set data.root to the folder of {', '.join(names)}")
 
 
-LANGUAGES = ("en", "de")
-SPLITS = ("train", "validation", "test", "test_novel")
+_POCKET_LANGUAGES = {"en", "de"}
+_POCKET_SPLITS = ("train", "validation", "test", "test_novel")
 
 
 def _folder() -> Path:
-    """Return the folder of the corpus, in the installed package or in the checkout."""
+    """Return the folder of pocket, in the installed package or in the checkout."""
     inside = PACKAGE / "pocket"
     return inside if inside.is_dir() else PACKAGE.parent / "data" / "pocket"
 
 
 def pocket_text(language: str) -> dict[str, Path]:
-    """Return the text of each split in a language."""
-    return {split: _folder() / f"{split}.{language}.gz" for split in SPLITS}
+    """Return the text of each split of pocket, made-up text, in a language."""
+    return {split: _folder() / f"{split}.{language}.gz" for split in _POCKET_SPLITS}
 
 
 def pocket_splits(source: str, target: str) -> dict[str, Split]:
-    """Return its splits with their word links; raises InputError for other languages."""
-    if {source, target} != set(LANGUAGES):
+    """Return pocket's splits with their word links; raises InputError for other languages."""
+    if {source, target} != _POCKET_LANGUAGES:
         raise InputError(
             "the pocket corpus is English and German; set data.source=en data.target=de, "
             "or the other way round"
@@ -199,5 +199,5 @@ def pocket_splits(source: str, target: str) -> dict[str, Split]:
             Corpus((sources[split], targets[split]), source, target),
             links=links / f"{split}.{source}-{target}.gz",
         )
-        for split in SPLITS
+        for split in _POCKET_SPLITS
     }

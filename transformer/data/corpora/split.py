@@ -1,4 +1,8 @@
-"""The lines of a corpus that one split has."""
+"""The lines of a corpus that one split has; pairs are held out of a training text.
+
+What is held out depends on the content of the pairs only, not on a seed, the order of the lines or
+the direction. When a text grows, pairs move from the held-out splits into training, never back.
+"""
 
 import hashlib
 import heapq
@@ -17,6 +21,15 @@ from transformer.data.text.word_alignment import WordLinks, read_links
 from transformer.data.tokenization.tags import UNTAGGED, SourceTags, TaggedText
 
 T = TypeVar("T")
+Lines = list[list[int]]
+"""Two lists: lines of a pair that is held out with its targets, and of pairs that equal it."""
+
+logger = logging.getLogger(__name__)
+
+# A smaller text (in bytes; some ten thousand pairs) is searched again at each start.
+_REMEMBERED = 2**22
+# To be raised when the choice of pairs changes.
+_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -82,17 +95,6 @@ class Split:
         )
 
 
-logger = logging.getLogger(__name__)
-
-# A smaller text (in bytes; some ten thousand pairs) is searched again at each start.
-_REMEMBERED = 2**22
-# To be raised when the choice of pairs changes.
-_VERSION = 2
-
-Lines = list[list[int]]
-"""Two lists: lines of a pair that is held out with its targets, and of pairs that equal it."""
-
-
 def hold_out(train: Split, sizes: Mapping[str, int], cache: Path) -> dict[str, Split]:
     """Return "train" without the held-out pairs, and the held-out splits of these sizes.
 
@@ -102,18 +104,17 @@ def hold_out(train: Split, sizes: Mapping[str, int], cache: Path) -> dict[str, S
     """
     corpus, repeated = train.corpus, train.repeated_sources
     wanted = sum(sizes.values())
-    size_on_disk = sum(path.stat().st_size for path in corpus.paths if path.is_file())
-    if size_on_disk < _REMEMBERED:
-        equal = _smallest(corpus, wanted + 1, repeated)
+
+    def find() -> str:
+        return json.dumps(_smallest(corpus, wanted + 1, repeated))
+
+    if sum(path.stat().st_size for path in corpus.paths if path.is_file()) < _REMEMBERED:
+        equal = json.loads(find())
     else:
         with locked(cache):
             text = f"{corpus.fingerprint(cache)} {repeated}"
             question = f"lines held out {_VERSION}: {wanted} of {text}"
-            equal = json.loads(
-                remembered(
-                    cache, question, lambda: json.dumps(_smallest(corpus, wanted + 1, repeated))
-                )
-            )
+            equal = json.loads(remembered(cache, question, find))
     if len(equal) <= wanted:
         keys = " and ".join(f"data.{name}_size={size}" for name, size in sizes.items())
         raise InputError(
@@ -134,7 +135,8 @@ def log_held_out(name: str, left: int, train: Split) -> None:
     """Log how many pairs of the training split ``name`` are held out; ``left`` are not."""
     if held := len(train.lines):
         level, keys = logging.INFO, "data.validation_size, data.test_size"
-        level = logging.WARNING if held > left else level
+        if held > left:
+            level = logging.WARNING
         logger.log(level, f"{name}: {held:,} of {held + left:,} pairs are held out ({keys})")
 
 

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Container, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from transformer.common.errors import InputError
@@ -18,14 +17,7 @@ def paths_outside(data: Mapping[str, Any], prefix: str = "data") -> Iterator[tup
         value = data.get(key)
         for path in value if isinstance(value, list | tuple) else [value]:
             here = key == "cache" and path == os.environ.get("TRANSFORMER_CACHE")
-            if not isinstance(path, str) or here:
-                continue
-            if (
-                path.startswith(("/", "~"))
-                or "://" in path
-                or "::" in path
-                or ".." in Path(path).parts
-            ):
+            if isinstance(path, str) and not here and _is_outside(path):
                 yield f"{prefix}.{key}", path
     corpora = data.get("corpora")
     for name, corpus in corpora.items() if isinstance(corpora, Mapping) else ():

@@ -19,12 +19,12 @@ from transformer.data.quality.base import (
     either_side,
     numbered,
 )
-from transformer.data.quality.checks import alphabet, characters, lengths, markup, numbers_and_urls
-from transformer.data.quality.checks.languages import (
-    Language,
-    Lexicon,
-    find_copy,
-    find_wrong_language,
+from transformer.data.quality.checks import (
+    characters,
+    languages,
+    lengths,
+    markup,
+    numbers_and_urls,
 )
 from transformer.data.quality.checks.misalignment import Misalignment
 from transformer.data.quality.checks.repeated_text import Leaks, Repeats
@@ -55,7 +55,7 @@ class Checks:
             for name, package in _PACKAGES.items()
             if name in config.checks and find_spec(package) is None
         }
-        self._alphabet = alphabet.Alphabet(tokenizer)
+        self._alphabet = characters.Alphabet(tokenizer)
 
     def pairs(self, split: str) -> Iterator[NumberedPair]:
         """Yield the pairs to examine, with token counts; raises InputError as `Split` does."""
@@ -95,9 +95,9 @@ class Checks:
             "mojibake": characters.find_mojibake,
             "too_long": partial(lengths.find_overlong, config.max_length),
             "ratio": lambda p: lengths.find_disproportion(self._lengths, config.ratio, p),
-            "copy": lambda p: find_copy(self._lexicon, p),
+            "copy": lambda p: languages.find_copy(self._lexicon, p),
             "script": either_side(
-                lambda side, text: alphabet.describe_foreign_script(self._scripts, side, text)
+                lambda side, text: characters.describe_foreign_script(self._scripts, side, text)
             ),
             "language": lambda p: self._find_wrong_language(p),
             "unknown_characters": either_side(partial(self._alphabet.describe, split == "train")),
@@ -118,17 +118,17 @@ class Checks:
         return lengths.UsualLengths.fit(self._sample)
 
     @cached_property
-    def _lexicon(self) -> Lexicon:
-        return Lexicon(self._sample)
+    def _lexicon(self) -> languages.Lexicon:
+        return languages.Lexicon(self._sample)
 
     @cached_property
     def _scripts(self) -> dict[Side, frozenset[str]]:
-        return dict(zip(SIDES, map(alphabet.frequent_scripts, self._sides), strict=True))
+        return dict(zip(SIDES, map(characters.frequent_scripts, self._sides), strict=True))
 
     @cached_property
     def _find_wrong_language(self) -> FindFault:
-        source, target = map(Language, self.config.languages, self._sides)
-        return partial(find_wrong_language, (source, target), self._lexicon)
+        source, target = map(languages.Language, self.config.languages, self._sides)
+        return partial(languages.find_wrong_language, (source, target), self._lexicon)
 
 
 def count_tokens(

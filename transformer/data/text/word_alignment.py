@@ -23,7 +23,6 @@ Link = tuple[int, int]
 Links = frozenset[Link]
 
 _LINK = re.compile(r"(\d{1,9})([-p])(\d{1,9})", re.ASCII)
-_MOST = 10**9
 NO_WORD = -1
 """In place of a word's number: a tag belongs to no word."""
 
@@ -40,17 +39,16 @@ class WordLinks(NamedTuple):
     """``3p4``: uncertain links, and the sure ones."""
 
 
-def parse_links(line: str, where: str, words: Sequence[int] = (_MOST, _MOST)) -> WordLinks:
+def parse_links(line: str, where: str, words: Sequence[int]) -> WordLinks:
     """Read links such as ``0-0 1-2 2p2`` of a pair of so many words; InputError if one is none."""
     sure, possible = set[Link](), set[Link]()
     for text in line.split():
         match = _LINK.fullmatch(text)
         link = (int(match[1]), int(match[3])) if match else (0, 0)
         if match is None or link[0] >= words[0] or link[1] >= words[1]:
-            counts = "" if _MOST in words else " (here {} and {})".format(*words)
             raise InputError(
                 f"{where}: {text!r} is not a link of two words; write SOURCE-TARGET, as in 0-0 1-2:"
-                f" numbers from 0, below the number of words{counts}"
+                f" numbers from 0, below the number of words (here {words[0]} and {words[1]})"
             )
         possible.add(link)
         if match[2] == "-":

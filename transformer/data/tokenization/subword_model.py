@@ -1,7 +1,7 @@
 """A vocabulary of subwords: a model of SentencePiece."""
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -71,15 +71,19 @@ class Subwords(Vocabulary):
         """Pickle the model, not the processor."""
         return type(self), self._arguments
 
-    def split(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Return the subword ids of sentences, of the best segmentation."""
-        return self._spelling_out(sentences, self._cut)
-
-    def draw(self, sentences: Sequence[str], seeds: Sequence[int]) -> list[list[int]]:
-        """Sample a segmentation of each sentence: a function of sentence and seed."""
-        return self._spelling_out(
-            sentences, lambda texts: list(map(self._sampler.draw, texts, seeds))
-        )
+    def split(
+        self, sentences: Sequence[str], seeds: Sequence[int] | None = None
+    ) -> list[list[int]]:
+        """Return the subword ids of sentences, of the best or of a sampled segmentation."""
+        texts = [normalize(sentence) for sentence in sentences]
+        # To SentencePiece U+2581 is the space: the stand-in is cut into bytes, then replaced.
+        cut = [text.replace(WORD_START, STAND_IN) for text in texts]
+        rows = self._cut(cut) if seeds is None else list(map(self._sampler.draw, cut, seeds))
+        for text, row in zip(texts, rows, strict=True):
+            for index in range(len(row) - 2 if WORD_START in text else 0):
+                if row[index : index + 3] == self._stand_in:
+                    row[index : index + 3] = self._word_start
+        return rows
 
     def join(self, ids: list[int]) -> str:
         """Return the sentence of subword ids."""
@@ -99,18 +103,6 @@ class Subwords(Vocabulary):
                     self._uncut.get(name, UNK) if subword == UNK else subword
                     for subword, name in zip(row, names, strict=True)
                 ]
-        return rows
-
-    def _spelling_out(
-        self, sentences: Sequence[str], cut: Callable[[list[str]], list[list[int]]]
-    ) -> list[list[int]]:
-        """Split normalized sentences, with U+2581 in bytes: to SentencePiece it is the space."""
-        texts = [normalize(sentence) for sentence in sentences]
-        rows = cut([text.replace(WORD_START, STAND_IN) for text in texts])
-        for text, row in zip(texts, rows, strict=True):
-            for index in range(len(row) - 2 if WORD_START in text else 0):
-                if row[index : index + 3] == self._stand_in:
-                    row[index : index + 3] = self._word_start
         return rows
 
     @cached_property

@@ -141,12 +141,12 @@ class Tokenizer:
 
     def sample_source(self, texts: Sequence[str], seeds: Sequence[int]) -> list[list[int]]:
         """Sample a segmentation of each source text: a function of text, tags and seed."""
-        return self._prefixed(texts, self._source.sample(texts, seeds))
+        return self._prefixed(texts, self._source.encode(texts, seeds))
 
     def sample_target(self, texts: Sequence[str], seeds: Sequence[int]) -> list[list[int]]:
         """Sample a segmentation of each target text: a function of text and seed."""
         given = self._given(self.source_tags)
-        return [row and [*given, *row] for row in self._target.sample(texts, seeds)]
+        return [row and [*given, *row] for row in self._target.encode(texts, seeds)]
 
     def _prefixed(self, texts: Sequence[str], rows: list[list[int]]) -> list[list[int]]:
         leading, pairs = cache(self._leading), zip(texts, rows, strict=True)

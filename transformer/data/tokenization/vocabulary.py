@@ -7,7 +7,7 @@ import json
 import unicodedata
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 
@@ -36,8 +36,10 @@ class Vocabulary(ABC):
         return self.first_tag + len(self.tags.spelt)
 
     @abstractmethod
-    def split(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of sentences; a blank sentence has none."""
+    def split(
+        self, sentences: Sequence[str], seeds: Sequence[int] | None = None
+    ) -> list[list[int]]:
+        """Return the token ids of sentences; see `encode`."""
 
     @abstractmethod
     def join(self, ids: list[int]) -> str:
@@ -47,26 +49,28 @@ class Vocabulary(ABC):
     def spell(self, token: int) -> str:
         """Return a token as spelt in the vocabulary."""
 
-    def draw(self, sentences: Sequence[str], seeds: Sequence[int]) -> list[list[int]]:
-        """Sample a segmentation of each sentence: a function of sentence and seed."""
-        return self.split(sentences)
-
     @property
     def separator(self) -> int | None:
         """Id of the separator between sentences, if there is one."""
         return self.first_tag if self.tags.sentences else None
 
-    def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of texts; a blank text has none."""
-        return self._by_sentence(texts, lambda sentences, _: self.split(sentences))
+    def encode(self, texts: Sequence[str], seeds: Sequence[int] | None = None) -> list[list[int]]:
+        """Return the token ids of texts; a blank text has none.
 
-    def sample(self, texts: Sequence[str], seeds: Sequence[int]) -> list[list[int]]:
-        """Sample a segmentation of each text: a function of text and seed."""
+        With seeds the segmentations are sampled: each is a function of text and seed.
+        """
+        if self.separator is None:
+            return self.split(texts, seeds)
+        parts = [text.split(SENTENCE_END) for text in texts]
         # Equal sentences of a document have the same segmentation.
-        return self._by_sentence(
-            texts,
-            lambda sentences, owners: self.draw(sentences, [seeds[owner] for owner in owners]),
-        )
+        repeated = [seed for seed, part in zip(seeds or (), parts, strict=False) for _ in part]
+        sentences = [sentence for part in parts for sentence in part]
+        cuts = iter(self.split(sentences, None if seeds is None else repeated))
+        rows = []
+        for part in parts:
+            first, *others = islice(cuts, len(part))
+            rows.append(first + [token for ids in others for token in (self.separator, *ids)])
+        return rows
 
     def decode(self, rows: Iterable[Sequence[int]]) -> list[str]:
         """Join tokens into texts; a separator is a space, other tags and controls nothing."""
@@ -106,21 +110,6 @@ class Vocabulary(ABC):
             for symbol in self.spelt(range(len(self)))
         ]
 
-    def _by_sentence(
-        self, texts: Sequence[str], cut: Callable[[Sequence[str], Sequence[int]], list[list[int]]]
-    ) -> list[list[int]]:
-        """Split the sentences, given with the indices of their texts, and join those of a text."""
-        if self.separator is None:
-            return cut(texts, range(len(texts)))
-        parts = [text.split(SENTENCE_END) for text in texts]
-        owners = [owner for owner, part in enumerate(parts) for _ in part]
-        cuts = iter(cut([sentence for part in parts for sentence in part], owners))
-        rows = []
-        for part in parts:
-            first, *others = islice(cuts, len(part))
-            rows.append(first + [token for ids in others for token in (self.separator, *ids)])
-        return rows
-
 
 FEATURES = "\t"
 """Before the features of a source, and before each of them in the vocabulary."""
@@ -157,8 +146,11 @@ class Symbols(Vocabulary):
         self.control = frozenset((PAD, BOS, EOS))
         self.never_written = (UNK, *filter(self._is_feature, range(self.first_tag)))
 
-    def split(self, sentences: Sequence[str]) -> list[list[int]]:
+    def split(
+        self, sentences: Sequence[str], seeds: Sequence[int] | None = None
+    ) -> list[list[int]]:
         """Return the ids of the characters or words of sentences, then of their features."""
+        del seeds  # there is one segmentation
         return [
             [
                 self._ids.get(token, UNK)
