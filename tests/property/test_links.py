@@ -37,4 +37,4 @@ def test_pieces_have_the_words_of_their_text(text: str, seed: int) -> None:
 
 @given(st.frozensets(st.tuples(st.integers(0, 999), st.integers(0, 999))))
 def test_links_survive_writing_and_reading(links: frozenset[Link]) -> None:
-    assert parse_links(format_links(links), "here").sure == links
+    assert parse_links(format_links(links), "here", (1000, 1000)).sure == links

@@ -30,7 +30,8 @@ SENTENCES = [
     "ein Mann und eine Frau gehen die Straße entlang",
 ]
 TEXT = st.text(st.characters(codec=None), max_size=60) | st.text(
-    st.sampled_from("aeß <s>/\0\t\r\x0b\x85\u2028\u2581\u0301\ufffd\u3000\U0001f600日"), max_size=40
+    st.sampled_from("aeß <s>/&;'\0\t\r\x0b\x85\u2028\u2581\u0301\ufffd\u3000\U0001f600日"),
+    max_size=40,
 )
 
 
@@ -60,6 +61,8 @@ def test_a_segmentation_is_the_text_and_no_control_symbol(
     assert tokenizer.decode_target(targets) == [normalize(text)] * 2
     sources = tokenizer.encode_source([text]) + tokenizer.sample_source([text], [seed])
     assert not {PAD, UNK, BOS, EOS} & {subword for row in sources for subword in row}
+    # A subword has the space before a word at its start alone, so that no two words become one.
+    assert all("\u2581" not in one[1:] for row in targets for one in tokenizer.subwords(row))
 
 
 @settings(deadline=None, max_examples=200)

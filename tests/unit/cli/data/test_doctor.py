@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.cli.test_load import RUN
 from tests.unit.cli.test_load import written as write_checkpoint
-from tests.unit.data.quality.texts import call_of, clean_texts, written
+from tests.unit.data.quality.texts import call_of, clean_texts, planted_texts, written
 from transformer.__main__ import main
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -26,6 +26,30 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def call(verb: str, *arguments: str) -> int:
     return main([verb, *arguments])
+
+
+def test_planted_faults_are_found_left_out_and_gone(capsys: pytest.CaptureFixture[str]) -> None:
+    texts, where = planted_texts()
+    written(texts, Path("planted"))
+    assert call("doctor", *call_of("planted")) == 2
+    out, err = capsys.readouterr()
+    report = json.loads(out)
+    assert err.splitlines()[-1].startswith("error: too many faults (train: misaligned;")
+    assert "test: leak" in report["exceeded"]
+    assert report["splits"]["train"]["pairs"] == 1000
+    assert report["pairs_per_second"] > 0
+    for check in ("empty", "mojibake", "language"):
+        assert f"planted/train.de:{where[check][1]}: {check}: " in err
+    more = ["output=out", "splits=[train,test]", "filters.not_nfc=true"]
+    assert call("clean", *call_of("planted"), *more) == 0
+    out, err = capsys.readouterr()
+    told = json.loads(out)["splits"]["train"]
+    assert told["kept"] + told["rejected"] == 1000
+    assert f"train: {told['kept']:,} of 1,000 pairs kept" in err
+    for side in ("en", "de"):
+        Path(f"planted/validation.{side}").rename(f"out/validation.{side}")
+    assert call("doctor", *call_of("out")) == 0
+    assert json.loads(capsys.readouterr().out)["exceeded"] == []
 
 
 @pytest.mark.parametrize("name", ["doctor", "clean"])

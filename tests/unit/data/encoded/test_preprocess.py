@@ -27,8 +27,11 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 FILTERS = Filters(max_length=20, max_ratio=None, deduplicate=True)
 
 
+Pairs = list[tuple[str, str]]
+
+
 @pytest.fixture(scope="module")
-def pairs() -> list[tuple[str, str]]:
+def pairs() -> Pairs:
     """Long and repeated ones among them."""
     three = [f"{a} {b} {c}" for a in SENTENCES for b in SENTENCES for c in SENTENCES[:4]]
     return [(text, text[::-1]) for text in [*three, *three[:40]]]
@@ -40,12 +43,19 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     return Tokenizer.train(tokenizer_config(), lambda: corpus)
 
 
+def encode(folder: Path, pairs: Pairs, tokenizer: Tokenizer, workers: int = 0, **more: Any) -> Path:
+    """Encode pairs to a folder, without texts; ``filters`` are none."""
+    rest = {"filters": None, "texts": False} | more
+    encode_corpus("train", lambda: pairs, tokenizer, folder=folder, workers=workers, **rest)
+    return folder
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
 def test_any_number_of_processes_gives_the_same_bytes(
-    pairs: list[tuple[str, str]],
+    pairs: Pairs,
     tokenizer: Tokenizer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -55,25 +65,13 @@ def test_any_number_of_processes_gives_the_same_bytes(
     monkeypatch.setattr(preprocess, "_INTERVAL", 0.0)
     caplog.set_level(logging.INFO)
     for workers in (0, 1, 3):
-        folder = tmp_path / str(workers)
-        encode_corpus(
-            *("train", lambda: pairs, tokenizer, FILTERS, folder), texts=True, workers=workers
-        )
+        encode(tmp_path / str(workers), pairs, tokenizer, workers, filters=FILTERS, texts=True)
     first = contents(tmp_path / "0")
     assert list(first) == [f"{number:05d}.arrow" for number in range(8)]
     assert first == contents(tmp_path / "1") == contents(tmp_path / "3")
     # Every pair that is kept stands in its place: the text order, across the shards.
-    ids = [
-        tuple(map(len, sides))
-        for sides in zip(
-            *(
-                encode([pair[side] for pair in pairs])
-                for side, encode in enumerate((tokenizer.encode_source, tokenizer.encode_target))
-            ),
-            strict=True,
-        )
-    ]
-    short = [pair for pair, sides in zip(pairs, ids, strict=True) if max(sides) <= 20]
+    ids = tokenizer.encode_pairs(pairs)
+    short = [p for p, sides in zip(pairs, ids, strict=True) if max(map(len, sides)) <= 20]
     kept = list(dict.fromkeys(short))
     corpus = EncodedCorpus(tmp_path / "0")
     assert 100 < len(kept) < len(short) < len(pairs)
@@ -84,13 +82,11 @@ def test_any_number_of_processes_gives_the_same_bytes(
 
 
 def test_texts_are_written_only_where_they_are_wanted(
-    pairs: list[tuple[str, str]], tokenizer: Tokenizer, tmp_path: Path
+    pairs: Pairs, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
-    encode_corpus(
-        *("train", lambda: pairs, tokenizer, None, tmp_path / "a"), texts=False, workers=0
-    )
+    corpus = EncodedCorpus(encode(tmp_path / "a", pairs, tokenizer))
     with pytest.raises(KeyError):
-        EncodedCorpus(tmp_path / "a").texts("source", np.arange(2))
+        corpus.texts("source", np.arange(2))
 
 
 def prepare(folder: Path, slow: bool) -> None:
@@ -147,7 +143,7 @@ def test_a_killed_preparation_goes_on_where_it_stopped(
 
 
 def test_what_a_killed_process_left_is_neither_read_nor_kept(
-    pairs: list[tuple[str, str]],
+    pairs: Pairs,
     tokenizer: Tokenizer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -155,22 +151,13 @@ def test_what_a_killed_process_left_is_neither_read_nor_kept(
 ) -> None:
     monkeypatch.setattr(preprocess, "_BLOCK", 50)
     caplog.set_level(logging.INFO)
-
-    def encode(name: str) -> Path:
-        encode_corpus(
-            *("train", lambda: pairs[:120], tokenizer, None, tmp_path / name),
-            texts=False,
-            workers=0,
-        )
-        return tmp_path / name
-
-    clean = encode("clean")
+    clean = encode(tmp_path / "clean", pairs[:120], tokenizer)
     whole = (clean / "00001.arrow").read_bytes()
     left = {"00001.arrow.1.part": whole, "00002.arrow.1.part": whole[:-20]}
     (tmp_path / "again.parts").mkdir()
     for name, content in left.items():
         (tmp_path / "again.parts" / name).write_bytes(content)
-    assert contents(encode("again")) == contents(clean)
+    assert contents(encode(tmp_path / "again", pairs[:120], tokenizer)) == contents(clean)
     assert caplog.messages[-1] == "train: 120 pairs, every line kept"
     # Nor is it read where an older version has left it.
     for name, content in left.items():
@@ -206,7 +193,7 @@ def test_a_full_disk_is_one_line_and_the_next_run_goes_on(tmp_path: Path) -> Non
 
 
 def test_a_killed_worker_is_one_line(
-    pairs: list[tuple[str, str]],
+    pairs: Pairs,
     tokenizer: Tokenizer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -230,13 +217,8 @@ def test_a_writer_travels_to_a_spawned_process(tokenizer: Tokenizer, tmp_path: P
     assert single.fingerprint == tokenizer.fingerprint
 
 
-def test_a_damaged_shard_is_named(
-    pairs: list[tuple[str, str]], tokenizer: Tokenizer, tmp_path: Path
-) -> None:
-    encode_corpus(
-        *("train", lambda: pairs, tokenizer, None, tmp_path / "a"), texts=False, workers=0
-    )
-    shard = tmp_path / "a" / "00000.arrow"
+def test_a_damaged_shard_is_named(pairs: Pairs, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    shard = encode(tmp_path / "a", pairs, tokenizer) / "00000.arrow"
     shard.write_bytes(shard.read_bytes()[:-20])
     with pytest.raises(InputError, match=r"00000\.arrow: damaged .* delete .*/a, it will be made"):
         EncodedCorpus(tmp_path / "a")

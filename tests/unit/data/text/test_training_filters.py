@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from transformer.common.errors import InputError
-from transformer.data.text.training_filters import Filters, Selection, first_occurrences
+from transformer.data.text.training_filters import Filters, first_occurrences
 
 FILTERS = Filters(max_length=10, max_ratio=2.0, deduplicate=True)
 
@@ -13,14 +13,8 @@ FILTERS = Filters(max_length=10, max_ratio=2.0, deduplicate=True)
 @pytest.mark.parametrize(
     ("source", "target", "reason"),
     [
-        (0, 5, "empty"),
-        (5, 0, "empty"),
-        (11, 9, "length"),
-        (9, 11, "length"),
-        (10, 10, None),
-        (5, 10, None),
-        (10, 4, "ratio"),
-        (4, 10, "ratio"),
+        *[(0, 5, "empty"), (5, 0, "empty"), (11, 9, "length"), (9, 11, "length")],
+        *[(10, 10, None), (5, 10, None), (10, 4, "ratio"), (4, 10, "ratio")],
     ],
 )
 def test_the_reason(source: int, target: int, reason: str | None) -> None:
@@ -29,18 +23,9 @@ def test_the_reason(source: int, target: int, reason: str | None) -> None:
     assert unbound.reason(source, target) == (reason if reason == "empty" else None)
 
 
-def test_equal_pairs_and_a_selection() -> None:
+def test_only_the_first_of_equal_pairs_is_marked() -> None:
     pairs = [("a", "b"), ("a", "c"), ("a", "b"), ("ab", ""), ("a", "b"), ("", "ab")]
     assert first_occurrences(pairs).tolist() == [True, True, False, True, False, True]
-    pairs = [("a", "b"), ("a", ""), ("a", "b"), ("c", "d"), ("a", "c")]
-    selection = Selection(FILTERS, first_occurrences(pairs))
-    lengths = [(1, 1), (1, 0), (1, 1), (20, 20), (1, 1)]
-    assert [selection.keeps(*sides) for sides in lengths] == [True, False, False, False, True]
-    assert selection.read == 5
-    assert selection.dropped == Counter(empty=1, length=1, duplicate=1)
-    every = Selection(None)
-    assert all(every.keeps(*sides) for sides in lengths)
-    assert (every.read, every.dropped) == (5, Counter())
 
 
 @pytest.mark.parametrize(

@@ -87,15 +87,16 @@ def test_separate_vocabularies_know_their_own_side() -> None:
     assert source != target
 
 
-@pytest.mark.parametrize("text", ["<s>", "</s>", "<pad>", "<unk>", "<0x41>", "a <s> b </s>"])
-@pytest.mark.parametrize("seen", [False, True], ids=["unseen in training", "seen in training"])
-def test_text_that_spells_a_control_symbol_is_text(text: str, seen: bool) -> None:
+@pytest.mark.parametrize("seen", [0, 50])
+def test_text_that_spells_a_control_symbol_is_text(seen: int) -> None:
+    texts = ["<s>", "</s>", "<pad>", "<unk>", "<0x41>", "a <s> b </s>"]
     tokenizer = Tokenizer.train(
-        tokenizer_config(vocab_size=292), lambda: PAIRS + [(text, text)] * 50 * seen
+        tokenizer_config(vocab_size=298 if seen else 292),
+        lambda: PAIRS + [(text, text) for text in texts] * seen,
     )
-    (ids,) = tokenizer.encode_source([text])
-    assert min(ids) > 3
-    assert tokenizer.decode_target([ids]) == [text]
+    rows = tokenizer.encode_source(texts)
+    assert min(map(min, rows)) > 3
+    assert tokenizer.decode_target(rows) == texts
 
 
 def test_unknown_characters_are_bytes_and_controls_vanish() -> None:

@@ -44,25 +44,17 @@ def test_words_and_tags_of_a_treebank(tmp_path: Path, name: str, line_end: str) 
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
     assert list(read_conllu(tmp_path / name)) == SENTENCES
     assert len(set(UPOS)) == 17
-
-
-@pytest.mark.parametrize("content", ["", "\n\n\n", "# a comment alone\n\n"])
-def test_a_file_without_words_has_no_sentences(tmp_path: Path, content: str) -> None:
-    (tmp_path / "a.conllu").write_text(content)
-    assert list(read_conllu(tmp_path / "a.conllu")) == []
+    (tmp_path / "none.conllu").write_text(f"{line_end}# a comment alone{line_end * 2}")
+    assert list(read_conllu(tmp_path / "none.conllu")) == []
 
 
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
         (row() + "2 Haus\n", ":2: '2 Haus' is not word 2 of a sentence; write 10 columns"),
-        (row(columns=11), ":1: "),
-        (row(tag="NN"), ":1: "),
-        (row(word=" "), ":1: "),
-        ("# x\n" + row("one"), ":2: 'one"),
-        (row("1-2-3"), ":1: '1-2-3"),
-        (row("²"), ":1: '²"),
-        (row() + row("3"), ":2: '3"),
+        *[(row(columns=11), ":1: "), (row(tag="NN"), ":1: "), (row(word=" "), ":1: ")],
+        *[("# x\n" + row("one"), ":2: 'one"), (row("1-2-3"), ":1: '1-2-3")],
+        *[(row("²"), ":1: '²"), (row() + row("3"), ":2: '3")],
     ],
 )
 def test_a_malformed_line_is_named(tmp_path: Path, lines: str, message: str) -> None:
