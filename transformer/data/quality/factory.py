@@ -19,13 +19,7 @@ from transformer.data.quality.base import (
     either_side,
     numbered,
 )
-from transformer.data.quality.checks import (
-    characters,
-    languages,
-    lengths,
-    markup,
-    numbers_and_urls,
-)
+from transformer.data.quality.checks import characters, languages, lengths, markup, numbers_and_urls
 from transformer.data.quality.checks.misalignment import Misalignment
 from transformer.data.quality.checks.repeated_text import Leaks, Repeats
 from transformer.data.text.parallel import Pair

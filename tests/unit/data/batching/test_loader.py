@@ -100,7 +100,8 @@ def test_stopped_by_max_steps_and_resumed_equals_uninterrupted(folder: Path, wor
     total = 2 * epoch + 3
     whole, _ = train(folder, total, workers)
     assert len(set(whole)) == total  # no two batches are the same, in any epoch
-    stops = (1, epoch - 1, epoch, epoch + 1, 2 * epoch) if workers == 0 else (1, epoch + 2)
+    # A checkpoint of each step of an epoch is resumed from below.
+    stops = (1, 2 * epoch) if workers == 0 else (1, epoch + 2)
     for stop in stops:
         before, run = train(folder, stop, workers)
         run.save_checkpoint(folder / "stopped.ckpt")

@@ -39,12 +39,10 @@ def test_names_say_what_a_file_is(tmp_path: Path, name: str) -> None:
 def test_what_is_not_there_is_held_out(tmp_path: Path) -> None:
     write(tmp_path, "train.de", "train.en", "valid.de", "valid.en")
     found = find_splits(settings(tmp_path, test_size=2))
-    assert {name: len(list(split)) for name, split in found.items()} == {
-        **{"train": 7, "validation": 9, "test": 2}
-    }
-    assert {name: len(list(text)) for name, text in given_texts(settings(tmp_path)).items()} == {
-        **{"train": 9, "validation": 9}
-    }
+    sizes = {name: len(list(split)) for name, split in found.items()}
+    assert sizes == {"train": 7, "validation": 9, "test": 2}
+    whole = given_texts(settings(tmp_path))
+    assert {name: len(list(text)) for name, text in whole.items()} == {"train": 9, "validation": 9}
 
 
 @pytest.mark.parametrize(
@@ -55,11 +53,7 @@ def test_what_is_not_there_is_held_out(tmp_path: Path) -> None:
         ([], {}, r"has nothing for train; it needs one train\.de and one train\.en \(or \.gz\)"),
         (["train.de"], {}, r"has train\.de for train; it needs one"),
         (["train.de", "train.en", "dev.en"], {}, r"has dev\.en for validation"),
-        (
-            ["train.de", "train.en", "val.de", "valid.de.gz", "val.en"],
-            {},
-            r"has valid\.de\.gz and val\.de and val\.en for validation",
-        ),
+        (["train.de", "train.en", "val.de", "valid.de.gz", "val.en"], {}, r"has valid\.de\.gz and"),
         (["train.de"], {"validation": ["a", "b"]}, r"data\.validation is not read with data\.cor"),
     ],
 )

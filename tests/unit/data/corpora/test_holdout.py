@@ -103,16 +103,8 @@ def test_held_out_pairs_take_their_links_along(folder: Path) -> None:
     for split in found.values():
         for (source, target), links in zip(split, split.word_links(), strict=True):
             assert links.sure == {(source.count(" "), target.count(" "))}
-    whole = find_splits(
-        data_config(
-            folder,
-            alignment=str(folder / "links"),
-            validation=str(folder / "text.tsv"),
-            test_size=0,
-        )
-    )
+    given = {"alignment": str(folder / "links"), "validation": str(folder / "text.tsv")}
+    whole = find_splits(data_config(folder, **given))
     assert len(list(whole["train"].word_links())) == 81
-    with pytest.raises(
-        InputError, match=r"word alignment of .*text\.tsv is not known; set data\.al"
-    ):
+    with pytest.raises(InputError, match=r"alignment of .*text\.tsv is not known; set data\.al"):
         whole["validation"].word_links()

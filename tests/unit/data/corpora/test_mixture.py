@@ -101,12 +101,9 @@ def test_the_vocabulary_is_learnt_from_the_shares(tmp_path: Path) -> None:
 
     plain = corpora(tmp_path, big={"validation_size": 6}, small={"validation_size": 3})
     assert read(plain, all_of_it=True) == {"big": 54, "small": 18}
-    weights = {"big": {"weight": 1.0}, "small": {"weight": 1.0}}
-    equal = corpora(
-        tmp_path,
-        **{n: {**w, "validation_size": 6 if n == "big" else 3} for n, w in weights.items()},
-    )
-    assert read(equal, all_of_it=False) == {"big": 36, "small": 36}
+    sizes = {"big": 6, "small": 3}
+    entries = {name: {"weight": 1.0, "validation_size": size} for name, size in sizes.items()}
+    assert read(corpora(tmp_path, **entries), all_of_it=False) == {"big": 36, "small": 36}
 
 
 def test_large_corpora_are_counted_and_read_once(
@@ -190,11 +187,7 @@ def test_what_is_said_for_all_is_for_those_who_read_it(tmp_path: Path) -> None:
         ({"target_tag": True}, {"target": "two words"}, "big.target='two words' cannot be a name"),
         ({"corpora": None, "document_key": "id"}, {}, "data.document_key needs data.documents=N"),
         ({"streaming": True}, {}, "reads files of one corpus of single sentences"),
-        (
-            {"corpora": {"big": CorpusConfig(weight=1.0), "small": CorpusConfig()}},
-            {},
-            "data.corpora.small.weight is missing",
-        ),
+        ({"corpora": {"a": CorpusConfig(weight=1.0), "b": CorpusConfig()}}, {}, "b.weight is miss"),
     ],
 )
 def test_what_contradicts_itself_or_does_nothing_is_refused(
@@ -210,10 +203,7 @@ def test_what_contradicts_itself_or_does_nothing_is_refused(
     ("entry", "says"),
     [
         ({"train": "smal.tsv"}, r"small: .*smal\.tsv: no such file \(did"),
-        (
-            {"corpus": "pocket", "source": "en", "target": "de", "train": "a.tsv"},
-            r"small: data\.train is not read with data",
-        ),
+        ({"corpus": "pocket"}, r"small: data\.train is not read with data"),
     ],
 )
 def test_an_error_names_the_corpus(

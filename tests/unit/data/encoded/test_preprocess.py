@@ -205,9 +205,7 @@ def test_a_killed_worker_is_one_line(
 
     monkeypatch.setattr(ShardWriter, "write", write)
     with pytest.raises(InputError, match=r"process .* was killed.*data\.prepare_workers lower"):
-        encode_corpus(
-            *("train", lambda: pairs, tokenizer, None, tmp_path / "a"), texts=False, workers=2
-        )
+        encode(tmp_path / "a", pairs, tokenizer, workers=2)
 
 
 def test_a_writer_travels_to_a_spawned_process(tokenizer: Tokenizer, tmp_path: Path) -> None:

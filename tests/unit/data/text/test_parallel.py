@@ -53,10 +53,8 @@ WRONG_FILES = [
     ("tabs.tsv", "a\tb\tc\n", r'tabs\.tsv:1: 2 tabs where .*set tokenizer\.features=";"'),
     ("bad.jsonl", '{"en": "a", "de": "b"}\n{"en"\n', r"bad\.jsonl:2: not a JSON object"),
     ("list.jsonl", '["a", "b"]\n', r'list\.jsonl:1: not a .* \(write {"en": "...", "de": "..."}'),
-    ("deep.jsonl", "[" * 100_000, r"deep\.jsonl:1: not a JSON object"),
     ("key.jsonl", '{"en": "a", "ger": "b"}\n', r":1: the key 'de' has nothing \(keys: en, ger\)"),
     ("type.jsonl", '{"en": "a", "de": 3}\n', r"type\.jsonl:1: the key 'de' has 3, not one line"),
-    ("empty.jsonl", '{"en": "a", "de": []}\n', r"empty\.jsonl:1: the key 'de' has \[\]"),
     ("item.jsonl", '{"en": "a", "de": ["x", 3]}\n', r"item\.jsonl:1: the key 'de' has 3"),
     ("break.jsonl", '{"en": "a\\nb", "de": "c"}\n', r"break\.jsonl:1: the key 'en' has 'a"),
     ("end.jsonl", '{"en": "a", "de": "c\\r"}\n', r"end\.jsonl:1: the key 'de' has 'c"),
@@ -77,13 +75,9 @@ def test_a_malformed_line_is_named(
 
 @pytest.mark.parametrize(("sources", "targets"), [(3, 5), (5, 3), (0, 2), (4, 3)])
 def test_unequal_line_counts_are_both_given(tmp_path: Path, sources: int, targets: int) -> None:
-    corpus = Corpus.of(
-        [write(tmp_path / "a.en", "x\n" * sources), write(tmp_path / "a.de", "y\n" * targets)],
-        "en",
-        "de",
-    )
+    files = write(tmp_path / "a.en", "x\n" * sources), write(tmp_path / "a.de", "y\n" * targets)
     with pytest.raises(InputError, match=rf"a\.en has {sources} .*a\.de has {targets} lines;"):
-        list(corpus)
+        list(Corpus.of(files, "en", "de"))
 
 
 @pytest.mark.parametrize("kept", [0, -2000], ids=["no gzip", "truncated"])
