@@ -1,13 +1,16 @@
 """From what a user configures to the text of each split."""
 
+import gzip
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.helpers.data.corpora import data_config, pairs_of, write_corpus
+from tests.helpers.data.corpora import data_config, pairs_of, tokenizer_config, write_corpus
 from transformer.common.errors import InputError
+from transformer.data.config import CorpusConfig, DataConfig
 from transformer.data.corpora.resolve import find_splits
+from transformer.data.quality.base import given_texts
 
 
 @pytest.fixture
@@ -69,3 +72,75 @@ def test_other_links_have_another_fingerprint(folder: Path) -> None:
     assert links != others
     # Lines count, not only what stands in them.
     assert len({fingerprints(text)[1] for text in ("0-0\n1-1\n", "0-01-1\n", "0-0\n\n1-1\n")}) == 3
+
+
+def folder_config(folder: Path, **changes: Any) -> DataConfig:
+    own = {"corpus": "folder", "source": "de", "target": "en", "train": None, "root": str(folder)}
+    return data_config(folder, **(own | changes))
+
+
+def write(folder: Path, *names: str) -> Path:
+    for name in names:
+        text = "".join(f"{name} {number}\n" for number in range(9)).encode()
+        (folder / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["validation", "valid", "val", "dev"])
+def test_names_say_what_a_file_is(tmp_path: Path, name: str) -> None:
+    write(tmp_path, "train.de", "train.en.gz", f"{name}.de.gz", f"{name}.en", "test.de", "test.en")
+    found = {split: list(text)[4] for split, text in find_splits(folder_config(tmp_path)).items()}
+    assert found == {
+        "train": ("train.de 4", "train.en.gz 4"),
+        "validation": (f"{name}.de.gz 4", f"{name}.en 4"),
+        "test": ("test.de 4", "test.en 4"),
+    }
+
+
+def test_what_is_not_there_is_held_out(tmp_path: Path) -> None:
+    write(tmp_path, "train.de", "train.en", "valid.de", "valid.en")
+    found = find_splits(folder_config(tmp_path, test_size=2))
+    sizes = {name: len(list(split)) for name, split in found.items()}
+    assert sizes == {"train": 7, "validation": 9, "test": 2}
+    whole = given_texts(folder_config(tmp_path))
+    assert {name: len(list(text)) for name, text in whole.items()} == {"train": 9, "validation": 9}
+
+
+@pytest.mark.parametrize(
+    ("names", "changes", "message"),
+    [
+        ([], {"root": None}, r"data\.root=null is no folder .*; data=folder needs one"),
+        ([], {"root": "gone"}, r"data\.root=gone is no folder \(seen from "),
+        ([], {}, r"has nothing for train; it needs one train\.de and one train\.en \(or \.gz\)"),
+        (["train.de"], {}, r"has train\.de for train; it needs one"),
+        (["train.de", "train.en", "dev.en"], {}, r"has dev\.en for validation"),
+        (["train.de", "train.en", "val.de", "valid.de.gz", "val.en"], {}, r"has valid\.de\.gz and"),
+        (["train.de"], {"validation": ["a", "b"]}, r"data\.validation is not read with data\.cor"),
+    ],
+)
+def test_a_folder_that_cannot_be_read_is_an_input_error(
+    tmp_path: Path, names: list[str], changes: dict[str, Any], message: str
+) -> None:
+    write(tmp_path, *names)
+    with pytest.raises(InputError, match=message):
+        find_splits(folder_config(tmp_path, **changes))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("workers", -1, r"data\.workers=-1 must be at least 0"),
+        ("max_ratio", 0.5, r"data\.max_ratio=0\.5 must be at least 1"),
+        ("max_left_out", 1.5, r"data\.max_left_out=1\.5 must be from 0 to 1"),
+        ("buffer", 0, r"data\.buffer=0 must be at least 1"),
+        ("corpora", {}, r"data\.corpora={} names none"),
+        ("corpora", {"web": CorpusConfig(test_size=-1)}, r"data\.corpora\.web\.test_size=-1 must"),
+        ("vocab_size", 4, r"tokenizer\.vocab_size=4 must be at least 5"),
+        ("character_coverage", 0.5, r"character_coverage=0\.5 must be from 0\.98 to 1"),
+        ("sampling", 2.0, r"tokenizer\.sampling=2\.0 must be from 0 to 1"),
+    ],
+)
+def test_a_number_out_of_range_is_named(tmp_path: Path, key: str, value: object, says: str) -> None:
+    tokenizer = key in vars(tokenizer_config())
+    with pytest.raises(InputError, match=says):
+        _ = tokenizer_config(**{key: value}) if tokenizer else data_config(tmp_path, **{key: value})

@@ -37,6 +37,12 @@ def pairs() -> Pairs:
     return [(text, text[::-1]) for text in [*three, *three[:40]]]
 
 
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preprocess, "_BLOCK", 50)
+    monkeypatch.setattr(preprocess, "_INTERVAL", 0.0)
+
+
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     corpus = Corpus.of(write_corpus(tmp_path_factory.mktemp("corpus")), "x", "y")
@@ -55,14 +61,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_any_number_of_processes_gives_the_same_bytes(
-    pairs: Pairs,
-    tokenizer: Tokenizer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    pairs: Pairs, tokenizer: Tokenizer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(preprocess, "_BLOCK", 50)
-    monkeypatch.setattr(preprocess, "_INTERVAL", 0.0)
     caplog.set_level(logging.INFO)
     for workers in (0, 1, 3):
         encode(tmp_path / str(workers), pairs, tokenizer, workers, filters=FILTERS, texts=True)
@@ -143,13 +143,8 @@ def test_a_killed_preparation_goes_on_where_it_stopped(
 
 
 def test_what_a_killed_process_left_is_neither_read_nor_kept(
-    pairs: Pairs,
-    tokenizer: Tokenizer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    pairs: Pairs, tokenizer: Tokenizer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(preprocess, "_BLOCK", 50)
     caplog.set_level(logging.INFO)
     clean = encode(tmp_path / "clean", pairs[:120], tokenizer)
     whole = (clean / "00001.arrow").read_bytes()
@@ -189,17 +184,12 @@ def test_a_full_disk_is_one_line_and_the_next_run_goes_on(tmp_path: Path) -> Non
     assert not list((tmp_path / "cache").glob("train-*/*"))
     module = data_module(tmp_path)
     module.prepare_data()
-    assert len(list((tmp_path / "cache").glob("train-*/*"))) == 1
+    assert len(list((tmp_path / "cache").glob("train-*/*"))) == 2
 
 
 def test_a_killed_worker_is_one_line(
-    pairs: Pairs,
-    tokenizer: Tokenizer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    pairs: Pairs, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preprocess, "_BLOCK", 50)
-
     def write(*_: Any) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 

@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from tests.helpers.data.corpora import tokenizer_config
 from transformer.data.quality.base import FindFault, NumberedPair, Side, bare, either_side, quoted
 from transformer.data.quality.checks.characters import (
     Alphabet,
@@ -281,3 +282,23 @@ def test_a_tokenizer_knows_characters_and_counts_tokens() -> None:
     ids = tokenizer.encode_source(lines)
     assert count_tokens(tokenizer, lines, lines) == [[len(i) for i in ids]] * 2
     assert count_tokens(None, ["", "abcde"], ["ä" * 4, "x"]) == [[0, 2], [2, 1]]
+
+
+PAIRS = [("walk\tV;PST", "w A k"), ("we go\tV;NFIN", "w i g")]
+
+
+@pytest.mark.parametrize(
+    ("side", "text", "unknown"),
+    [
+        ("source", "go we\tV;PST", None),
+        ("source", "wü\tV;PST;S", '"ü" U+00FC "S" in "wü⟨U+0009⟩V;PST;S"'),
+        ("source", "go\tN;FUT", '"N" "FUT" in "go⟨U+0009⟩N;FUT"'),
+        ("target", "A g", None),
+        ("target", "w wA", '"wA" in "w wA"'),
+    ],
+)
+def test_given_tokens_are_known_or_named(side: Side, text: str, unknown: str | None) -> None:
+    config = tokenizer_config(algorithm="char", target="words", vocab_size=None, features=";")
+    alphabet = Alphabet(Tokenizer.train(config, lambda: PAIRS))
+    for is_training in (True, False):
+        assert alphabet.describe(is_training, side, text) == unknown
