@@ -34,7 +34,6 @@ logger = logging.getLogger(__name__)
 _BLOCK = 65_536
 # Seconds between two log messages.
 _INTERVAL = 10.0
-
 # Pairs encoded at once: some 10 MB of memory.
 _CHUNK = 16_384
 _COUNTS = b"counts"
@@ -128,7 +127,7 @@ def encode(
     return Encoded(pa.RecordBatch.from_pydict(columns), kept, dropped)
 
 
-def count_subwords(shards: Iterable[Path]) -> tuple[int, Counter[str]]:
+def count_pairs(shards: Iterable[Path]) -> tuple[int, Counter[str]]:
     """Return the number of pairs read for some shards, and of those left out by reason."""
     read, dropped = 0, Counter[str]()
     for shard in shards:
@@ -181,7 +180,7 @@ def encode_corpus(
         _write(missing, writer, (cores or 1) if workers is None else workers)
     os.replace(parts, folder)
     if filters is None:
-        read, _ = count_subwords(folder.glob("*.arrow"))
+        read, _ = count_pairs(folder.glob("*.arrow"))
         logger.info("%s: %s pairs, every line kept", split, f"{read:,}")
 
 

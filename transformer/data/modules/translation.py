@@ -18,7 +18,7 @@ from transformer.data.corpora.mixture import AnySplit, BalancedText, config_tags
 from transformer.data.corpora.resolve import NO_TRAINING_TEXT, find_splits
 from transformer.data.corpora.split import Split, log_held_out
 from transformer.data.encoded.dataset import BatchDataset, EncodedCorpus, SegmentationSampler
-from transformer.data.encoded.preprocess import SIDES, count_subwords, encode_corpus
+from transformer.data.encoded.preprocess import SIDES, count_pairs, encode_corpus
 from transformer.data.modules.base import BatchModule
 from transformer.data.text.document_windows import joined_pairs
 from transformer.data.text.lines import check_files_exist
@@ -98,7 +98,7 @@ class DataModule(BatchModule):
         for split in self.splits:
             self.texts(split)
         for name in () if self._reported else training:
-            pairs, dropped = count_subwords(self._encoded_path(name).glob("*.arrow"))
+            pairs, dropped = count_pairs(self._encoded_path(name).glob("*.arrow"))
             log_held_out(name, pairs, self._part(name))
             self._filters.report(name, dropped, pairs, self._data.max_left_out)
         if not self._reported and {*SYMBOLS} & {*self.tokenizer.config.algorithms}:

@@ -59,7 +59,7 @@ class Vocabulary(ABC):
 
         With seeds the segmentations are sampled: each is a function of text and seed.
         """
-        if self.separator is None:
+        if (separator := self.separator) is None:
             return self.split(texts, seeds)
         parts = [text.split(SENTENCE_END) for text in texts]
         # Equal sentences of a document have the same segmentation.
@@ -69,7 +69,7 @@ class Vocabulary(ABC):
         rows = []
         for part in parts:
             first, *others = islice(cuts, len(part))
-            rows.append(first + [token for ids in others for token in (self.separator, *ids)])
+            rows.append(first + [token for ids in others for token in (separator, *ids)])
         return rows
 
     def decode(self, rows: Iterable[Sequence[int]]) -> list[str]:

@@ -14,7 +14,7 @@ from transformer.data.batching.batch_stream import PlannedBatches
 from transformer.data.batching.sampler import BatchKey, BatchPlan
 from transformer.data.encoded import preprocess
 from transformer.data.encoded.dataset import BatchDataset, EncodedCorpus, SegmentationSampler
-from transformer.data.encoded.preprocess import count_subwords, encode_corpus
+from transformer.data.encoded.preprocess import count_pairs, encode_corpus
 from transformer.data.text.parallel import Corpus
 from transformer.data.text.training_filters import Filters
 from transformer.data.text.word_alignment import WordLinks, read_links
@@ -135,7 +135,7 @@ def test_links_stay_with_their_pair_when_others_are_left_out(
     pairs = [("a b", "b a"), ("", "x"), ("a b", "b a"), ("a " * 40, "b"), ("c d e", "e d c")]
     corpus = linked_corpus(pairs, tokenizer, tmp_path / "train")
     assert corpus.texts("source", np.arange(len(corpus))) == ["a b", "c d e"]
-    counts = count_subwords((tmp_path / "train").glob("*.arrow"))
+    counts = count_pairs((tmp_path / "train").glob("*.arrow"))
     assert counts == (5, {"empty": 1, "length": 1, "duplicate": 1})
     assert [links.tolist() for links in corpus.links(np.array([1, 0]))] == [
         [[0, 2], [1, 1], [2, 0]],

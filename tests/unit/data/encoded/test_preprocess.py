@@ -19,7 +19,7 @@ from tests.helpers.runs.processes import FORKS, exit_code
 from transformer.common.errors import InputError
 from transformer.data.encoded import preprocess
 from transformer.data.encoded.dataset import EncodedCorpus
-from transformer.data.encoded.preprocess import ShardWriter, count_subwords, encode_corpus
+from transformer.data.encoded.preprocess import ShardWriter, count_pairs, encode_corpus
 from transformer.data.text.parallel import Corpus
 from transformer.data.text.training_filters import Filters
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -76,7 +76,7 @@ def test_any_number_of_processes_gives_the_same_bytes(
     corpus = EncodedCorpus(tmp_path / "0")
     assert 100 < len(kept) < len(short) < len(pairs)
     assert corpus.texts("source", np.arange(len(corpus))) == [source for source, _ in kept]
-    read, dropped = count_subwords((tmp_path / "0").glob("*.arrow"))
+    read, dropped = count_pairs((tmp_path / "0").glob("*.arrow"))
     assert (read, read - dropped.total()) == (len(pairs), len(kept))
     assert "a second" in caplog.text
 
