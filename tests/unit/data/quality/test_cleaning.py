@@ -97,24 +97,6 @@ def test_clean_text_stays_as_it_is(tmp_path: Path) -> None:
     assert not (tmp_path / "out/test.en").exists()
 
 
-@pytest.mark.parametrize("suffix", [".tsv", ".jsonl", ".tsv.gz", ".jsonl.gz"])
-def test_the_format_of_the_input_is_kept(suffix: str, tmp_path: Path) -> None:
-    lines = [f"a {n} dog\tein {n} Hund" for n in range(20)] + ["empty\t"]
-    if suffix.startswith(".jsonl"):
-        rows = (dict(zip("xy", line.split("\t"), strict=True)) | {"id": "k"} for line in lines)
-        lines = [json.dumps(row) for row in rows]
-    path = tmp_path / f"text{suffix}"
-    opened = gzip.open if suffix.endswith(".gz") else open
-    with opened(path, "wt", encoding="utf-8", newline="\n") as file:
-        file.write("".join(f"{line}\n" for line in lines))
-    splits = {"train": Split(Corpus((path,), "x", "y"))}
-    done = cleaned(splits, tmp_path / "out", frozenset({"empty"}))["train"]
-    # Line for line, other keys of JSONL included.
-    assert list(read_lines(tmp_path / "out" / path.name)) == lines[:-1]
-    assert done.files == (path.name, "train.rejected.jsonl")
-    assert rejected(tmp_path / "out")[21]["source"] == "empty"
-
-
 # What is wrong with the characters of a target, its repair, and the text as it should be.
 MENDED = [
     ("der\u200b klei\u00adne \ufeffHund", ["invisible"], "der kleine Hund"),
@@ -159,23 +141,26 @@ def test_the_same_markup_is_removed_and_other_markup_rejected(tmp_path: Path) ->
     assert cleaned(splits, tmp_path / "same", wanted)["train"].kept == 1
 
 
-@pytest.mark.parametrize("name", ["text.tsv", "text.jsonl.gz", "text.de"])
+@pytest.mark.parametrize("name", ["text.tsv", "text.tsv.gz", "text.jsonl", "text.jsonl.gz", "a.de"])
 def test_repaired_pairs_are_kept_and_recorded(name: str, tmp_path: Path) -> None:
-    texts = [(f"a dog {n}", text) for n, (text, _, _) in enumerate(MENDED)] + [("a b", "c «d»")]
+    texts = [(f"a dog {n}", text) for n, (text, _, _) in enumerate(MENDED)]
+    texts += [("a b", "c «d»"), ("empty", "")]
     paths = [tmp_path / name]
-    if name == "text.de":
-        paths.insert(0, tmp_path / "text.en")
-        columns = ["\n".join(column) for column in zip(*texts, strict=True)]
-    elif name == "text.tsv":
-        columns = ["\n".join(map("\t".join, texts))]
+    if name == "a.de":
+        paths.insert(0, tmp_path / "a.en")
+        columns = list(zip(*texts, strict=True))
+    elif name.startswith("text.tsv"):
+        columns = [tuple(map("\t".join, texts))]
     else:
-        columns = ["\n".join(json.dumps({"x": x, "y": y, "id": 1}) for x, y in texts)]
-    for path, column in zip(paths, columns, strict=True):
-        data = f"{column}\n".encode()
+        columns = [tuple(json.dumps({"x": x, "y": y, "id": 1}) for x, y in texts)]
+    for path, lines in zip(paths, columns, strict=True):
+        data = "".join(f"{line}\n" for line in lines).encode()
         path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
     splits = {"train": Split(Corpus(tuple(paths), "x", "y"))}
-    done = cleaned(splits, tmp_path / "out", frozenset({"control", "mojibake"}), repair=True)
-    assert (done["train"].rejected, done["train"].repaired) == (0, len(MENDED))
+    wanted = frozenset({"control", "mojibake", "empty"})
+    done = cleaned(splits, tmp_path / "out", wanted, repair=True)
+    assert (done["train"].rejected, done["train"].repaired) == (1, len(MENDED))
+    assert rejected(tmp_path / "out")[len(texts)]["source"] == "empty"
     assert done["train"].repairs["invisible"] == 2
     kept = Corpus(tuple(tmp_path / "out" / path.name for path in paths), "x", "y")
     assert [target for _, target in kept] == [text for _, _, text in MENDED] + ["c «d»"]
@@ -187,8 +172,9 @@ def test_repaired_pairs_are_kept_and_recorded(name: str, tmp_path: Path) -> None
     # Without, every kept line is as it was, and what could be repaired is counted.
     done = cleaned(splits, tmp_path / "same", frozenset({"empty"}))
     assert done["train"].repaired == len(MENDED)
-    for path in paths:
-        assert list(read_lines(tmp_path / "same" / path.name)) == list(read_lines(path))
+    assert done["train"].files == (*(path.name for path in paths), "train.rejected.jsonl")
+    for path, lines in zip(paths, columns, strict=True):
+        assert tuple(read_lines(tmp_path / "same" / path.name)) == lines[:-1]
     assert not (tmp_path / "same/train.repaired.jsonl").exists()
 
 
