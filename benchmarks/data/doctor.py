@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformer.data.quality.config import ExaminationConfig
+from transformer.data.quality.base import ExaminationConfig
 
 from benchmarks.data.doctor_faults import Kind, Pair, Planted, kinds, plant
 from benchmarks.results.page import write_between

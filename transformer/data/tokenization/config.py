@@ -24,7 +24,7 @@ class TokenizerConfig:
 
     algorithm: Algorithm = "bpe"
     """Subwords, "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016); or "char", the Unicode
-    characters, or "words", what blanks separate (symbol_vocabulary.py)."""
+    characters, or "words", what blanks separate (vocabulary.py)."""
     vocab_size: Annotated[int, Range(5)] | None = 8000
     """Size of each vocabulary: four control symbols, 256 bytes, the alphabet, then subwords. The
     largest size for characters and words; None: all of them."""
