@@ -19,12 +19,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformer.data.quality.base import ExaminationConfig
-
 from benchmarks.data.doctor_faults import Kind, Pair, Planted, kinds, plant
 from benchmarks.results.page import write_between
 from transformer.cli.config.compose import compose_config
 from transformer.data.corpora.split import Split
+from transformer.data.quality.base import ExaminationConfig
 from transformer.data.quality.cleaning import clean
 from transformer.data.quality.factory import Checks
 from transformer.data.text.parallel import Corpus, read_lines

@@ -21,7 +21,6 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from transformer.data.corpora.catalog import pocket_splits
-
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.translation.translator import Translator
 from transformer.model.heads import HeadName

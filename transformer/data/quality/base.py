@@ -1,4 +1,4 @@
-"""Numbered pairs, base classes of the checks, and helpers to compare and to quote texts."""
+"""Settings of an examination, numbered pairs of a text, and base classes of the checks."""
 
 import re
 import unicodedata

@@ -1,4 +1,7 @@
-"""Examines the splits of a corpus, which may be larger than memory; results as plain values."""
+"""Examines the splits of a corpus, which may be larger than memory; results as plain values.
+
+Before training, cheap checks are logged; none stops the run.
+"""
 
 import json
 import logging

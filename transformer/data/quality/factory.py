@@ -28,7 +28,7 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 _CHUNK = 1024
 # Bytes of UTF-8 to a token: 4.2 with 8,000 subwords of English and German (Multi30k).
 _BYTES = 4
-# Pairs of the training text that tell what is usual.
+# Pairs of the training text from which usual lengths, words and scripts are learnt.
 _SAMPLE = 50_000
 _PACKAGES = {"mojibake": "ftfy", "language": "py3langid"}
 

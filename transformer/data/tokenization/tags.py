@@ -27,7 +27,7 @@ class SourceTags(NamedTuple):
     tag: str | None = None
     """Tag of the corpus whose kind of text this is."""
     source: str | None = None
-    """Code of its own language, of a model that is told it."""
+    """Code of its own language (`Tags.both_sides`)."""
 
     def over(self, default: "SourceTags") -> "SourceTags":
         """Return these tags, with those of ``default`` where they are None."""

@@ -1,4 +1,7 @@
-"""Characters that do not belong in text: control and replacement characters, wrong encodings."""
+"""Characters that do not belong in a text, or that its side or the vocabulary does not use.
+
+Control and replacement characters, wrong encodings, letters of another script.
+"""
 
 import re
 import unicodedata

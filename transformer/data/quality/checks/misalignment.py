@@ -31,11 +31,11 @@ _NEIGHBOURS = 512
 _BLOCK = 4
 # Nats that a change of the shift costs, and that one odd pair may cost at most.
 _CHANGE, _MOST_COST = 18.0, 3.5
-# Below this correlation at the best of shifts, lengths tell nothing...
+# Below this correlation at the best shift, lengths are no evidence...
 _TELLING = 0.3
-# ... or, below this one in a text of so many lines, that nothing is aligned.
+# ... or, below this one in a text of at least so many lines, nothing is aligned.
 _SHUFFLED, _ENOUGH = 0.15, 1000
-# Of the blocks of neighbours, that must tell something: the rest of the text may be misaligned.
+# Fraction of the blocks that must be evidence: the rest of the text may be misaligned.
 _MIN_FRACTION = 0.05
 _CERTAIN = 0.95
 # Standard deviations below which lines are all of one length, but for rounding.
@@ -149,7 +149,7 @@ def _standard(lengths: Lengths) -> Lines:
 
 
 def _likeness(x: Lines, y: Lines) -> float:
-    """Return the correlation that aligned lines have: the median of the blocks that tell."""
+    """Return the correlation that aligned lines have: the median of the blocks above _TELLING."""
     starts = range(0, max(1, len(x) - _NEIGHBOURS + 1), _NEIGHBOURS)
     blocks = [(x[start : start + _NEIGHBOURS], y[start : start + _NEIGHBOURS]) for start in starts]
     found = np.array([max(_correlation(*block, shift) for shift in _SHIFTS) for block in blocks])
@@ -186,7 +186,7 @@ def _cost(x: Lines, y: Lines, likeness: float, state: int) -> Lines:
 
 
 def _viterbi(costs: Float[np.ndarray, "block state"]) -> Int[np.ndarray, " block"]:
-    """Return the cheapest row of states, where every change of the state costs the same."""
+    """Return the cheapest sequence of states; every change of the state costs the same."""
     best = np.zeros(costs.shape[1])
     changed = np.zeros(costs.shape, dtype=bool)
     come_from = np.zeros(len(costs), dtype=np.int64)
