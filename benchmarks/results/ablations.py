@@ -30,7 +30,7 @@ from benchmarks.results.page import markdown, publish
 from benchmarks.results.records import Records, short
 from benchmarks.results.trained import Chained, Trained, Training, train_all
 from transformer.common.errors import InputError
-from transformer.data.corpora.catalog import MULTI30K, find
+from transformer.data.corpora.catalog import PUBLISHED, find
 from transformer.training.checkpointing.run_directory import is_finished
 
 PAGE = ROOT / "docs" / "results.md"
@@ -88,7 +88,7 @@ def training(change: Change, folder: Path, updates: int, data: Path) -> Training
     if not change.last:
         return Trained((*common, *change.overrides.split()), folder / change.folder)
     teachers = ",".join(str(folder / name) for name in change.teachers)
-    german = find(MULTI30K, "de", "train", data)
+    german = find(PUBLISHED["multi30k"], "de", "train", data)
     recipe = (
         one.format(teachers=f"[{teachers}]", german=german) for one in change.overrides.split()
     )

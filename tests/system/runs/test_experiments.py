@@ -16,7 +16,7 @@ from tests.helpers.data.text import write_parallel
 from tests.helpers.runs.runs import PROJECT, composed
 from transformer.__main__ import main
 from transformer.cli.config.compose import compose_config
-from transformer.data.corpora.catalog import MULTI30K, MULTI30K_TOK, TANAKA_ENJA
+from transformer.data.corpora.catalog import PUBLISHED
 from transformer.data.corpora.resolve import find_splits
 from transformer.model.build import build_transformer
 from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload
@@ -34,7 +34,7 @@ SMALL = [
     *("decoding.max_length_ratio=0", "decoding.max_length_offset=3"),
 ]
 
-PUBLISHED = {corpus.name: corpus for corpus in (MULTI30K, MULTI30K_TOK, TANAKA_ENJA)}
+TRANSLATED = ("multi30k", "multi30k_tok", "tanaka_enja")
 
 
 def write_corpus(folder: Path, name: str, source: str, target: str) -> Path:
@@ -45,7 +45,7 @@ def write_corpus(folder: Path, name: str, source: str, target: str) -> Path:
         for path, code in zip(paths, (source, target), strict=True):
             text = Path(path).read_bytes()
             Path(path).unlink()
-            if name in PUBLISHED:
+            if name in TRANSLATED:
                 file = folder / PUBLISHED[name].file_name(code, split)
             else:
                 file = folder / f"{split}.{code}"

@@ -1,15 +1,11 @@
 """Corpora that need no files of the user: pocket, in the package, and published ones, downloaded.
 
-Multi30k: Elliott et al. 2016, https://aclanthology.org/W16-3210; its raw and its tokenised files
-are two corpora here. Tanaka: the 50,000 pairs of 4 to 16 words of
-https://github.com/odashi/small_parallel_enja, from the Tanaka corpus. G2P: Ashby et al. 2021,
-https://aclanthology.org/2021.sigmorphon-1.13, task 1, high and medium resource. SCAN: Lake and
-Baroni 2018, https://arxiv.org/abs/1711.00350. Inflection: Goldman et al. 2023,
-https://aclanthology.org/2023.sigmorphon-1.13, part 1.
+published.toml lists the published ones, with their sources.
 """
 
 import logging
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,17 +18,12 @@ from transformer.data.text.parallel import Corpus
 logger = logging.getLogger(__name__)
 
 
-def _checksums() -> dict[str, str]:
-    text = Path(__file__).with_name("checksums.txt").read_text(encoding="utf-8")
-    return dict(line.split() for line in text.splitlines() if not line.startswith("#"))
-
-
 @dataclass(frozen=True, kw_only=True)
 class PublishedCorpus:
     """One corpus, with a file for each language of each split, or one file for both sides."""
 
     name: str
-    languages: tuple[str, ...]
+    languages: Sequence[str]
     """Language codes, or paths that end in one, as they stand in the names of the files."""
     splits: Mapping[str, str]
     """The files of each split, with "{}" for the language."""
@@ -40,9 +31,9 @@ class PublishedCorpus:
     """"tsv" or "scan" of one file with both sides; None: a plain file for each language."""
     url: str
     """Folder of the files, with a slash at the end."""
-    sha256: Mapping[str, str] = field(default_factory=_checksums)
+    sha256: Mapping[str, str]
     """Checksum of each file, and of each part of it."""
-    parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    parts: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """For each file that is published in parts: the parts, to be concatenated."""
 
     def file_name(self, language: str | None, split: str) -> str:
@@ -56,71 +47,15 @@ class PublishedCorpus:
         return self.splits[split].format(known[language])
 
 
-MULTI30K = PublishedCorpus(
-    name="multi30k",
-    languages=("en", "de", "fr"),
-    splits={"train": "train.{}.gz", "validation": "val.{}.gz", "test": "test_2016_flickr.{}.gz"},
-    url="https://github.com/multi30k/dataset/raw/a3d2e0d/data/task1/raw/",
-)
+def _published() -> dict[str, PublishedCorpus]:
+    folder = Path(__file__).parent
+    lines = (folder / "checksums.txt").read_text(encoding="utf-8").splitlines()
+    sha256 = dict(line.split() for line in lines if not line.startswith("#"))
+    entries = tomllib.loads((folder / "published.toml").read_text(encoding="utf-8"))
+    return {n: PublishedCorpus(name=n, sha256=sha256, **entry) for n, entry in entries.items()}
 
-MULTI30K_TOK = PublishedCorpus(
-    name="multi30k_tok",
-    languages=("en", "de"),
-    splits={
-        "train": "train.lc.norm.tok.{}",
-        "validation": "val.lc.norm.tok.{}",
-        "test": "test_2016_flickr.lc.norm.tok.{}",
-    },
-    # A later commit has another train.lc.norm.tok.en.
-    url="https://github.com/multi30k/dataset/raw/7bee46bc74186b4b6254603143610f730d40bf66/data/"
-    "task1/tok/",
-)
 
-TANAKA_ENJA = PublishedCorpus(
-    name="tanaka_enja",
-    languages=("en", "ja"),
-    splits={"train": "train.{}", "validation": "dev.{}", "test": "test.{}"},
-    url="https://github.com/odashi/small_parallel_enja/raw/bc6f160498e5f97a286ff679173e7f6ba9321d9f/",
-    parts={
-        f"train.{code}": tuple(f"train.{code}.{number:03}" for number in range(5))
-        for code in ("en", "ja")
-    },
-)
-
-G2P = PublishedCorpus(
-    name="g2p",
-    languages=(
-        *("high/eng_us", "medium/arm_e", "medium/bul", "medium/dut", "medium/fre", "medium/geo"),
-        *("medium/hbs_latn", "medium/hun", "medium/jpn_hira", "medium/kor", "medium/vie_hanoi"),
-    ),
-    splits={"train": "{}_train.tsv", "validation": "{}_dev.tsv", "test": "{}_test.tsv"},
-    format="tsv",
-    url="https://github.com/sigmorphon/2021-task1/raw/821bcde/data/",
-)
-
-SCAN = PublishedCorpus(
-    name="scan",
-    languages=("simple", "length"),
-    splits={"train": "{0}_split/tasks_train_{0}.txt", "test": "{0}_split/tasks_test_{0}.txt"},
-    format="scan",
-    url="https://github.com/brendenlake/SCAN/raw/c4b756c/",
-)
-
-INFLECTION = PublishedCorpus(
-    name="inflection",
-    languages=(
-        *("afb", "amh", "arz", "bel", "dan", "deu", "eng", "fin", "fra", "grc", "heb"),
-        *("heb_unvoc", "hun", "hye", "ita", "jap", "kat", "klr", "mkd", "nav", "rus", "san"),
-        *("sme", "spa", "sqi", "swa", "tur"),
-    ),
-    splits={"train": "{}.trn", "validation": "{}.dev", "test": "{}.tst"},
-    format="tsv",
-    url="https://github.com/sigmorphon/2023InflectionST/raw/e7f1b32/part1/data/",
-)
-
-PUBLISHED = {
-    corpus.name: corpus for corpus in (MULTI30K, MULTI30K_TOK, TANAKA_ENJA, G2P, SCAN, INFLECTION)
-}
+PUBLISHED = _published()
 
 
 def fetch(corpus: PublishedCorpus, language: str | None, split: str, cache: Path) -> Path:

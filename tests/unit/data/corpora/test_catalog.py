@@ -17,10 +17,7 @@ from tests.helpers.data.corpora import data_config, pairs_of, tokenizer_config
 from tests.helpers.decoding.translators import tiny_tokenizer
 from transformer.common.errors import InputError
 from transformer.data.corpora.catalog import (
-    MULTI30K,
-    MULTI30K_TOK,
     PUBLISHED,
-    TANAKA_ENJA,
     PublishedCorpus,
     fetch,
     find,
@@ -29,6 +26,9 @@ from transformer.data.corpora.catalog import (
 )
 from transformer.data.modules.tagging import TaggedDataset, TaggingData, read_pocket_tags
 
+MULTI30K, MULTI30K_TOK, TANAKA_ENJA = (
+    PUBLISHED[name] for name in ("multi30k", "multi30k_tok", "tanaka_enja")
+)
 requested: list[str] = []
 
 
