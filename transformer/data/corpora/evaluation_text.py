@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import chain, starmap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +13,7 @@ from transformer.data.corpora.mixture import AnySplit, JoinedSplit
 from transformer.data.corpora.resolve import find_splits
 from transformer.data.corpora.split import Split
 from transformer.data.text.lines import is_large
-from transformer.data.text.parallel import AnotherTarget, Pair, Referenced, pairs_of
+from transformer.data.text.parallel import AnotherTarget, Pair, Referenced
 from transformer.data.tokenization.tags import with_tags
 
 
@@ -45,12 +44,14 @@ def with_references(pairs: Iterable[Pair], repeated: bool = False) -> list[Refer
 
 def read_texts(split: AnySplit, cache: Path | None = None) -> Texts:
     """Read a split; the cache has the pairs held out of a large file; InputError if it is empty."""
-    ranges = {}
+    texts, ranges = list[Referenced](), {}
     if isinstance(split, JoinedSplit):
-        parts = [_texts(part, cache) for part in split.parts.values()]
-        pairs = (chain.from_iterable(starmap(pairs_of, part)) for part in parts)
-        texts = with_references(split.joined(pairs))
-        ranges = split.ranges([len(part) for part in parts])
+        for name, part in split.parts.items():
+            if ranges and split.has_documents:
+                texts.append(("", ("",)))
+            start = len(texts)
+            texts += _texts(part, cache)
+            ranges[name] = range(start, len(texts))
     else:
         texts = _texts(split, cache)
     if not texts:

@@ -1,7 +1,7 @@
 """Several corpora as one: their splits, their sampling weights in training, and one vocabulary."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,28 +22,19 @@ class JoinedSplit:
     parts: Mapping[str, Split]
 
     def __iter__(self) -> Iterator[Pair]:
-        """Yield (source, target), the source with its tags; raises InputError as `Split` does."""
-        return self.joined(self.parts.values())
+        """Yield (source, target), the source with its tags; raises InputError as `Split` does.
 
-    def joined(self, parts: Iterable[Iterable[Pair]]) -> Iterator[Pair]:
-        """Yield the pairs of each corpus; a blank pair separates two corpora of documents."""
-        for index, part in enumerate(parts):
-            if index and self._has_documents:
+        A blank pair separates two corpora of documents.
+        """
+        for index, part in enumerate(self.parts.values()):
+            if index and self.has_documents:
                 yield "", ""
             yield from part
-
-    def ranges(self, counts: Sequence[int]) -> dict[str, range]:
-        """Return the indices of the pairs of each corpus, given their numbers of pairs."""
-        found, start = {}, 0
-        for name, count in zip(self.parts, counts, strict=True):
-            found[name] = range(start, start + count)
-            start += count + self._has_documents
-        return found
 
     def word_links(self) -> Iterator[WordLinks]:
         """Yield the links of each pair; raises InputError as `Split` does."""
         for index, part in enumerate(self.parts.values()):
-            if index and self._has_documents:
+            if index and self.has_documents:
                 yield WordLinks(frozenset(), frozenset())
             yield from part.word_links()
 
@@ -59,7 +50,8 @@ class JoinedSplit:
         return next(iter(self.parts.values())).location
 
     @property
-    def _has_documents(self) -> bool:
+    def has_documents(self) -> bool:
+        """Whether a pair of a corpus may be several sentences of a document."""
         return any(part.sentences > 1 for part in self.parts.values())
 
 

@@ -22,12 +22,6 @@ class AnotherTarget(str):
     """Another right target of the source in the pair before; every operation loses the mark."""
 
 
-def pairs_of(source: str, targets: Sequence[str]) -> Iterator[Pair]:
-    """Yield a pair for each target of a source."""
-    for index, target in enumerate(targets):
-        yield source, AnotherTarget(target) if index else target
-
-
 SEPARATOR: Pair = ("", "")
 """Separates documents of JSONL; this very object, though it equals a blank line of a file."""
 
@@ -189,8 +183,9 @@ def jsonl_pairs(
             document = row[document_key]
         targets = row.get(sides[1])
         if isinstance(targets, list) and targets:
-            pairs = [record_pair({**row, sides[1]: one}, sides, where) for one in targets]
-            yield from pairs_of(pairs[0][0], [target for _, target in pairs])
+            for index, one in enumerate(targets):
+                source, target = record_pair({**row, sides[1]: one}, sides, where)
+                yield source, AnotherTarget(target) if index else target
         else:
             yield record_pair(row, sides, where)
 
