@@ -155,28 +155,24 @@ class BatchDataset(PlannedDataset[Batch]):
         self,
         corpus: EncodedCorpus,
         pairs: Int[np.ndarray, " pair"],
-        sampler: SegmentationSampler | None = None,
+        sampler: SegmentationSampler,
         *,
-        linked_by: Tokenizer | None = None,
+        links: bool = False,
     ) -> None:
         """Serve the pairs of a corpus with these indices; a key has indices in ``pairs``.
 
-        Args:
-            sampler: of the segmentations of a whole corpus; None: the best.
-            linked_by: the tokenizer of the corpus, to add word links to batches; None: no links.
+        ``pairs`` are all pairs if the sampler draws; ``links`` adds word links to the batches.
         """
         self._corpus, self._pairs, self._sampler = corpus, pairs, sampler
         self._spelling = None
-        if linked_by is not None:
-            source = linked_by.source_subwords(range(linked_by.source_vocab_size))
-            self._spelling = source, linked_by.subwords(range(linked_by.target_vocab_size))
+        if links:
+            tokenizer = sampler.tokenizer
+            source = tokenizer.source_subwords(range(tokenizer.source_vocab_size))
+            self._spelling = source, tokenizer.subwords(range(tokenizer.target_vocab_size))
 
     def __getitem__(self, key: BatchKey) -> Batch:
         pairs = self._pairs[key.pairs]
-        if self._sampler is None:
-            sides: list[list[Row]] = [[*self._corpus.ids(side, pairs)] for side in SIDES]
-        else:
-            sides = self._sampler.ids(self._corpus, pairs, key.epoch, pairs)
+        sides = self._sampler.ids(self._corpus, pairs, key.epoch, pairs)
         if self._spelling is None:
             return collate(sides[0], sides[1])
         words = [
@@ -188,9 +184,7 @@ class BatchDataset(PlannedDataset[Batch]):
 
     def lengths(self) -> Lengths:
         """Return the lengths of source and target to plan batches with."""
-        if self._sampler is not None:
-            return self._sampler.lengths(self._corpus, self._pairs)
-        source, target = self._corpus.sides_lengths()
+        source, target = self._sampler.lengths(self._corpus, self._pairs)
         return source[self._pairs], target[self._pairs]
 
 

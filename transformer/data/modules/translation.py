@@ -185,15 +185,12 @@ class DataModule(BatchModule):
     def _training_part(self, name: str) -> BatchDataset:
         corpus = EncodedCorpus(self._encoded_path(name))
         tokenizer = self.tokenizer.tagged(self._part(name).tags)
-        return BatchDataset(
-            corpus,
-            np.arange(len(corpus), dtype=np.int32),
-            SegmentationSampler(tokenizer, self._data),
-            linked_by=tokenizer if self._links else None,
-        )
+        sampler, pairs = SegmentationSampler(tokenizer, self._data), np.arange(len(corpus))
+        return BatchDataset(corpus, pairs.astype(np.int32), sampler, links=self._links)
 
     @cached_property
     def _validation(self) -> BatchDataset:
         corpus = EncodedCorpus(*map(self._encoded_path, self._parts("validation")))
         lengths, where = corpus.sides_lengths(), self._split("validation").location
-        return BatchDataset(corpus, self._usable("validation", where, "pairs", lengths))
+        sampler = SegmentationSampler(self.tokenizer.with_sampling(0.0), self._data)
+        return BatchDataset(corpus, self._usable("validation", where, "pairs", lengths), sampler)

@@ -66,13 +66,14 @@ def test_pairs_come_back_as_they_were(
 def test_batches_have_their_pairs_in_a_worker_too(
     corpus: EncodedCorpus, tokenizer: Tokenizer
 ) -> None:
-    chosen = BatchDataset(corpus, np.array([70, 3, 41]))
+    best = SegmentationSampler(tokenizer.with_sampling(0.0), data_config(Path()))
+    chosen = BatchDataset(corpus, np.array([70, 3, 41]), best)
     batch = chosen[BatchKey(0, np.array([2, 0]))]
     texts = tokenizer.decode_target(batch.target_output.tolist())
     assert texts == corpus.texts("target", np.array([41, 70]))
     assert chosen.lengths()[0].tolist() == corpus.lengths("source")[[70, 3, 41]].tolist()
     key = BatchKey(3, np.array([1, 2, 3]))
-    for made in (sampled(corpus, tokenizer), BatchDataset(corpus, np.arange(81))):
+    for made in (sampled(corpus, tokenizer), BatchDataset(corpus, np.arange(81), best)):
         copy = pickle.loads(pickle.dumps(made))
         assert torch.equal(copy[key].source, made[key].source)
 
@@ -149,9 +150,9 @@ def test_batches_carry_the_links_of_their_pieces(
 ) -> None:
     """However the words are cut: a linked source piece spells a word that the target one spells."""
     corpus = linked_corpus(pairs, tokenizer, tmp_path / "train")
-    config = data_config(tmp_path, batch_tokens=999)
-    sampler = SegmentationSampler(tokenizer, config) if drawn else None
-    made = BatchDataset(corpus, np.arange(len(corpus)), sampler, linked_by=tokenizer)
+    spelling = tokenizer if drawn else tokenizer.with_sampling(0.0)
+    sampler = SegmentationSampler(spelling, data_config(tmp_path, batch_tokens=999))
+    made = BatchDataset(corpus, np.arange(len(corpus)), sampler, links=True)
     key = BatchKey(2, np.array([40, 3, 77]))
     batch = pickle.loads(pickle.dumps(made))[key]
     assert batch.alignment is not None
