@@ -125,7 +125,7 @@ class SegmentationSampler:
             for rows in zip(drawn, best, strict=True)
         ]
 
-    def lengths(self, corpus: EncodedCorpus, numbers: Int[np.ndarray, " pair"]) -> Lengths:
+    def lengths(self, corpus: EncodedCorpus, numbers: Indices) -> Lengths:
         """Return lengths within the budget that 95% of the sampled segmentations do not exceed."""
         source, target = corpus.sides_lengths()
         if not self.tokenizer.config.sampling or not len(corpus):
