@@ -44,7 +44,7 @@ def with_references(pairs: Iterable[Pair], repeated: bool = False) -> list[Refer
 
 def read_texts(split: AnySplit, cache: Path | None = None) -> Texts:
     """Read a split; the cache has the pairs held out of a large file; InputError if it is empty."""
-    texts, ranges = list[Referenced](), {}
+    texts, ranges = list[Referenced](), dict[str, range]()
     if isinstance(split, JoinedSplit):
         for name, part in split.parts.items():
             if ranges and split.has_documents:

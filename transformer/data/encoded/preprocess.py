@@ -71,10 +71,9 @@ class ShardWriter:
             block.pairs, self.tokenizer, self.filters, block.first, texts=self.texts
         )
         if block.links is not None:
-            links = [sorted(block.links[index].sure) for index in kept]
             # (source word, target word), … -> source word, target word, …
-            flat = [list(chain.from_iterable(each)) for each in links]
-            batch = batch.append_column("links", _lists(flat))
+            links = [[*chain.from_iterable(sorted(block.links[index].sure))] for index in kept]
+            batch = batch.append_column("links", _lists(links))
         counts = json.dumps({"read": len(block.pairs), "dropped": dropped})
         batch = batch.replace_schema_metadata({_COUNTS: counts})
         with (
@@ -101,10 +100,7 @@ def encode(
     *,
     texts: bool,
 ) -> Encoded:
-    """Encode pairs, with their ``texts`` or without.
-
-    ``filters`` None keeps all; otherwise ``first`` tells which pairs are the first of equal ones.
-    """
+    """Encode pairs; ``filters`` None keeps all, ``first`` marks the first of equal pairs."""
     kept, dropped = list[int](), Counter[str]()
     # Arrays take a tenth of the memory of lists.
     sources: list[array[int]] = []
@@ -160,11 +156,9 @@ def encode_corpus(
 
     Args:
         split: its name in the log.
-        pairs: called for each pass over the (source, target) text.
         filters: which pairs to leave out; None keeps every line.
         folder: of the shards, once complete; a second call resumes from ``FOLDER.parts``.
         links: called for each pass over the word links of the pairs; the sure ones are written.
-        texts: whether the raw text is written too.
         workers: processes that encode; None: as many as cores, 0 (or up to two shards): this one.
     """
     parts = folder.with_name(f"{folder.name}.parts")
@@ -208,12 +202,11 @@ def _blocks(
     linked = None if links is None else links()
     number = 0
     while (chunk := list(islice(stream, _BLOCK))) or number == 0:
-        start = number * _BLOCK
         yield Block(
             number,
             chunk,
             None if linked is None else [next(linked) for _ in chunk],
-            None if first is None else first[start : start + _BLOCK],
+            None if first is None else first[number * _BLOCK :][:_BLOCK],
         )
         number += 1
     if linked is not None:

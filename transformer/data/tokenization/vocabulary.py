@@ -68,8 +68,8 @@ class Vocabulary(ABC):
         cuts = iter(self.split(sentences, None if seeds is None else repeated))
         rows = []
         for part in parts:
-            first, *others = islice(cuts, len(part))
-            rows.append(first + [token for ids in others for token in (separator, *ids)])
+            first, *more = islice(cuts, len(part))
+            rows.append(first + [token for ids in more for token in (separator, *ids)])
         return rows
 
     def decode(self, rows: Iterable[Sequence[int]]) -> list[str]:
