@@ -18,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from transformer.common.errors import InputError, did_you_mean, raise_objections
 from transformer.common.files import CONFIG_DIR, PACKAGE
+from transformer.recipes.overrides import override_key
 
 BASE_OF_CORPORA = "base"
 """The file of conf/data that all corpora build on; not itself a choice."""
@@ -65,13 +66,44 @@ _OWN_METRIC = {
 }
 
 
-def with_own_metric(verb: str, arguments: Sequence[str]) -> list[str]:
-    """The arguments with the keys that ``metrics=MODULE:FUNCTION`` stands for, before the rest."""
+def as_overrides(verb: str, arguments: Sequence[str]) -> list[str]:
+    """The arguments as Hydra reads them.
+
+    It reads no sentences and paths of users. The keys that ``metrics=MODULE:FUNCTION`` stands for
+    come before the rest.
+    """
+    if verb == "attention":
+        return [f"{override_key(one)}=given" if sentences([one]) else one for one in arguments]
+    if verb == "compare":
+        arguments = ["runs=[]", *split_paths(arguments)[1]]
     own = [one for one in arguments if re.fullmatch(r"metrics=[\w.]+:\w+", one)]
     if not own or verb not in _OWN_METRIC:
         return list(arguments)
     keys = [key.format(own[-1].partition("=")[2]) for key in _OWN_METRIC[verb]]
     return [*keys, *(one for one in arguments if one not in own)]
+
+
+def sentences(arguments: Sequence[str]) -> dict[str, str]:
+    """The sentences among the arguments of ``attention``, as the user typed them.
+
+    Hydra would read commas and brackets of a sentence as more than text.
+    """
+    given = (one.partition("=") for one in arguments if one != "target=null")
+    # Bytes that are not UTF-8 become signs of replacement.
+    return {
+        key: os.fsencode(value).decode(errors="replace")
+        for key, equals, value in given
+        if equals and key in ("text", "target")
+    }
+
+
+def split_paths(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The paths among the arguments of ``compare``, and the others.
+
+    Paths need no quotes, as Hydra does not read them. A key has no slash: runs/lr=0.1 is a path.
+    """
+    paths = [one for one in arguments if "=" not in one or "/" in override_key(one)]
+    return paths, [one for one in arguments if one not in paths]
 
 
 def config_folder() -> Path:
@@ -124,11 +156,6 @@ def choices(group: str) -> list[str]:
     folders = filter(None, [config_folder(), own_config_folder()])
     names = sorted({file.stem for one in folders for file in (one / group).glob("*.yaml")})
     return [name for name in names if (group, name) != ("data", BASE_OF_CORPORA)]
-
-
-def override_key(override: str) -> str:
-    """The key of an argument."""
-    return override.partition("=")[0]
 
 
 def parse_override(override: str, verb: str = "train", *, sweeps: str | None = "") -> Override:

@@ -12,28 +12,30 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from transformer.cli.config.arguments import (
+    as_overrides,
     check_overrides,
     choices,
     config_folder,
     known_keys,
     nearest_key,
-    override_key,
     search_path,
-    with_own_metric,
+    split_paths,
 )
 from transformer.common.errors import ALSO, InputError
 from transformer.common.files import HUB, given_path, hub_run
 from transformer.common.own_code import TRUST
 from transformer.common.schema import typed_value
+from transformer.recipes.overrides import override_key
 
 
-def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
-    """Compose ``conf/VERB.yaml`` with the user's ``KEY=VALUE`` arguments.
+def compose_config(verb: str, arguments: Sequence[str]) -> DictConfig:
+    """Compose ``conf/VERB.yaml`` with the user's arguments.
 
-    Hydra's own config, with the new run directory of ``train``, is that of ``HydraConfig``. The
-    error for an unknown key names the nearest known one.
+    The sentences of ``attention`` are only marked as given. Hydra's own config, with the new run
+    directory of ``train``, is that of ``HydraConfig``. The error for an unknown key names the
+    nearest known one.
     """
-    overrides = with_own_metric(verb, overrides)
+    overrides = as_overrides(verb, arguments)
     check_overrides(verb, overrides)
     if verb == "train":
         overrides = with_recipe(overrides)
@@ -53,6 +55,13 @@ def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
     if missing := sorted(OmegaConf.missing_keys(config)):
         keys = " and ".join(f"{key}=" for key in missing)
         raise InputError(f"{verb} needs a value for {keys}")
+    if verb == "compare":
+        config.runs = [*resolve_value(config, "runs", Sequence[str]), *split_paths(arguments)[0]]
+        if len(config.runs) < 2:
+            raise InputError(
+                "compare takes two systems or more: compare RUN_A RUN_B (or runs=[A,B]); each is a "
+                "run directory, a checkpoint or a file of hypotheses"
+            )
     return config
 
 

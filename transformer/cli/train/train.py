@@ -12,12 +12,11 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.config.arguments import (
+    as_overrides,
     check_overrides,
     config_folder,
     flags_and_overrides,
-    override_key,
     search_path,
-    with_own_metric,
 )
 from transformer.cli.config.compose import (
     compose_config,
@@ -32,6 +31,7 @@ from transformer.common.errors import InputError
 from transformer.common.own_code import import_code
 from transformer.data.corpora.trust import named_classes
 from transformer.model.checkpoint.locate import run_folder
+from transformer.recipes.overrides import override_key
 from transformer.training.checkpointing.run_directory import has_checkpoint
 from transformer.training.distributed.launcher import RUN
 from transformer.training.distributed.rendezvous import external_rank
@@ -80,7 +80,7 @@ def _hydra(flags: Sequence[str], overrides: Sequence[str]) -> None:
     """Let Hydra run the sweep of --multirun, or show what its other flags ask for."""
     from transformer.cli.train.sweep import summarised
 
-    overrides = with_own_metric("train", overrides)
+    overrides = as_overrides("train", overrides)
     check_overrides("train", overrides, sweep=True)
     sys.argv[1:] = [*flags, *with_recipe(overrides), *search_path()]
     # Otherwise Hydra would print exceptions itself.
