@@ -1,5 +1,6 @@
 """``python -m transformer VERB KEY=VALUE…``, also installed as ``transformer``."""
 
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -93,12 +94,15 @@ def _run_verb(verb: str, arguments: list[str]) -> None:
     given: list[Any] = [arguments]
     if verb not in COMPOSE_THEMSELVES:
         # Before the module of the verb: torch takes seconds to import.
-        from transformer.cli.config.compose import compose_config, fetch_models, trust_code
+        from transformer.cli.config.compose import compose_config, fetch_models
+        from transformer.common.own_code import TRUST
 
-        given = [compose_config(verb, arguments), arguments]
-        trust_code(given[0])
+        config = compose_config(verb, arguments)
+        given = [config, arguments]
+        if config.get("trust") is True:
+            os.environ[TRUST] = "true"  # where layers are built, no config is known
         if verb != "import":
-            fetch_models(given[0])
+            fetch_models(config)
     resolve_name(f"transformer.cli.{VERBS[verb][0]}")(*given)
 
 

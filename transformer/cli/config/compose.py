@@ -1,6 +1,5 @@
 """Composes the config of a verb from conf/ and the user's arguments."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -23,7 +22,6 @@ from transformer.cli.config.arguments import (
 )
 from transformer.common.errors import ALSO, InputError
 from transformer.common.files import HUB, given_path, hub_run
-from transformer.common.own_code import TRUST
 from transformer.common.schema import typed_value
 from transformer.recipes.overrides import override_key
 
@@ -63,12 +61,6 @@ def compose_config(verb: str, arguments: Sequence[str]) -> DictConfig:
                 "run directory, a checkpoint or a file of hypotheses"
             )
     return config
-
-
-def trust_code(config: DictConfig) -> None:
-    """Let ``trust=true`` of this call hold where layers are built, which knows no config."""
-    if config.get("trust") is True:
-        os.environ[TRUST] = "true"
 
 
 def fetch_models(config: DictConfig) -> None:

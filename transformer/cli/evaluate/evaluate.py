@@ -52,16 +52,15 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
         task = "translation"
     else:
         task = checkpoint_task(read_payload(find_checkpoint(path)))
-    if task == "translation" or (":" in task and _translates(task)):
+    translates = task == "translation"
+    if ":" in task:
+        from transformer.tasks.registry import is_translation
+
+        translates = is_translation(task)
+    if translates:
         _evaluate_translations(config, arguments)
     else:
         _evaluate_again(config, task)
-
-
-def _translates(task: str) -> bool:
-    from transformer.tasks.registry import is_translation
-
-    return is_translation(task)
 
 
 def _evaluate_again(config: DictConfig, task: str) -> None:

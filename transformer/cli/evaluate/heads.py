@@ -11,7 +11,7 @@ from transformer.cli.evaluate.scored_text import require_trusted
 from transformer.cli.load import load_translator
 from transformer.common.errors import InputError
 from transformer.common.schema import typed_value
-from transformer.evaluation.attention.head_scores import loss_scorer, metric_scorer
+from transformer.evaluation.attention.head_ablation import loss_scorer, metric_scorer
 from transformer.report.heads import HeadReport
 from transformer.report.scores import print_json
 
