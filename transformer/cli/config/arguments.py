@@ -18,7 +18,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from transformer.common.errors import InputError, did_you_mean, raise_objections
 from transformer.common.files import CONFIG_DIR, PACKAGE
-from transformer.recipes.overrides import override_key
 
 BASE_OF_CORPORA = "base"
 """The file of conf/data that all corpora build on; not itself a choice."""
@@ -156,6 +155,11 @@ def choices(group: str) -> list[str]:
     folders = filter(None, [config_folder(), own_config_folder()])
     names = sorted({file.stem for one in folders for file in (one / group).glob("*.yaml")})
     return [name for name in names if (group, name) != ("data", BASE_OF_CORPORA)]
+
+
+def override_key(argument: str) -> str:
+    """The key of an argument."""
+    return argument.partition("=")[0]
 
 
 def parse_override(override: str, verb: str = "train", *, sweeps: str | None = "") -> Override:

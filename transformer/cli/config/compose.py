@@ -17,13 +17,13 @@ from transformer.cli.config.arguments import (
     config_folder,
     known_keys,
     nearest_key,
+    override_key,
     search_path,
     split_paths,
 )
 from transformer.common.errors import ALSO, InputError
 from transformer.common.files import HUB, given_path, hub_run
 from transformer.common.schema import typed_value
-from transformer.recipes.overrides import override_key
 
 
 def compose_config(verb: str, arguments: Sequence[str]) -> DictConfig:
