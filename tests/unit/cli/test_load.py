@@ -86,7 +86,7 @@ def test_precision_and_batches_suit_the_device(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: has_bfloat16)
-    model = "runs=[x]" if verb == "compare" else "checkpoint=x"
+    model = "runs=[x,y]" if verb == "compare" else "checkpoint=x"
     config = compose_config(verb, [model])
     assert resolve_precision(config, torch.device(device)) == precision
     assert resolve_batch_tokens(config, torch.device(device)) == tokens

@@ -141,6 +141,7 @@ def test_the_page_says_what_the_json_says(tmp_path: Path) -> None:
         ({"scores": ("bleu", "bleu")}, "one or more, each once"),
         ({"scores": ("meteor",)}, "metric meteor is unknown"),
         ({"lengths": (5, 3), "frequencies": (0,)}, r"lengths=.*; also frequencies=\[0\] must be"),
+        ({"lengths": (3, 3)}, r"lengths=\[3, 3\] must be numbers above 0 that rise"),
         ({"moved": -1}, "moved=-1 must be at least 0"),
     ],
 )
