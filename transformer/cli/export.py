@@ -13,8 +13,8 @@ from typing import Literal
 from omegaconf import DictConfig
 
 from transformer.cli.config.compose import resolve_path, resolve_value
-from transformer.cli.load import load_translator, require_packages
-from transformer.common.errors import InputError
+from transformer.cli.load import load_translator
+from transformer.common.errors import InputError, require_package
 from transformer.common.files import written_whole
 from transformer.common.hub import hub_error, repository
 from transformer.interchange.formats import FORMATS, folder_name
@@ -53,7 +53,7 @@ def push(config: DictConfig, arguments: Sequence[str]) -> None:
 def _write(config: DictConfig, arguments: Sequence[str], folder: Path) -> None:
     """Write the model in its format as a new folder, and show how it was verified."""
     chosen = FORMATS[config.format]
-    require_packages(f"format={config.format}", chosen.extra, chosen.package)
+    require_package(chosen.package, f"format={config.format}", chosen.extra)
     translator, run = load_translator(config, arguments)
     given = {"char", "words"} & {*translator.tokenizer.config.algorithms}
     if given and config.format != "safetensors":
