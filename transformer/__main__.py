@@ -29,8 +29,8 @@ VERBS = {
     "import": ("import_model:run", "make a run of a model of another framework"),
     "export": ("export:export", "write the model for another engine"),
     "push": ("export:push", "give the model to others on the Hugging Face Hub"),
-    "attention": ("evaluate.attention:run", "show the attention of every head in a sentence"),
-    "heads": ("evaluate.heads:run", "rank the heads by the cost of switching them off"),
+    "attention": ("evaluate.attention:attention", "show the attention of every head in a sentence"),
+    "heads": ("evaluate.attention:heads", "rank the heads by the cost of switching them off"),
 }
 """The function of each verb, in ``transformer.cli``, and what it does."""
 

@@ -72,7 +72,9 @@ def as_overrides(verb: str, arguments: Sequence[str]) -> list[str]:
     come before the rest.
     """
     if verb == "attention":
-        return [f"{override_key(one)}=given" if sentences([one]) else one for one in arguments]
+        return [
+            f"{override_key(one)}=given" if given_sentences([one]) else one for one in arguments
+        ]
     if verb == "compare":
         arguments = ["runs=[]", *split_paths(arguments)[1]]
     own = [one for one in arguments if re.fullmatch(r"metrics=[\w.]+:\w+", one)]
@@ -82,7 +84,7 @@ def as_overrides(verb: str, arguments: Sequence[str]) -> list[str]:
     return [*keys, *(one for one in arguments if one not in own)]
 
 
-def sentences(arguments: Sequence[str]) -> dict[str, str]:
+def given_sentences(arguments: Sequence[str]) -> dict[str, str]:
     """The sentences among the arguments of ``attention``, as the user typed them.
 
     Hydra would read commas and brackets of a sentence as more than text.

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from tests.helpers.runs.tuning_runs import write_run
 from transformer.__main__ import main
-from transformer.cli.config.arguments import sentences
+from transformer.cli.config.arguments import given_sentences
 from transformer.cli.config.compose import compose_config
 from transformer.cli.evaluate.attention import attention_view, encoded_pair
 from transformer.common.errors import InputError
@@ -154,7 +154,7 @@ def test_blank_and_long_pairs_are_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sentence", ["A man, (red)?", "${oc.env:HOME}", "a=b", "[x", "null", ""])
 def test_a_sentence_is_text_with_any_signs(sentence: str) -> None:
     arguments = ["checkpoint=x", f"text={sentence}", "target=null", "png=false"]
-    assert sentences(arguments) == {"text": sentence}
+    assert given_sentences(arguments) == {"text": sentence}
     config = compose_config("attention", arguments)
     assert (config.text, config.target, config.png) == ("given", None, False)
 
@@ -162,7 +162,7 @@ def test_a_sentence_is_text_with_any_signs(sentence: str) -> None:
 def test_a_sentence_is_needed_and_is_utf_8(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["attention", "checkpoint=x"]) == 2
     assert capsys.readouterr() == ("", "error: attention needs a value for text=\n")
-    assert sentences(["text=a\udcff"]) == {"text": "a\ufffd"}
+    assert given_sentences(["text=a\udcff"]) == {"text": "a\ufffd"}
 
 
 def test_without_matplotlib_a_note_says_so(
