@@ -72,9 +72,9 @@ def as_overrides(verb: str, arguments: Sequence[str]) -> list[str]:
     come before the rest.
     """
     if verb == "attention":
-        return [
-            f"{override_key(one)}=given" if given_sentences([one]) else one for one in arguments
-        ]
+        sentences = given_sentences(arguments)
+        kept = [one for one in arguments if override_key(one) not in sentences]
+        return [*kept, *(f"{key}=given" for key in sentences)]
     if verb == "compare":
         arguments = ["runs=[]", *split_paths(arguments)[1]]
     own = [one for one in arguments if re.fullmatch(r"metrics=[\w.]+:\w+", one)]
