@@ -1,7 +1,6 @@
 """The ``KEY=VALUE`` arguments of a verb, checked one by one; what an unknown key may mean."""
 
 import os
-import re
 from argparse import ArgumentError, ArgumentParser
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -57,54 +56,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     ),
 }
 """Names of keys in other toolkits, by their last part; the first of our keys that exists counts."""
-
-_OWN_METRIC = {
-    "train": ("metrics.custom={}", "metrics.choose=custom"),
-    "tune": ("custom={}", "metric=custom"),
-    **dict.fromkeys(("evaluate", "compare"), ("custom={}",)),
-}
-
-
-def as_overrides(verb: str, arguments: Sequence[str]) -> list[str]:
-    """The arguments as Hydra reads them.
-
-    It reads no sentences and paths of users. The keys that ``metrics=MODULE:FUNCTION`` stands for
-    come before the rest.
-    """
-    if verb == "attention":
-        sentences = given_sentences(arguments)
-        kept = [one for one in arguments if override_key(one) not in sentences]
-        return [*kept, *(f"{key}=given" for key in sentences)]
-    if verb == "compare":
-        arguments = ["runs=[]", *split_paths(arguments)[1]]
-    own = [one for one in arguments if re.fullmatch(r"metrics=[\w.]+:\w+", one)]
-    if not own or verb not in _OWN_METRIC:
-        return list(arguments)
-    keys = [key.format(own[-1].partition("=")[2]) for key in _OWN_METRIC[verb]]
-    return [*keys, *(one for one in arguments if one not in own)]
-
-
-def given_sentences(arguments: Sequence[str]) -> dict[str, str]:
-    """The sentences among the arguments of ``attention``, as the user typed them.
-
-    Hydra would read commas and brackets of a sentence as more than text.
-    """
-    given = (one.partition("=") for one in arguments if one != "target=null")
-    # Bytes that are not UTF-8 become signs of replacement.
-    return {
-        key: os.fsencode(value).decode(errors="replace")
-        for key, equals, value in given
-        if equals and key in ("text", "target")
-    }
-
-
-def split_paths(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The paths among the arguments of ``compare``, and the others.
-
-    Paths need no quotes, as Hydra does not read them. A key has no slash: runs/lr=0.1 is a path.
-    """
-    paths = [one for one in arguments if "=" not in one or "/" in override_key(one)]
-    return paths, [one for one in arguments if one not in paths]
 
 
 def config_folder() -> Path:

@@ -1,5 +1,7 @@
 """Composes the config of a verb from conf/ and the user's arguments."""
 
+import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -11,7 +13,6 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from transformer.cli.config.arguments import (
-    as_overrides,
     check_overrides,
     choices,
     config_folder,
@@ -19,11 +20,58 @@ from transformer.cli.config.arguments import (
     nearest_key,
     override_key,
     search_path,
-    split_paths,
 )
 from transformer.common.errors import ALSO, InputError
 from transformer.common.files import HUB, given_path, hub_run
 from transformer.common.schema import typed_value
+
+_OWN_METRIC = {
+    "train": ("metrics.custom={}", "metrics.choose=custom"),
+    "tune": ("custom={}", "metric=custom"),
+    **dict.fromkeys(("evaluate", "compare"), ("custom={}",)),
+}
+
+
+def as_overrides(verb: str, arguments: Sequence[str]) -> list[str]:
+    """The arguments as Hydra reads them.
+
+    It reads no sentences and paths of users. The keys that ``metrics=MODULE:FUNCTION`` stands for
+    come before the rest.
+    """
+    if verb == "attention":
+        sentences = given_sentences(arguments)
+        kept = [one for one in arguments if override_key(one) not in sentences]
+        return [*kept, *(f"{key}=given" for key in sentences)]
+    if verb == "compare":
+        arguments = ["runs=[]", *split_paths(arguments)[1]]
+    own = [one for one in arguments if re.fullmatch(r"metrics=[\w.]+:\w+", one)]
+    if not own or verb not in _OWN_METRIC:
+        return list(arguments)
+    keys = [key.format(own[-1].partition("=")[2]) for key in _OWN_METRIC[verb]]
+    return [*keys, *(one for one in arguments if one not in own)]
+
+
+def given_sentences(arguments: Sequence[str]) -> dict[str, str]:
+    """The sentences among the arguments of ``attention``, as the user typed them.
+
+    Hydra would read commas and brackets of a sentence as more than text.
+    """
+    given = (one.partition("=") for one in arguments if one != "target=null")
+    # Bytes that are not UTF-8 become signs of replacement.
+    return {
+        key: os.fsencode(value).decode(errors="replace")
+        for key, equals, value in given
+        if equals and key in ("text", "target")
+    }
+
+
+def split_paths(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The paths among the arguments of ``compare``, and the others.
+
+    Paths need no quotes, as Hydra does not read them. A key has no slash: runs/lr=0.1 is a path.
+    """
+    paths = [one for one in arguments if "=" not in one or "/" in override_key(one)]
+    return paths, [one for one in arguments if one not in paths]
 
 
 def compose_config(verb: str, arguments: Sequence[str]) -> DictConfig:

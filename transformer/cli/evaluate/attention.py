@@ -12,8 +12,12 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, ListConfig
 
-from transformer.cli.config.arguments import given_sentences
-from transformer.cli.config.compose import resolve_path, resolve_positive, resolve_value
+from transformer.cli.config.compose import (
+    given_sentences,
+    resolve_path,
+    resolve_positive,
+    resolve_value,
+)
 from transformer.cli.evaluate.scored_text import require_trusted
 from transformer.cli.load import load_translator, resolve_file
 from transformer.common.errors import InputError, how_to_install

@@ -10,8 +10,7 @@ from zipfile import is_zipfile
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.config.arguments import split_paths
-from transformer.cli.config.compose import resolve_fields, resolve_value
+from transformer.cli.config.compose import resolve_fields, resolve_value, split_paths
 from transformer.cli.evaluate.scored_text import (
     own_text,
     pairs_to_score,

@@ -12,7 +12,6 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.config.arguments import (
-    as_overrides,
     check_overrides,
     config_folder,
     flags_and_overrides,
@@ -20,6 +19,7 @@ from transformer.cli.config.arguments import (
     search_path,
 )
 from transformer.cli.config.compose import (
+    as_overrides,
     compose_config,
     composition_error,
     fetch_models,

@@ -10,8 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from tests.helpers.runs.tuning_runs import write_run
 from transformer.__main__ import main
-from transformer.cli.config.arguments import given_sentences
-from transformer.cli.config.compose import compose_config
+from transformer.cli.config.compose import compose_config, given_sentences
 from transformer.cli.evaluate.attention import attention_view, encoded_pair
 from transformer.common.errors import InputError
 from transformer.data.config import DataConfig
