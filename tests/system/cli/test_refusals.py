@@ -43,9 +43,7 @@ CALLS: dict[str, list[tuple[tuple[str, ...], str]]] = {
         (("sentences=0",), "sentences=0 must be at least 1"),
         (("prune=[0.5,1.5]",), "prune=[0.5, 1.5] must be fractions"),
     ],
-    "attention": [
-        ((*PLAIN, "sentences=0", "output=text"), "text: File exists"),
-    ],
+    "attention": [((*PLAIN, "sentences=0", "output=text"), "text: File exists")],
     "export": [
         (("output=none", "format=onnx"), "format=onnx is unknown; choose argos or ctranslate2"),
         (("output=text/none",), "text: File exists"),

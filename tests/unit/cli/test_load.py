@@ -46,8 +46,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def written(path: Path, run: dict[str, Any]) -> Path:
     tokenizer = tiny_tokenizer()
     model = tiny_transformer(
-        source_vocab_size=tokenizer.source_vocab_size,
-        target_vocab_size=tokenizer.target_vocab_size,
+        source_vocab_size=tokenizer.source_vocab_size, target_vocab_size=tokenizer.target_vocab_size
     )
     payload = {
         "state_dict": {f"model.{k}": v for k, v in model.state_dict().items()},

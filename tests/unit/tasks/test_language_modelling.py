@@ -11,10 +11,7 @@ from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
 from tests.helpers.runs.runs import composed
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import EOS
-from transformer.tasks.language_modelling import (
-    LanguageModelling,
-    perplexities,
-)
+from transformer.tasks.language_modelling import LanguageModelling, perplexities
 
 ROWS = [[5, 6, 7], [], [8], [9, 10, 11, 12, 13]]
 

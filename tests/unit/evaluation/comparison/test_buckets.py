@@ -70,7 +70,7 @@ def test_words_are_counted_as_by_hand() -> None:
     second: list[list[str]] = [[], ["zebra"]]
     never, once, few, often = words_by_frequency(counts, [first, second], references, [1, 2, 5])
     assert [(b.label, b.words) for b in (never, once, few, often)] == [
-        *(("0", 1), ("1", 1), ("2-4", 1), ("5+", 3)),
+        *(("0", 1), ("1", 1), ("2-4", 1), ("5+", 3))
     ]
     assert never.matches == (WordMatch(0.0, 0.0, 0.0), WordMatch(0.0, 0.0, 0.0))
     assert once.matches[0] == WordMatch(100.0, 50.0, 200 / 3)

@@ -17,11 +17,7 @@ from transformer.evaluation.comparison.compare import (
     compare,
 )
 from transformer.evaluation.comparison.significance import Resampling
-from transformer.report.comparison import (
-    format_comparison,
-    print_comparison,
-    save_comparison,
-)
+from transformer.report.comparison import format_comparison, print_comparison, save_comparison
 
 REFERENCES = ["ein Hund | schläft [heute]", "zwei Katzen laufen `schnell`", "drei <Vögel> singen"]
 TEXT = ComparedText(
