@@ -154,7 +154,7 @@ class Bidirectional(Recipe):
                 "tokenizer.joint=false: both directions need one vocabulary; set "
                 "tokenizer.joint=true"
             )
-        first, second = [], []
+        first, second = list[str](), list[str]()
         if (total := plan.config["trainer"]["max_steps"]) != -1:
             updates = min(max(1, round(total * self.pretraining)), total - 1)
             first = [override("trainer.max_steps", updates)]
