@@ -68,8 +68,12 @@ def test_the_newest_unfinished_run_of_the_same_config_goes_on(
 
 
 def test_folders_of_others_break_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_dir = Path.is_dir
+
     def closed(path: Path) -> bool:
-        raise PermissionError(13, "Permission denied")
+        if path.name == "run":
+            raise PermissionError(13, "Permission denied")
+        return is_dir(path)
 
     write_run(tmp_path / "run")
     monkeypatch.setattr(Path, "is_dir", closed)
