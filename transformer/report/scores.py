@@ -5,6 +5,7 @@ import sys
 import tempfile
 from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
@@ -13,7 +14,9 @@ from transformer.common.errors import InputError
 from transformer.common.escaping import escaped
 from transformer.common.files import written_whole
 from transformer.evaluation.metrics import Score
-from transformer.evaluation.tagging_accuracy import Tagging
+
+if TYPE_CHECKING:
+    from transformer.evaluation.tagging_accuracy import Tagging
 
 
 def format_json(scores: Sequence[Score]) -> str:
@@ -60,7 +63,7 @@ def print_table(title: str, scores: Sequence[Score]) -> None:
     table_console().print(build_table(title, ("metric", "score", "signature"), rows, right=(1,)))
 
 
-def confusion_table(tagging: Tagging) -> Text:
+def confusion_table(tagging: "Tagging") -> Text:
     """A row for each right tag of a tagger and a column for each tag that was given."""
     header, title = ["", *tagging.tags], "right tag, then the tags given"
     rows = (
