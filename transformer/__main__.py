@@ -1,39 +1,40 @@
 """``python -m transformer VERB KEY=VALUE…``, also installed as ``transformer``."""
 
-import importlib
+import os
 import sys
 import traceback
 from collections.abc import Sequence
+from pkgutil import resolve_name
 from typing import Any
 
 from transformer.cli.exit import run_to_exit_code
 from transformer.common.errors import InputError, did_you_mean
 
 VERBS = {
-    "train": ("train.train", "train a model"),
-    "doctor": ("data.doctor", "find faults in a corpus"),
-    "clean": ("data.clean", "remove faulty pairs from a corpus"),
-    "evaluate": ("evaluate.evaluate", "score a checkpoint on a test set"),
-    "compare": ("evaluate.compare", "whether a system is better than another, and where"),
-    "translate": ("translate.translate", "text to text, from stdin to stdout, line by line"),
-    "serve": ("serve", "answer requests over HTTP, as LibreTranslate and DeepL do"),
-    "predict": ("translate.predict", "tags or probabilities of stdin, line by line"),
-    "score": ("translate.score", "log-probabilities of given targets"),
-    "text": ("data.text", "write a corpus as plain files"),
-    "select": ("translate.select", "take the candidates nearest to the references"),
-    "recipe": ("recipe", "distill, back-translate, train in both directions: several stages"),
-    "average": ("train.average", "average the last checkpoints of a run"),
-    "consolidate": ("train.consolidate", "join a checkpoint of several files"),
-    "tune": ("train.tune", "find the weights and the search that do best on validation"),
-    "import": ("import_model", "make a run of a model of another framework"),
-    "export": ("export", "write the model for another engine"),
-    "push": ("push", "give the model to others on the Hugging Face Hub"),
-    "attention": ("evaluate.attention", "show the attention of every head in a sentence"),
-    "heads": ("evaluate.heads", "rank the heads by the cost of switching them off"),
+    "train": ("train.train:run", "train a model"),
+    "doctor": ("data.doctor:run", "find faults in a corpus"),
+    "clean": ("data.clean:run", "remove faulty pairs from a corpus"),
+    "evaluate": ("evaluate.evaluate:run", "score a checkpoint on a test set"),
+    "compare": ("evaluate.compare:run", "whether a system is better than another, and where"),
+    "translate": ("translate.translate:run", "text to text, from stdin to stdout, line by line"),
+    "serve": ("serve:run", "answer requests over HTTP, as LibreTranslate and DeepL do"),
+    "predict": ("translate.predict:predict", "tags or probabilities of stdin, line by line"),
+    "score": ("translate.predict:score", "log-probabilities of given targets"),
+    "text": ("data.text:run", "write a corpus as plain files"),
+    "select": ("translate.select:run", "take the candidates nearest to the references"),
+    "recipe": ("recipe:run", "distill, back-translate, train in both directions: several stages"),
+    "average": ("train.checkpoints:average", "average the last checkpoints of a run"),
+    "consolidate": ("train.checkpoints:consolidate", "join a checkpoint of several files"),
+    "tune": ("train.tune:run", "find the weights and the search that do best on validation"),
+    "import": ("import_model:run", "make a run of a model of another framework"),
+    "export": ("export:export", "write the model for another engine"),
+    "push": ("export:push", "give the model to others on the Hugging Face Hub"),
+    "attention": ("evaluate.attention:attention", "show the attention of every head in a sentence"),
+    "heads": ("evaluate.attention:heads", "rank the heads by the cost of switching them off"),
 }
-"""The module of each verb, in ``transformer.cli``, whose ``run`` starts it; and what it does."""
+"""The function of each verb, in ``transformer.cli``, and what it does."""
 
-COMPOSE_THEMSELVES = {"train", "recipe", "compare", "attention"}
+COMPOSE_THEMSELVES = {"train", "recipe"}
 """Verbs whose arguments are more than the keys of one config."""
 
 
@@ -93,13 +94,16 @@ def _run_verb(verb: str, arguments: list[str]) -> None:
     given: list[Any] = [arguments]
     if verb not in COMPOSE_THEMSELVES:
         # Before the module of the verb: torch takes seconds to import.
-        from transformer.cli.config.compose import compose_config, fetch_models, trust_code
+        from transformer.cli.config.compose import compose_config, fetch_models
+        from transformer.common.own_code import TRUST
 
-        given = [compose_config(verb, arguments), arguments]
-        trust_code(given[0])
+        config = compose_config(verb, arguments)
+        given = [config, arguments]
+        if config.get("trust") is True:
+            os.environ[TRUST] = "true"  # where layers are built, no config is known
         if verb != "import":
-            fetch_models(given[0])
-    importlib.import_module(f"transformer.cli.{VERBS[verb][0]}").run(*given)
+            fetch_models(config)
+    resolve_name(f"transformer.cli.{VERBS[verb][0]}")(*given)
 
 
 def _print_usage() -> None:

@@ -126,9 +126,7 @@ def check_verb(call: list[str], *, elided: bool) -> None:
         return check_recipe(call, elided=elided)
     assert verb in {*VERBS, "VERB", "recipe=NAME", "--version"}, f"no verb {verb}"
     if verb == "compare":  # systems are named without a key
-        arguments = ["runs=[]", *(word for word in arguments if "=" in word)]
-    if verb == "attention":  # sentences are not read by Hydra
-        arguments = [re.sub("^(text|target)=.*", r"\1=x", word) for word in arguments]
+        arguments = ["a", "b", *(word for word in arguments if "=" in word)]
     if not arguments or arguments[0] == "--help":
         return None
     if arguments[0] == "--config-dir":  # tests/system/cli/test_wheel.py runs it

@@ -8,9 +8,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.config.compose import compose_config, resolve_path, resolve_value
-from transformer.cli.load import require_packages
 from transformer.common.cache import locked
-from transformer.common.errors import InputError, errors_name
+from transformer.common.errors import InputError, errors_name, require_package
 from transformer.common.files import HUB, given_path, written_whole
 from transformer.common.hub import download, repository
 from transformer.interchange.imported import (
@@ -57,7 +56,8 @@ def hub_run(name: str) -> Path:
 
 
 def _write_run(folder: Path, output: Path, config: DictConfig) -> None:
-    require_packages("import", "huggingface", "google.protobuf", "safetensors")
+    for package in ("google.protobuf", "safetensors"):
+        require_package(package, "import", "huggingface")
     with errors_name(folder):
         if is_own(folder):
             payload = export_payload(folder)

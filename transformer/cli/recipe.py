@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import Any, get_type_hints
 
 from omegaconf import OmegaConf
 
@@ -20,19 +20,17 @@ from transformer.cli.config.compose import (
     resolve_path,
     resolve_value,
 )
+from transformer.cli.load import resolve_search
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
 from transformer.recipes.overrides import sort_arguments
-
-if TYPE_CHECKING:
-    from transformer.recipes.plan import Plan
+from transformer.recipes.plan import Plan
+from transformer.recipes.registry import RECIPES
+from transformer.recipes.runner import run_stages, states
 
 
 def run(arguments: Sequence[str]) -> None:
     """Run a recipe, or resume it."""
-    from transformer.recipes.plan import Plan
-    from transformer.recipes.registry import RECIPES
-
     named = [one for one in arguments if one.startswith("recipe=")] or ["recipe="]
     recipe = RECIPES.get(named[-1].removeprefix("recipe="))
     if recipe is None:
@@ -57,8 +55,6 @@ def _compose(
     verb: str, arguments: Sequence[str], trained: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """The config of a verb, checked with the search of its model; an error names the verb."""
-    from transformer.cli.load import resolve_search
-
     with nullcontext() if verb == "train" else errors_name(verb):
         values: Any = OmegaConf.to_container(compose_config(verb, arguments))
         if trained is not None:
@@ -66,10 +62,8 @@ def _compose(
     return dict(values)
 
 
-def _run(plan: "Plan") -> None:
+def _run(plan: Plan) -> None:
     """Run the stages; print the last model, and the scores of its training and its evaluation."""
-    from transformer.recipes.runner import run_stages
-
     plan.folder.mkdir(parents=True, exist_ok=True)
     log = partial(print, "recipe:", file=sys.stderr, flush=True)
     run_stages(plan.stages, given_path(plan.data.cache), log)
@@ -83,10 +77,8 @@ def _run(plan: "Plan") -> None:
     print(json.dumps(report, indent=1, ensure_ascii=False))
 
 
-def _show(plan: "Plan") -> None:
+def _show(plan: Plan) -> None:
     """Print the commands as a script."""
-    from transformer.recipes.runner import states
-
     # An input that is missing is found before anything is printed.
     plan_states = list(states(plan.stages, given_path(plan.data.cache)))
     for stage, state in zip(plan.stages, plan_states, strict=True):

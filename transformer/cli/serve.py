@@ -8,9 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from omegaconf import DictConfig
 
 from transformer.cli.config.compose import resolve_fields, resolve_value
-from transformer.cli.load import checkpoint_paths, require_packages
-from transformer.cli.translate.engine import translator_by_engine
-from transformer.common.errors import InputError
+from transformer.cli.load import checkpoint_paths, translator_by_engine
+from transformer.common.errors import InputError, require_package
 from transformer.common.files import given_path
 from transformer.common.schema import typed
 from transformer.serving.languages.directions import Direction, Directions, trained_directions
@@ -22,7 +21,8 @@ _PACKAGES = (
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Serve until a signal."""
-    require_packages("serve", "serve", *_PACKAGES)
+    for package in _PACKAGES:
+        require_package(package, "serve", "serve")
     from transformer.serving.access import Access, read_keys
     from transformer.serving.app import build_app
     from transformer.serving.config import ServerConfig

@@ -81,10 +81,8 @@ def _described(system: System) -> str:
 
 def _tested(metric: TestedMetric, names: Sequence[str]) -> _Table:
     header = ("system", metric.name, "95 % interval", "difference")
-    rows = [
-        (name, *_numbers(score), _verdict(metric, score))
-        for name, score in zip(names, metric.systems, strict=True)
-    ]
+    scores = zip(names, metric.systems, strict=True)
+    rows = [(name, *_columns(metric, score)) for name, score in scores]
     return _Table(
         f"{metric.name}{', lower is better' if metric.better == 'lower' else ''}",
         (*header, "p bootstrap", "p randomisation", f"at p < {SURE}"),
@@ -105,21 +103,16 @@ def _by_length(comparison: Comparison, names: Sequence[str]) -> _Table:
     return _Table(title, ("words", "sentences", *names), rows, (comparison.signatures["length"],))
 
 
-def _numbers(score: TestedScore) -> Sequence[str]:
+def _columns(metric: TestedMetric, score: TestedScore) -> Sequence[str]:
+    """Score, interval, difference to the base, p-values and verdict."""
     interval = f"{score.mean - score.interval:.2f} to {score.mean + score.interval:.2f}"
     first = (f"{score.score:.2f}", interval)
     if score.difference is None:
-        return (*first, "", "", "")
-    values = (score.p_bootstrap, score.p_randomisation)
-    return (*first, f"{score.difference:+.2f}", *(f"{p:.4f}" for p in values))
-
-
-def _verdict(metric: TestedMetric, score: TestedScore) -> str:
-    if score.difference is None:
-        return "base"
-    if not score.is_sure:
-        return "not sure"
-    return "better" if (score.difference > 0) == (metric.better == "higher") else "worse"
+        return (*first, "", "", "", "base")
+    p_values = (f"{p:.4f}" for p in (score.p_bootstrap, score.p_randomisation))
+    better = (score.difference > 0) == (metric.better == "higher")
+    verdict = "not sure" if not score.is_sure else "better" if better else "worse"
+    return (*first, f"{score.difference:+.2f}", *p_values, verdict)
 
 
 def _moved(comparison: Comparison) -> Iterator[tuple[str, list[list[str]]]]:

@@ -7,11 +7,10 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress
 
-from transformer.evaluation.attention.head_ablation import Ablation, Ablations
+from transformer.evaluation.attention.head_ablation import Ablation, Ablations, Scorer, ablate
 from transformer.evaluation.attention.head_metrics import best_heads
-from transformer.evaluation.attention.head_scores import Scorer
 from transformer.evaluation.attention.view import AttentionView
-from transformer.model.heads import HeadName, heads_off
+from transformer.model.heads import HeadName, attention_heads, heads_off
 from transformer.model.transformer import Transformer
 from transformer.report.scores import build_table, shown, table_console
 
@@ -32,15 +31,10 @@ def print_best(view: AttentionView) -> None:
 
 @dataclass(frozen=True)
 class HeadReport:
-    """The heads of a model, measured; ``single`` and ``pruned`` as `Ablations` does."""
+    """The heads of a model, measured by a scorer."""
 
     scorer: Scorer
-    score: float
-    """Of the model with all its heads."""
-    off: tuple[HeadName, ...]
-    """Heads that were off all the time."""
-    single: dict[HeadName, Ablation]
-    pruned: dict[float, Ablation]
+    found: Ablations
 
     @classmethod
     def measure(
@@ -49,18 +43,15 @@ class HeadReport:
         """Measure, with a progress bar if stderr is a terminal."""
         console = Console(stderr=True)
         with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-            task = bar.add_task(f"scoring {scorer.measured}", total=None)
+            heads = len(attention_heads(model)) - len(heads_off(model))
+            task = bar.add_task(f"scoring {scorer.measured}", total=1 + heads + len(fractions))
 
             def measure(off: Sequence[HeadName]) -> float:
                 score = scorer.measure(off)
                 bar.advance(task)
                 return score
 
-            ablations = Ablations(model, measure, scorer.better)
-            bar.update(task, total=1 + len(ablations.heads) + len(fractions))
-            single = ablations.single()
-            pruned = ablations.pruned(list(single), fractions)
-            return cls(scorer, ablations.score, tuple(heads_off(model)), single, pruned)
+            return cls(scorer, ablate(model, measure, scorer.better, fractions))
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -68,12 +59,12 @@ class HeadReport:
             "metric": self.scorer.name,
             "signature": self.scorer.signature,
             "measured": self.scorer.measured,
-            "score": self.score,
-            "heads_off": list(map(str, self.off)),
-            "heads": [{"head": str(name)} | _values(a) for name, a in self.single.items()],
+            "score": self.found.score,
+            "heads_off": list(map(str, self.found.off)),
+            "heads": [{"head": str(name)} | _values(a) for name, a in self.found.single.items()],
             "pruned": [
                 {"share": fraction, "heads_off": list(map(str, a.off))} | _values(a)
-                for fraction, a in self.pruned.items()
+                for fraction, a in self.found.pruned.items()
             ],
         }
 
@@ -81,17 +72,17 @@ class HeadReport:
         """Show everything, on stderr."""
         console = table_console()
         scorer = self.scorer
-        without = f" (without {', '.join(map(str, self.off))})" if self.off else ""
+        without = f" (without {', '.join(map(str, self.found.off))})" if self.found.off else ""
         lines = [
             f"{scorer.measured}, {scorer.name} ({scorer.signature})",
-            f"with {len(self.single)} heads{without}: {self._shown(self.score)}",
+            f"with {len(self.found.single)} heads{without}: {self._shown(self.found.score)}",
         ]
         for line in lines:
             console.print(shown(line))
         tables: dict[str, dict[Any, Ablation]] = {
-            "without": self.single,
+            "without": self.found.single,
             "without the cheapest": {
-                f"{fraction:.0%} ({len(a.off)})": a for fraction, a in self.pruned.items()
+                f"{fraction:.0%} ({len(a.off)})": a for fraction, a in self.found.pruned.items()
             },
         }
         for first, ablations in tables.items():

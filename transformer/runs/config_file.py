@@ -20,8 +20,7 @@ def saved_config(config: DictConfig, folder: Path) -> Iterator[None]:
     So a command that fails, or finds all done, changes nothing for the next ``checkpoint=auto``.
     """
     file = folder / CONFIG
-    with _errors_name(file):
-        before = file.read_bytes() if file.is_file() else None
+    before = file.read_bytes() if file.is_file() else None
     checkpoint = _newest(folder)
     write(OmegaConf.to_yaml(config).encode(), file)
     try:
@@ -29,7 +28,7 @@ def saved_config(config: DictConfig, folder: Path) -> Iterator[None]:
     finally:
         # None: a damaged checkpoint has been renamed.
         if before is not None and _newest(folder) in (checkpoint, None):
-            with suppress(InputError):
+            with suppress(InputError, OSError):
                 write(before, file)
 
 
@@ -56,17 +55,7 @@ def _newest(folder: Path) -> tuple[int, int] | None:
 
 
 def write(content: bytes, file: Path) -> None:
-    """Write the file whole or not at all; raises InputError if it cannot be written."""
-    with _errors_name(file):
-        remove_parts(file)
-        with written_whole(file) as part:
-            part.write_bytes(content)
-
-
-@contextmanager
-def _errors_name(file: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or error
-        raise InputError(f"{file} cannot be written: {reason}; mend the folder") from error
+    """Write the file whole or not at all."""
+    remove_parts(file)
+    with written_whole(file) as part:
+        part.write_bytes(content)

@@ -1,12 +1,15 @@
 """The run that a command resumes, and the keys that a resumed run cannot change."""
 
 import filecmp
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from transformer.common.errors import InputError
+from transformer.runs.config_file import CONFIG, read_config
+from transformer.training.checkpointing.run_directory import has_checkpoint, is_finished, is_locked
 
 _WITHOUT_WEIGHTS = frozenset(
     {
@@ -22,22 +25,6 @@ _NOT_COMPARED = ("checkpoint", "packing")
 """Keys that do not make another run; `data.packing` was removed, and is false."""
 
 
-@dataclass(frozen=True)
-class RunFolder:
-    """State of a run directory."""
-
-    path: Path
-    config: Mapping[str, Any] | None
-    """The plain values of its ``config.yaml``; None if there is none."""
-    has_checkpoint: bool
-    finished: bool
-    """Whether training and its tests are over."""
-    locked: bool = False
-    """Whether a process trains in it."""
-    changed: float = 0.0
-    """Time of its checkpoint, in seconds."""
-
-
 def check_no_other_run(folder: Path, *, sweeps: bool = False) -> None:
     """Raise InputError if a new run, or trial of a sweep, would replace another's checkpoints."""
     if any((folder / "checkpoints").glob("*.ckpt")):
@@ -49,34 +36,62 @@ def check_no_other_run(folder: Path, *, sweeps: bool = False) -> None:
 
 
 def find_run_to_resume(
-    config: Mapping[str, Any], given: RunFolder | None, candidates: Sequence[RunFolder]
+    config: Mapping[str, Any], folder: Path, *, named: bool, largest: int | None = None
 ) -> tuple[Path | None, str]:
     """Find the run of ``checkpoint=auto``: its directory, None for a new run, and the reason.
 
-    ``given`` is the directory that the command names, if any; InputError if it has another run.
-    Otherwise ``candidates`` are run directories of the same experiment.
+    Args:
+        config: Of the call, as plain values.
+        folder: The directory of a new run.
+        named: Whether the user names it; InputError if it has another run then. Otherwise the run
+            directories beside it may be resumed.
+        largest: A smaller vocabulary counts as one of this size; None compares sizes.
     """
-    if given is not None:
-        if not given.has_checkpoint:
-            return None, f"{given.path} holds no checkpoint yet: a new run begins there"
-        if key := fixed_key_that_differs(given.config or {}, config):
+    if named:
+        if not has_checkpoint(folder):
+            return None, f"{folder} holds no checkpoint yet: a new run begins there"
+        if key := fixed_key_that_differs(_former_config(folder, largest), config):
             raise InputError(
-                f"{given.path} holds a run with another {key}; give another hydra.run.dir, or the "
+                f"{folder} holds a run with another {key}; give another hydra.run.dir, or the "
                 f"same {key}"
             )
-        return given.path, f"going on with {given.path}"
-    alike = [
-        run
-        for run in candidates
-        if run.has_checkpoint
-        and not (run.finished or run.locked)
-        and run.config is not None
-        and not changes(run.config, config)
-    ]
+        return folder, f"going on with {folder}"
+    alike = [run for run in folder.parent.glob("*") if _is_unfinished(run, config, largest)]
     if not alike:
         return None, "no unfinished run has this config: a new one begins"
-    newest = max(alike, key=lambda run: (run.changed, run.path))
-    return newest.path, f"going on with {newest.path}, the newest unfinished run of this config"
+    newest = max(alike, key=lambda run: (_last_change(run), run))
+    return newest, f"going on with {newest}, the newest unfinished run of this config"
+
+
+def _is_unfinished(run: Path, config: Mapping[str, Any], largest: int | None) -> bool:
+    """Whether a folder is an unfinished run of this config, in which no process trains."""
+    with suppress(OSError):  # a folder of another user
+        if run.is_dir() and has_checkpoint(run) and not (is_finished(run) or is_locked(run)):
+            return not changes(_former_config(run, largest), config)
+    return False
+
+
+def _former_config(run: Path, largest: int | None) -> dict[str, Any]:
+    """The config in a run directory; empty, with a note, if it cannot be read."""
+    values = read_config(run)
+    if values is None:
+        print(f"checkpoint=auto: {run / CONFIG} is missing or damaged", file=sys.stderr)
+        return {}
+    size = vocab_size(values)
+    if largest is not None and size is not None and size < largest:
+        values["tokenizer"] = {**values["tokenizer"], "vocab_size": largest}
+    return values
+
+
+def _last_change(run: Path) -> float:
+    last = run / "checkpoints" / "last.ckpt"
+    return last.stat().st_mtime if last.is_file() else 0.0
+
+
+def vocab_size(values: Mapping[str, Any] | None) -> int | None:
+    """The size in the plain values of a config, if it is a number."""
+    size = _group(values or {}, "tokenizer").get("vocab_size")
+    return size if type(size) is int else None
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -90,12 +90,6 @@ def build_module(
         from transformer.training.optimization.freezing import freeze
 
         freeze(model, model.config)
-    change_layers(module, config)
-    return module
-
-
-def change_layers(module: UpdateModule, config: RunConfig) -> None:
-    """Let the layers be recomputed in the backward pass, or compiled, as the config says."""
     if config.gradient_checkpointing:
         from transformer.training.optimization.activation_checkpointing import recompute_layers
 
@@ -105,6 +99,7 @@ def change_layers(module: UpdateModule, config: RunConfig) -> None:
 
         compile_layers(module.model, module.guided_attention)
         module.compiled = True
+    return module
 
 
 _DECODER_KEYS = ("decoder_layers", "decoder_pattern", "target_token_dropout")

@@ -99,10 +99,7 @@ class TranslationTask(Task):
         """Translate and score."""
         config = self.config
         translator = Translator.load(
-            checkpoint,
-            search=config.decoding,
-            batch_tokens=self._search_tokens,
-            device=device,
+            checkpoint, search=config.decoding, batch_tokens=self._search_tokens, device=device
         )
         precision = config.trainer.precision
 

@@ -24,10 +24,7 @@ def write_page_text(folder: Path) -> None:
 
 
 def test_the_snippets_run(
-    home: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = (PROJECT / "docs" / "python.md").read_text("utf-8")
     (tmp_path / "RUN").symlink_to(home / "run")

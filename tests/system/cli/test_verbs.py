@@ -1,13 +1,9 @@
-"""The verbs as a user calls them: one small run, trained, resumed, scored and put to work."""
+"""The verbs as a user calls them: one small run, trained, scored and put to work."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
 import torch
 
 from tests.helpers.runs.runs import verb
@@ -115,43 +111,3 @@ def test_attention_writes_a_page_and_measures(home: Path, tmp_path: Path) -> Non
     told = json.loads((tmp_path / "here" / "attention.json").read_text())
     assert (told["target"], told["forced"], told["sentences"]) == ("omega, [omega]", True, 1)
     assert told["attention"][1]["queries"][0] == "<s>"
-
-
-@pytest.mark.parametrize("closed", ["> /dev/full", ">&-", "<&-"])
-def test_a_stream_that_is_closed_or_full_is_one_line(home: Path, closed: str) -> None:
-    call = [sys.executable, "-m", "transformer", "translate", "checkpoint=run"]
-    done = subprocess.run(
-        ["sh", "-c", f'exec "$@" {closed}', "sh", *call],
-        cwd=home,
-        input=b"alpha\n",
-        env=os.environ | {"PYTHONPATH": str(Path.cwd())},
-        capture_output=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert done.stderr.startswith(b"error: standard output" if ">" in closed else b"error: stdin")
-    assert done.stderr.count(b"\n") == 1
-
-
-def test_a_wrong_corpus_is_one_line_and_exit_code_2(home: Path) -> None:
-    (home / "short.tgt").write_text("alpha\n")
-    arguments = ("data=files", "data.train=[train.src,short.tgt]", "hydra.run.dir=broken")
-    code, _, stderr = verb("train", *arguments, home=home)
-    assert code == 2
-    line = stderr.strip().split("\n")[-1]
-    assert "train.src" in line
-    assert "short.tgt" in line
-    assert "Traceback" not in stderr
-
-
-def test_a_run_goes_on_where_it_stopped(home: Path) -> None:
-    shutil.copytree(home / "run", home / "more")
-    before = (home / "more" / "metrics.csv").read_text().strip().split("\n")
-    code, _, stderr = verb("train", "checkpoint=more", "trainer.max_steps=40", home=home)
-    assert code == 0, stderr
-    after = (home / "more" / "metrics.csv").read_text().strip().split("\n")
-    step = after[0].split(",").index("step")
-    steps = [int(row.split(",")[step]) for row in after[1:]]
-    assert after[: len(before)] == before
-    assert max(steps) == 39
-    assert min(steps[len(before) - 1 :]) >= 30

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 
 from tests.helpers.runs.runs import verb
 from transformer.__main__ import main
@@ -43,56 +44,43 @@ def test_runs_are_compared(home: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "group", "changes", "says"),
+    ("systems", "changes", "says"),
     [
         (
-            "run",
-            "data",
-            {"validation": ["validation.src", "other.tgt"]},
+            ("run", "other.ckpt"),
+            {"data": {"validation": ["validation.src", "other.tgt"]}},
             "split=validation is not the same text for other.ckpt and run; give a text for all",
         ),
         # Known before anything is translated.
         (
-            "other.ckpt",
-            "metrics",
-            {"tokenize": "other"},
+            ("other.ckpt", "run"),
+            {"metrics": {"tokenize": "other"}},
             "tokenize=other cannot be used ('other')",
         ),
+        (("run", "other.ckpt"), {"task": "tagging"}, "not text to text"),
     ],
 )
-def test_a_run_of_other_text_or_scores_is_refused(
+def test_a_run_of_other_text_scores_or_task_is_refused(
     home: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    first: str,
-    group: str,
+    systems: tuple[str, str],
     changes: dict[str, Any],
     says: str,
 ) -> None:
     lines = (home / "validation.tgt").read_text().split("\n")
     (home / "other.tgt").write_text("\n".join([*lines[:6], "alpha alpha", *lines[7:]]))
     payload = torch.load(home / "run/checkpoints/best.ckpt", weights_only=True)
-    payload["transformer"]["config"][group] |= changes
+    config = payload["transformer"]["config"]
+    payload["transformer"]["config"] = OmegaConf.to_container(OmegaConf.merge(config, changes))
     torch.save(payload, home / "other.ckpt")
     monkeypatch.chdir(home)
-    assert main(["compare", first, "other.ckpt", "training=false"]) == 2
+    assert main(["compare", *systems, "training=false"]) == 2
     said = capsys.readouterr()
     assert said.out == ""
     [error] = [line for line in said.err.split("\n") if line.startswith("error:")]
     assert says in error
-    assert ("decod" in said.err) == (first == "run")
-
-
-def test_a_tagger_is_refused_before_others_translate(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    payload = torch.load(home / "run/checkpoints/best.ckpt", weights_only=True)
-    payload["transformer"]["config"]["task"] = "tagging"
-    torch.save(payload, home / "tagger.ckpt")
-    monkeypatch.chdir(home)
-    assert main(["compare", "run", "tagger.ckpt", "training=false"]) == 2
-    [error] = capsys.readouterr().err.splitlines()
-    assert "not text to text" in error
+    assert ("decod" in said.err) == ("data" in changes)
 
 
 @pytest.mark.thorough

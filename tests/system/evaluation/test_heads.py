@@ -23,8 +23,7 @@ def test_heads_ranks_every_head_and_evaluate_agrees(home: Path) -> None:
     assert f"with 24 heads: {told['score']:.4f}" in stderr
     assert "note:" not in stderr
     code, stdout, stderr = verb(
-        *("heads", "checkpoint=run", "metric=bleu", "split=test", "prune=[0.75]"),
-        home=home,
+        *("heads", "checkpoint=run", "metric=bleu", "split=test", "prune=[0.75]"), home=home
     )
     assert code == 0, stderr
     assert "note: heads chosen on split=test do too well there" in stderr

@@ -1,6 +1,5 @@
 """Runs that go on: elsewhere, further, with other keys, by themselves."""
 
-import re
 import shutil
 import signal
 from pathlib import Path
@@ -155,15 +154,6 @@ def test_a_vocabulary_too_large_for_the_text_is_made_smaller(home: Path, tmp_pat
     assert said(tmp_path).count("train: 119 of 120 pairs kept") == 1
     assert "changed: tokenizer" not in said(tmp_path)
     assert said(tmp_path).count("after update 3, epoch 0.") == 1
-
-
-@pytest.mark.parametrize("folder", ["a_file", "a_file/run", "/proc/run"])
-def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path, folder: str) -> None:
-    (tmp_path / "a_file").write_text("mine")
-    assert call([*tiny_overrides(tmp_path), f"hydra.run.dir={folder}"], tmp_path) == 2
-    last = said(tmp_path).strip().split("\n")[-1]
-    assert re.match(rf"error: .*{folder}: .*; check its name, permissions and disk, or give", last)
-    assert "Traceback" not in said(tmp_path)
 
 
 @pytest.mark.slow

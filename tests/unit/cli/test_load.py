@@ -46,8 +46,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def written(path: Path, run: dict[str, Any]) -> Path:
     tokenizer = tiny_tokenizer()
     model = tiny_transformer(
-        source_vocab_size=tokenizer.source_vocab_size,
-        target_vocab_size=tokenizer.target_vocab_size,
+        source_vocab_size=tokenizer.source_vocab_size, target_vocab_size=tokenizer.target_vocab_size
     )
     payload = {
         "state_dict": {f"model.{k}": v for k, v in model.state_dict().items()},
@@ -86,7 +85,7 @@ def test_precision_and_batches_suit_the_device(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: has_bfloat16)
-    model = "runs=[x]" if verb == "compare" else "checkpoint=x"
+    model = "runs=[x,y]" if verb == "compare" else "checkpoint=x"
     config = compose_config(verb, [model])
     assert resolve_precision(config, torch.device(device)) == precision
     assert resolve_batch_tokens(config, torch.device(device)) == tokens
@@ -187,13 +186,10 @@ def test_how_links_are_read_off_changes_no_translation(tmp_path: Path) -> None:
         ("alignment_head=0.10", r"alignment_head=0\.10 is not there"),
         ("alignment_head=cross.1.0", r"alignment_head=cross\.1\.0 is not a head; write LAYER"),
         ("alignment_threshold=0", r"alignment_threshold=0\.0 must be in \(0, 1\]"),
-        ("alignment_threshold=low", r"alignment_threshold='low' must be a number"),
         ("decoding.beam_size=2.5", r"decoding\.beam_size=2\.5 must be a whole number"),
         ("decoding.beam_size=1", r"decoding\.nbest=2 is more than decoding\.beam_size=1"),
-        ("decoding.algorithm=greedy", r"beam_size=\d+ has no effect"),
         ("device=gpu", "device=gpu cannot be used here"),
         ("heads_off=[cross.0.4]", r"'cross\.0\.4' is no head"),
-        ("heads_off=3", "'3' is no head"),
         ("heads_off=[1.2]", "'1.2' is no head"),
         ("batch_tokens=0", "batch_tokens=0 must be at least 1"),
     ],

@@ -15,9 +15,7 @@ NONE: frozenset[tuple[int, int]] = frozenset()
 Pairs = list[tuple[AbstractSet[tuple[int, int]], ...]]
 
 # A = 4, S = 2, |A∩S| = 1, |A∩P| = 3 (one of them sure, two only possible).
-ONE: Pairs = [
-    ({(0, 0), (1, 0), (2, 0), (9, 9)}, {(0, 0), (5, 5)}, {(1, 0), (2, 0), (7, 7)}),
-]
+ONE: Pairs = [({(0, 0), (1, 0), (2, 0), (9, 9)}, {(0, 0), (5, 5)}, {(1, 0), (2, 0), (7, 7)})]
 # Links are summed over the corpus first.
 SEVERAL: Pairs = [({(0, 0)}, ALL, ALL), (ALL, ALL, ALL), (NONE, {(0, 0)}, NONE)]
 SEVERAL += [({(0, 1)}, NONE, NONE)]

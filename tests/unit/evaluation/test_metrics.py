@@ -62,9 +62,7 @@ def test_what_cannot_be_scored_is_the_users_error() -> None:
         MetricsConfig(tokenize="14a", lowercase=False)
 
 
-def test_tokenizer_without_its_package_is_one_line(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_tokenizer_without_its_package_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def lacking() -> None:
         raise RuntimeError("Please install\nthe following: mecab")
 

@@ -1,11 +1,15 @@
 """Plans: what each stage is called with, and what is refused before anything begins."""
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from tests.helpers.runs.plans import plan, refused
+from transformer.cli.config.arguments import config_folder
+from transformer.cli.config.compose import compose_config
+from transformer.recipes.registry import RECIPES
 from transformer.recipes.stage import Stage
 
 
@@ -140,3 +144,12 @@ def test_files_in_the_folder_of_a_stage_do_not_change_it(tmp_path: Path) -> None
     (stage.folder / "tensorboard").mkdir(parents=True)
     (stage.folder / "tensorboard" / "hparams.yaml").write_text("{}")
     assert stage.digest == before
+
+
+def test_no_key_of_a_recipe_is_one_of_a_training() -> None:
+    groups = {file.name for file in config_folder().iterdir() if file.is_dir()}
+    training = (set(compose_config("train", [])) | groups) - {"recipe"}
+    assert set(RECIPES) == {"distill", "backtranslate", "bidirectional"}
+    for recipe in RECIPES.values():
+        keys = {"output", "dry_run", *(field.name for field in fields(recipe))}
+        assert not (keys | set(recipe.kinds)) & training

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from transformer.cli.train.resume import _inspect, _readable
 from transformer.common.errors import InputError
 from transformer.runs.config_file import read_config, saved_config
 
@@ -52,21 +51,3 @@ def test_a_full_disk_leaves_the_file_whole(run: Path, monkeypatch: pytest.Monkey
         pass
     assert read_config(run) == {"seed": 1}
     assert {path.name for path in run.iterdir()} == {"config.yaml", "checkpoints"}
-
-
-@pytest.mark.parametrize("content", [b"", b"a: [1, 2", b"- 1", b"\xff\xfe\x00", b"3"])
-def test_a_damaged_config_counts_as_none(
-    run: Path, content: bytes, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (run / "config.yaml").write_bytes(content)
-    inspected = _inspect(run)
-    assert (inspected.config, inspected.has_checkpoint) == (None, True)
-    assert "config.yaml is missing or damaged" in capsys.readouterr().err
-
-
-def test_folders_of_others_break_nothing(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def closed(path: Path) -> bool:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "is_dir", closed)
-    assert _readable([run]) == []

@@ -118,10 +118,7 @@ def test_a_gpu_must_be_deterministic(
 
 @pytest.mark.parametrize(
     ("override", "message"),
-    [
-        ("checkpoint=run", "leave checkpoint out"),
-        ("trainer.devices=2", r"set trainer\.devices=1"),
-    ],
+    [("checkpoint=run", "leave checkpoint out"), ("trainer.devices=2", r"set trainer\.devices=1")],
 )
 def test_refusals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, override: str, message: str

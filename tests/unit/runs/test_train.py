@@ -142,26 +142,13 @@ def test_a_run_may_go_on_without_the_callbacks_it_had(
     assert not recwarn.list
 
 
-@pytest.mark.parametrize("name", ["tagging", "lm"])
-@pytest.mark.parametrize(
-    "override",
-    ["model.decoder_layers=4", "model.decoder_pattern=sliding", "loss.alignment_weight=0.1"],
-)
-def test_one_stack_has_no_cross_attention(tmp_path: Path, name: str, override: str) -> None:
-    config = composed([f"experiment=pocket_{name}", override], tmp_path)
-    with pytest.raises(InputError, match=f"does not use {override}; .*experiment=pocket_{name}"):
-        make_task(config)
-
-
 @pytest.mark.parametrize(
     ("override", "says"),
     [
         ("trainer.accumulate_grad_batches=0", "must be at least 1"),
-        ("trainer.log_every_n_steps=0", "must be at least 1"),
         ("trainer.gradient_clip_val=-1", "must be above 0"),
         ("trainer.max_epochs=0", "must be at least 1; -1 sets no bound"),
         ("seed=-1", "must be from 0 to 4294967295"),
-        ("trainer.strategy=deepspeed", "must be auto or ddp or fsdp"),
     ],
 )
 def test_what_lightning_does_not_check_is_checked(tmp_path: Path, override: str, says: str) -> None:

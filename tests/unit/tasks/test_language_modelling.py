@@ -11,10 +11,7 @@ from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
 from tests.helpers.runs.runs import composed
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import EOS
-from transformer.tasks.language_modelling import (
-    LanguageModelling,
-    perplexities,
-)
+from transformer.tasks.language_modelling import LanguageModelling, perplexities
 
 ROWS = [[5, 6, 7], [], [8], [9, 10, 11, 12, 13]]
 
@@ -65,14 +62,8 @@ def test_settings_of_translation_raise(tmp_path: Path, override: str, resumed: b
     """Those of the second text do nothing in a run that goes on."""
     alone = ["task=language_modelling", "model.decoder_layers=0"]
     config = composed([*alone, override], tmp_path)
-    message = "task=language_modelling has one stack and one text and does not use"
+    message = "task=language_modelling has one stack and .* does not use .*experiment=pocket_lm$"
     with pytest.raises(InputError, match=message):
         LanguageModelling(config)
     with nullcontext() if resumed else pytest.raises(InputError, match=message):
         LanguageModelling(config, tiny_tokenizer())
-
-
-def test_only_learned_positions_end(tmp_path: Path) -> None:
-    task(tmp_path, "model.max_length=3").data.prepare_data()
-    with pytest.raises(InputError, match=r"a\.tsv:1: .* set model\.max_length="):
-        task(tmp_path, "model.max_length=3", "model.positions=learned").data.prepare_data()

@@ -67,13 +67,9 @@ def test_words_that_training_leaves_out_are_unknown(
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("tokenizer.sampling=0.1", r"does not use tokenizer\.sampling=0\.1; leave that out"),
+        ("tokenizer.sampling=0.1", r"use tokenizer\.sampling=0\.1; .*experiment=pocket_tagging$"),
+        ("model.decoder_pattern=sliding", r"does not use model\.decoder_pattern=sliding"),
         ("data.streaming=true", r"does not use data\.streaming=True"),
-        ("model.decoder_layers=1", r"does not use model\.decoder_layers=1; leave that out"),
-        (
-            "model.target_token_dropout=0.1",
-            r"not use model\.target_token_dropout=0\.1; .* begin with",
-        ),
         ("loss=r_drop", r"task=tagging .* does not use loss\.consistency=r_drop; leave that out"),
         ("model.tie_embeddings=all", r"does not use model\.tie_embeddings=all"),
     ],

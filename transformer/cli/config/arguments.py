@@ -1,7 +1,6 @@
 """The ``KEY=VALUE`` arguments of a verb, checked one by one; what an unknown key may mean."""
 
 import os
-import re
 from argparse import ArgumentError, ArgumentParser
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -58,21 +57,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
 }
 """Names of keys in other toolkits, by their last part; the first of our keys that exists counts."""
 
-_OWN_METRIC = {
-    "train": ("metrics.custom={}", "metrics.choose=custom"),
-    "tune": ("custom={}", "metric=custom"),
-    **dict.fromkeys(("evaluate", "compare"), ("custom={}",)),
-}
-
-
-def with_own_metric(verb: str, arguments: Sequence[str]) -> list[str]:
-    """The arguments with the keys that ``metrics=MODULE:FUNCTION`` stands for, before the rest."""
-    own = [one for one in arguments if re.fullmatch(r"metrics=[\w.]+:\w+", one)]
-    if not own or verb not in _OWN_METRIC:
-        return list(arguments)
-    keys = [key.format(own[-1].partition("=")[2]) for key in _OWN_METRIC[verb]]
-    return [*keys, *(one for one in arguments if one not in own)]
-
 
 def config_folder() -> Path:
     """``conf/`` as a wheel carries it, or as the checkout has it."""
@@ -126,9 +110,9 @@ def choices(group: str) -> list[str]:
     return [name for name in names if (group, name) != ("data", BASE_OF_CORPORA)]
 
 
-def override_key(override: str) -> str:
+def override_key(argument: str) -> str:
     """The key of an argument."""
-    return override.partition("=")[0]
+    return argument.partition("=")[0]
 
 
 def parse_override(override: str, verb: str = "train", *, sweeps: str | None = "") -> Override:

@@ -1,6 +1,7 @@
 """Composes the config of a verb from conf/ and the user's arguments."""
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -19,21 +20,68 @@ from transformer.cli.config.arguments import (
     nearest_key,
     override_key,
     search_path,
-    with_own_metric,
 )
 from transformer.common.errors import ALSO, InputError
 from transformer.common.files import HUB, given_path, hub_run
-from transformer.common.own_code import TRUST
 from transformer.common.schema import typed_value
 
+_OWN_METRIC = {
+    "train": ("metrics.custom={}", "metrics.choose=custom"),
+    "tune": ("custom={}", "metric=custom"),
+    **dict.fromkeys(("evaluate", "compare"), ("custom={}",)),
+}
 
-def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
-    """Compose ``conf/VERB.yaml`` with the user's ``KEY=VALUE`` arguments.
 
-    Hydra's own config, with the new run directory of ``train``, is that of ``HydraConfig``. The
-    error for an unknown key names the nearest known one.
+def as_overrides(verb: str, arguments: Sequence[str]) -> list[str]:
+    """The arguments as Hydra reads them.
+
+    It reads no sentences and paths of users. The keys that ``metrics=MODULE:FUNCTION`` stands for
+    come before the rest.
     """
-    overrides = with_own_metric(verb, overrides)
+    if verb == "attention":
+        sentences = given_sentences(arguments)
+        kept = [one for one in arguments if override_key(one) not in sentences]
+        return [*kept, *(f"{key}=given" for key in sentences)]
+    if verb == "compare":
+        arguments = ["runs=[]", *split_paths(arguments)[1]]
+    own = [one for one in arguments if re.fullmatch(r"metrics=[\w.]+:\w+", one)]
+    if not own or verb not in _OWN_METRIC:
+        return list(arguments)
+    keys = [key.format(own[-1].partition("=")[2]) for key in _OWN_METRIC[verb]]
+    return [*keys, *(one for one in arguments if one not in own)]
+
+
+def given_sentences(arguments: Sequence[str]) -> dict[str, str]:
+    """The sentences among the arguments of ``attention``, as the user typed them.
+
+    Hydra would read commas and brackets of a sentence as more than text.
+    """
+    given = (one.partition("=") for one in arguments if one != "target=null")
+    # Bytes that are not UTF-8 become signs of replacement.
+    return {
+        key: os.fsencode(value).decode(errors="replace")
+        for key, equals, value in given
+        if equals and key in ("text", "target")
+    }
+
+
+def split_paths(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The paths among the arguments of ``compare``, and the others.
+
+    Paths need no quotes, as Hydra does not read them. A key has no slash: runs/lr=0.1 is a path.
+    """
+    paths = [one for one in arguments if "=" not in one or "/" in override_key(one)]
+    return paths, [one for one in arguments if one not in paths]
+
+
+def compose_config(verb: str, arguments: Sequence[str]) -> DictConfig:
+    """Compose ``conf/VERB.yaml`` with the user's arguments.
+
+    The sentences of ``attention`` are only marked as given. Hydra's own config, with the new run
+    directory of ``train``, is that of ``HydraConfig``. The error for an unknown key names the
+    nearest known one.
+    """
+    overrides = as_overrides(verb, arguments)
     check_overrides(verb, overrides)
     if verb == "train":
         overrides = with_recipe(overrides)
@@ -53,13 +101,14 @@ def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
     if missing := sorted(OmegaConf.missing_keys(config)):
         keys = " and ".join(f"{key}=" for key in missing)
         raise InputError(f"{verb} needs a value for {keys}")
+    if verb == "compare":
+        config.runs = [*resolve_value(config, "runs", Sequence[str]), *split_paths(arguments)[0]]
+        if len(config.runs) < 2:
+            raise InputError(
+                "compare takes two systems or more: compare RUN_A RUN_B (or runs=[A,B]); each is a "
+                "run directory, a checkpoint or a file of hypotheses"
+            )
     return config
-
-
-def trust_code(config: DictConfig) -> None:
-    """Let ``trust=true`` of this call hold where layers are built, which knows no config."""
-    if config.get("trust") is True:
-        os.environ[TRUST] = "true"
 
 
 def fetch_models(config: DictConfig) -> None:

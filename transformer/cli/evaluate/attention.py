@@ -1,43 +1,56 @@
-"""``attention``: the weights of every head in one sentence pair, as page, picture, numbers."""
+"""``attention`` and ``heads``: what every head looks at in a sentence, and what it is worth.
+
+A view is a page, a picture and numbers.
+"""
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
+from typing import Any
+
+import torch
+from omegaconf import DictConfig, ListConfig
 
 from transformer.cli.config.compose import (
-    compose_config,
-    fetch_models,
+    given_sentences,
     resolve_path,
+    resolve_positive,
     resolve_value,
-    trust_code,
 )
-from transformer.common.errors import how_to_install
+from transformer.cli.evaluate.scored_text import require_trusted
+from transformer.cli.load import load_translator, resolve_file
+from transformer.common.errors import InputError, how_to_install
+from transformer.common.files import written_whole
+from transformer.common.schema import typed_value
+from transformer.decoding.forced import forced_attention
+from transformer.decoding.translation.translator import Translator
+from transformer.evaluation.attention.head_ablation import loss_scorer, metric_scorer
+from transformer.evaluation.attention.head_survey import (
+    Characters,
+    EncodedPair,
+    corpus_pairs,
+    survey,
+)
+from transformer.evaluation.attention.view import AttentionKind, AttentionView
 from transformer.model.checkpoint.locate import run_folder
+from transformer.model.transformer import Transformer
+from transformer.report.attention_figure import attention_figure
+from transformer.report.attention_page import attention_page
+from transformer.report.heads import HeadReport, print_best
+from transformer.report.scores import print_json, require_writable
 
 
-def run(arguments: Sequence[str]) -> None:
+def attention(config: DictConfig, arguments: Sequence[str]) -> None:
     """Show the attention in one sentence pair."""
-    keys, sentences = _literal(arguments, ("text", "target"))
-    config = compose_config("attention", keys)
-    trust_code(config)
-    fetch_models(config)
-    from transformer.cli.evaluate.attention_view import attention_view
-    from transformer.cli.load import load_translator
-    from transformer.common.files import written_whole
-    from transformer.report.attention_figure import attention_figure
-    from transformer.report.attention_page import attention_page
-    from transformer.report.heads import print_best
-    from transformer.report.scores import require_writable
-
     if (png := resolve_value(config, "png", bool)) and find_spec("matplotlib") is None:
         print(f"note: attention.png needs matplotlib; {how_to_install('plot')}", file=sys.stderr)
         png = False
     default = run_folder(resolve_path(config, "checkpoint")) / "attention"
     folder = resolve_path(config, "output", default)
-    translator, run = load_translator(config, keys)
-    view = attention_view(config, sentences["text"], sentences.get("target"), translator, run)
+    translator, run = load_translator(config, arguments)
+    given = given_sentences(arguments)
+    view = attention_view(config, given["text"], given.get("target"), translator, run)
     print_best(view)
     require_writable(folder)
     numbers = json.dumps(view.to_json(), indent=1, ensure_ascii=False) + "\n"
@@ -50,17 +63,130 @@ def run(arguments: Sequence[str]) -> None:
         print(folder / name)
 
 
-def _literal(arguments: Sequence[str], names: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """The arguments with ``given`` in place of sentences, and the sentences as they were typed.
+def heads(config: DictConfig, arguments: Sequence[str]) -> None:
+    """Rank the heads of a model by the cost of switching them off."""
+    metric = resolve_value(config, "metric", str | None)
+    sentences = resolve_positive(config, "sentences")
+    prune = list(config.prune) if isinstance(config.prune, ListConfig) else [config.prune]
+    fractions = typed_value(prune, Sequence[float], "prune")
+    if not all(0 < fraction <= 1 for fraction in fractions) or len(set(fractions)) < len(fractions):
+        raise InputError(f"prune={prune} must be fractions of the heads, each once, above 0 to 1")
+    translator, run = load_translator(config, arguments)
+    require_trusted(config, run)
+    text = translator, run, config.split, sentences
+    metric = metric or str(run["metrics"]["choose"])
+    scorer = loss_scorer(*text) if metric == "loss" else metric_scorer(*text, metric)
+    if config.split != "validation":
+        note = f"heads chosen on split={config.split} do too well there; choose on validation"
+        print(f"note: {note}", file=sys.stderr)
+    report = HeadReport.measure(translator.model, scorer, fractions)
+    report.print_tables()
+    print_json(json.dumps(report.to_json(), indent=1))
 
-    Hydra would read commas and brackets of a sentence as more than text.
-    """
-    kept, sentences = [], {}
-    for argument in arguments:
-        name, equals, value = argument.partition("=")
-        if equals and name in names and argument != "target=null":
-            # Bytes that are not UTF-8 become signs of replacement.
-            sentences[name] = os.fsencode(value).decode(errors="replace")
-            argument = f"{name}=given"
-        kept.append(argument)
-    return kept, sentences
+
+def attention_view(
+    config: DictConfig, text: str, target: str | None, translator: Translator, run: dict[str, Any]
+) -> AttentionView:
+    """Translate the text, unless the target is given, and record every head."""
+    pair = encoded_pair(translator, text, target)
+    pairs, measured = _measured_pairs(config, pair, translator, run)
+    characters = survey(translator, pairs)
+    if characters["cross"][0][0].alignment_error is not None:
+        measured += f" (AER: links from {translator.aligner.near_best} of the best weight on)"
+    (translated,) = translator.tokenizer.decode_target([pair.target])
+    return AttentionView(
+        source=text,
+        target=translated if target is None else target,
+        forced=target is not None,
+        checkpoint=str(resolve_file(resolve_path(config, "checkpoint"))),
+        size=_size(translator.model),
+        measured=measured,
+        sentences=len(pairs),
+        kinds=_kinds(translator, pair, characters),
+    )
+
+
+def _measured_pairs(
+    config: DictConfig, pair: EncodedPair, translator: Translator, run: dict[str, Any]
+) -> tuple[list[EncodedPair], str]:
+    """Pairs of the run's corpus, or the pair itself, and their description."""
+    if not (count := resolve_positive(config, "sentences", 0)):
+        return [pair], "this sentence pair alone"
+    require_trusted(config, run)
+    pairs = corpus_pairs(translator, run["data"], config.split, count)
+    return pairs, f"{len(pairs)} sentence pairs of the run's {config.split} text"
+
+
+def encoded_pair(translator: Translator, text: str, target: str | None) -> EncodedPair:
+    """The subwords of a text and of its translation, the translator's own unless it is given."""
+    tokenizer = translator.tokenizer
+    (source,) = tokenizer.encode_source([text])
+    _check("text", source, translator.model.max_length)
+    if target is not None:
+        [(_, subwords)] = tokenizer.encode_pairs([(text, target)])
+        _check("target", subwords, translator.model.max_length)
+        return EncodedPair(source, subwords)
+    # The subwords of the search: the tokenizer might divide the same text in another way.
+    (translation,) = translator.translate([text])
+    spelt = tokenizer.subwords(range(tokenizer.target_vocab_size))
+    ids = {subword: number for number, subword in enumerate(spelt)}
+    return EncodedPair(source, [ids[subword] for subword in translation.tokens])
+
+
+def _check(key: str, subwords: list[int], max_length: int | None) -> None:
+    if not subwords or (max_length is not None and len(subwords) >= max_length):
+        raise InputError(
+            f"{key}= has {len(subwords)} subwords; give a sentence that is not blank, and shorter "
+            f"than model.max_length={max_length}"
+        )
+
+
+def _size(model: Transformer) -> str:
+    weights = sum(weight.numel() for weight in model.parameters())
+    shape = model.config
+    layers = f"{shape.encoder_layers} + {shape.decoder_layers} layers"
+    return f"{weights:,} parameters, {layers} of {shape.num_heads} heads, width {shape.d_model}"
+
+
+def _kinds(
+    translator: Translator, pair: EncodedPair, characters: Characters
+) -> list[AttentionKind]:
+    """The heads on one pair, with their measures over many."""
+    batch, seen = forced_attention(translator.model, [pair.source], [pair.target])
+    tokenizer = translator.tokenizer
+    source = tokenizer.source_subwords(batch.source[0].tolist())
+    read = tokenizer.subwords(batch.target_input[0].tolist())
+    written = tokenizer.subwords(batch.target_output[0].tolist())
+    axes = {"encoder": (source, source), "decoder": (read, read), "cross": (written, source)}
+    return [
+        AttentionKind(
+            kind,
+            *_LABELS[kind],
+            *axes[kind],
+            weights=torch.stack([layer[0] for layer in attended.weights]).float().cpu(),
+            visible=attended.visible[0].cpu(),
+            characters=characters[kind],
+        )
+        for kind, attended in seen.items()
+        if attended.weights
+    ]
+
+
+_LABELS = {
+    "encoder": (
+        "Encoder self-attention",
+        "Each row is a source token; the columns are the source tokens it looks at.",
+        *("source", "source"),
+    ),
+    "decoder": (
+        "Decoder self-attention",
+        "Each row is the target token read last; the columns are those read so far.",
+        *("target", "target"),
+    ),
+    "cross": (
+        "Cross-attention",
+        "Each row is the target token being written; the columns are the source tokens.",
+        *("target", "source"),
+    ),
+}
+"""Title, note, and names of a row and of a column."""

@@ -7,14 +7,7 @@ from collections.abc import Sequence
 from omegaconf import DictConfig, ListConfig
 
 from transformer.cli.config.compose import resolve_path, resolve_value
-from transformer.cli.evaluate.scored_text import (
-    own_text,
-    pairs_to_score,
-    resolve_metrics,
-    scored_split,
-    text_name,
-    writable_output,
-)
+from transformer.cli.evaluate import scored_text
 from transformer.cli.load import (
     checkpoint_paths,
     load_translator,
@@ -52,16 +45,15 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
         task = "translation"
     else:
         task = checkpoint_task(read_payload(find_checkpoint(path)))
-    if task == "translation" or (":" in task and _translates(task)):
+    translates = task == "translation"
+    if ":" in task:
+        from transformer.tasks.registry import is_translation
+
+        translates = is_translation(task)
+    if translates:
         _evaluate_translations(config, arguments)
     else:
         _evaluate_again(config, task)
-
-
-def _translates(task: str) -> bool:
-    from transformer.tasks.registry import is_translation
-
-    return is_translation(task)
 
 
 def _evaluate_again(config: DictConfig, task: str) -> None:
@@ -77,7 +69,7 @@ def _evaluate_again(config: DictConfig, task: str) -> None:
     scores = evaluate(
         resolve_path(config, "checkpoint"),
         config.split,
-        output=writable_output(config),
+        output=scored_text.writable_output(config),
         device=device,
         batch_tokens=resolve_batch_tokens(config, device),
         trusted=resolve_value(config, "trust", bool),
@@ -87,17 +79,17 @@ def _evaluate_again(config: DictConfig, task: str) -> None:
 
 def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None:
     translator, run = load_translator(config, arguments)
-    metrics = resolve_metrics(config, run)
+    metrics = scored_text.resolve_metrics(config, run)
     names = resolve_value(config, "scores", Sequence[str] | None) or metrics.tested
     for metric in names:
         build_metric(metric, metrics)
-    split = own_text(config, run) or scored_split(config, run)
-    pairs = pairs_to_score(split)
+    split = scored_text.own_text(config, run) or scored_text.scored_split(config, run)
+    pairs = scored_text.pairs_to_score(split)
     gold = _gold_links(config, split)
     if gold is not None and len(gold) != len(pairs):
         raise InputError("alignment of a text with several references is unknown; set alignment=")
     terms, constraints = _terms(config, len(pairs))
-    output = writable_output(config)
+    output = scored_text.writable_output(config)
     aligned = [] if gold is None else _alignment_scores(translator, pairs, gold)
     sources, references = zip(*pairs, strict=True)
     named = checked_symbols(sources, translator.tokenizer, lambda at: f"source {at + 1}")
@@ -110,7 +102,7 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
         search = "free" if constraints is None else "must"
         scores.append(term_accuracy(hypotheses, terms, f"match:words|search:{search}"))
     scores += aligned
-    name = text_name(config)
+    name = scored_text.text_name(config)
     print(escaped(_description(config, translator)), file=sys.stderr)
     print_table(name, scores)
     print_json(format_json(scores))

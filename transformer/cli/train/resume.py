@@ -1,21 +1,18 @@
 """Resuming a run: its own config with the keys that the user changes, and ``checkpoint=auto``."""
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.config.arguments import nearest_key, parse_override
-from transformer.cli.train.vocabulary import vocab_size
 from transformer.common.errors import InputError, errors_name, raise_objections
 from transformer.common.files import given_path
 from transformer.common.schema import typed_value
-from transformer.runs.config_file import CONFIG, read_config
-from transformer.runs.resume import RunFolder, find_run_to_resume, fixed_key_that_differs
-from transformer.training.checkpointing.run_directory import has_checkpoint, is_finished, is_locked
+from transformer.runs.config_file import read_config
+from transformer.runs.resume import find_run_to_resume, fixed_key_that_differs, vocab_size
 
 COPIES = {
     "precision": "trainer.precision",
@@ -98,40 +95,9 @@ def auto_run(config: DictConfig, folder: Path, *, named: bool, sized: bool) -> P
     """
     values: Any = OmegaConf.to_container(config, resolve=True)
     largest = None if sized else vocab_size(values)
-    given = _inspect(folder, largest) if named else None
-    other_runs = [] if named else _readable(folder.parent.glob("*"), largest)
-    run, reason = find_run_to_resume(values, given, other_runs)
+    run, reason = find_run_to_resume(values, folder, named=named, largest=largest)
     print(f"checkpoint=auto: {reason}", file=sys.stderr)
     if run is not None and (own := vocab_size(read_config(run))):
         # It may be smaller than that of the call.
         config.tokenizer.vocab_size = own
     return run or folder
-
-
-def _readable(folders: Iterable[Path], largest: int | None = None) -> list[RunFolder]:
-    """The folders that this user may open."""
-    inspected = []
-    for folder in folders:
-        with suppress(OSError):
-            if folder.is_dir():
-                inspected.append(_inspect(folder, largest))
-    return inspected
-
-
-def _inspect(folder: Path, largest: int | None = None) -> RunFolder:
-    """A run directory; ``largest`` replaces a smaller vocabulary, which counts as the same."""
-    last = folder / "checkpoints" / "last.ckpt"
-    values, resumable = read_config(folder), has_checkpoint(folder)
-    if resumable and values is None:
-        print(f"checkpoint=auto: {folder / CONFIG} is missing or damaged", file=sys.stderr)
-    size = vocab_size(values)
-    if values is not None and largest is not None and size is not None and size < largest:
-        values["tokenizer"] = {**values["tokenizer"], "vocab_size": largest}
-    return RunFolder(
-        path=folder,
-        config=values,
-        has_checkpoint=resumable,
-        finished=is_finished(folder),
-        locked=is_locked(folder),
-        changed=last.stat().st_mtime if last.is_file() else 0.0,
-    )

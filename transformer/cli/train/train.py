@@ -17,9 +17,9 @@ from transformer.cli.config.arguments import (
     flags_and_overrides,
     override_key,
     search_path,
-    with_own_metric,
 )
 from transformer.cli.config.compose import (
+    as_overrides,
     compose_config,
     composition_error,
     fetch_models,
@@ -80,7 +80,7 @@ def _hydra(flags: Sequence[str], overrides: Sequence[str]) -> None:
     """Let Hydra run the sweep of --multirun, or show what its other flags ask for."""
     from transformer.cli.train.sweep import summarised
 
-    overrides = with_own_metric("train", overrides)
+    overrides = as_overrides("train", overrides)
     check_overrides("train", overrides, sweep=True)
     sys.argv[1:] = [*flags, *with_recipe(overrides), *search_path()]
     # Otherwise Hydra would print exceptions itself.

@@ -1,8 +1,8 @@
 """Settings that depend on the vocabulary: its largest size for a small text, tied embeddings."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from omegaconf import DictConfig
 
@@ -41,10 +41,3 @@ def untie_kinds(config: DictConfig) -> None:
     different = (tokenizer.source or default) != (tokenizer.target or default)
     if different and config.model.tie_embeddings == "all":
         config.model.tie_embeddings = "decoder"
-
-
-def vocab_size(values: Mapping[Any, Any] | None) -> int | None:
-    """The size in the plain values of a config, if it is a number."""
-    tokenizer = (values or {}).get("tokenizer")
-    size = tokenizer.get("vocab_size") if isinstance(tokenizer, Mapping) else None
-    return size if type(size) is int else None

@@ -1,17 +1,30 @@
-"""Head ablation: the score of a model without a head, and with the best few.
+"""Head ablation: the loss, or a metric, of a model without a head, and with the best few.
 
-It does not know the score, nor how the text is chosen. Sources: Michel et al. 2019, "Are
-Sixteen Heads Really Better than One?", sections 3 and 4; Voita et al. 2019, "Analyzing Multi-Head
-Self-Attention".
+Sources: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", sections 3 and 4; Voita et
+al. 2019, "Analyzing Multi-Head Self-Attention".
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from transformer.common.schema import typed
 from transformer.data.batching.batch import Row, collate
+from transformer.data.corpora.evaluation_text import with_references
 from transformer.decoding.forced import score_targets
 from transformer.decoding.length_bucketing import bucket_batches, pair_lengths
-from transformer.evaluation.metrics import Better
+from transformer.decoding.translation.document_translator import in_documents
+from transformer.decoding.translation.translator import Translator
+from transformer.evaluation.attention.head_survey import corpus_pairs
+from transformer.evaluation.metrics import (
+    METRICS,
+    Better,
+    MetricsConfig,
+    Score,
+    build_metric,
+    score,
+)
+from transformer.evaluation.run_text import run_split
 from transformer.model.heads import HeadName, attention_heads, heads_off, switched_off
 from transformer.model.layers.dropout import evaluating
 from transformer.model.transformer import Transformer
@@ -30,43 +43,43 @@ class Ablation:
     """The score minus that with the heads."""
 
 
+@dataclass(frozen=True)
 class Ablations:
-    """Measures a model with heads off; those that are already off stay off and are not ranked."""
+    """The heads of a model, measured."""
 
-    def __init__(self, model: Transformer, measure: Measure, better: Better) -> None:
-        off = set(heads_off(model))
-        self.heads = [name for name in attention_heads(model) if name not in off]
-        self.measure = measure
-        self.better = better
-        self.score = measure(())
+    score: float
+    """With the heads that are on."""
+    off: tuple[HeadName, ...]
+    """Heads that were off already; they stay off and are not ranked."""
+    single: dict[HeadName, Ablation]
+    """Each head off alone, the costliest first (section 3.2)."""
+    pruned: dict[float, Ablation]
+    """The cheapest heads off together, for each fraction of the heads (section 4).
 
-    def single(self) -> dict[HeadName, Ablation]:
-        """Each head off alone, the costliest first (section 3.2)."""
-        found = {name: self.without([name]) for name in self.heads}
-        return dict(sorted(found.items(), key=lambda item: -self.cost(item[1])))
+    The ranking is that of ``single`` for all fractions (the paper ranks by the gradient). A head
+    that costs nothing alone may cost much when those that could replace it are off too.
+    """
 
-    def pruned(
-        self, ranking: Sequence[HeadName], fractions: Sequence[float]
-    ) -> dict[float, Ablation]:
-        """The cheapest heads off together, for each fraction of the heads (section 4).
 
-        The ``ranking`` is that of ``single`` for all fractions (the paper ranks by the gradient).
-        A head that costs nothing alone may cost much when those that could replace it are off too.
-        """
-        cheapest = ranking[::-1]
-        return {
-            fraction: self.without(cheapest[: round(fraction * len(cheapest))])
-            for fraction in sorted(fractions)
-        }
+def ablate(
+    model: Transformer, measure: Measure, better: Better, fractions: Sequence[float]
+) -> Ablations:
+    """Measure a model without each head, and without fractions of its heads."""
+    off, whole = heads_off(model), measure(())
 
-    def without(self, off: Sequence[HeadName]) -> Ablation:
-        """These heads off."""
-        score = self.measure(off) if off else self.score
-        return Ablation(tuple(off), score, score - self.score)
+    def without(heads: Sequence[HeadName]) -> Ablation:
+        value = measure(heads) if heads else whole
+        return Ablation(tuple(heads), value, value - whole)
 
-    def cost(self, ablation: Ablation) -> float:
-        """The loss in quality."""
-        return ablation.difference if self.better == "lower" else -ablation.difference
+    alone = {name: without([name]) for name in attention_heads(model) if name not in off}
+    sign = 1 if better == "lower" else -1
+    ranking = sorted(alone, key=lambda name: -sign * alone[name].difference)
+    cheapest = ranking[::-1]
+    pruned = {
+        fraction: without(cheapest[: round(fraction * len(cheapest))])
+        for fraction in sorted(fractions)
+    }
+    return Ablations(whole, tuple(off), {name: alone[name] for name in ranking}, pruned)
 
 
 class ForcedLoss:
@@ -109,3 +122,58 @@ class ForcedLoss:
                 targets = batch.target_input, batch.target_output
                 total -= float(score_targets(self.model, encoded, *targets).sum())
         return total / self.target_tokens
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A way to score a model with heads off."""
+
+    name: str
+    signature: str
+    measured: str
+    """Description of the text."""
+    measure: Measure
+    better: Better
+    decimals: int
+    """In tables."""
+
+
+def loss_scorer(
+    translator: Translator, run: Mapping[str, Any], split: str, sentences: int
+) -> Scorer:
+    """Cross-entropy of the first references of a split, those of ``corpus_pairs``."""
+    pairs = corpus_pairs(translator, run["data"], split, sentences)
+    sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    measure = ForcedLoss(translator.model, sources, targets, translator.batch_tokens)
+    return Scorer(
+        "loss",
+        f"nats per token|ntokens:{measure.target_tokens}|smoothing:0",
+        f"{len(pairs)} sentence pairs of the run's {split} text",
+        measure,
+        "lower",
+        decimals=4,
+    )
+
+
+def metric_scorer(
+    translator: Translator, run: Mapping[str, Any], split: str, sentences: int, metric: str
+) -> Scorer:
+    """A metric of the first sentences of a split, translated again for each set of heads."""
+    config = typed(MetricsConfig, run["metrics"], "metrics")
+    build_metric(metric, config)
+    texts = with_references(run_split(run["data"], split, training=True))[:sentences]
+    sources, references = [source for source, _ in texts], [targets for _, targets in texts]
+
+    def scored(hypotheses: Sequence[str]) -> Score:
+        [found] = score(hypotheses, references, (metric,), config=config, sources=sources)
+        return found
+
+    def measure(off: Sequence[HeadName]) -> float:
+        with switched_off(translator.model, off):
+            found = in_documents(translator).translate(sources)
+        return scored([translation.text for translation in found]).value
+
+    signature = scored(sources).signature
+    measured = f"{len(texts)} sentence pairs of the run's {split} text"
+    label, better = METRICS[metric].label, config.better(metric)
+    return Scorer(label, signature, measured, measure, better, decimals=2)

@@ -7,7 +7,7 @@ Systems", section 2.
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -49,12 +49,6 @@ class FrequencyBucket:
     words: int
     """Of the references, with repetitions."""
     matches: tuple[WordMatch, ...]
-
-
-def edge_objections(edges: Sequence[int], key: str) -> Iterator[str]:
-    """The first numbers of all buckets but the first must rise from above 0."""
-    if any(low >= high for low, high in pairwise([0, *edges])):
-        yield f"{key}={list(edges)} must be numbers above 0 that rise"
 
 
 def bucket_labels(edges: Sequence[int]) -> list[str]:

@@ -6,6 +6,7 @@ It knows raw text only: neither models nor files, nor how the result is shown.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from typing import Annotated, Any
 
 from transformer.common.errors import raise_objections
@@ -13,7 +14,6 @@ from transformer.common.schema import Range, out_of_range
 from transformer.evaluation.comparison.buckets import (
     FrequencyBucket,
     LengthBucket,
-    edge_objections,
     scores_by_length,
     word_signature,
     words_by,
@@ -52,8 +52,10 @@ class ComparisonConfig:
         yield from out_of_range(self, "compare")
         if not self.names or len(set(self.names)) < len(self.names):
             yield f"scores={list(self.names)} must be one or more, each once"
-        yield from edge_objections(self.lengths, "lengths")
-        yield from edge_objections(self.frequencies, "frequencies")
+        for key in ("lengths", "frequencies"):
+            edges = [0, *getattr(self, key)]
+            if any(low >= high for low, high in pairwise(edges)):
+                yield f"{key}={edges[1:]} must be numbers above 0 that rise"
 
     @property
     def names(self) -> Sequence[str]:

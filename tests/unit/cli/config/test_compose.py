@@ -19,33 +19,21 @@ from transformer.evaluation.metrics import MetricsConfig
     ("verb", "override", "message"),
     [
         ("train", "model.d_modle=64", "unknown key model.d_modle (did you mean model.d_model?)"),
-        ("train", "modle=tiny", "unknown key modle (did you mean model?)"),
         ("train", "data.train=[a", "data.train=[a is not KEY=VALUE as Hydra reads it (no viable"),
         ("train", "~decoding", "'~decoding' is not of the form KEY=VALUE; no key can be added"),
-        ("train", "zzyzx=3", "unknown key zzyzx"),
         # Groups that the verb does not have.
         ("translate", "model=RUN", "unknown key model (did you mean checkpoint?)"),
-        ("evaluate", "metrics=exakt", "unknown key metrics (did you mean scores?)"),
         ("text", "README.md", "'README.md' is not of the form KEY=VALUE"),
         ("evaluate", "/", "'/' is not of the form KEY=VALUE; a run is given as checkpoint=/"),
         ("train", "loss=[r_drop,simcut]", "loss=[r_drop,simcut] is a list; choose one, loss=NAME"),
-        ("average", "--last", "'--last' is not of the form KEY=VALUE"),
         ("train", "experiment=[pocket,x]", "experiment=x is unknown; choose finetune or g2p or"),
         ("train", "metrics=tokenized", "metrics=tokenized is unknown (did you mean tokenised?);"),
-        ("train", "experiment=null", "experiment=null is unknown; choose"),
-        ("doctor", "tokenizer=x", "tokenizer=x is unknown; choose bpe or char or unigram or words"),
-        (
-            "train",
-            "data.train=a,b",
-            "data.train=a,b: add --multirun to sweep over them, write 'dat",
-        ),
         ("train", "model=tiny,base", "model=tiny,base: add --multirun to sweep over them, choose"),
         ("evaluate", "decoding=beam,greedy", "decoding=beam,greedy: choose one"),
         ("translate", "input=a,b", "input=a,b: write 'input=[a,b]' for a list, \"input='a,b'\""),
         ("translate", "format=text", "translate needs a value for checkpoint="),
-        # All that is wrong is said at once.
-        ("train", ["model.num_heads=2", "model.heads=2"], "unknown key model.heads (did you mean"),
         ("score", ["checkpoint=RUN"], "score needs a value for source= and target="),
+        # All that is wrong is said at once.
         (
             "train",
             ["model=tinny", "trainer=x"],
@@ -70,15 +58,11 @@ def test_a_wrong_argument_says_what_was_meant(
     assert verb != "text" or "checkpoint=" not in str(caught.value)
 
 
-@pytest.mark.parametrize("group", ["model", "data", "decoding", "trainer"])
-def test_an_unknown_choice_names_the_known_ones(group: str) -> None:
-    with pytest.raises(InputError) as caught:
-        compose_config("train", [f"{group}=nothing"])
-    message = str(caught.value)
-    assert "\n" not in message
-    assert message.startswith(f"{group}=nothing is unknown; choose ")
-    for file in (config_folder() / group).glob("*.yaml"):
-        assert (file.stem in message) != (f"{group}/{file.stem}" == "data/base")
+def test_an_unknown_choice_names_the_known_ones() -> None:
+    with pytest.raises(InputError, match=r"^data=nothing is unknown; choose ") as caught:
+        compose_config("train", ["data=nothing"])
+    for file in (config_folder() / "data").glob("*.yaml"):
+        assert (file.stem in str(caught.value)) != (file.stem == "base")
 
 
 @pytest.mark.parametrize(

@@ -29,18 +29,14 @@ def test_what_other_toolkits_say_is_a_key_here(train: DictConfig, translate: Dic
     ("key", "meant"),
     [
         ("optimizer.learning_rate", "optimizer.lr"),
-        ("model.lr", "optimizer.lr"),
-        ("decoding.beam", "decoding.beam_size"),
         ("beam_size", "decoding.beam_size"),
         ("max_epochs", "trainer.max_epochs"),
         ("warmup-steps", "schedule.warmup"),
         ("model.layers", "model.encoder_layers"),
         ("trainer.seed", "seed"),
-        ("devices", "trainer.devices"),
         ("max_length", "data.max_length or model.max_length"),
         ("callbacks.ema", "callbacks.ema_decay"),
         ("save_dir", "hydra.run.dir"),
-        ("modle", "model"),
     ],
 )
 def test_a_key_of_train_is_found(key: str, meant: str, train: DictConfig) -> None:

@@ -84,11 +84,7 @@ def test_bad_calls_of_text_are_one_line(tmp_path: Path, capsys: pytest.CaptureFi
 def test_select_takes_the_candidate_nearest_to_the_reference(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lists = [
-        ["the house is red .", "a house is green .", "the houses"],
-        ["", "x"],
-        [],
-    ]
+    lists = [["the house is red .", "a house is green .", "the houses"], ["", "x"], []]
     rows = [{"text": "", "nbest": [{"text": one} for one in texts]} for texts in lists]
     nbest, reference = tmp_path / "n.jsonl", tmp_path / "r"
     nbest.write_text("".join(json.dumps(row) + "\n" for row in rows))

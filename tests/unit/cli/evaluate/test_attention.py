@@ -1,36 +1,175 @@
-"""``attention`` before any model is loaded: sentences among the arguments."""
+"""The verb ``attention``: a sentence becomes a view, and heads are measured over a corpus."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from omegaconf import DictConfig, OmegaConf
 
+from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from tests.helpers.runs.tuning_runs import write_run
 from transformer.__main__ import main
-from transformer.cli.config.compose import compose_config
-from transformer.cli.evaluate.attention import _literal
+from transformer.cli.config.compose import compose_config, given_sentences
+from transformer.cli.evaluate.attention import attention_view, encoded_pair
+from transformer.common.errors import InputError
+from transformer.data.config import DataConfig
+from transformer.data.corpora.resolve import find_splits
+from transformer.data.text.word_alignment import word_count
+from transformer.decoding.alignment import Aligner, align
+from transformer.evaluation.alignment_error import count_links
+from transformer.evaluation.attention.head_survey import EncodedPair, corpus_pairs, survey
+from transformer.model.heads import HeadName
+
+TEXT = [*PAIRS, ("dog and dog", "hund und hund")]
+
+
+def corpus(folder: Path, links: list[str] | None = None) -> dict[str, Any]:
+    """The data keys of a run over ``TEXT``; all but one are held out for validation."""
+    lines = "".join(f"{source}\t{target}\n" for source, target in TEXT)
+    (folder / "train.tsv").write_text(lines)
+    if links is not None:
+        (folder / "train.links").write_text("".join(f"{line}\n" for line in links))
+    return {
+        **{"corpus": "files", "source": "en", "target": "de", "root": None},
+        **{"train": str(folder / "train.tsv"), "validation": None, "test": None},
+        **{"validation_size": 4, "test_size": 0, "batch_tokens": 100, "max_length": 50},
+        **{"max_ratio": 8.0, "max_line": 1000, "deduplicate": False, "workers": 0, "seed": 1},
+        "cache": str(folder),
+        "alignment": None if links is None else str(folder / "train.links"),
+        **{"corpora": None, "temperature": None, "target_tag": False, "streaming": False},
+        **{"documents": None, "document_key": None, "prepare_workers": None, "buffer": 100_000},
+        "max_left_out": 1.0,
+    }
+
+
+def call(folder: Path, **keys: Any) -> DictConfig:
+    checkpoint = folder / "best.ckpt"
+    checkpoint.touch()
+    given = {"checkpoint": str(checkpoint), "sentences": 3, "split": "validation", **keys}
+    return OmegaConf.create(given)
+
+
+def test_the_error_rate_of_a_head_is_that_of_its_links(tmp_path: Path) -> None:
+    links = [" ".join(f"{n}-{n}" for n in range(min(map(word_count, pair)))) for pair in TEXT]
+    data = corpus(tmp_path, links)
+    aligner = Aligner(HeadName("cross", 1, 2), near_best=0.8)
+    translator = tiny_translator(batch_tokens=40)
+    translator.aligner = aligner
+    pairs = corpus_pairs(translator, data, "validation", 4)
+    split = find_splits(DataConfig(**data))["validation"]
+    proposed = align(
+        translator.model,
+        translator.tokenizer,
+        list(split),
+        head=aligner.head,
+        near_best=aligner.near_best,
+    )
+    gold = list(split.word_links())
+    assert len(proposed) == len(gold) == len(pairs) == 4
+    counts = count_links((mine, *theirs) for mine, theirs in zip(proposed, gold, strict=True))
+    cross = survey(translator, pairs)["cross"]
+    assert cross[1][2].alignment_error == pytest.approx(counts.error_rate)
+    assert 0 < counts.error_rate < 1
+    assert len({head.alignment_error for row in cross for head in row}) > 1
+
+
+def test_the_survey_does_not_depend_on_the_batches(tmp_path: Path) -> None:
+    data = corpus(tmp_path)
+    small, large = tiny_translator(batch_tokens=1), tiny_translator(batch_tokens=1000)
+    pairs = corpus_pairs(small, data, "validation", 4)
+    alone, together = survey(small, pairs), survey(large, pairs)
+    for kind, layers in alone.items():
+        for row, same in zip(layers, together[kind], strict=True):
+            for one, other in zip(row, same, strict=True):
+                assert one.alignment_error is None
+                assert one.to_json() == pytest.approx(other.to_json(), abs=1e-5)
+
+
+def test_the_view_of_a_translation_and_of_a_given_target(tmp_path: Path) -> None:
+    translator = tiny_translator()
+    text = PAIRS[0][0]
+    (translation,) = translator.translate([text])
+    view = attention_view(call(tmp_path), text, None, translator, {"data": corpus(tmp_path)})
+    assert (view.source, view.target, view.forced) == (text, translation.text, False)
+    assert (view.sentences, view.measured) == (3, "3 sentence pairs of the run's validation text")
+    encoder, decoder, cross = view.kinds
+    assert list(encoder.keys) == [*translation.source_tokens, "</s>"]
+    assert list(decoder.keys) == ["<s>", *translation.tokens]
+    assert list(cross.queries) == [*translation.tokens, "</s>"]
+    for kind in view.kinds:
+        assert kind.weights.shape == (2, 4, len(kind.queries), len(kind.keys))
+        rows = kind.weights.sum(-1)
+        torch.testing.assert_close(rows, torch.ones_like(rows))
+    text, target = PAIRS[1]
+    view = attention_view(call(tmp_path, sentences=0), text, target, translator, {})
+    assert (view.target, view.forced, view.sentences) == (target, True, 1)
+    assert "".join(view.kinds[2].queries) == "\u2581" + target.replace(" ", "\u2581") + "</s>"
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "says"),
+    [
+        (" ", None, "text= has 0 subwords; give a sentence"),
+        ("a dog " * 40, None, r"text= has \d+ subwords; .* shorter than model\.max_length=64"),
+        ("a", "ein hund " * 40, r"target= has \d+ subwords; .* than model\.max_length=64"),
+    ],
+)
+def test_a_blank_or_endless_sentence_is_refused(text: str, target: str | None, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        encoded_pair(tiny_translator(positions="learned"), text, target)
+    if len(text) > 64:
+        # Only learned positions bound a sentence.
+        assert len(encoded_pair(tiny_translator(), text, "ein hund").source) > 64
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"sentences": -1}, "sentences=-1 must be at least 0"),
+        ({"sentences": "many"}, "sentences='many'"),
+        ({"split": "tset"}, "split=tset is not there; choose train or validation$"),
+    ],
+)
+def test_a_wrong_key_is_named(tmp_path: Path, keys: dict[str, Any], says: str) -> None:
+    run = {"data": corpus(tmp_path)}
+    with pytest.raises(InputError, match=says):
+        attention_view(call(tmp_path, **keys), "a dog", None, tiny_translator(), run)
+
+
+def test_blank_and_long_pairs_are_left_out(tmp_path: Path) -> None:
+    data = corpus(tmp_path) | {"validation": str(tmp_path / "other.tsv")}
+    (tmp_path / "other.tsv").write_text(f"\tx\n{'a dog ' * 40}\tx\na dog\tein hund\n")
+    assert len(corpus_pairs(tiny_translator(), data, "validation", 200)) == 2
+    translator = tiny_translator(positions="learned")
+    pairs = corpus_pairs(translator, data, "validation", 200)
+    encode = translator.tokenizer
+    source, target = encode.encode_source(["a dog"]), encode.encode_target(["ein hund"])
+    assert pairs == [EncodedPair(source[0], target[0])]
+    with pytest.raises(InputError, match="no sentence pair"):
+        corpus_pairs(translator, data, "validation", 2)
 
 
 @pytest.mark.parametrize("sentence", ["A man, (red)?", "${oc.env:HOME}", "a=b", "[x", "null", ""])
-def test_a_sentence_is_taken_as_it_is(sentence: str) -> None:
-    call = ["checkpoint=x", f"text={sentence}", "target=null", "png=false"]
-    keys, sentences = _literal(call, ("text", "target"))
-    assert sentences == {"text": sentence}
-    config = compose_config("attention", keys)
+def test_a_sentence_is_text_with_any_signs(sentence: str) -> None:
+    arguments = ["checkpoint=x", f"text={sentence}", "target=null", "png=false"]
+    assert given_sentences(arguments) == {"text": sentence}
+    config = compose_config("attention", arguments)
     assert (config.text, config.target, config.png) == ("given", None, False)
 
 
 def test_a_sentence_is_needed_and_is_utf_8(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["attention", "checkpoint=x"]) == 2
     assert capsys.readouterr() == ("", "error: attention needs a value for text=\n")
-    assert _literal(["text=a\udcff"], ("text",)) == (["text=given"], {"text": "a\ufffd"})
+    assert given_sentences(["text=a\udcff"]) == {"text": "a\ufffd"}
 
 
 def test_without_matplotlib_a_note_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("transformer.cli.evaluate.attention.find_spec", lambda name: None)
-    call = [f"checkpoint={write_run(tmp_path)}", "text=a dog", "sentences=0"]
-    assert main(["attention", *call, f"output={tmp_path}/o"]) == 0
+    arguments = [f"checkpoint={write_run(tmp_path)}", "text=a dog", "sentences=0"]
+    assert main(["attention", *arguments, f"output={tmp_path}/o"]) == 0
     written = {file.name for file in (tmp_path / "o").iterdir()}
     assert written == {"attention.html", "attention.json"}
     assert "attention.png needs matplotlib; pip install -e '.[plot]'" in capsys.readouterr().err

@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.decoding.translators import PAIRS
 from tests.helpers.runs.tuning_runs import write_run
 from transformer.__main__ import main
-from transformer.cli.evaluate import systems
+from transformer.cli.evaluate.compare import _about
 
 SOURCES = [source for source, _ in PAIRS]
 
@@ -116,4 +116,4 @@ def test_a_wrong_call_is_one_line(
 def test_a_moving_average_of_weights_is_named(ema: bool, tmp_path: Path) -> None:
     run = write_run(tmp_path, ema=ema)
     file = {"checkpoint": str(run / "checkpoints" / "best.ckpt")}
-    assert systems._about(run) == file | ({"weights": "ema"} if ema else {})
+    assert _about(run) == file | ({"weights": "ema"} if ema else {})

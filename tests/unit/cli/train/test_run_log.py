@@ -40,7 +40,7 @@ def test_a_resume_says_of_its_start_only_what_is_new(tmp_path: Path) -> None:
     file = tmp_path / "train.log"
     first = say(file, resumed=False)
     assert first[:4] == [
-        *("train: 3 faults", "warning: set it lower", "warning: the disk is full", "going on"),
+        *("train: 3 faults", "warning: set it lower", "warning: the disk is full", "going on")
     ]
     assert "UserWarning: of Lightning" in first[4] and first[4].startswith("warning: ")
     # What happens while it trains is news each time.

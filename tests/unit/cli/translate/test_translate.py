@@ -17,6 +17,7 @@ from transformer.cli.translate.translate import _job
     ("argument", "says"),
     [
         ("attention=true", "attention=true and decoding.nbest= need format=json"),
+        ("decoding.nbest=2", "attention=true and decoding.nbest= need format=json"),
         ("alignment=3", "alignment=3 must be true or false"),
         ("format=xml", "format='xml' must be text or json"),
         ("format=json", "checkpoint=x does not exist; give a run directory"),

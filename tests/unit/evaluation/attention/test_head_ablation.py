@@ -1,6 +1,7 @@
 """The loss without a head against forced scoring, and rankings of costs made by hand."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ import torch
 from tests.helpers.model.models import tiny_transformer
 from transformer.data.batching.batch import collate
 from transformer.decoding.forced import score_targets
-from transformer.evaluation.attention.head_ablation import Ablations, ForcedLoss
+from transformer.evaluation.attention.head_ablation import ForcedLoss, ablate
 from transformer.model.heads import HeadName, attention_heads, heads_off, parse_heads, switch_off
 
 SOURCES = [[7, 8, 9], [5], [6, 6, 11, 12, 13, 14], [], [4, 20]]
@@ -60,33 +61,29 @@ def bleu(off: Sequence[HeadName]) -> float:
     return 90.0 - sum(map(worth, off))
 
 
-@pytest.mark.parametrize("higher", [False, True])
-def test_the_costliest_head_comes_first(higher: bool) -> None:
+@pytest.mark.parametrize("better", ["lower", "higher"])
+def test_the_costliest_head_comes_first(better: Literal["lower", "higher"]) -> None:
     model = tiny_transformer()
-    ablations = Ablations(model, bleu if higher else loss, "higher" if higher else "lower")
-    single = ablations.single()
+    single = ablate(model, loss if better == "lower" else bleu, better, []).single
     assert list(single) == sorted(attention_heads(model), key=worth, reverse=True)
     worst = next(iter(single.values()))
     assert list(map(str, worst.off)) == ["cross.1.0"]
-    assert (worst.score, worst.difference) == ((-123.0, -213.0) if higher else (218.0, 213.0))
+    expected = {"lower": (218.0, 213.0), "higher": (-123.0, -213.0)}
+    assert (worst.score, worst.difference) == expected[better]
 
 
 def test_pruning_takes_the_cheapest_heads_and_more_and_more() -> None:
-    model = tiny_transformer()
-    ablations = Ablations(model, loss, "lower")
-    pruned = ablations.pruned(list(ablations.single()), [1.0, 0.1, 0.01])
+    pruned = ablate(tiny_transformer(), loss, "lower", [1.0, 0.1, 0.01]).pruned
     assert list(pruned) == [0.01, 0.1, 1.0]
     # Of 24 heads none, two and all.
     assert [len(ablation.off) for ablation in pruned.values()] == [0, 2, 24]
     assert list(map(str, pruned[0.1].off)) == ["encoder.0.3", "encoder.0.1"]
-    assert pruned[0.1].difference == 1.0
-    assert pruned[0.01].difference == 0.0
+    assert (pruned[0.01].difference, pruned[0.1].difference) == (0.0, 1.0)
 
 
 def test_heads_that_are_off_are_not_ranked() -> None:
     model = tiny_transformer()
     off = parse_heads(model, ["encoder.0.0", "encoder.0.1", "encoder.0.2", "cross.0.0"])
     switch_off(model, off)
-    ablations = Ablations(model, loss, "lower")
-    assert set(ablations.single()) == set(attention_heads(model)) - set(off)
+    assert set(ablate(model, loss, "lower", []).single) == set(attention_heads(model)) - set(off)
     assert torch.is_grad_enabled()

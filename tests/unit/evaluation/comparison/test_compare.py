@@ -17,11 +17,7 @@ from transformer.evaluation.comparison.compare import (
     compare,
 )
 from transformer.evaluation.comparison.significance import Resampling
-from transformer.report.comparison import (
-    format_comparison,
-    print_comparison,
-    save_comparison,
-)
+from transformer.report.comparison import format_comparison, print_comparison, save_comparison
 
 REFERENCES = ["ein Hund | schläft [heute]", "zwei Katzen laufen `schnell`", "drei <Vögel> singen"]
 TEXT = ComparedText(
@@ -141,6 +137,7 @@ def test_the_page_says_what_the_json_says(tmp_path: Path) -> None:
         ({"scores": ("bleu", "bleu")}, "one or more, each once"),
         ({"scores": ("meteor",)}, "metric meteor is unknown"),
         ({"lengths": (5, 3), "frequencies": (0,)}, r"lengths=.*; also frequencies=\[0\] must be"),
+        ({"lengths": (3, 3)}, r"lengths=\[3, 3\] must be numbers above 0 that rise"),
         ({"moved": -1}, "moved=-1 must be at least 0"),
     ],
 )

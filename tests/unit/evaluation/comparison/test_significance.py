@@ -131,16 +131,12 @@ def test_only_what_a_metric_sees_is_a_difference() -> None:
 
 def test_signatures_tell_test_samples_and_seed() -> None:
     [tested] = paired_tests([BAD, GOOD], REFERENCES, [BLEU()], RESAMPLING)
-    assert tested.signatures["score"] == str(_signature())
+    metric = BLEU()
+    metric.corpus_score(GOOD, [REFERENCES])
+    assert tested.signatures["score"] == str(metric.get_signature())
     assert "|bs:200|seed:7|" in tested.signatures["bootstrap"]
     assert "|ar:400|seed:7|" in tested.signatures["randomisation"]
     assert all("version:" in signature for signature in tested.signatures.values())
-
-
-def _signature() -> object:
-    metric = BLEU()
-    metric.corpus_score(GOOD, [REFERENCES])
-    return metric.get_signature()
 
 
 @pytest.mark.parametrize("before", [None, "99"])

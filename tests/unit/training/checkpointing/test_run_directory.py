@@ -2,16 +2,16 @@
 
 import errno
 import fcntl
+import json
 import os
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from transformer.common.errors import InputError
-from transformer.runs.resume import RunFolder, changes, find_run_to_resume, fixed_key_that_differs
+from transformer.runs.resume import changes, find_run_to_resume, fixed_key_that_differs
 from transformer.training.checkpointing.run_directory import (
     LOCK,
     has_checkpoint,
@@ -34,47 +34,76 @@ CONFIG: dict[str, Any] = {
 STARTED = CONFIG | {"checkpoint": None}
 
 
-def folder(name: str, **changes: Any) -> RunFolder:
-    run = RunFolder(
-        path=Path(name), config=STARTED, has_checkpoint=True, finished=False, changed=1.0
-    )
-    return replace(run, **changes)
+def write_run(folder: Path, *, config: object = STARTED, changed: int = 1) -> Path:
+    """A run directory with a checkpoint of this time."""
+    (folder / "checkpoints").mkdir(parents=True)
+    last = folder / "checkpoints" / "last.ckpt"
+    last.touch()
+    os.utime(last, (changed, changed))
+    (folder / "config.yaml").write_text(json.dumps(config))
+    return folder
 
 
-def chosen(given: RunFolder | None, *others: RunFolder) -> str | None:
-    path, why = find_run_to_resume(CONFIG, given, others)
+def chosen(folder: Path, *, named: bool = False) -> str | None:
+    path, why = find_run_to_resume(CONFIG, folder, named=named)
     assert "\n" not in why
     return None if path is None else path.name
 
 
-def test_the_newest_unfinished_run_of_the_same_config_goes_on() -> None:
-    runs = [
-        folder("old", changed=1.0),
-        folder(
-            "new", changed=2.0, config=STARTED | {"data": {"max_length": 250, "packing": False}}
-        ),
-        folder("finished", changed=3.0, finished=True),
-        folder("other", changed=3.0, config=STARTED | {"seed": 2}),
-        folder("empty", changed=3.0, has_checkpoint=False),
-        folder("taken", changed=3.0, locked=True),
-        folder("foreign", changed=3.0, config=None),
-    ]
-    assert chosen(None) is None
-    assert chosen(None, *runs) == "new"
-    assert chosen(None, *reversed(runs)) == "new"
-    assert chosen(None, *runs[2:]) is None
+def test_the_newest_unfinished_run_of_the_same_config_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformer.runs.resume.is_locked", lambda run: run.name == "taken")
+    new = tmp_path / "of_this_call"
+    mark_finished(write_run(tmp_path / "finished", changed=3))
+    write_run(tmp_path / "other", config=STARTED | {"seed": 2}, changed=3)
+    (tmp_path / "empty").mkdir()
+    write_run(tmp_path / "taken", changed=3)
+    write_run(tmp_path / "foreign", config=3, changed=3)
+    assert chosen(new) is None
+    write_run(tmp_path / "old", changed=1)
+    packed = STARTED | {"data": {"max_length": 250, "packing": False}}
+    write_run(tmp_path / "new", config=packed, changed=2)
+    assert chosen(new) == "new"
 
 
-def test_a_named_directory_goes_on_if_it_holds_a_checkpoint() -> None:
-    assert chosen(folder("run", has_checkpoint=False), folder("other")) is None
-    assert chosen(folder("run")) == "run"
-    # With another learning rate it goes on as well, and has it.
-    assert chosen(folder("run", config=STARTED | {"optimizer": {"lr": 0.2}})) == "run"
-    assert chosen(folder("run", finished=True)) == "run"
-    sampled = {"vocab_size": 100, "sampling": 0.5}
-    assert chosen(folder("run", config=STARTED | {"tokenizer": sampled})) == "run"
-    for damaged in ({}, {"tokenizer": None}, {"tokenizer": "ha"}):
-        assert chosen(folder("run", config=damaged)) == "run"
+def test_folders_of_others_break_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_dir = Path.is_dir
+
+    def closed(path: Path) -> bool:
+        if path.name == "run":
+            raise PermissionError(13, "Permission denied")
+        return is_dir(path)
+
+    write_run(tmp_path / "run")
+    monkeypatch.setattr(Path, "is_dir", closed)
+    assert chosen(tmp_path / "new") is None
+
+
+def test_a_named_directory_goes_on_if_it_holds_a_checkpoint(tmp_path: Path) -> None:
+    write_run(tmp_path / "other")
+    (tmp_path / "run").mkdir()
+    assert chosen(tmp_path / "run", named=True) is None
+    (tmp_path / "run").rmdir()
+    mark_finished(run := write_run(tmp_path / "run"))
+    for config in (
+        STARTED,
+        # With another learning rate it goes on as well, and has it.
+        STARTED | {"optimizer": {"lr": 0.2}},
+        STARTED | {"tokenizer": {"vocab_size": 100, "sampling": 0.5}},
+        *({}, {"tokenizer": None}, {"tokenizer": "ha"}),
+    ):
+        (run / "config.yaml").write_text(json.dumps(config))
+        assert chosen(run, named=True) == "run"
+
+
+@pytest.mark.parametrize("content", [b"", b"a: [1, 2", b"- 1", b"\xff\xfe\x00", b"3"])
+def test_a_damaged_config_counts_as_none(
+    tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (write_run(tmp_path / "run") / "config.yaml").write_bytes(content)
+    assert chosen(tmp_path / "new") is None
+    assert "config.yaml is missing or damaged" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -85,9 +114,12 @@ def test_a_named_directory_goes_on_if_it_holds_a_checkpoint() -> None:
         ("metrics.tokenize", {"metrics": {"tokenize": "13a"}}),
     ],
 )
-def test_a_named_directory_of_another_run_is_refused(key: str, config: dict[str, Any]) -> None:
+def test_a_named_directory_of_another_run_is_refused(
+    tmp_path: Path, key: str, config: dict[str, Any]
+) -> None:
+    run = write_run(tmp_path / "run", config=STARTED | config)
     with pytest.raises(InputError, match=f"run holds a run with another {key}; give another hydra"):
-        chosen(folder("run", config=STARTED | config))
+        chosen(run, named=True)
 
 
 def test_the_start_of_a_run_may_be_moved_or_renamed(
