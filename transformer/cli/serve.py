@@ -13,7 +13,7 @@ from transformer.cli.translate.engine import translator_by_engine
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.common.schema import typed
-from transformer.serving.languages.directions import Direction, Directions, trained_directions
+from transformer.serving.languages import Direction, Directions, trained_directions
 
 _PACKAGES = (
     *("lxml", "multipart", "prometheus_client", "py3langid", "sentencex", "starlette", "uvicorn"),

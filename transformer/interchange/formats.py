@@ -18,9 +18,8 @@ from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import METRICS, MetricsConfig
 from transformer.interchange.argos import verify_argos, write_argos
 from transformer.interchange.ctranslate2 import QUANTIZATIONS, SETTINGS, write_ctranslate2
-from transformer.interchange.huggingface import verify_huggingface, write_huggingface
-from transformer.interchange.readme.ctranslate2 import readme
-from transformer.interchange.readme.model_card import model_card, read_tests
+from transformer.interchange.families.huggingface import verify_huggingface, write_huggingface
+from transformer.interchange.readme import model_card, read_tests
 from transformer.interchange.safetensors import (
     verify_safetensors,
     write_safetensors,

@@ -20,7 +20,7 @@ from transformer.serving.access import Access
 from transformer.serving.interfaces.deepl.routes import DeepL
 from transformer.serving.interfaces.files import Files
 from transformer.serving.interfaces.http import LimitedBodies
-from transformer.serving.interfaces.libretranslate.routes import LibreTranslate
+from transformer.serving.interfaces.libretranslate import LibreTranslate
 from transformer.serving.interfaces.page import page_routes
 from transformer.serving.metrics import Metrics
 from transformer.serving.service import TranslationService

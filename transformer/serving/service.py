@@ -12,11 +12,10 @@ from functools import partial
 from transformer.common.errors import InputError
 from transformer.serving.config import Limits
 from transformer.serving.formats.placeholders import translate_with_placeholders
-from transformer.serving.languages.detection import Detected, Detector
-from transformer.serving.languages.directions import Directions
-from transformer.serving.languages.sentences import Part, Splitting, plain_blanks, split_sentences
+from transformer.serving.languages import Detected, Detector, Directions
 from transformer.serving.metrics import Metrics
 from transformer.serving.micro_batching import Job, MicroBatcher
+from transformer.serving.sentences import Part, Splitting, plain_blanks, split_sentences
 from transformer.serving.translations import (
     Options,
     Sentence,

@@ -20,8 +20,8 @@ from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.forced import score_pairs
 from transformer.decoding.translation.result import Translation
 from transformer.decoding.translation.translator import Translator
-from transformer.serving.languages.directions import Direction
-from transformer.serving.languages.sentences import Part, Splitting
+from transformer.serving.languages import Direction
+from transformer.serving.sentences import Part, Splitting
 
 Constrain = Callable[[str], Constraints | None]
 """From a sentence to the constraints of its translation."""

@@ -36,7 +36,7 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translation.translator import Translator
 from transformer.serving.access import Access, Client
 from transformer.serving.app import build_app
-from transformer.serving.languages.directions import Direction, Directions
+from transformer.serving.languages import Direction, Directions
 from transformer.serving.service import TranslationService
 
 SENTENCES = [source for source, _ in PAIRS]

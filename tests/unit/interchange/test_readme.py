@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 from huggingface_hub import ModelCard
+from transformer.interchange.readme.ctranslate2 import readme
+from transformer.interchange.readme.model_card import model_card, read_tests
 
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
@@ -17,8 +19,6 @@ from transformer.data.tokenization.tags import SourceTags, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.ctranslate2 import write_ctranslate2
-from transformer.interchange.readme.ctranslate2 import readme
-from transformer.interchange.readme.model_card import model_card, read_tests
 from transformer.interchange.safetensors import write_settings
 
 from .test_ctranslate2_engine import TEXTS, let_end

@@ -14,7 +14,7 @@ from itertools import accumulate
 from transformer.data.text.word_alignment import Link
 from transformer.serving.formats.projection import NEAR_BEST, project
 from transformer.serving.formats.spans import Cell, PlainText, Span
-from transformer.serving.languages.sentences import split_sentences
+from transformer.serving.sentences import split_sentences
 from transformer.serving.translations import (
     Options,
     Sentence,

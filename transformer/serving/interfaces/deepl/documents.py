@@ -16,7 +16,7 @@ from transformer.serving.access import Access, Client
 from transformer.serving.formats.documents.document import translate_document
 from transformer.serving.interfaces.files import MOST_FILES, Files, attachment
 from transformer.serving.interfaces.http import Refusal, charge, read_parameters, refusal_of
-from transformer.serving.languages.directions import Direction
+from transformer.serving.languages import Direction
 from transformer.serving.service import TranslationService
 from transformer.serving.translations import Constrain, Options
 
@@ -116,7 +116,7 @@ class DeepLDocuments:
                     raise InputError("the document was deleted, since too many others wait")
                 read, _ = await self._files.document(data, extension)
                 found = await translate_document(
-                    self._service, read, options, self._files.thread, patient=True
+                    self._service.translate, read, options, self._files.thread, patient=True
                 )
             self._files.remove(document.stored)
             document.stored = await self._files.add(found, document.name)

@@ -18,7 +18,7 @@ from transformer.data.text.phrases import occurs
 from transformer.decoding.constraints.request import Constraints
 from transformer.serving.access import Client
 from transformer.serving.interfaces.http import Refusal, read_parameters
-from transformer.serving.languages.directions import Direction, Directions
+from transformer.serving.languages import Direction, Directions
 from transformer.serving.translations import Constrain
 
 _DIALECTS: dict[str, Any] = {"csv": {}, "tsv": {"delimiter": "\t", "quoting": csv.QUOTE_NONE}}

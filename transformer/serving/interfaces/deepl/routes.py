@@ -16,7 +16,7 @@ from starlette.routing import Route
 from transformer.common.language_names import language_name
 from transformer.serving.access import Access, Client
 from transformer.serving.formats.blocks import KEPT, Rules
-from transformer.serving.formats.markup import translate_markup, visible_texts
+from transformer.serving.formats.marked_text import translate_markup, visible_texts
 from transformer.serving.interfaces.deepl.documents import DeepLDocuments
 from transformer.serving.interfaces.deepl.glossaries import DeepLGlossaries
 from transformer.serving.interfaces.files import Files
@@ -29,8 +29,8 @@ from transformer.serving.interfaces.http import (
     read_parameters,
     unless_gone,
 )
-from transformer.serving.languages.directions import Direction
-from transformer.serving.languages.sentences import Splitting
+from transformer.serving.languages import Direction
+from transformer.serving.sentences import Splitting
 from transformer.serving.service import TranslationService
 from transformer.serving.translations import Options
 
@@ -122,7 +122,7 @@ class DeepL:
         self, texts: Sequence[str], options: Options, rules: Rules | None
     ) -> list[str]:
         if rules is not None:
-            return await translate_markup(self.service, texts, options, rules)
+            return await translate_markup(self.service.translate, texts, options, rules)
         return [one.text for one in await self.service.translate(texts, options)]
 
     def _direction(self, asked: Mapping[str, Any], texts: Sequence[str]) -> tuple[Direction, str]:
