@@ -15,21 +15,16 @@ from transformer.interchange.verification import agreement, verify_ctranslate2
 TEXTS = [(source, (target,)) for source, target in PAIRS]
 
 
-@pytest.mark.parametrize(
-    ("expected", "found", "fraction"),
-    [
-        ([["a", "b"]], [["a", "b"]], 1.0),
-        ([["a", "b"]], [["a", "x"]], 1 / 3),
-        ([["a", "b"]], [["a"]], 1 / 3),
-        ([["a"]], [["a", "b"]], 1 / 2),
-        ([["a", "b"], []], [["x"], []], 1 / 4),
+def test_agreement_ends_at_the_first_difference() -> None:
+    for expected, found, fraction in (
+        (["ab"], ["ab"], 1.0),
+        (["ab"], ["ax"], 1 / 3),
+        (["ab"], ["a"], 1 / 3),
+        (["a"], ["ab"], 1 / 2),
+        (["ab", ""], ["x", ""], 1 / 4),
         ([], [], 1.0),
-    ],
-)
-def test_agreement_ends_at_the_first_difference(
-    expected: list[list[str]], found: list[list[str]], fraction: float
-) -> None:
-    assert agreement(expected, found) == pytest.approx(fraction)
+    ):
+        assert agreement(expected, found) == pytest.approx(fraction)
 
 
 def test_an_export_agrees_and_a_stranger_does_not(tmp_path: Path) -> None:

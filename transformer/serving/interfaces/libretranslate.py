@@ -138,6 +138,7 @@ class LibreTranslate:
     async def settings(self, request: Request) -> Response:
         """What a page must know."""
         code = self.directions.all[0].target
+        target = {"code": code, "name": language_name(code)}
         keys = self.access.clients is not None
         return JSONResponse(
             {
@@ -149,10 +150,7 @@ class LibreTranslate:
                 "suggestions": False,
                 "filesTranslation": self.limits.file_bytes is not None,
                 "supportedFilesFormat": list(FORMATS),
-                "language": {
-                    "source": {"code": "auto", "name": "Auto Detect"},
-                    "target": {"code": code, "name": language_name(code)},
-                },
+                "language": {"source": {"code": "auto", "name": "Auto Detect"}, "target": target},
             }
         )
 
