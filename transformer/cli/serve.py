@@ -24,9 +24,8 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Serve until a signal."""
     require_packages("serve", "serve", *_PACKAGES)
     from transformer.serving.access import Access, read_keys
-    from transformer.serving.app import build_app
     from transformer.serving.config import ServerConfig
-    from transformer.serving.server import listen, run_until_signal
+    from transformer.serving.server import build_app, listen, run_until_signal
     from transformer.serving.service import TranslationService
     from transformer.training.optimization.cpu_allocator import return_freed_memory
 

@@ -116,6 +116,8 @@ ALONE = "is an export for CTranslate2; translate with engine=ctranslate2"
         ("translate", [*CT2, "engine_folder=x"], "x holds no exports for engine=ctranslate2"),
         ("translate", [*CT2, "decoding=sampling"], "decoding.algorithm=sampling cannot be done"),
         ("translate", [*CT2, "checkpoint=[run,run]"], "engine=ctranslate2 takes one checkpoint"),
+        ("translate", [*CT2, "checkpoint=run"], "holds no exports for engine=ctranslate2"),
+        ("translate", [*CT2, "precision=int8"], "takes one checkpoint and no precision="),
         ("translate", [*CT2, "heads_off=cross.0.0"], "not exported from this checkpoint as it"),
         ("evaluate", [ELSEWHERE], ALONE),
         ("score", [ELSEWHERE, "source=a", "target=b"], ALONE),

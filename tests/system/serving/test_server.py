@@ -35,8 +35,8 @@ from tests.helpers.serving.served import ask, limits, serving
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translation.translator import Translator
 from transformer.serving.access import Access, Client
-from transformer.serving.app import build_app
 from transformer.serving.languages import Direction, Directions
+from transformer.serving.server import build_app
 from transformer.serving.service import TranslationService
 
 SENTENCES = [source for source, _ in PAIRS]

@@ -84,14 +84,10 @@ def test_tags_are_pieces_that_no_text_is_taken_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "has", "says"),
     [
-        (
-            {"norm_order": "sandwich"},
-            CTRANSLATE2,
-            "only pre or post; .* or export with format=safe",
-        ),
-        ({"decoder_pattern": "longformer"}, CTRANSLATE2, "train with model.decoder_pattern=full"),
-        ({"convolution_window": 3}, CTRANSLATE2, "train with model.convolution_window=null, or"),
-        ({"num_kv_heads": 2}, TRANSFORMERS, "or export with format=ctranslate2 or safetensors"),
+        ({"norm_order": "sandwich"}, CTRANSLATE2, "pre or post; .* export with format=safetensors"),
+        ({"decoder_pattern": "longformer"}, CTRANSLATE2, "full or null; .*decoder_pattern=full"),
+        ({"convolution_window": 3}, CTRANSLATE2, "null; train with model.convolution_window=null"),
+        ({"num_kv_heads": 2}, TRANSFORMERS, "null; .* with format=ctranslate2 or safetensors"),
     ],
     ids=str,
 )
@@ -99,8 +95,8 @@ def test_a_model_that_a_program_does_not_have_is_refused(
     changes: dict[str, Any], has: Values, says: str
 ) -> None:
     [(name, value)] = changes.items()
-    message = f"model.{name}={value} cannot be expressed in it, only .*{says}"
-    with pytest.raises(InputError, match=message.replace("only .*only", "only")):
+    message = f"model.{name}={value} cannot be expressed in it, only {says}"
+    with pytest.raises(InputError, match=message):
         check_expressible(tiny_translator(**changes).model.config, "it", has)
 
 

@@ -71,17 +71,15 @@ class DeepLDocuments:
     async def upload(self, request: Request) -> Response:
         """Store a document and begin its translation, or refuse it at once."""
         client = request.state.client
-        if self._receiving[client] + self._unfinished(client) >= _MOST_WAITING:
+        own = (one for one in self._documents.values() if one.client == client)
+        unfinished = sum(not one.work.done() for one in own)
+        if self._receiving[client] + unfinished >= _MOST_WAITING:
             raise Refusal(429, f"{_MOST_WAITING} documents wait already", {"Retry-After": "10"})
         self._receiving[client] += 1
         try:
             return await self._accept(request)
         finally:
             self._receiving[client] -= 1
-
-    def _unfinished(self, client: Client | None) -> int:
-        own = (one for one in self._documents.values() if one.client == client)
-        return sum(not one.work.done() for one in own)
 
     async def _accept(self, request: Request) -> Response:
         """The answer to an upload, whose translation has begun."""
