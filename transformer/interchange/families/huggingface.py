@@ -37,10 +37,10 @@ def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path)
     model, search = translator.model, translator.search
     config, family = model.config, FAMILIES[nearest_family(model.config)]
     check_expressible(config, family.architecture, {**TRANSFORMERS, **family.settings()})
-    both_sides = translator.tokenizer.tags.both_sides
+    tagged = translator.tokenizer.tags.both_sides
     required = {
         "model.head_dim=null": config.head_dim in (None, config.d_model // config.num_heads),
-        "model.positions=fairseq for data.target_tag=both": family.tags_both_sides >= both_sides,
+        "model.positions=fairseq for data.target_tag=both": family.tags_both_sides or not tagged,
     }
     raise_objections(f"transformers needs {name}" for name, holds in required.items() if not holds)
     check_heads(model)

@@ -18,7 +18,7 @@ from transformer.common.language_names import language_name
 from transformer.serving.access import Access
 from transformer.serving.formats.blocks import Rules
 from transformer.serving.formats.documents.document import FORMATS, translate_document
-from transformer.serving.formats.marked_text import translate_html, visible_texts
+from transformer.serving.formats.marked_text import Translate, translate_html, visible_texts
 from transformer.serving.interfaces.files import Files, Upload, address, attachment
 from transformer.serving.interfaces.http import (
     Refusal,
@@ -80,8 +80,8 @@ class LibreTranslate:
         if streamed:
             found = self.service.stream("\n".join(texts), options)
             return await event_stream(request, found, answer)
-        translate = self.service.translate
-        translate = partial(translate_html, translate) if html else translate
+        plain = self.service.translate
+        translate: Translate = partial(translate_html, plain) if html else plain
         answers = list(map(answer, await unless_gone(request, translate(texts, options))))
         if not isinstance(asked["q"], list):
             return JSONResponse(answers[0])
