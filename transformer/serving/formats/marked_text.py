@@ -6,8 +6,9 @@ links. Marks nest as in the source.
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
+from typing import Any
 
 from transformer.common.errors import InputError
 from transformer.serving.formats.blocks import Rules, parse, written
@@ -25,7 +26,7 @@ from transformer.serving.translations import (
 _BLANK = re.compile(r"\s")
 """Line ends included: they end no sentence."""
 
-Translate = Callable[[Sequence[str], Options], Awaitable[list[TextTranslation]]]
+Translate = Callable[[Sequence[str], Options], Coroutine[Any, Any, list[TextTranslation]]]
 """Translates plain texts, as ``TranslationService.translate`` does."""
 
 _Asked = tuple[str, bool]
@@ -119,8 +120,10 @@ async def translate_markup(
     return await asyncio.to_thread(lambda: [written(parts, rest) for parts in parsed])
 
 
-async def visible_texts(sources: Sequence[str], rules: Rules) -> list[str]:
-    """The text of HTML or XML without its tags."""
+async def visible_texts(sources: Sequence[str], rules: Rules | None) -> Sequence[str]:
+    """The text of HTML or XML without its tags; without rules, the sources."""
+    if rules is None:
+        return sources
 
     def text(source: str) -> str:
         blocks = (part for part in parse(source, rules) if not isinstance(part, str))
@@ -129,9 +132,15 @@ async def visible_texts(sources: Sequence[str], rules: Rules) -> list[str]:
     return await asyncio.to_thread(lambda: list(map(text, sources)))
 
 
-async def translate_html(
-    translate: Translate, sources: Sequence[str], options: Options
+async def translate_texts(
+    translate: Translate, texts: Sequence[str], options: Options, rules: Rules | None
 ) -> list[TextTranslation]:
-    """Translate HTML by ``options.direction`` alone; each result has one part."""
-    found = await translate_markup(translate, sources, Options(options.direction), Rules())
+    """Translate texts, plain ones without rules; of markup, each result has one part and no more.
+
+    Errors are those of ``translate_marked``.
+    """
+    if rules is None:
+        return await translate(texts, options)
+    plain = Options(options.direction, splitting=options.splitting, constrain=options.constrain)
+    found = await translate_markup(translate, texts, plain, rules)
     return [TextTranslation(((Part("", ""), SentenceTranslation("", one)),)) for one in found]

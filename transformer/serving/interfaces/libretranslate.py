@@ -18,7 +18,7 @@ from transformer.common.language_names import language_name
 from transformer.serving.access import Access
 from transformer.serving.formats.blocks import Rules
 from transformer.serving.formats.documents.document import FORMATS, translate_document
-from transformer.serving.formats.marked_text import Translate, translate_html, visible_texts
+from transformer.serving.formats.marked_text import translate_texts, visible_texts
 from transformer.serving.interfaces.files import Files, Upload, address, attachment
 from transformer.serving.interfaces.http import (
     Refusal,
@@ -66,23 +66,21 @@ class LibreTranslate:
         texts = _texts(asked["q"])
         self._check_access(request, asked, len(texts))
         check_size(texts, self.limits, 400)
-        html = asked.get("format") == "html"
-        detects = html and asked["source"] == "auto"
-        seen = await visible_texts(texts, Rules()) if detects else texts
+        rules = Rules() if asked.get("format") == "html" else None
+        seen = await visible_texts(texts, rules) if asked["source"] == "auto" else texts
         detected, direction = self._direction(asked, seen)
         options = _options(asked, direction, self.limits.alternatives)
         streamed = _is_set(asked.get("stream"))
         streamed = streamed or "text/event-stream" in request.headers.get("accept", "")
-        if html and (options.links or options.confidence or options.attention or streamed):
+        if rules and (options.links or options.confidence or options.attention or streamed):
             wrong = "alignment, confidence, attention and stream take format=text"
             raise Refusal(400, f"Invalid request: {wrong}")
         answer = partial(_answer, options=options, detected=detected)
         if streamed:
             found = self.service.stream("\n".join(texts), options)
             return await event_stream(request, found, answer)
-        plain = self.service.translate
-        translate: Translate = partial(translate_html, plain) if html else plain
-        answers = list(map(answer, await unless_gone(request, translate(texts, options))))
+        work = translate_texts(self.service.translate, texts, options, rules)
+        answers = list(map(answer, await unless_gone(request, work)))
         if not isinstance(asked["q"], list):
             return JSONResponse(answers[0])
         return JSONResponse({name: [one[name] for one in answers] for name in answers[0]})

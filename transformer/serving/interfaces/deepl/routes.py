@@ -16,7 +16,7 @@ from starlette.routing import Route
 from transformer.common.language_names import language_name
 from transformer.serving.access import Access, Client
 from transformer.serving.formats.blocks import KEPT, Rules
-from transformer.serving.formats.marked_text import translate_markup, visible_texts
+from transformer.serving.formats.marked_text import translate_texts, visible_texts
 from transformer.serving.interfaces.deepl.documents import DeepLDocuments
 from transformer.serving.interfaces.deepl.glossaries import DeepLGlossaries
 from transformer.serving.interfaces.files import Files
@@ -105,25 +105,20 @@ class DeepL:
         check_size(texts, self._limits, 413)
         charge(request, self.access, request.state.client, len(texts) - 1)
         rules = _tag_rules(asked)
-        detects = not asked.get("source_lang")
-        seen = await visible_texts(texts, rules) if rules and detects else texts
+        seen = texts if asked.get("source_lang") else await visible_texts(texts, rules)
         direction, detected = self._direction(asked, seen)
         constrain = self._glossaries.constrain(request, asked.get("glossary_id"), direction)
         splitting = _SPLITTING.get(str(asked.get("split_sentences")), "sentences")
         options = Options(direction, splitting=splitting, constrain=constrain)
-        found = await unless_gone(request, self._translate(texts, options, rules))
+        work = translate_texts(self.service.translate, texts, options, rules)
+        found = await unless_gone(request, work)
         self._characters[request.state.client] += sum(map(len, texts))
         source = {"detected_source_language": detected}
         pairs = zip(texts, found, strict=True)
-        answers = [{**source, "text": one, "billed_characters": len(text)} for text, one in pairs]
+        answers = [
+            {**source, "text": one.text, "billed_characters": len(text)} for text, one in pairs
+        ]
         return JSONResponse({"translations": answers})
-
-    async def _translate(
-        self, texts: Sequence[str], options: Options, rules: Rules | None
-    ) -> list[str]:
-        if rules is not None:
-            return await translate_markup(self.service.translate, texts, options, rules)
-        return [one.text for one in await self.service.translate(texts, options)]
 
     def _direction(self, asked: Mapping[str, Any], texts: Sequence[str]) -> tuple[Direction, str]:
         """The requested direction, and its source as the interface writes it."""
