@@ -75,13 +75,11 @@ def read_folder(folder: Path) -> Imported:
 def _check_symbols(values: Mapping[str, Any], vocabulary: ImportedTokenizer, start: int) -> None:
     """Raise InputError if a config has other control symbols than the vocabulary."""
     source, target = vocabulary.source.rows, vocabulary.target.rows
+    known = {"pad": source[PAD], "eos": target[EOS], "decoder_start": target[start]}
     raise_objections(
         f"{key}_token_id={str(given)[:20]} in config.json or generation_config.json must be {own}, "
         "as in the vocabulary"
-        for key, own in (
-            *(("pad", source[PAD]), ("eos", target[EOS])),
-            ("decoder_start", target[start]),
-        )
+        for key, own in known.items()
         if (given := values.get(f"{key}_token_id")) not in (None, own, [own])
     )
 

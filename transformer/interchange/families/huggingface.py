@@ -6,7 +6,6 @@ Its family is the nearest one; the tokenizer is that of the family. Source: tran
 import json
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -74,8 +73,8 @@ def verify_huggingface(
     """Compare a model with its export in transformers, both greedy (``compare_texts``)."""
     # The only limit of both is the last position of the model.
     longest = min(translator.model.config.max_length, 10_000)
-    search = replace(translator.search, **PLAIN, max_length_ratio=0.0, max_length_offset=longest)
-    return compare_texts(translator, search, partial(generate_greedily, folder), pairs, metrics)
+    changes = PLAIN | {"max_length_ratio": 0.0, "max_length_offset": longest}
+    return compare_texts(translator, changes, partial(generate_greedily, folder), pairs, metrics)
 
 
 def generate_greedily(folder: Path, texts: Sequence[str]) -> list[str]:

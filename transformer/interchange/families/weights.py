@@ -66,7 +66,7 @@ def layers(config: TransformersConfig | ModelConfig, family: Family) -> Iterator
 
 
 def _along_stream(weight: Tensor, name: str, axis: Tensor) -> Tensor:
-    """A weight with its places of the residual stream in another order."""
+    """A weight whose axis of the residual stream has another order."""
     if name.endswith((".output", ".outer", ".norm", ".final_norm")):
         return weight[axis]
     return weight[:, axis] if weight.dim() == 2 else weight
