@@ -1,6 +1,6 @@
 """The families of models that transformers has, and their ``config.json``.
 
-A new family is an entry of FAMILIES and, if its vocabulary has another form, a module with
+A new family is an entry of the table and, if its vocabulary has another form, a module with
 ``import_tokenizer`` and ``export_tokenizer``. Source: transformers 5, ``models/``.
 """
 
@@ -26,6 +26,7 @@ class Family(NamedTuple):
     """What distinguishes the models of a class of transformers.
 
     Attributes:
+        model_type: Its name in a ``config.json``.
         architecture: The class.
         norm_order, positions, decoder_start: Those of ``model.`` in a config of ours.
         ties: Values of ``model.tie_embeddings``.
@@ -38,6 +39,7 @@ class Family(NamedTuple):
             ids of the source and the target.
     """
 
+    model_type: Kind
     architecture: str
     norm_order: Literal["pre", "post"]
     positions: Literal["sinusoidal", "fairseq"] = "sinusoidal"
@@ -58,10 +60,11 @@ class Family(NamedTuple):
         return {**own, "decoder_start": (self.decoder_start,), "tie_embeddings": self.ties}
 
 
-FAMILIES: dict[Kind, Family] = {
-    "marian": Family("MarianMTModel", "post", ties=("all", "decoder")),
-    "pegasus": Family("PegasusForConditionalGeneration", "pre", stores_positions=True),
-    "m2m_100": Family(
+_FAMILIES = (
+    Family("marian", "MarianMTModel", "post", ties=("all", "decoder")),
+    Family("pegasus", "PegasusForConditionalGeneration", "pre", stores_positions=True),
+    Family(
+        "m2m_100",
         "M2M100ForConditionalGeneration",
         "pre",
         "fairseq",
@@ -72,7 +75,9 @@ FAMILIES: dict[Kind, Family] = {
         import_tokenizer=m2m.import_tokenizer,
         export_tokenizer=m2m.export_tokenizer,
     ),
-}
+)
+FAMILIES = {family.model_type: family for family in _FAMILIES}
+"""By ``model_type``."""
 
 _SAME = "d_model encoder_layers decoder_layers dropout attention_dropout activation_dropout"
 SETTINGS = {
@@ -142,22 +147,21 @@ def read_config(values: Mapping[str, Any]) -> TransformersConfig:
     return typed(TransformersConfig, given, "config.json")
 
 
-def nearest_family(config: ModelConfig) -> Kind:
+def nearest_family(config: ModelConfig) -> Family:
     """The family that has the most settings of a model."""
 
-    def equal(kind: Kind) -> int:
-        settings = FAMILIES[kind].settings()
-        return sum(getattr(config, name) in values for name, values in settings.items())
+    def equal(family: Family) -> int:
+        return sum(getattr(config, name) in has for name, has in family.settings().items())
 
-    return max(FAMILIES, key=equal)
+    return max(_FAMILIES, key=equal)
 
 
 def config_values(config: ModelConfig, source: ExportedIds, target: ExportedIds) -> dict[str, Any]:
     """The content of the ``config.json`` of a model."""
-    kind = nearest_family(config)
+    family = nearest_family(config)
     return {
-        "architectures": [FAMILIES[kind].architecture],
-        "model_type": kind,
+        "architectures": [family.architecture],
+        "model_type": family.model_type,
         "is_encoder_decoder": True,
         **{name: getattr(config, ours) for ours, names in SETTINGS.items() for name in names},
         "activation_function": config.activation,

@@ -20,7 +20,7 @@ from transformer.data.tokenization.tags import parse_tags
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.interchange.expressible import TRANSFORMERS, check_expressible, check_heads
-from transformer.interchange.families.family import FAMILIES, config_values, nearest_family
+from transformer.interchange.families.family import config_values, nearest_family
 from transformer.interchange.families.weights import export_weights
 from transformer.interchange.files import write_json
 from transformer.interchange.verification import PLAIN, compare_texts
@@ -34,7 +34,7 @@ def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path)
     from safetensors.torch import save_file
 
     model, search = translator.model, translator.search
-    config, family = model.config, FAMILIES[nearest_family(model.config)]
+    config, family = model.config, nearest_family(model.config)
     check_expressible(config, family.architecture, {**TRANSFORMERS, **family.settings()})
     tagged = translator.tokenizer.tags.both_sides
     required = {

@@ -11,12 +11,7 @@ import torch
 from torch import Tensor
 
 from transformer.common.errors import InputError
-from transformer.interchange.families.family import (
-    FAMILIES,
-    Family,
-    TransformersConfig,
-    nearest_family,
-)
+from transformer.interchange.families.family import Family, TransformersConfig, nearest_family
 from transformer.interchange.families.subwords import (
     NEVER,
     NEVER_TRAINED,
@@ -116,7 +111,7 @@ def export_weights(
     model: Transformer, source: ExportedIds, target: ExportedIds
 ) -> dict[str, Tensor]:
     """The tensors of a model for transformers."""
-    config, family = model.config, FAMILIES[nearest_family(model.config)]
+    config, family = model.config, nearest_family(model.config)
     ours = {name: weight.detach().float().cpu() for name, weight in model.state_dict().items()}
     axis = _axis(config.d_model).argsort()
     theirs: dict[str, Tensor] = {}
