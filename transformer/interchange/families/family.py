@@ -1,6 +1,6 @@
 """The families of models that transformers has, and their ``config.json``.
 
-A new family is an entry of the table and, if its vocabulary has another form, a module with
+A new family is an entry of FAMILIES and, if its vocabulary has another form, a module with
 ``import_tokenizer`` and ``export_tokenizer``. Source: transformers 5, ``models/``.
 """
 
@@ -60,7 +60,7 @@ class Family(NamedTuple):
         return {**own, "decoder_start": (self.decoder_start,), "tie_embeddings": self.ties}
 
 
-_FAMILIES = (
+FAMILIES = (
     Family("marian", "MarianMTModel", "post", ties=("all", "decoder")),
     Family("pegasus", "PegasusForConditionalGeneration", "pre", stores_positions=True),
     Family(
@@ -76,8 +76,6 @@ _FAMILIES = (
         export_tokenizer=m2m.export_tokenizer,
     ),
 )
-FAMILIES = {family.model_type: family for family in _FAMILIES}
-"""By ``model_type``."""
 
 _SAME = "d_model encoder_layers decoder_layers dropout attention_dropout activation_dropout"
 SETTINGS = {
@@ -126,7 +124,7 @@ class TransformersConfig:
     @property
     def family(self) -> Family:
         """That of ``model_type``."""
-        return FAMILIES[self.model_type]
+        return next(one for one in FAMILIES if one.model_type == self.model_type)
 
     def settings(self) -> dict[str, Any]:
         """The keys under ``model.`` of a run."""
@@ -153,7 +151,7 @@ def nearest_family(config: ModelConfig) -> Family:
     def equal(family: Family) -> int:
         return sum(getattr(config, name) in has for name, has in family.settings().items())
 
-    return max(_FAMILIES, key=equal)
+    return max(FAMILIES, key=equal)
 
 
 def config_values(config: ModelConfig, source: ExportedIds, target: ExportedIds) -> dict[str, Any]:
