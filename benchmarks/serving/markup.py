@@ -25,7 +25,7 @@ from transformer.decoding.alignment import Aligner
 from transformer.decoding.translation.translator import Translator
 from transformer.model.heads import HeadName
 from transformer.serving.formats.blocks import Rules
-from transformer.serving.formats.marked_text import Translate, translate_markup
+from transformer.serving.formats.marked_text import Translate, translate_texts
 from transformer.serving.languages import Direction
 from transformer.serving.sentences import Part
 from transformer.serving.translations import (
@@ -86,10 +86,11 @@ def measure(translator: Translator, chosen: Sequence[Example], use_links: bool) 
     """A row of the table."""
     options = Options(Direction("en", "de", translator), splitting="none")
     sources = [one.source for one in chosen]
-    work = translate_markup(sentences(use_links), sources, options, Rules())
+    work = translate_texts(sentences(use_links), sources, options, Rules())
+    texts = [one.text for one in asyncio.run(work)]
     found = [
         (words_inside(marked), example.words)
-        for example, marked in zip(chosen, asyncio.run(work), strict=True)
+        for example, marked in zip(chosen, texts, strict=True)
         if TAG.sub("", marked) == example.reference
     ]
     exact = fmean(words == gold for words, gold in found)

@@ -109,17 +109,6 @@ def _marked(
     return nest(text, project(plain, TextTranslation(tuple(parts))))
 
 
-async def translate_markup(
-    translate: Translate, sources: Sequence[str], options: Options, rules: Rules
-) -> list[str]:
-    """Translate HTML or XML; arguments and errors are those of ``translate_marked``."""
-    # In a thread: a long source must not block other clients.
-    parsed = await asyncio.to_thread(lambda: [parse(source, rules) for source in sources])
-    texts = [part.text for parts in parsed for part in parts if not isinstance(part, str)]
-    rest = iter(await translate_marked(translate, texts, options))
-    return await asyncio.to_thread(lambda: [written(parts, rest) for parts in parsed])
-
-
 async def visible_texts(sources: Sequence[str], rules: Rules | None) -> Sequence[str]:
     """The text of HTML or XML without its tags; without rules, the sources."""
     if rules is None:
@@ -141,6 +130,10 @@ async def translate_texts(
     """
     if rules is None:
         return await translate(texts, options)
+    # In a thread: a long source must not block other clients.
+    parsed = await asyncio.to_thread(lambda: [parse(text, rules) for text in texts])
+    blocks = [part.text for parts in parsed for part in parts if not isinstance(part, str)]
     plain = Options(options.direction, splitting=options.splitting, constrain=options.constrain)
-    found = await translate_markup(translate, texts, plain, rules)
+    rest = iter(await translate_marked(translate, blocks, plain))
+    found = await asyncio.to_thread(lambda: [written(parts, rest) for parts in parsed])
     return [TextTranslation(((Part("", ""), SentenceTranslation("", one)),)) for one in found]
