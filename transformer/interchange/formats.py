@@ -84,7 +84,7 @@ def _ctranslate2(translator: Translator, run: Values, folder: Path, config: Dict
     write_ctranslate2(model, tokenizer, folder, config.quantization)
     write_fingerprint(model, tokenizer, folder)
     write_settings(model.config, tokenizer, run, folder / SETTINGS)
-    text = readme(tokenizer, translator.search, max_subwords(model))
+    text = ctranslate2_readme(tokenizer, translator.search, max_subwords(model))
     (folder / "README.md").write_text(text, encoding="utf-8")
     return _verified(verify_ctranslate2, translator, folder, run, config)
 

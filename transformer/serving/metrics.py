@@ -1,5 +1,6 @@
 """Counters of the service for Prometheus, without texts, keys and addresses."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -15,9 +16,9 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         own: dict[str, Any] = {"namespace": "translate", "registry": self.registry}
-        seconds = partial(Histogram, buckets=_SECONDS, **own)
-        sizes = partial(Histogram, buckets=_SIZES, **own)
-        count = partial(Counter, **own)
+        seconds: Callable[..., Histogram] = partial(Histogram, buckets=_SECONDS, **own)
+        sizes: Callable[..., Histogram] = partial(Histogram, buckets=_SIZES, **own)
+        count: Callable[..., Counter] = partial(Counter, **own)
         self.requests = count("requests_total", "Requests by route and status", ("route", "status"))
         self.request_seconds = seconds("request_seconds", "Time to answer a request", ("route",))
         self.queue_seconds = seconds("queue_seconds", "Time that a sentence waits for its batch")
