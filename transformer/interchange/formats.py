@@ -19,7 +19,7 @@ from transformer.evaluation.metrics import METRICS, MetricsConfig
 from transformer.interchange.argos import verify_argos, write_argos
 from transformer.interchange.ctranslate2 import QUANTIZATIONS, SETTINGS, write_ctranslate2
 from transformer.interchange.families.huggingface import verify_huggingface, write_huggingface
-from transformer.interchange.readme import model_card, read_tests
+from transformer.interchange.readme import ctranslate2_readme, model_card, read_tests
 from transformer.interchange.safetensors import (
     verify_safetensors,
     write_safetensors,
