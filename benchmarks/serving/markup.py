@@ -18,16 +18,16 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from transformer.data.corpora.catalog import pocket_splits
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.translation.translator import Translator
 from transformer.model.heads import HeadName
 from transformer.serving.formats.blocks import Rules
-from transformer.serving.formats.markup import translate_markup
-from transformer.serving.languages.directions import Direction
-from transformer.serving.languages.sentences import Part
+from transformer.serving.formats.marked_text import Translate, translate_texts
+from transformer.serving.languages import Direction
+from transformer.serving.sentences import Part
 from transformer.serving.translations import (
     Options,
     Sentence,
@@ -63,17 +63,16 @@ def examples(split: str) -> Iterator[Example]:
             yield Example(" ".join(words), reference, frozenset(inside))
 
 
-class Sentences(NamedTuple):
-    """A service whose texts are sentences: all of them in one call of the model."""
+def sentences(use_links: bool) -> Translate:
+    """Translates texts that are sentences, all of them in one call of the model."""
 
-    use_links: bool
-
-    async def translate(self, texts: Sequence[str], options: Options) -> Any:
-        """The translation of each text."""
+    async def translate(texts: Sequence[str], options: Options) -> list[TextTranslation]:
         found = translate_batch(options, list(map(Sentence, texts)))
-        found = found if self.use_links else [replace(one, links=None) for one in found]
+        found = found if use_links else [replace(one, links=None) for one in found]
         parts = [Part("", text) for text in texts]
         return [TextTranslation((pair,)) for pair in zip(parts, found, strict=True)]
+
+    return translate
 
 
 def words_inside(marked: str) -> frozenset[int]:
@@ -87,10 +86,11 @@ def measure(translator: Translator, chosen: Sequence[Example], use_links: bool) 
     """A row of the table."""
     options = Options(Direction("en", "de", translator), splitting="none")
     sources = [one.source for one in chosen]
-    work = translate_markup(Sentences(use_links), sources, options, Rules())
+    work = translate_texts(sentences(use_links), sources, options, Rules())
+    texts = [one.text for one in asyncio.run(work)]
     found = [
         (words_inside(marked), example.words)
-        for example, marked in zip(chosen, asyncio.run(work), strict=True)
+        for example, marked in zip(chosen, texts, strict=True)
         if TAG.sub("", marked) == example.reference
     ]
     exact = fmean(words == gold for words, gold in found)

@@ -19,11 +19,11 @@ from transformer.__main__ import main
 from transformer.data.tokenization.tags import SourceTags, TaggedText
 from transformer.decoding.forced import score_pairs
 from transformer.decoding.translation.translator import Translator
+from transformer.interchange.families.m2m import import_tokenizer
 from transformer.interchange.imported import read_weights
-from transformer.interchange.marian.m2m import import_tokenizer
 from transformer.model.build import build_transformer
 from transformer.model.layers.positions import sinusoids
-from transformer.serving.languages.directions import trained_directions
+from transformer.serving.languages import trained_directions
 
 LIMIT = 60
 CASES: dict[str, dict[str, Any]] = {

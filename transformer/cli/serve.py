@@ -12,7 +12,7 @@ from transformer.cli.load import checkpoint_paths, translator_by_engine
 from transformer.common.errors import InputError, require_package
 from transformer.common.files import given_path
 from transformer.common.schema import typed
-from transformer.serving.languages.directions import Direction, Directions, trained_directions
+from transformer.serving.languages import Direction, Directions, trained_directions
 
 _PACKAGES = (
     *("lxml", "multipart", "prometheus_client", "py3langid", "sentencex", "starlette", "uvicorn"),
@@ -24,9 +24,8 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     for package in _PACKAGES:
         require_package(package, "serve", "serve")
     from transformer.serving.access import Access, read_keys
-    from transformer.serving.app import build_app
     from transformer.serving.config import ServerConfig
-    from transformer.serving.server import listen, run_until_signal
+    from transformer.serving.server import build_app, listen, run_until_signal
     from transformer.serving.service import TranslationService
     from transformer.training.optimization.cpu_allocator import return_freed_memory
 

@@ -4,11 +4,9 @@ It has the model for CTranslate2, and one SentencePiece model for both sides. So
 argos-translate 1.11, ``package.py``, ``translate.py``, ``tokenizer.py``.
 """
 
-import json
 import shutil
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +19,7 @@ from transformer.data.tokenization.tags import Tags
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.interchange import ctranslate2
+from transformer.interchange.files import write_json
 from transformer.interchange.verification import PLAIN, compare_texts
 
 BEAM, LENGTH_PENALTY = 4, 0.2
@@ -34,7 +33,20 @@ def write_argos(
 
     The group ``data`` of the run names the languages. Raises InputError if no package can hold it.
     """
-    _check_exportable(translator)
+    config, tokenizer = translator.model.config, translator.tokenizer
+    length = ctranslate2.ENGINE_LENGTH
+    required = {
+        "tokenizer.joint=true": tokenizer.joint,
+        "no tags before a source": tokenizer.tags == Tags(),
+        f"model.max_length={length}, or model.positions=sinusoidal": (
+            config.positions != "learned" or config.max_length >= length
+        ),
+    }
+    raise_objections(
+        f"a package of Argos needs {name}; train such a model, or export format=ctranslate2"
+        for name, holds in required.items()
+        if not holds
+    )
     source, target = data["source"], data["target"]
     name = f"translate-{source}_{target}-1_0"
     file = folder / f"{name}.argosmodel"
@@ -50,33 +62,13 @@ def write_argos(
     with TemporaryDirectory(dir=folder) as temporary:
         inside = Path(temporary) / name
         (inside / "model").mkdir(parents=True)
-        ctranslate2.write_ctranslate2(
-            translator.model, translator.tokenizer, inside / "model", quantization
-        )
-        subwords = translator.tokenizer.to_state()["source"]
+        ctranslate2.write_ctranslate2(translator.model, tokenizer, inside / "model", quantization)
+        subwords = tokenizer.to_state()["source"]
         (inside / "sentencepiece.model").write_bytes(bytes(subwords.numpy()))
-        (inside / "metadata.json").write_text(json.dumps(metadata, indent=1), encoding="utf-8")
+        write_json(metadata, inside / "metadata.json")
         packed = shutil.make_archive(str(Path(temporary) / "packed"), "zip", temporary, name)
         shutil.move(packed, file)
     return file
-
-
-def _check_exportable(translator: Translator) -> None:
-    """Raise InputError if no package can hold the model."""
-    config, tokenizer = translator.model.config, translator.tokenizer
-    length = ctranslate2.ENGINE_LENGTH
-    required = {
-        "tokenizer.joint=true": tokenizer.joint,
-        "no tags before a source": tokenizer.tags == Tags(),
-        f"model.max_length={length}, or model.positions=sinusoidal": (
-            config.positions != "learned" or config.max_length >= length
-        ),
-    }
-    raise_objections(
-        f"a package of Argos needs {name}; train such a model, or export format=ctranslate2"
-        for name, holds in required.items()
-        if not holds
-    )
 
 
 def verify_argos(
@@ -91,8 +83,8 @@ def verify_argos(
         # The limit of the engine.
         **{"max_length_ratio": 0.0, "max_length_offset": 256},
     }
-    search = replace(translator.search, **like_argos)
-    return compare_texts(translator, search, partial(translate_as_argos, file), pairs, metrics)
+    translate = partial(translate_as_argos, file)
+    return compare_texts(translator, like_argos, translate, pairs, metrics)
 
 
 def translate_as_argos(file: Path, texts: Sequence[str]) -> list[str]:

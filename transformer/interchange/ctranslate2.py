@@ -13,7 +13,7 @@ from torch import nn
 
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
-from transformer.interchange.expressible import check_expressible
+from transformer.interchange.expressible import CTRANSLATE2, check_expressible
 from transformer.interchange.safetensors import read_settings
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.checkpoint.checkpoint import Checkpoint
@@ -45,7 +45,7 @@ def write_ctranslate2(
 
     Raises InputError if the engine cannot express the model.
     """
-    check_expressible(model.config, "CTranslate2")
+    check_expressible(model.config, "CTranslate2", CTRANSLATE2)
     if tokenizer.tags.both_sides:
         raise InputError(
             "data.target_tag=both cannot be expressed in CTranslate2, only true or false"

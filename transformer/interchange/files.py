@@ -50,6 +50,11 @@ def read_mapping(file: Path, *, optional: bool = False) -> dict[str, Any]:
     return mapping
 
 
+def write_json(values: Any, file: Path) -> None:
+    """Write a JSON file for people, too."""
+    file.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
 def read_yaml(file: Path, text: bytes | None = None) -> dict[str, Any]:
     """The mapping in a YAML file, or in a text from it; all its plain values are strings."""
     loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # constructs no objects

@@ -18,9 +18,8 @@ from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import METRICS, MetricsConfig
 from transformer.interchange.argos import verify_argos, write_argos
 from transformer.interchange.ctranslate2 import QUANTIZATIONS, SETTINGS, write_ctranslate2
-from transformer.interchange.huggingface import verify_huggingface, write_huggingface
-from transformer.interchange.readme.ctranslate2 import readme
-from transformer.interchange.readme.model_card import model_card, read_tests
+from transformer.interchange.families.huggingface import verify_huggingface, write_huggingface
+from transformer.interchange.readme import ctranslate2_readme, model_card, read_tests
 from transformer.interchange.safetensors import (
     verify_safetensors,
     write_safetensors,
@@ -85,7 +84,7 @@ def _ctranslate2(translator: Translator, run: Values, folder: Path, config: Dict
     write_ctranslate2(model, tokenizer, folder, config.quantization)
     write_fingerprint(model, tokenizer, folder)
     write_settings(model.config, tokenizer, run, folder / SETTINGS)
-    text = readme(tokenizer, translator.search, max_subwords(model))
+    text = ctranslate2_readme(tokenizer, translator.search, max_subwords(model))
     (folder / "README.md").write_text(text, encoding="utf-8")
     return _verified(verify_ctranslate2, translator, folder, run, config)
 

@@ -14,11 +14,11 @@ from torch import Tensor
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import typed, typed_value
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, Tokenizer
+from transformer.interchange.families.family import Kind, read_config
+from transformer.interchange.families.npz import DECODER, read_npz
+from transformer.interchange.families.subwords import ImportedTokenizer
+from transformer.interchange.families.weights import import_weights
 from transformer.interchange.files import read_mapping, readable
-from transformer.interchange.marian import m2m
-from transformer.interchange.marian.npz import DECODER, read_npz
-from transformer.interchange.marian.vocabulary import ImportedTokenizer, import_tokenizer
-from transformer.interchange.marian.weights import Kind, import_weights, read_config
 from transformer.interchange.safetensors import read_safetensors
 from transformer.model.checkpoint.checkpoint import PORTABLE, WEIGHTS_PREFIX, portable_part
 from transformer.model.config import ModelConfig
@@ -54,15 +54,11 @@ def read_folder(folder: Path) -> Imported:
         values |= read_mapping(folder / "generation_config.json", optional=True)
         config = read_config(values)
         weights = read_weights(folder)
-        keys = ("source_lang", "target_lang")
-        if config.model_type == "m2m_100":
-            size = typed_value(values.get("vocab_size"), int, "config.json.vocab_size")
-            vocabulary, keys = m2m.import_tokenizer(folder, size), ("src_lang", "tgt_lang")
-        else:
-            vocabulary = import_tokenizer(folder)
-        _check_symbols(values, vocabulary)
+        family = config.family
+        vocabulary = family.import_tokenizer(folder, values.get("vocab_size"))
+        _check_symbols(values, vocabulary, family.decoder_start or BOS)
         names = read_mapping(folder / "tokenizer_config.json", optional=True)
-        languages = tuple(_code(names.get(key)) for key in keys)
+        languages = tuple(_code(names.get(key)) for key in family.languages)
     ours = import_weights(weights, config, vocabulary.source, vocabulary.target)
     if not all(weight.isfinite().all() for weight in ours.values()):
         raise InputError(f"{folder}: its weights hold NaN or infinity; use another model")
@@ -76,14 +72,14 @@ def read_folder(folder: Path) -> Imported:
     return Imported(settings, vocabulary.tokenizer, ours, languages, decoding)
 
 
-def _check_symbols(values: Mapping[str, Any], vocabulary: ImportedTokenizer) -> None:
+def _check_symbols(values: Mapping[str, Any], vocabulary: ImportedTokenizer, start: int) -> None:
     """Raise InputError if a config has other control symbols than the vocabulary."""
     source, target = vocabulary.source.rows, vocabulary.target.rows
-    start = target[EOS if values["model_type"] == "m2m_100" else BOS]
+    known = {"pad": source[PAD], "eos": target[EOS], "decoder_start": target[start]}
     raise_objections(
         f"{key}_token_id={str(given)[:20]} in config.json or generation_config.json must be {own}, "
         "as in the vocabulary"
-        for key, own in {"pad": source[PAD], "eos": target[EOS], "decoder_start": start}.items()
+        for key, own in known.items()
         if (given := values.get(f"{key}_token_id")) not in (None, own, [own])
     )
 

@@ -14,7 +14,7 @@ import torch
 from transformer.common.errors import InputError, errors_name
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.interchange.expressible import check_heads
-from transformer.interchange.files import readable
+from transformer.interchange.files import readable, write_json
 from transformer.model.build import build_transformer
 from transformer.model.checkpoint.checkpoint import Checkpoint, portable_part
 from transformer.model.checkpoint.locate import SAFETENSORS as WEIGHTS
@@ -48,8 +48,7 @@ def write_settings(
         if state[side] is not None:
             (file.parent / f"{side}.model").write_bytes(bytes(state[side].numpy()))
     values = portable_part(model, state["config"], config) | {"tags": state["tags"]}
-    text = json.dumps(values, indent=1, ensure_ascii=False)
-    file.write_text(text + "\n", encoding="utf-8")
+    write_json(values, file)
 
 
 def read_safetensors(folder: Path) -> Checkpoint:

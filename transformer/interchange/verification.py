@@ -1,7 +1,7 @@
 """Compares a model with its export: both translate the same text."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import torch
 from transformer.common.errors import InputError
 from transformer.data.text.parallel import Referenced
 from transformer.decoding.batched_search import max_subwords
-from transformer.decoding.search.config import NEUTRAL, SearchConfig
+from transformer.decoding.search.config import NEUTRAL
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.interchange.ctranslate2_engine import EngineBeams
@@ -61,17 +61,18 @@ def verify_ctranslate2(
 
 def compare_texts(
     translator: Translator,
-    search: SearchConfig,
+    changes: Mapping[str, Any],
     translate: Callable[[Sequence[str]], list[str]],
     pairs: Sequence[Referenced],
     metrics: MetricsConfig,
 ) -> dict[str, Any]:
-    """Translate with a model by a search like that of another program, and by this program.
+    """Translate with a model, by the search with these changes, and with another program.
 
     Returns the number of sentences, the fraction of equal translations, and the scores of both.
     """
     pairs = _uncut(pairs, translator)
     sources = [source for source, _ in pairs]
+    search = replace(translator.search, **changes)
     ours = [one.text for one in translator.with_search(search).translate(sources)]
     theirs = translate(sources)
     return {

@@ -1,6 +1,8 @@
 """Counters of the service for Prometheus, without texts, keys and addresses."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -13,31 +15,16 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-
-        def histogram(name: str, text: str, buckets: Sequence[float], *labels: str) -> Histogram:
-            return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
-
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(name, text, labels, registry=self.registry)
-
-        self.requests = counter(
-            "translate_requests_total", "Requests by route and status", "route", "status"
-        )
-        self.request_seconds = histogram(
-            "translate_request_seconds", "Time to answer a request", _SECONDS, "route"
-        )
-        self.queue_seconds = histogram(
-            "translate_queue_seconds", "Time that a sentence waits for its batch", _SECONDS
-        )
-        self.batch_sentences = histogram(
-            "translate_batch_sentences", "Sentences of a batch", _SIZES
-        )
-        self.batch_tokens = histogram(
-            "translate_batch_tokens", "Source tokens of a batch, without padding", _SIZES
-        )
-        self.waiting = Gauge("translate_waiting", "Sentences that wait", registry=self.registry)
-        self.source_tokens = counter("translate_source_tokens_total", "Source tokens translated")
-        self.target_tokens = counter("translate_target_tokens_total", "Target tokens written")
-        self.cache_hits = counter(
-            "translate_cache_hits_total", "Sentences whose translation was remembered"
-        )
+        own: dict[str, Any] = {"namespace": "translate", "registry": self.registry}
+        seconds: Callable[..., Histogram] = partial(Histogram, buckets=_SECONDS, **own)
+        sizes: Callable[..., Histogram] = partial(Histogram, buckets=_SIZES, **own)
+        count: Callable[..., Counter] = partial(Counter, **own)
+        self.requests = count("requests_total", "Requests by route and status", ("route", "status"))
+        self.request_seconds = seconds("request_seconds", "Time to answer a request", ("route",))
+        self.queue_seconds = seconds("queue_seconds", "Time that a sentence waits for its batch")
+        self.batch_sentences = sizes("batch_sentences", "Sentences of a batch")
+        self.batch_tokens = sizes("batch_tokens", "Source tokens of a batch, without padding")
+        self.waiting = Gauge("waiting", "Sentences that wait", **own)
+        self.source_tokens = count("source_tokens_total", "Source tokens translated")
+        self.target_tokens = count("target_tokens_total", "Target tokens written")
+        self.cache_hits = count("cache_hits_total", "Sentences whose translation was remembered")

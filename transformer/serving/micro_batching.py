@@ -91,9 +91,8 @@ class MicroBatcher:
 
     def _work(self) -> None:
         while batch := self._next_batch():
-            now = monotonic()
             for job in batch:
-                self._metrics.queue_seconds.observe(now - job.since)
+                self._metrics.queue_seconds.observe(monotonic() - job.since)
             self._run(batch)
 
     def _next_batch(self) -> list[Job]:
@@ -113,7 +112,11 @@ class MicroBatcher:
     def _run(self, batch: Sequence[Job]) -> None:
         """Translate a batch; if it fails, its halves, so that only the bad job fails."""
         try:
-            self._translate_batch(batch)
+            found = self._translate(batch[0].options, [job.sentence for job in batch])
+            self._metrics.batch_sentences.observe(len(batch))
+            self._metrics.batch_tokens.observe(sum(job.length for job in batch))
+            for job, translation in zip(batch, found, strict=True):
+                job.result.set_result(translation)
         except Exception as error:
             if len(batch) > 1:
                 log.warning("a batch of %d sentences failed; its halves are tried", len(batch))
@@ -124,13 +127,6 @@ class MicroBatcher:
             if not isinstance(error, InputError):
                 log.exception("a sentence cannot be translated")
             batch[0].result.set_exception(error)
-
-    def _translate_batch(self, batch: Sequence[Job]) -> None:
-        found = self._translate(batch[0].options, [job.sentence for job in batch])
-        self._metrics.batch_sentences.observe(len(batch))
-        self._metrics.batch_tokens.observe(sum(job.length for job in batch))
-        for job, translation in zip(batch, found, strict=True):
-            job.result.set_result(translation)
 
 
 def choose_batch(waiting: Sequence[Job], batch_tokens: int) -> list[Job]:

@@ -1,16 +1,126 @@
-"""Runs the application until a signal; then answers the accepted requests, and ends."""
+"""The server: all routes, measurement of requests, CORS, and its socket.
+
+At a signal, it answers the accepted requests and ends.
+"""
 
 import errno
 import math
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from time import monotonic
 
 import uvicorn
-from starlette.types import ASGIApp
+import yaml
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transformer.common.errors import InputError
+from transformer.serving.access import Access
 from transformer.serving.config import ServerConfig
+from transformer.serving.interfaces.deepl.routes import DeepL
+from transformer.serving.interfaces.files import Files
+from transformer.serving.interfaces.http import LimitedBodies
+from transformer.serving.interfaces.libretranslate import LibreTranslate
+from transformer.serving.interfaces.page import page_routes
+from transformer.serving.metrics import Metrics
+from transformer.serving.service import TranslationService
+
+_CLOSE_SECONDS = 5.0
+
+_CORS = Middleware(
+    CORSMiddleware,
+    allow_origins=["*"],
+    allow_headers=["Authorization", "Content-Type"],
+    max_age=1_728_000,
+    allow_methods=["GET", "POST"],
+)
+
+
+def build_app(service: TranslationService, access: Access) -> Starlette:
+    """The application of a service; it ends the service when the server stops."""
+
+    async def health(request: Request) -> Response:
+        status = "ok" if service.batcher.works else "the thread of the models has ended"
+        return JSONResponse({"status": status}, 200 if status == "ok" else 503)
+
+    async def metrics(request: Request) -> Response:
+        return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+    async def spec(request: Request) -> Response:
+        return JSONResponse(description)
+
+    file = files("transformer.serving.interfaces").joinpath("assets/openapi.yaml")
+    description = yaml.safe_load(file.read_text("utf-8"))
+    stored = Files(service.limits)
+    deepl = DeepL(service, access, stored)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        with stored.folder():
+            yield
+            await deepl.documents.close()
+        # No client waits any more, but a batch may take long.
+        service.batcher.close(_CLOSE_SECONDS)
+
+    routes = [
+        *LibreTranslate(service, access, stored).routes(),
+        *deepl.routes(),
+        *page_routes(),
+        Route("/health", health),
+        Route("/metrics", metrics),
+        Route("/spec", spec),
+    ]
+    measured = Middleware(Measured, metrics=service.metrics, routes={one.path for one in routes})
+    return Starlette(
+        routes=routes,
+        middleware=[measured, _CORS, Middleware(LimitedBodies, limits=service.limits)],
+        exception_handlers={HTTPException: _no_route},
+        lifespan=lifespan,
+    )
+
+
+def _no_route(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+
+
+class Measured:
+    """Middleware: counts requests and their time."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, routes: set[str]) -> None:
+        self.app, self.metrics, self.routes = app, metrics, routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        # One label for all unknown paths: clients must not create labels.
+        path = "/".join(scope["path"].split("/")[:3])
+        route = path if path in self.routes else "other"
+        start, status = monotonic(), 500
+
+        async def counted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, counted)
+        finally:
+            self.metrics.requests.labels(route, status).inc()
+            self.metrics.request_seconds.labels(route).observe(monotonic() - start)
 
 
 def listen(config: ServerConfig) -> socket.socket:

@@ -12,11 +12,10 @@ from functools import partial
 from transformer.common.errors import InputError
 from transformer.serving.config import Limits
 from transformer.serving.formats.placeholders import translate_with_placeholders
-from transformer.serving.languages.detection import Detected, Detector
-from transformer.serving.languages.directions import Directions
-from transformer.serving.languages.sentences import Part, Splitting, plain_blanks, split_sentences
+from transformer.serving.languages import Detected, Detector, Directions
 from transformer.serving.metrics import Metrics
 from transformer.serving.micro_batching import Job, MicroBatcher
+from transformer.serving.sentences import Part, Splitting, plain_blanks, split_sentences
 from transformer.serving.translations import (
     Options,
     Sentence,
@@ -110,17 +109,18 @@ class TranslationService:
         """The sentences of each text, and their translations, which may be to come."""
         # In a thread: a long text must not block other clients.
         split, jobs = await asyncio.to_thread(self._prepare, texts, options)
-        known = {one: found for one in jobs if (found := self._remembered(one, options))}
-        if missing := [job for sentence, job in jobs.items() if sentence not in known]:
-            self.batcher.submit(missing)
         futures: _Futures = {}
+        missing = []
         for sentence, job in jobs.items():
-            if sentence in known:
-                job.result.set_result(known[sentence])
             futures[sentence] = asyncio.wrap_future(job.result)
-            if sentence not in known:
+            if known := self._remembered(sentence, options):
+                job.result.set_result(known)
+            else:
+                missing.append(job)
                 # Also remembered if another sentence of the request fails.
                 futures[sentence].add_done_callback(partial(self._remember, sentence, options))
+        if missing:
+            self.batcher.submit(missing)
         return split, futures
 
     def _prepare(

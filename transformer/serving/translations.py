@@ -20,8 +20,8 @@ from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.forced import score_pairs
 from transformer.decoding.translation.result import Translation
 from transformer.decoding.translation.translator import Translator
-from transformer.serving.languages.directions import Direction
-from transformer.serving.languages.sentences import Part, Splitting
+from transformer.serving.languages import Direction
+from transformer.serving.sentences import Part, Splitting
 
 Constrain = Callable[[str], Constraints | None]
 """From a sentence to the constraints of its translation."""
@@ -168,7 +168,8 @@ def _linking(translator: Translator, near_best: float) -> Translator:
 
 def _result(sentence: Sentence, found: Translation) -> SentenceTranslation:
     alternatives = dict.fromkeys(candidate.text for candidate in found.nbest[1:])
-    weights = found.attention
+    seen = found.attention
+    attention = seen if seen is None else Attention(found.source_tokens, found.tokens, seen.cpu())
     return SentenceTranslation(
         sentence.text,
         found.text,
@@ -176,9 +177,7 @@ def _result(sentence: Sentence, found: Translation) -> SentenceTranslation:
         len(found.source_tokens),
         len(found.tokens),
         None if found.alignment is None else tuple(sorted(found.alignment)),
-        attention=None
-        if weights is None
-        else Attention(found.source_tokens, found.tokens, weights.cpu()),
+        attention=attention,
     )
 
 

@@ -7,7 +7,7 @@ import torch
 
 from transformer.data.tokenization.tokenizer import BOS
 from transformer.decoding.translation.translator import Translator
-from transformer.interchange.marian.vocabulary import ImportedIds
+from transformer.interchange.families.subwords import ImportedIds
 
 
 def assert_same_logits(

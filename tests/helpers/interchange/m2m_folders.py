@@ -1,8 +1,6 @@
 """M2M-100 and NLLB folders of Hugging Face with random weights, and vocabularies of pocket text."""
 
 import json
-from functools import cache
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -15,28 +13,13 @@ from transformers import (
     NllbTokenizer,
 )
 
-from tests.helpers.interchange.marian_folders import SIZES, randomize, sentences
+from tests.helpers.interchange.marian_folders import SIZES, pieces, randomize
 
 LANGUAGES = {
     "m2m": ("en", "ha", "is", "ja", "cs", "ru", "zh", "de"),
     "nllb": ("deu_Latn", "eng_Latn", "fra_Latn"),
 }
 """Codes by kind; those of M2M-100 are its set ``wmt21``."""
-
-
-@cache
-def pieces(kind: str) -> bytes:
-    """A SentencePiece model of both languages."""
-    model = BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(sentences("en") + sentences("de")),
-        model_writer=model,
-        vocab_size=500,
-        model_type=kind,
-        num_threads=1,
-        minloglevel=2,
-    )
-    return model.getvalue()
 
 
 def m2m_folder(
@@ -52,9 +35,10 @@ def m2m_folder(
 ) -> Path:
     """Write a folder; ``missing`` pieces are not in the vocabulary, and 8 ids have no name."""
     folder.mkdir(parents=True)
-    processor = sentencepiece.SentencePieceProcessor(model_proto=pieces(algorithm))
+    subwords = pieces("en de", algorithm)
+    processor = sentencepiece.SentencePieceProcessor(model_proto=subwords)
     names = [processor.id_to_piece(i) for i in range(3, processor.get_piece_size() - missing)]
-    (folder / "sentencepiece.bpe.model").write_bytes(pieces(algorithm))
+    (folder / "sentencepiece.bpe.model").write_bytes(subwords)
     count = len(names) + 4
     if kind == "m2m":
         ids = {name: i for i, name in enumerate(["<s>", "<pad>", "</s>", "<unk>", *names])}

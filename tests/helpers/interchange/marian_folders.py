@@ -7,7 +7,7 @@ import re
 import shutil
 from functools import cache
 from io import BytesIO
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +29,14 @@ def sentences(language: str, split: str = "train", count: int = 2000) -> list[st
 
 @cache
 def pieces(
-    language: str, kind: str = "unigram", byte_fallback: bool = False, spm: bool = False
+    languages: str, kind: str = "unigram", byte_fallback: bool = False, spm: bool = False
 ) -> bytes:
-    """A SentencePiece model as OPUS-MT trains them."""
-    model = BytesIO()
+    """A SentencePiece model of one language, as OPUS-MT trains them, or of several."""
+    model, text = BytesIO(), list(map(sentences, languages.split()))
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(sentences(language)),
+        sentence_iterator=chain.from_iterable(text),
         model_writer=model,
-        vocab_size=400 + 256 * byte_fallback,
+        vocab_size=300 + 100 * len(text) + 256 * byte_fallback,
         model_type=kind,
         byte_fallback=byte_fallback,
         num_threads=1,

@@ -3,36 +3,31 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from tests.helpers.decoding.translators import tiny_translator
-from transformer.serving.languages.directions import Direction
-from transformer.serving.languages.sentences import plain_blanks, split_sentences
+from transformer.serving.formats.marked_text import Translate
+from transformer.serving.languages import Direction
+from transformer.serving.sentences import plain_blanks, split_sentences
 from transformer.serving.translations import Options, SentenceTranslation, TextTranslation
 
 Words = Callable[[list[str]], tuple[list[str], list[tuple[int, int]]]]
 """From the words of a sentence to those of its translation, and the links between them."""
 
 
-class FakeService:
+def service(words: Words) -> Translate:
     """Translates words; links are true ones."""
 
-    def __init__(self, words: Words) -> None:
-        self._words = words
+    def sentence(text: str, links: bool) -> SentenceTranslation:
+        text = plain_blanks(text)
+        target, found = words([word for word in text.split(" ") if word])
+        return SentenceTranslation(text, " ".join(target), links=tuple(found) if links else None)
 
-    async def translate(self, texts: Sequence[str], options: Options) -> list[TextTranslation]:
-        """The translations of texts."""
+    async def translate(texts: Sequence[str], options: Options) -> list[TextTranslation]:
+        split = (split_sentences(text, "en", options.splitting) for text in texts)
         return [
-            TextTranslation(
-                tuple(
-                    (part, self._sentence(part.sentence, options.links))
-                    for part in split_sentences(text, "en", options.splitting)
-                )
-            )
-            for text in texts
+            TextTranslation(tuple((part, sentence(part.sentence, options.links)) for part in parts))
+            for parts in split
         ]
 
-    def _sentence(self, text: str, links: bool) -> SentenceTranslation:
-        text = plain_blanks(text)
-        words, found = self._words([word for word in text.split(" ") if word])
-        return SentenceTranslation(text, " ".join(words), links=tuple(found) if links else None)
+    return translate
 
 
 def options() -> Options:

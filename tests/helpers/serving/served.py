@@ -15,10 +15,9 @@ import uvicorn
 from tests.helpers.decoding.translators import tiny_translator
 from transformer.decoding.translation.translator import Translator
 from transformer.serving.access import Access, Client
-from transformer.serving.app import build_app
 from transformer.serving.config import Limits, ServerConfig
-from transformer.serving.languages.directions import Direction, Directions
-from transformer.serving.server import listen
+from transformer.serving.languages import Direction, Directions
+from transformer.serving.server import build_app, listen
 from transformer.serving.service import TranslationService
 
 

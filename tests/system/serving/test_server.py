@@ -35,8 +35,8 @@ from tests.helpers.serving.served import ask, limits, serving
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translation.translator import Translator
 from transformer.serving.access import Access, Client
-from transformer.serving.app import build_app
-from transformer.serving.languages.directions import Direction, Directions
+from transformer.serving.languages import Direction, Directions
+from transformer.serving.server import build_app
 from transformer.serving.service import TranslationService
 
 SENTENCES = [source for source, _ in PAIRS]
@@ -196,7 +196,6 @@ BAD: list[tuple[Any, str]] = [
     (GOOD | {"alternatives": "9" * 5000}, "is not a number"),
     (GOOD | {"alternatives": 11}, "must be <= 10"),
     (GOOD | {"source": "xx"}, "xx is not supported"),
-    (GOOD | {"target": ["de"]}, "not supported"),
     (GOOD | {"format": "pdf"}, "pdf format is not supported"),
     (GOOD | {"target": "fr"}, "(fr) is not available as a target language from English (en)"),
     ([1], "Invalid JSON format"),

@@ -12,9 +12,16 @@ from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_trans
 from tests.helpers.model.models import tiny_transformer
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
+from transformer.data.tokenization.tokenizer import EOS
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.ctranslate2 import write_ctranslate2
-from transformer.interchange.expressible import check_expressible
+from transformer.interchange.expressible import (
+    CTRANSLATE2,
+    TRANSFORMERS,
+    Values,
+    check_expressible,
+)
+from transformer.interchange.families.family import nearest_family
 
 TEXTS = [source for source, _ in PAIRS] * 2 + ["a", "the dog " * 6]
 
@@ -35,14 +42,10 @@ def said_by_ctranslate2(folder: Path, sources: list[list[str]], beam: int) -> li
         {"positions": "learned", "max_length": 64},
         {"positions": "rotary"},
         {"positions": "rotary", "num_kv_heads": 2, "norm": "rms", "activation": "swiglu"},
-        {"num_kv_heads": 1},
-        {"head_dim": 8},
-        {"activation": "gelu"},
-        {"activation": "geglu"},
-        {"norm": "rms", "norm_order": "post"},
-        {"share_layers": "all"},
-        {"encoder_layers": 3, "decoder_layers": 1},
-        {"tie_embeddings": "none"},
+        {"num_kv_heads": 1, "activation": "gelu"},
+        {"head_dim": 8, "activation": "geglu"},
+        {"norm": "rms", "norm_order": "post", "share_layers": "all"},
+        {"encoder_layers": 3, "decoder_layers": 1, "tie_embeddings": "none"},
     ],
     ids=str,
 )
@@ -79,24 +82,33 @@ def test_tags_are_pieces_that_no_text_is_taken_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "has", "says"),
     [
-        {"norm_order": "sandwich"},
-        {"positions": "alibi"},
-        {"pattern": "sliding"},
-        {"decoder_pattern": "longformer"},
-        {"query_key_norm": True},
-        {"convolution_window": 3},
+        ({"norm_order": "sandwich"}, CTRANSLATE2, "pre or post; .* export with format=safetensors"),
+        ({"decoder_pattern": "longformer"}, CTRANSLATE2, "full or null; .*decoder_pattern=full"),
+        ({"convolution_window": 3}, CTRANSLATE2, "null; train with model.convolution_window=null"),
+        ({"num_kv_heads": 2}, TRANSFORMERS, "null; .* with format=ctranslate2 or safetensors"),
     ],
     ids=str,
 )
-def test_what_the_engine_cannot_express_is_named(changes: dict[str, Any]) -> None:
+def test_a_model_that_a_program_does_not_have_is_refused(
+    changes: dict[str, Any], has: Values, says: str
+) -> None:
     [(name, value)] = changes.items()
-    says = f"model.{name}={value} cannot be expressed in .*, or export with format=safetensors"
-    with pytest.raises(InputError, match=says):
-        check_expressible(tiny_translator(**changes).model.config, "CTranslate2")
+    message = f"model.{name}={value} cannot be expressed in it, only {says}"
+    with pytest.raises(InputError, match=message):
+        check_expressible(tiny_translator(**changes).model.config, "it", has)
 
 
-def test_an_engine_that_has_the_model_is_named() -> None:
-    with pytest.raises(InputError, match="or export with format=ctranslate2 or safetensors"):
-        check_expressible(tiny_translator(positions="rotary").model.config, "Marian or Pegasus")
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({"norm_order": "post"}, "marian"),
+        ({"norm_order": "pre"}, "pegasus"),
+        ({"positions": "fairseq", "decoder_start": EOS}, "m2m_100"),
+        ({"positions": "rotary"}, "pegasus"),
+    ],
+    ids=str,
+)
+def test_the_nearest_family(changes: dict[str, Any], kind: str) -> None:
+    assert nearest_family(tiny_translator(**changes).model.config).model_type == kind

@@ -17,8 +17,7 @@ from transformer.data.tokenization.tags import SourceTags, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.ctranslate2 import write_ctranslate2
-from transformer.interchange.readme.ctranslate2 import readme
-from transformer.interchange.readme.model_card import model_card, read_tests
+from transformer.interchange.readme import ctranslate2_readme, model_card, read_tests
 from transformer.interchange.safetensors import write_settings
 
 from .test_ctranslate2_engine import TEXTS, let_end
@@ -38,6 +37,15 @@ def translator_of(tokenizer: Tokenizer, **search: Any) -> Translator:
     if search["algorithm"] == "beam":
         let_end(model)
     return Translator(model, tokenizer, search_config(stopping="full", **search), 200)
+
+
+def write(translator: Translator, folder: Path, most: int) -> None:
+    """Write an export, and the README.md of a model that reads at most so many subwords."""
+    tokenizer = translator.tokenizer
+    write_ctranslate2(translator.model, tokenizer, folder)
+    write_settings(translator.model.config, tokenizer, {}, folder / "transformer.json")
+    text = ctranslate2_readme(tokenizer, translator.search, most)
+    (folder / "README.md").write_text(text, encoding="utf-8")
 
 
 GREEDY = {"algorithm": "greedy", "beam_size": 1, "max_length_offset": 16, "max_length_ratio": 0.0}
@@ -61,9 +69,7 @@ def test_its_program_translates_alike(
 ) -> None:
     found = tokenizer()
     ours = translator_of(found, **search)
-    write_ctranslate2(ours.model, found, tmp_path)
-    write_settings(ours.model.config, found, {}, tmp_path / "transformer.json")
-    (tmp_path / "README.md").write_text(readme(found, ours.search, 63), encoding="utf-8")
+    write(ours, tmp_path, 63)
     names = found.tags.targets, found.tags.corpora
     ours.tokenizer = found.tagged(SourceTags(*(next(iter(some), None) for some in names)))
     # Where a beam of random weights goes on for long, rounding decides.
@@ -76,9 +82,7 @@ def test_its_program_translates_alike(
 def test_a_line_that_the_model_cannot_read_is_named(tmp_path: Path) -> None:
     tokenizer, long = tiny_tokenizer(), "a " * 20
     ours = translator_of(tokenizer, **GREEDY)
-    write_ctranslate2(ours.model, tokenizer, tmp_path)
-    write_settings(ours.model.config, tokenizer, {}, tmp_path / "transformer.json")
-    (tmp_path / "README.md").write_text(readme(tokenizer, ours.search, 9), encoding="utf-8")
+    write(ours, tmp_path, 9)
     done = called_outside(tmp_path, ["a dog", long])
     subwords = len(tokenizer.encode_source([long])[0])
     says = f"line 2 has {subwords} pieces, and the model reads at most 9; cut it\n"
@@ -87,7 +91,7 @@ def test_a_line_that_the_model_cannot_read_is_named(tmp_path: Path) -> None:
 
 def test_it_names_the_tags() -> None:
     tokenizer = tiny_tokenizer().with_tags(Tags(targets=("de", "fr"), sentences=3, subwords=50))
-    text = readme(tokenizer, search_config(), 63)
+    text = ctranslate2_readme(tokenizer, search_config(), 63)
     assert "begins with its tags, here ['<2 de>']. There are `< >`, `<2 de>`, `<2 fr>`." in text
     assert "between sentences, which are cut alone, stands `< >`" in text
 

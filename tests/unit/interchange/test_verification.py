@@ -9,27 +9,27 @@ import torch
 from tests.helpers.decoding.metrics import RAW
 from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from transformer.common.errors import InputError
+from transformer.data.tokenization.tokenizer import EOS
+from transformer.interchange.argos import translate_as_argos, verify_argos, write_argos
 from transformer.interchange.ctranslate2 import QUANTIZATIONS, write_ctranslate2
 from transformer.interchange.verification import agreement, verify_ctranslate2
+
+from .test_ctranslate2_engine import TEXTS as NASTY_TEXTS
+from .test_ctranslate2_engine import willing
 
 TEXTS = [(source, (target,)) for source, target in PAIRS]
 
 
-@pytest.mark.parametrize(
-    ("expected", "found", "fraction"),
-    [
-        ([["a", "b"]], [["a", "b"]], 1.0),
-        ([["a", "b"]], [["a", "x"]], 1 / 3),
-        ([["a", "b"]], [["a"]], 1 / 3),
-        ([["a"]], [["a", "b"]], 1 / 2),
-        ([["a", "b"], []], [["x"], []], 1 / 4),
+def test_agreement_ends_at_the_first_difference() -> None:
+    for expected, found, fraction in (
+        (["ab"], ["ab"], 1.0),
+        (["ab"], ["ax"], 1 / 3),
+        (["ab"], ["a"], 1 / 3),
+        (["a"], ["ab"], 1 / 2),
+        (["ab", ""], ["x", ""], 1 / 4),
         ([], [], 1.0),
-    ],
-)
-def test_agreement_ends_at_the_first_difference(
-    expected: list[list[str]], found: list[list[str]], fraction: float
-) -> None:
-    assert agreement(expected, found) == pytest.approx(fraction)
+    ):
+        assert agreement(expected, found) == pytest.approx(fraction)
 
 
 def test_an_export_agrees_and_a_stranger_does_not(tmp_path: Path) -> None:
@@ -72,3 +72,24 @@ def test_a_type_without_support_is_verified_in_another(quantization: str, tmp_pa
         assert found["computed_in"].startswith(quantization)
     else:
         assert found["computed_in"] in supported
+
+
+def test_a_package_of_argos_translates_alike(tmp_path: Path) -> None:
+    translator = willing(max_length=40)
+    with torch.no_grad():
+        # So probable that an empty text would often be the best; Argos has none.
+        translator.model.projection.weight[EOS, 0] = 0.5
+    file = write_argos(translator, {"source": "en", "target": "de"}, tmp_path, "float32")
+    pairs = [(text, (text,)) for text in NASTY_TEXTS if text.strip()]
+    verified = verify_argos(translator, file, pairs, RAW)
+    assert (verified["equal"], verified["sentences"]) == (1, len(pairs))
+    assert verified["bleu"] == verified["bleu_exported"]
+    # Argos does not know model.max_length.
+    assert len(translate_as_argos(file, ["a " * 1100])) == 1
+
+
+def test_argos_needs_positions_for_its_length(tmp_path: Path) -> None:
+    data = {"source": "en", "target": "de"}
+    with pytest.raises(InputError, match=r"Argos needs model.max_length=1024, or .*sinusoidal;"):
+        write_argos(willing(positions="learned"), data, tmp_path, "float32")
+    assert not list(tmp_path.iterdir())

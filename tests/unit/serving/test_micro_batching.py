@@ -1,8 +1,9 @@
 """Batches are chosen by age and length; a job that fails or is dropped hurts no other."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 
@@ -30,14 +31,17 @@ class Model:
         return [sentence.upper() for sentence in sentences]
 
 
-def batcher(model: Model, max_waiting: int = 100) -> MicroBatcher:
-    return MicroBatcher(
-        model,
-        batch_tokens=12,
-        max_waiting=max_waiting,
-        metrics=Metrics(),
-        thread=ThreadPoolExecutor(1),
-    )
+@contextmanager
+def busy(max_waiting: int = 100) -> Iterator[tuple[Model, MicroBatcher]]:
+    """A queue whose model waits; after the block it goes on, and all jobs are done."""
+    model, thread = Model(), ThreadPoolExecutor(1)
+    sizes = {"batch_tokens": 12, "max_waiting": max_waiting}
+    queue = MicroBatcher(model, **sizes, metrics=Metrics(), thread=thread)
+    queue.submit([job("wait")])
+    assert model.waits.wait(10)
+    yield model, queue
+    model.released.set()
+    queue.close()
 
 
 def job(sentence: str, options: str = "en-de") -> Job:
@@ -54,49 +58,30 @@ def test_the_oldest_takes_those_nearest_in_length() -> None:
 
 
 def test_what_gathers_shares_batches_and_nothing_is_lost() -> None:
-    model = Model()
-    queue = batcher(model)
-    first, *others = jobs = [job(text) for text in ("wait", "aaa", "bbbbbbb", "ccc", "dd")]
-    other = job("eee", "de-en")
-    queue.submit([first])
-    assert model.waits.wait(10)
-    queue.submit([*others, other])
-    model.released.set()
-    queue.close()
-    assert [one.result.result(0) for one in jobs] == ["WAIT", "AAA", "BBBBBBB", "CCC", "DD"]
-    assert other.result.result(0) == "EEE"
+    jobs = [job(text) for text in ("aaa", "bbbbbbb", "ccc", "dd")] + [job("eee", "de-en")]
+    with busy() as (model, queue):
+        queue.submit(jobs)
+    assert [one.result.result(0) for one in jobs] == ["AAA", "BBBBBBB", "CCC", "DD", "EEE"]
     assert model.batches == [["wait"], ["aaa", "ccc", "dd"], ["bbbbbbb"], ["eee"]]
 
 
 @pytest.mark.parametrize(("bad", "error"), [("poison", InputError), ("bug", ZeroDivisionError)])
 def test_only_the_job_at_fault_fails(bad: str, error: type[Exception]) -> None:
-    model = Model()
-    queue = batcher(model)
-    jobs = [job(text) for text in ("wait", bad, "abc")]
-    queue.submit([jobs[0]])
-    assert model.waits.wait(10)
-    queue.submit(jobs[1:])
-    model.released.set()
-    queue.close()
-    assert jobs[2].result.result(0) == "ABC"
+    with busy() as (_, queue):
+        queue.submit(jobs := [job(bad), job("abc")])
+    assert jobs[1].result.result(0) == "ABC"
     with pytest.raises(error):
-        jobs[1].result.result(0)
+        jobs[0].result.result(0)
 
 
 def test_cancelled_and_refused_jobs_are_never_translated() -> None:
-    model = Model()
-    queue = batcher(model, max_waiting=2)
-    first, gone, kept = (job(text) for text in ("wait", "gone", "kept"))
-    queue.submit([first])
-    assert model.waits.wait(10)
-    queue.submit([gone, kept])
-    with pytest.raises(QueueFull):
-        queue.submit([job("more")])
-    assert gone.result.cancel()
-    last = job("last")
-    queue.submit([last])
-    model.released.set()
-    queue.close()
+    gone, kept, last = (job(text) for text in ("gone", "kept", "last"))
+    with busy(max_waiting=2) as (model, queue):
+        queue.submit([gone, kept])
+        with pytest.raises(QueueFull):
+            queue.submit([job("more")])
+        assert gone.result.cancel()
+        queue.submit([last])
     assert model.batches == [["wait"], ["kept", "last"]]
     assert last.result.result(0) == "LAST"
     with pytest.raises(CancelledError):

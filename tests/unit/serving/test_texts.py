@@ -11,13 +11,13 @@ from transformer.common.errors import InputError
 from transformer.common.language_names import language_name
 from transformer.serving.access import Access, Client, read_keys
 from transformer.serving.interfaces.deepl.glossaries import Glossary, parse_entries
-from transformer.serving.languages.detection import Detector
-from transformer.serving.languages.directions import (
+from transformer.serving.languages import (
+    Detector,
     Direction,
     Directions,
     trained_directions,
 )
-from transformer.serving.languages.sentences import Splitting, plain_blanks, split_sentences
+from transformer.serving.sentences import Splitting, plain_blanks, split_sentences
 
 TEXT = "Hello there.  How are you?\n\n\tMr. Smith left."
 

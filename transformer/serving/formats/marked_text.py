@@ -1,20 +1,21 @@
-"""Translates texts with marks: each mark of the source is once in the translation.
+"""Translates texts with marks, HTML and XML: each mark or tag is once in the translation.
 
 The plain text is translated; then each mark goes around the translations of its words, by word
-links. Marks nest as in the source. The module does not know what a mark is.
+links. Marks nest as in the source.
 """
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any
 
 from transformer.common.errors import InputError
+from transformer.serving.formats.blocks import Rules, parse, written
 from transformer.serving.formats.nesting import nest
 from transformer.serving.formats.projection import NEAR_BEST, is_copy, project
 from transformer.serving.formats.spans import MarkedText, PlainText
-from transformer.serving.languages.sentences import Part, Splitting, split_sentences
+from transformer.serving.sentences import Part, Splitting, split_sentences
 from transformer.serving.translations import (
     Options,
     SentenceTranslation,
@@ -25,19 +26,15 @@ from transformer.serving.translations import (
 _BLANK = re.compile(r"\s")
 """Line ends included: they end no sentence."""
 
+Translate = Callable[[Sequence[str], Options], Coroutine[Any, Any, list[TextTranslation]]]
+"""Translates plain texts, as ``TranslationService.translate`` does."""
+
 _Asked = tuple[str, bool]
 """A sentence, and whether it needs links."""
 
 
-class Service(Protocol):
-    """Translates plain texts, as ``TranslationService`` does."""
-
-    async def translate(self, texts: Sequence[str], options: Options) -> list[TextTranslation]:
-        """Translate texts."""
-
-
 async def translate_marked(
-    service: Service, texts: Sequence[MarkedText], options: Options
+    translate: Translate, texts: Sequence[MarkedText], options: Options
 ) -> list[MarkedText]:
     """Translate texts with marks; errors are those of ``TranslationService.translate``.
 
@@ -57,7 +54,7 @@ async def translate_marked(
     # In a thread: a long text must not block other clients.
     cut = await asyncio.to_thread(lambda: [_cut(one, options) for one in plain])
     asked = [(part.sentence, links) for one in cut for part, links in one if part.sentence]
-    found = await _translate(service, asked, options)
+    found = await _translate(translate, asked, options)
     return await asyncio.to_thread(
         lambda: [_marked(*each, found) for each in zip(texts, plain, cut, strict=True)]
     )
@@ -78,19 +75,19 @@ def _cut(plain: PlainText, options: Options) -> list[tuple[Part, bool]]:
 
 
 async def _translate(
-    service: Service, asked: Sequence[_Asked], options: Options
+    translate: Translate, asked: Sequence[_Asked], options: Options
 ) -> dict[_Asked, SentenceTranslation]:
     """Translate the sentences with links and those without links at the same time."""
 
-    async def translate(links: bool) -> dict[_Asked, SentenceTranslation]:
+    async def translated(links: bool) -> dict[_Asked, SentenceTranslation]:
         sentences = [sentence for sentence, wanted in asked if wanted is links]
         near_best = NEAR_BEST if links else None
         own = replace(options, links=links, near_best=near_best, splitting="none")
-        results = await service.translate(sentences, own) if sentences else []
+        results = await translate(sentences, own) if sentences else []
         pairs = zip(sentences, results, strict=True)
         return {(sentence, links): result.parts[0][1] for sentence, result in pairs}
 
-    tasks = [asyncio.ensure_future(translate(links)) for links in (True, False)]
+    tasks = [asyncio.ensure_future(translated(links)) for links in (True, False)]
     try:
         linked, unlinked = await asyncio.gather(*tasks)
     finally:
@@ -110,3 +107,33 @@ def _marked(
     if all(is_copy(sentence) for _, sentence in parts):
         return text
     return nest(text, project(plain, TextTranslation(tuple(parts))))
+
+
+async def visible_texts(sources: Sequence[str], rules: Rules | None) -> Sequence[str]:
+    """The text of HTML or XML without its tags; without rules, the sources."""
+    if rules is None:
+        return sources
+
+    def text(source: str) -> str:
+        blocks = (part for part in parse(source, rules) if not isinstance(part, str))
+        return "\n".join(PlainText(block.text).text for block in blocks)
+
+    return await asyncio.to_thread(lambda: list(map(text, sources)))
+
+
+async def translate_texts(
+    translate: Translate, texts: Sequence[str], options: Options, rules: Rules | None
+) -> list[TextTranslation]:
+    """Translate texts, plain ones without rules; of markup, each result has one part and no more.
+
+    Errors are those of ``translate_marked``.
+    """
+    if rules is None:
+        return await translate(texts, options)
+    # In a thread: a long source must not block other clients.
+    parsed = await asyncio.to_thread(lambda: [parse(text, rules) for text in texts])
+    blocks = [part.text for parts in parsed for part in parts if not isinstance(part, str)]
+    plain = Options(options.direction, splitting=options.splitting, constrain=options.constrain)
+    rest = iter(await translate_marked(translate, blocks, plain))
+    found = await asyncio.to_thread(lambda: [written(parts, rest) for parts in parsed])
+    return [TextTranslation(((Part("", ""), SentenceTranslation("", one)),)) for one in found]

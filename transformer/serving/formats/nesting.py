@@ -1,5 +1,6 @@
 """Puts marks around the cells of a translation so that they nest as in the source."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
@@ -89,14 +90,14 @@ def _grouped(cells: Sequence[Cell], node: _Node) -> list[Cell | _Group]:
         for cell in cells
     ]
     position = Positions(cells)
-    owning = {id(owner) for owner in owners}
+    owning = set(owners)
     for child in node.children.values():
-        if child.direct and id(child) not in owning:
+        if child.direct and child not in owning:
             _take_nearest(child, cells, owners, position.index(child.start))
-    runs = {id(child): run for child, run in _runs(cells, owners)}
+    runs = _runs(cells, owners)
     inside = {i: (first, last) for first, last in runs.values() for i in range(first, last + 1)}
-    groups: dict[int, list[Cell]] = {id(child): [] for child in node.children.values()}
-    keys: dict[int, float] = {child: float(first) for child, (first, _) in runs.items()}
+    groups: dict[_Node, list[Cell]] = {child: [] for child in node.children.values()}
+    keys = {child: float(first) for child, (first, _) in runs.items()}
     items: list[tuple[float, int, Cell | _Group]] = []
 
     def key(index: int) -> float:
@@ -112,11 +113,11 @@ def _grouped(cells: Sequence[Cell], node: _Node) -> list[Cell | _Group]:
         if owner is None:
             items.append((key(index) if cell.kept else index, len(items), cell))
         else:
-            groups[id(owner)].append(cell)
-            keys.setdefault(id(owner), key(index))
-    for child in node.children.values():
-        place = keys.get(id(child), key(position.index(child.start)))
-        items.append((place, len(items), (groups[id(child)], child)))
+            groups[owner].append(cell)
+            keys.setdefault(owner, key(index))
+    for child, group in groups.items():
+        before = keys.get(child, key(position.index(child.start)))
+        items.append((before, len(items), (group, child)))
     return [content for *_, content in sorted(items, key=lambda item: item[:2])]
 
 
@@ -133,19 +134,18 @@ def _take_nearest(
             return
 
 
-def _runs(
-    cells: Sequence[Cell], owners: Sequence[_Node | None]
-) -> Iterator[tuple[_Node, tuple[int, int]]]:
+def _runs(cells: Sequence[Cell], owners: Sequence[_Node | None]) -> dict[_Node, tuple[int, int]]:
     """The first and the last cell of each child that has text."""
     free = [cell.kept or cell.marks is None or cell.text.isspace() for cell in cells]
     foreign = [0, *accumulate(not skip for skip in free)]
     taken = (not skip and o is not None for skip, o in zip(free, owners, strict=True))
     owned = [0, *accumulate(taken)]
-    members: dict[int, tuple[_Node, list[int]]] = {}
+    members: defaultdict[_Node, list[int]] = defaultdict(list)
     for index, (cell, owner) in enumerate(zip(cells, owners, strict=True)):
         if owner is not None and not cell.kept:
-            members.setdefault(id(owner), (owner, []))[1].append(index)
-    for child, all_indices in members.values():
+            members[owner].append(index)
+    found = {}
+    for child, all_indices in members.items():
         # Blanks at its ends may stay outside.
         indices = [i for i in all_indices if not cells[i].text.isspace()] or all_indices
         between = owned if child.children else foreign
@@ -155,4 +155,5 @@ def _runs(
                 runs.append([])
             runs[-1].append(index)
         best = max(runs, key=lambda run: sum(not free[index] for index in run))
-        yield child, (best[0], best[-1])
+        found[child] = best[0], best[-1]
+    return found

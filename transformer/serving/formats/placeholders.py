@@ -14,7 +14,7 @@ from itertools import accumulate
 from transformer.data.text.word_alignment import Link
 from transformer.serving.formats.projection import NEAR_BEST, project
 from transformer.serving.formats.spans import Cell, PlainText, Span
-from transformer.serving.languages.sentences import split_sentences
+from transformer.serving.sentences import split_sentences
 from transformer.serving.translations import (
     Options,
     Sentence,
@@ -120,8 +120,8 @@ def _restored(
 
 def _links(source: str, text: str, plain: PlainText, cells: Sequence[Cell]) -> list[Link]:
     """The links between the words of a source and of a translation with placeholders."""
-    offsets = [offset for offset, _ in plain.kept]
-    lengths = [0, *accumulate(len(span.text) for _, span in plain.kept)]
+    offsets = [cell.start for cell in plain.kept]
+    lengths = [0, *accumulate(len(cell.text) for cell in plain.kept)]
     source_words, words = ([match.start() for match in _WORD.finditer(t)] for t in (source, text))
     links: set[Link] = set()
     at = 0

@@ -9,9 +9,10 @@ https://github.com/browsermt/bergamot-translator.
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
 
-from transformer.serving.formats.spans import Cell, PlainText, Span
+from transformer.serving.formats.spans import Cell, PlainText
 from transformer.serving.translations import SentenceTranslation, TextTranslation
 
 NEAR_BEST = 0.75
@@ -20,7 +21,6 @@ NEAR_BEST = 0.75
 # The words of links: any other blank is a part of a word.
 _WORDS_AND_BLANKS = re.compile(r"[^ \n]+|[ \n]+")
 _BLANKS = (" ", "\n")
-
 
 _Word = list[tuple[str, int]]
 """Leading punctuation, core and trailing punctuation of a word, each with its start."""
@@ -42,25 +42,24 @@ def _is_letter(character: str) -> bool:
 def project(plain: PlainText, found: TextTranslation) -> list[Cell]:
     """The cells of a translation, in its order; copied sentences and blanks are unchanged."""
     cells: list[Cell] = []
-    offset = following = 0
+    waiting = deque(plain.kept)
+    offset = 0
 
-    def kept_until(end: int) -> list[tuple[int, Span]]:
-        nonlocal following
-        first = following
-        while following < len(plain.kept) and plain.kept[following][0] <= end:
-            following += 1
-        return plain.kept[first:following]
+    def kept_until(end: int) -> Iterator[Cell]:
+        while waiting and waiting[0].start <= end:
+            yield waiting.popleft()
 
     for part, sentence in found.parts:
         start = offset + len(part.blanks)
         end = start + len(part.sentence)
-        cells += _with_kept(list(plain.copy(offset, start)), kept_until(start))
+        cells += _with_kept(plain.copy(offset, start), kept_until(start))
         if is_copy(sentence):
-            cells += _with_kept(list(plain.copy(start, end)), kept_until(end))
+            cells += _with_kept(plain.copy(start, end), kept_until(end))
         else:
-            cells += _beside(_sentence(plain, start, sentence), kept_until(end - 1), plain.text)
+            translated = _sentence(plain, start, sentence)
+            cells += _beside(translated, list(kept_until(end - 1)), plain.text)
         offset = end
-    return cells + [_kept(*each) for each in kept_until(offset)]
+    return [*cells, *waiting]
 
 
 def is_copy(found: SentenceTranslation) -> bool:
@@ -68,23 +67,18 @@ def is_copy(found: SentenceTranslation) -> bool:
     return found.source == found.text or found.source.split() == found.text.split()
 
 
-def _kept(offset: int, span: Span) -> Cell:
-    return Cell(span.text, span.marks, offset, offset, True)
-
-
-def _with_kept(cells: list[Cell], kept: Sequence[tuple[int, Span]]) -> Iterator[Cell]:
-    """Copied cells, and kept spans exactly where they were."""
-    waiting = list(kept)[::-1]
+def _with_kept(cells: Iterable[Cell], kept: Iterable[Cell]) -> Iterator[Cell]:
+    """Copied cells, and kept ones exactly where they were."""
+    waiting = deque(kept)
     for cell in cells:
-        while waiting and waiting[-1][0] < cell.end:
-            offset = waiting[-1][0]
-            if offset > cell.start:
-                cut = offset - cell.start
-                yield cell._replace(text=cell.text[:cut], end=offset)
-                cell = cell._replace(text=cell.text[cut:], start=offset)
-            yield _kept(*waiting.pop())
+        while waiting and waiting[0].start < cell.end:
+            one = waiting.popleft()
+            if (cut := one.start - cell.start) > 0:
+                yield cell._replace(text=cell.text[:cut], end=one.start)
+                cell = cell._replace(text=cell.text[cut:], start=one.start)
+            yield one
         yield cell
-    yield from (_kept(*each) for each in waiting[::-1])
+    yield from waiting
 
 
 def _sentence(plain: PlainText, start: int, found: SentenceTranslation) -> list[Cell]:
@@ -100,7 +94,7 @@ def _sentence(plain: PlainText, start: int, found: SentenceTranslation) -> list[
     number = -1
     for chunk in chunks:
         if chunk.startswith(_BLANKS):
-            cells.append(Cell(chunk, None, -1, -1))
+            cells.append(Cell(chunk))
             continue
         number += 1
         partners = [source[index] for index in linked[number]]
@@ -135,7 +129,7 @@ def _part(
         if part
     ]
     if not candidates:
-        yield Cell(text, None, -1, -1)
+        yield Cell(text)
         return
     same, _, start, length = max(candidates)
     start, end = -start, length - start
@@ -145,24 +139,24 @@ def _part(
         yield Cell(text, plain.marks(start, end), start, end)
 
 
-def _beside(cells: list[Cell], kept: Sequence[tuple[int, Span]], source: str) -> list[Cell]:
-    """Cells of a sentence, and its kept spans beside the partners of their neighbours."""
+def _beside(cells: list[Cell], kept: Sequence[Cell], source: str) -> list[Cell]:
+    """Cells of a sentence, and its kept ones beside the partners of their neighbours."""
     if not kept:
         return cells
     position = Positions(cells)
-    inserted: dict[int, list[tuple[int, Span]]] = {}
-    for offset, span in kept:
-        inserted.setdefault(position.index(offset), []).append((offset, span))
+    inserted: defaultdict[int, list[Cell]] = defaultdict(list)
+    for one in kept:
+        inserted[position.index(one.start)].append(one)
     result: list[Cell] = []
     for index in range(len(cells) + 1):
         following = cells[index : index + 1]
-        for offset, span in inserted.get(index, []):
+        for one in inserted.get(index, ()):
             # A text that was a word of its own stays one.
-            if span.text and result and _apart(result[-1], True, offset, source):
-                result.append(Cell(" ", None, -1, -1))
-            result.append(_kept(offset, span))
-            if span.text and following and _apart(following[0], False, offset, source):
-                following = [Cell(" ", None, -1, -1), *following]
+            if one.text and result and _apart(result[-1], True, one.start, source):
+                result.append(Cell(" "))
+            result.append(one)
+            if one.text and following and _apart(following[0], False, one.start, source):
+                following = [Cell(" "), *following]
         result += following
     return result
 

@@ -51,7 +51,7 @@ def write_tagged(spans: MarkedText, escape: Callable[[str], str] = str) -> str:
 
 
 class Cell(NamedTuple):
-    """A part of a translation.
+    """A part of a source, or of a translation.
 
     Attributes:
         marks: Of its partner in the source; None without a partner.
@@ -60,49 +60,46 @@ class Cell(NamedTuple):
     """
 
     text: str
-    marks: tuple[Mark, ...] | None
-    start: int
-    end: int
+    marks: tuple[Mark, ...] | None = None
+    start: int = -1
+    end: int = -1
     kept: bool = False
 
 
 class PlainText:
-    """The ``text`` to translate of a text with marks.
-
-    ``spans`` are its spans with their starts, ``kept`` the untranslated ones with their offsets.
-    """
+    """The ``text`` to translate of a text with marks, its ``cells``, and the ``kept`` ones."""
 
     def __init__(self, spans: MarkedText) -> None:
-        self.spans: list[tuple[int, Span]] = []
-        self.kept: list[tuple[int, Span]] = []
-        texts, size = [], 0
+        self.cells: list[Cell] = []
+        self.kept: list[Cell] = []
+        size = 0
         for span in spans:
             if span.keep or not span.text:
-                self.kept.append((size, span))
-                continue
-            self.spans.append((size, span))
-            texts.append(span.text)
-            size += len(span.text)
-        self.text = "".join(texts)
-        self._starts = [start for start, _ in self.spans]
+                self.kept.append(Cell(span.text, span.marks, size, size, kept=True))
+            else:
+                end = size + len(span.text)
+                self.cells.append(Cell(span.text, span.marks, size, end))
+                size = end
+        self.text = "".join(cell.text for cell in self.cells)
 
     @property
     def needs_links(self) -> bool:
         """Whether marks or kept spans stand between words."""
         first = len(self.text) - len(self.text.lstrip())
         last = len(self.text.rstrip())
-        stacks = {span.marks for _, span in self.spans if not span.text.isspace()}
-        return len(stacks) > 1 or any(first < offset < last for offset, _ in self.kept)
+        stacks = {cell.marks for cell in self.cells if not cell.text.isspace()}
+        return len(stacks) > 1 or any(first < cell.start < last for cell in self.kept)
 
     def copy(self, start: int, end: int) -> Iterator[Cell]:
         """The cells of a stretch that stays as it is."""
-        for index in range(max(0, bisect_right(self._starts, start) - 1), len(self.spans)):
-            first, span = self.spans[index]
-            if first >= end:
+        first = bisect_right(self.cells, start, key=lambda cell: cell.start) - 1
+        for index in range(max(0, first), len(self.cells)):
+            cell = self.cells[index]
+            if cell.start >= end:
                 break
-            low, high = max(start, first), min(end, first + len(span.text))
+            low, high = max(start, cell.start), min(end, cell.end)
             if low < high:
-                yield Cell(span.text[low - first : high - first], span.marks, low, high)
+                yield Cell(cell.text[low - cell.start : high - cell.start], cell.marks, low, high)
 
     def marks(self, start: int, end: int) -> tuple[Mark, ...]:
         """The most marks around a part of the stretch."""

@@ -132,3 +132,11 @@ def attachment(data: bytes, name: str) -> Response:
         "X-Content-Type-Options": "nosniff",
     }
     return Response(data, headers=headers, media_type="application/octet-stream")
+
+
+def address(request: Request, stored: str) -> str:
+    """The address of a stored file, behind a web server that forwards requests."""
+    scheme = request.headers.get("x-forwarded-proto", request.url.scheme)
+    host = request.headers.get("x-forwarded-host", request.url.netloc)
+    prefix = request.headers.get("x-forwarded-prefix", "").rstrip("/")
+    return f"{scheme}://{host}{prefix}/download_file/{quote(stored)}"

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.helpers.serving.marked import FakeService, Words, dictionary, options, repeat, upper_case
+from tests.helpers.serving.marked import Words, dictionary, options, repeat, service, upper_case
 from transformer.serving.formats.blocks import Rules, parse
-from transformer.serving.formats.markup import translate_markup
+from transformer.serving.formats.marked_text import translate_texts
 
 HTML, XML = Rules(), Rules(xml=True, kept={"x"}, splitting={"p"})
 TAGS = re.compile(r"<[^<>]*>")
@@ -28,8 +28,8 @@ SOURCES = st.lists(st.sampled_from(FRAGMENTS), max_size=25).map("".join)
 
 
 def translated(source: str, words: Words, rules: Rules = HTML) -> str:
-    [result] = asyncio.run(translate_markup(FakeService(words), [source], options(), rules))
-    return result
+    [result] = asyncio.run(translate_texts(service(words), [source], options(), rules))
+    return result.text
 
 
 def nests(source: str) -> bool:

@@ -42,7 +42,6 @@ def _word_names(namespace: str) -> Names:
         breaks=_named(prefix, "br cr tab ptab"),
         ignored=_named(prefix, "proofErr lastRenderedPageBreak softHyphen lang noProof"),
         field=prefix + "fldChar",
-        field_type=prefix + "fldCharType",
     )
 
 

@@ -34,7 +34,7 @@ class Names:
         properties: Describe their parent.
         breaks: End a text.
         ignored: Not written in a translated paragraph.
-        field: Marks begin and end of a field by the attribute ``field_type``.
+        field: Marks begin and end of a field, by the attribute ``fldCharType``.
     """
 
     paragraphs: frozenset[str]
@@ -45,7 +45,6 @@ class Names:
     breaks: frozenset[str]
     ignored: frozenset[str]
     field: str | None = None
-    field_type: str = ""
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ def _groups(parent: Element, names: Names) -> Iterator[list[Element]]:
     depth = 0
     for child in parent:
         fields = child.iter(names.field) if names.field else ()
-        kinds = [one.get(names.field_type) for one in fields]
+        kinds = [one.get(f"{names.field}Type") for one in fields]
         depth = max(0, depth + kinds.count("begin") - kinds.count("end"))
         group.append(child)
         if not depth:

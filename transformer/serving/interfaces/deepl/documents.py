@@ -4,7 +4,6 @@ import asyncio
 import hmac
 import secrets
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,11 +13,11 @@ from starlette.responses import JSONResponse, Response
 from transformer.common.errors import InputError
 from transformer.serving.access import Access, Client
 from transformer.serving.formats.documents.document import translate_document
+from transformer.serving.interfaces.deepl.glossaries import DeepLGlossaries
 from transformer.serving.interfaces.files import MOST_FILES, Files, attachment
 from transformer.serving.interfaces.http import Refusal, charge, read_parameters, refusal_of
-from transformer.serving.languages.directions import Direction
 from transformer.serving.service import TranslationService
-from transformer.serving.translations import Constrain, Options
+from transformer.serving.translations import Options
 
 _MOST_WAITING = 20
 """Unfinished documents of a client."""
@@ -56,14 +55,11 @@ class DeepLDocuments:
         service: TranslationService,
         access: Access,
         files: Files,
-        *,
-        direction: Callable[[Mapping[str, Any], Sequence[str]], tuple[Direction, str]],
-        constrain: Callable[[Request, Any, Direction], Constrain | None],
+        glossaries: DeepLGlossaries,
         characters: Counter[Client | None],
     ) -> None:
         self._service, self._access, self._files = service, access, files
-        self._direction, self._constrain = direction, constrain
-        self._characters = characters
+        self._glossaries, self._characters = glossaries, characters
         self._documents: dict[str, _Document] = {}
         self._receiving: Counter[Client | None] = Counter()
         self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
@@ -71,17 +67,15 @@ class DeepLDocuments:
     async def upload(self, request: Request) -> Response:
         """Store a document and begin its translation, or refuse it at once."""
         client = request.state.client
-        if self._receiving[client] + self._unfinished(client) >= _MOST_WAITING:
+        own = (one for one in self._documents.values() if one.client == client)
+        unfinished = sum(not one.work.done() for one in own)
+        if self._receiving[client] + unfinished >= _MOST_WAITING:
             raise Refusal(429, f"{_MOST_WAITING} documents wait already", {"Retry-After": "10"})
         self._receiving[client] += 1
         try:
             return await self._accept(request)
         finally:
             self._receiving[client] -= 1
-
-    def _unfinished(self, client: Client | None) -> int:
-        own = (one for one in self._documents.values() if one.client == client)
-        return sum(not one.work.done() for one in own)
 
     async def _accept(self, request: Request) -> Response:
         """The answer to an upload, whose translation has begun."""
@@ -92,11 +86,9 @@ class DeepLDocuments:
         # The document itself may be large: it is read again in its turn.
         texts = (await self._files.document(upload.data, upload.extension))[1]
         charge(request, self._access, client, max(0, len(texts) - 1))
-        direction, _ = self._direction(asked, texts)
-        constrain = self._constrain(request, asked.get("glossary_id"), direction)
+        options = self._glossaries.options(request, asked, texts)
         stored = await self._files.add(upload.data, upload.name)
         document = _Document(client, stored, upload.name, sum(map(len, texts)))
-        options = Options(direction, constrain=constrain)
         document.work = asyncio.create_task(self._translate(document, upload.extension, options))
         self._documents[document.id] = document
         finished = [one for one in self._documents.values() if one.work.done()]
@@ -116,7 +108,7 @@ class DeepLDocuments:
                     raise InputError("the document was deleted, since too many others wait")
                 read, _ = await self._files.document(data, extension)
                 found = await translate_document(
-                    self._service, read, options, self._files.thread, patient=True
+                    self._service.translate, read, options, self._files.thread, patient=True
                 )
             self._files.remove(document.stored)
             document.stored = await self._files.add(found, document.name)

@@ -4,7 +4,7 @@ import csv
 import io
 import secrets
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
@@ -18,8 +18,8 @@ from transformer.data.text.phrases import occurs
 from transformer.decoding.constraints.request import Constraints
 from transformer.serving.access import Client
 from transformer.serving.interfaces.http import Refusal, read_parameters
-from transformer.serving.languages.directions import Direction, Directions
-from transformer.serving.translations import Constrain
+from transformer.serving.service import TranslationService
+from transformer.serving.translations import Options
 
 _DIALECTS: dict[str, Any] = {"csv": {}, "tsv": {"delimiter": "\t", "quoting": csv.QUOTE_NONE}}
 
@@ -83,21 +83,32 @@ def parse_entries(text: str, form: str) -> dict[str, str]:
 class DeepLGlossaries:
     """The glossaries of all clients, and their routes."""
 
-    def __init__(self, directions: Directions) -> None:
-        self.directions = directions
+    def __init__(self, service: TranslationService) -> None:
+        self.service, self.directions = service, service.directions
         self._glossaries: defaultdict[Client | None, dict[str, Glossary]] = defaultdict(dict)
 
-    def constrain(self, request: Request, name: Any, direction: Direction) -> Constrain | None:
-        """The constraints by the glossary of that name; None without a name.
+    def options(self, request: Request, asked: Mapping[str, Any], texts: Sequence[str]) -> Options:
+        """The requested direction, with the constraints of the requested glossary.
 
-        Raises Refusal if this client has no such glossary, or it is of other languages.
+        Raises Refusal if this client has no such glossary, or it or no model has these languages.
         """
-        if not name:
-            return None
-        glossary = self._find(request, str(name))
-        if (glossary.source, glossary.target) != (direction.source, direction.target):
+        if asked.get("formality") in ("more", "less"):
+            raise Refusal(400, "formality is not supported for this language")
+        target = self.directions.code(str(asked.get("target_lang", "")), self.directions.targets)
+        given = asked.get("source_lang") or self.service.detect_source(texts, target or "").language
+        source = self.directions.code(str(given), self.directions.sources)
+        if source is None or target is None:
+            name = "target_lang" if target is None else "source_lang"
+            raise Refusal(400, f"Value for '{name}' not supported.")
+        direction = self.directions.by_codes.get((source, target))
+        if direction is None:
+            raise Refusal(400, f"Translation from {source} to {target} is not supported.")
+        if not asked.get("glossary_id"):
+            return Options(direction)
+        glossary = self._find(request, str(asked["glossary_id"]))
+        if (glossary.source, glossary.target) != (source, target):
             raise Refusal(400, "the glossary is of other languages")
-        return glossary.constraints
+        return Options(direction, constrain=glossary.constraints)
 
     async def pairs(self, request: Request) -> Response:
         """The languages that a glossary can have."""

@@ -4,7 +4,7 @@ Codes of languages are upper case. Styles and the context of a text have no effe
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from starlette.routing import Route
 from transformer.common.language_names import language_name
 from transformer.serving.access import Access, Client
 from transformer.serving.formats.blocks import KEPT, Rules
-from transformer.serving.formats.markup import translate_markup, visible_texts
+from transformer.serving.formats.marked_text import translate_texts, visible_texts
 from transformer.serving.interfaces.deepl.documents import DeepLDocuments
 from transformer.serving.interfaces.deepl.glossaries import DeepLGlossaries
 from transformer.serving.interfaces.files import Files
@@ -29,10 +29,8 @@ from transformer.serving.interfaces.http import (
     read_parameters,
     unless_gone,
 )
-from transformer.serving.languages.directions import Direction
-from transformer.serving.languages.sentences import Splitting
+from transformer.serving.sentences import Splitting
 from transformer.serving.service import TranslationService
-from transformer.serving.translations import Options
 
 _SPLITTING: dict[str, Splitting] = {"0": "none", "nonewlines": "punctuation"}
 
@@ -55,15 +53,8 @@ class DeepL:
         most = min(service.limits.texts or _MOST_TEXTS, _MOST_TEXTS)
         self._limits = replace(service.limits, texts=most)
         self._characters: Counter[Client | None] = Counter()
-        self._glossaries = DeepLGlossaries(self.directions)
-        self.documents = DeepLDocuments(
-            service,
-            access,
-            files,
-            direction=self._direction,
-            constrain=self._glossaries.constrain,
-            characters=self._characters,
-        )
+        self._glossaries = DeepLGlossaries(service)
+        self.documents = DeepLDocuments(service, access, files, self._glossaries, self._characters)
 
     def routes(self) -> Iterator[Route]:
         """All routes of the interface."""
@@ -105,40 +96,18 @@ class DeepL:
         check_size(texts, self._limits, 413)
         charge(request, self.access, request.state.client, len(texts) - 1)
         rules = _tag_rules(asked)
-        detects = not asked.get("source_lang")
-        seen = await visible_texts(texts, rules) if rules and detects else texts
-        direction, detected = self._direction(asked, seen)
-        constrain = self._glossaries.constrain(request, asked.get("glossary_id"), direction)
+        seen = texts if asked.get("source_lang") else await visible_texts(texts, rules)
         splitting = _SPLITTING.get(str(asked.get("split_sentences")), "sentences")
-        options = Options(direction, splitting=splitting, constrain=constrain)
-        found = await unless_gone(request, self._translate(texts, options, rules))
+        options = replace(self._glossaries.options(request, asked, seen), splitting=splitting)
+        work = translate_texts(self.service.translate, texts, options, rules)
+        found = await unless_gone(request, work)
         self._characters[request.state.client] += sum(map(len, texts))
-        source = {"detected_source_language": detected}
-        pairs = zip(texts, found, strict=True)
-        answers = [{**source, "text": one, "billed_characters": len(text)} for text, one in pairs]
+        source = options.direction.source.upper()
+        answers = [
+            {"detected_source_language": source, "text": one.text, "billed_characters": len(text)}
+            for text, one in zip(texts, found, strict=True)
+        ]
         return JSONResponse({"translations": answers})
-
-    async def _translate(
-        self, texts: Sequence[str], options: Options, rules: Rules | None
-    ) -> list[str]:
-        if rules is not None:
-            return await translate_markup(self.service, texts, options, rules)
-        return [one.text for one in await self.service.translate(texts, options)]
-
-    def _direction(self, asked: Mapping[str, Any], texts: Sequence[str]) -> tuple[Direction, str]:
-        """The requested direction, and its source as the interface writes it."""
-        if asked.get("formality") in ("more", "less"):
-            raise Refusal(400, "formality is not supported for this language")
-        target = self.directions.code(str(asked.get("target_lang", "")), self.directions.targets)
-        given = asked.get("source_lang") or self.service.detect_source(texts, target or "").language
-        source = self.directions.code(str(given), self.directions.sources)
-        if source is None or target is None:
-            name = "target_lang" if target is None else "source_lang"
-            raise Refusal(400, f"Value for '{name}' not supported.")
-        direction = self.directions.by_codes.get((source, target))
-        if direction is None:
-            raise Refusal(400, f"Translation from {source} to {target} is not supported.")
-        return direction, source.upper()
 
     async def languages(self, request: Request) -> Response:
         """The source or the target languages."""

@@ -1,9 +1,10 @@
-"""Files over loopback: those of LibreTranslate's clients and the documents of DeepL's."""
+"""Files, markup and placeholders over loopback, for clients of LibreTranslate and of DeepL."""
 
 import hashlib
+import re
 import stat
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import deepl
 import pytest
 import requests
 
+from tests.helpers.decoding.translators import tiny_translator
 from tests.helpers.serving.office import docx, odt, unzipped
 from tests.helpers.serving.served import ask, serving
 from transformer.common.errors import InputError
@@ -103,13 +105,8 @@ def test_libretranslate_translates_files() -> None:
             secret, _, shown = where.removeprefix(f"{url}/download_file/").partition(".")
             assert (len(secret), shown) == (32, f"{stem}_de.{extension}")
             assert found.headers["Content-Disposition"].endswith(f"''{shown}")
-            for wrong in (
-                secret,
-                f"{secret}.x{shown}",
-                f"..%2f{secret}.{shown}",
-                "..%2f..%2fetc",
-                "",
-            ):
+            guesses = (secret, f"{secret}.x{shown}", f"..%2f{secret}.{shown}", "..%2f..%2fetc", "")
+            for wrong in guesses:
                 status, answer = ask(f"{url}/download_file/{wrong}")
                 assert (status, answer) == (400, {"error": "Invalid filename"})
         for name, data, fields, status, error in (
@@ -214,3 +211,82 @@ def test_files_are_deleted_in_time_and_at_the_end(
         start = time.monotonic()
     assert time.monotonic() - start < 3
     assert not list(tmp_path.iterdir())
+
+
+SNIPPETS = (Path(__file__).parents[2] / "helpers" / "serving" / "snippets.html").read_text("utf-8")
+TAGS = re.compile(r"<[^<>]*>")
+ASKED = {"source": "en", "target": "de", "format": "html"}
+BOLD = "<p>a <b>dog <i>runs</i></b> {name}</p>"
+
+
+def sorted_tags(text: str) -> list[str]:
+    return sorted(TAGS.findall(text))
+
+
+@pytest.fixture(scope="module")
+def markup_url() -> Iterator[str]:
+    with serving(translator=tiny_translator(beam_size=1, max_length_offset=4)) as address:
+        yield address
+
+
+@pytest.mark.thorough
+def test_snippets_of_pages_keep_every_tag(markup_url: str) -> None:
+    sources = SNIPPETS.split("\n%%\n")
+    assert len(sources) == 50
+    status, answer = ask(f"{markup_url}/translate", ASKED | {"q": sources})
+    assert status == 200
+    kept = re.compile(r"<(script|style|svg|code|kbd|pre|textarea)\b.*?</\1>", re.DOTALL)
+    for source, found in zip(sources, answer["translatedText"], strict=True):
+        assert found != source and sorted_tags(found) == sorted_tags(source)
+        for match in kept.finditer(source):
+            assert found.count(match[0]) == source.count(match[0])
+
+
+def test_markup_over_both_interfaces(markup_url: str) -> None:
+    more = ASKED | {"q": BOLD, "source": "auto", "alternatives": 2}
+    status, answer = ask(f"{markup_url}/translate", more)
+    assert (status, answer["alternatives"]) == (200, [])
+    assert answer["detectedLanguage"]["language"] == "en"
+    assert sorted_tags(answer["translatedText"]) == sorted_tags(BOLD)
+    for wrong in ({"alignment": True}, {"confidence": True}, {"stream": True}):
+        status, answer = ask(f"{markup_url}/translate", more | wrong)
+        assert status == 400 and "take format=text" in answer["error"]
+    # A sentence that is too long for links.
+    long = f"<p>{'a dog ' * 300}<b>runs</b> .</p>"
+    status, answer = ask(f"{markup_url}/translate", ASKED | {"q": long})
+    assert status == 200 and sorted_tags(answer["translatedText"]) == sorted_tags(long)
+    client = deepl.DeepLClient("any-key", server_url=markup_url)
+    glossary = client.create_glossary("animals", "EN", "DE", {"dog": "katze"})
+    asked = {"source_lang": "EN", "target_lang": "DE", "tag_handling": "html"}
+    found = client.translate_text(BOLD, glossary=glossary, **asked).text
+    assert "katze" in TAGS.sub(" ", found) and sorted_tags(found) == sorted_tags(BOLD)
+    found = client.translate_text(BOLD, ignore_tags=["i"], **asked).text
+    assert "<i>runs</i>" in found
+    xml = "<d><t>a dog</t><x>cats</x></d>"
+    asked = {"source_lang": "EN", "target_lang": "DE", "tag_handling": "xml"}
+    found = client.translate_text(xml, ignore_tags="x", **asked).text
+    assert "<x>cats</x>" in found and sorted_tags(found) == sorted_tags(xml)
+    many = ",".join(map(str, range(101)))
+    for wrong, says in (
+        ({"tag_handling": "md"}, "tag_handling must be html or xml"),
+        ({"tag_handling": "xml", "ignore_tags": many}, "ignore_tags may have 100 names, not 101"),
+    ):
+        asked = {"text": "a", "target_lang": "DE"} | wrong
+        assert ask(f"{markup_url}/v2/translate", asked) == (400, {"message": says})
+
+
+def test_placeholders_come_through(markup_url: str) -> None:
+    held = ["{name}", "%s", "https://example.org/a?b=c", "anna@example.org"]
+    text = f"a dog {held[0]} runs {held[1]} . two cats: {held[2]}, or {held[3]} sleep ."
+    html = ask(f"{markup_url}/translate", ASKED | {"q": text})[1]["translatedText"]
+    more = ASKED | {"q": text, "format": "text", "alignment": True, "confidence": True}
+    status, answer = ask(f"{markup_url}/translate", more)
+    assert status == 200
+    for one in answer["sentences"]:
+        words = one["translation"].split()
+        assert len(one["word_confidence"]) == len(words)
+        links = {(one["source"].split()[s], words[t]) for s, t in one["alignment"]}
+        for name in held:
+            assert any(name in s and name in t for s, t in links) == (name in one["source"])
+    for each in (html, answer["translatedText"]):
+        assert [each.count(name) for name in held] == [1] * len(held)

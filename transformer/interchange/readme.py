@@ -1,6 +1,7 @@
-"""The README.md of an export: a model card of Hugging Face, with YAML front matter.
+"""The README.md of an export: a model card, or for CTranslate2 a program without our code.
 
-Source: huggingface/hub-docs, ``modelcard.md``. Names of files have no folders: a card is public.
+A card has the YAML of Hugging Face (source: huggingface/hub-docs, ``modelcard.md``). Names of files
+have no folders: a card is public.
 """
 
 import json
@@ -14,7 +15,9 @@ import yaml
 
 from transformer.common.hub import cached_model
 from transformer.common.language_names import language_name
+from transformer.data.tokenization.tags import SourceTags
 from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.decoding.search.config import SearchConfig
 from transformer.model.checkpoint.locate import find_checkpoint, is_exported, run_folder
 
 Tests = dict[str, list[dict[str, Any]]]
@@ -87,10 +90,6 @@ def read_tests(checkpoint: Path) -> Tests:
     return {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in reports}
 
 
-def _asset(name: str) -> str:
-    return (files("transformer.interchange.readme") / name).read_text(encoding="utf-8")
-
-
 def _metric(score: dict[str, Any]) -> str:
     """The identifier of a metric on the Hub: chrF2 is ``chrf``, squad_f1 is ``squad``."""
     name = str(score["name"]).lower()
@@ -120,3 +119,44 @@ def _table(tests: Tests) -> str:
             signature = str(one["signature"]).replace("|", "\\|")
             lines.append(f"| {split} | {one['name']} | {one['score']} | `{signature}` |")
     return "\n".join(lines)
+
+
+def ctranslate2_readme(tokenizer: Tokenizer, search: SearchConfig, max_subwords: int) -> str:
+    """The text, with a program that has the beam, penalty and length limit of ``search``."""
+    tags = tokenizer.tags
+    first = SourceTags(
+        tags.targets[0] if tags.targets else None,
+        tags.corpora[0] if tags.corpora and not tags.optional else None,
+    )
+    before = [tags.spelt[index] for index in tags.indices(first)]
+    rows = "[cut(text) for text in texts]"
+    if before:
+        rows = f"[{before} + pieces if pieces else [] for pieces in map(cut, texts)]"
+    # Without a penalty the engine would stop earlier than our search.
+    power = search.length_penalty or 1e-6
+    score = "value"
+    if search.length_penalty_form == "wu":
+        score += f" * (6 * (len(pieces) + 1) / (6 + len(pieces))) ** {power}"
+    text = Template(_asset("ctranslate2.md")).substitute(
+        ctranslate2=version("ctranslate2"),
+        sentencepiece=version("sentencepiece"),
+        target="source" if tokenizer.joint else "target",
+        rows=rows,
+        ratio=search.max_length_ratio,
+        offset=search.max_length_offset,
+        beam=search.beam_size,
+        power=power,
+        score=score,
+        kept='[piece for piece in pieces if piece != "< >"]' if tags.sentences else "pieces",
+        max_subwords=max_subwords,
+    )
+    if tags.targets or tags.corpora:
+        known = ", ".join(f"`{tag}`" for tag in tags.spelt)
+        text += f"- Each source begins with its tags, here {before}. There are {known}.\n"
+    if tags.sentences:
+        text += "- Trained on documents: between sentences, which are cut alone, stands `< >`.\n"
+    return text
+
+
+def _asset(name: str) -> str:
+    return (files("transformer.interchange") / "assets" / name).read_text(encoding="utf-8")

@@ -5,11 +5,10 @@ Additions: ``alignment``, ``confidence``, ``attention`` and ``stream`` as parame
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import PurePath
 from typing import Any
-from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -19,10 +18,9 @@ from transformer.common.language_names import language_name
 from transformer.serving.access import Access
 from transformer.serving.formats.blocks import Rules
 from transformer.serving.formats.documents.document import FORMATS, translate_document
-from transformer.serving.formats.markup import translate_html, visible_texts
-from transformer.serving.interfaces.files import Files, Upload, attachment
+from transformer.serving.formats.marked_text import translate_texts, visible_texts
+from transformer.serving.interfaces.files import Files, Upload, address, attachment
 from transformer.serving.interfaces.http import (
-    Answer,
     Refusal,
     charge,
     check_size,
@@ -31,20 +29,12 @@ from transformer.serving.interfaces.http import (
     read_parameters,
     unless_gone,
 )
-from transformer.serving.interfaces.libretranslate.values import (
-    NOTHING_DETECTED,
-    answer_of,
-    is_set,
-    options_of,
-    texts_of,
-)
-from transformer.serving.languages.detection import Detected
-from transformer.serving.languages.directions import Direction
+from transformer.serving.languages import Detected, Direction
 from transformer.serving.service import TranslationService
-from transformer.serving.translations import Options
+from transformer.serving.translations import Options, SentenceTranslation, TextTranslation
 
-_MOST_AT_ONCE = 8
-"""Files in memory."""
+_NOTHING_DETECTED = Detected("en", 0.0)
+"""Of a text without a letter."""
 
 
 class LibreTranslate:
@@ -54,46 +44,43 @@ class LibreTranslate:
         self.service, self.access = service, access
         self.limits, self.directions = service.limits, service.directions
         self._files = files
-        self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
+        # Each translated file is in memory.
+        self._turns = asyncio.Semaphore(8)
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> Iterator[Route]:
         """All routes of the interface."""
-
-        def route(path: str, answer: Answer, method: str) -> Route:
-            return Route(path, endpoint(answer, "error"), methods=[method])
-
-        return [
-            route("/translate", self.translate, "POST"),
-            route("/detect", self.detect, "POST"),
-            route("/languages", self.languages, "GET"),
-            route("/frontend/settings", self.settings, "GET"),
-            route("/translate_file", self.translate_file, "POST"),
-            route("/download_file/{name:path}", self.download_file, "GET"),
-        ]
+        for path, method, answer in (
+            ("/translate", "POST", self.translate),
+            ("/detect", "POST", self.detect),
+            ("/languages", "GET", self.languages),
+            ("/frontend/settings", "GET", self.settings),
+            ("/translate_file", "POST", self.translate_file),
+            ("/download_file/{name:path}", "GET", self.download_file),
+        ):
+            yield Route(path, endpoint(answer, "error"), methods=[method])
 
     async def translate(self, request: Request) -> Response:
         """Translate one text or a list of them."""
         asked = await read_parameters(request)
         _require(asked, "q", "source", "target")
-        texts = texts_of(asked["q"])
+        texts = _texts(asked["q"])
         self._check_access(request, asked, len(texts))
         check_size(texts, self.limits, 400)
-        html = asked.get("format") == "html"
-        auto = asked["source"] == "auto"
-        seen = await visible_texts(texts, Rules()) if html and auto else texts
+        rules = Rules() if asked.get("format") == "html" else None
+        seen = await visible_texts(texts, rules) if asked["source"] == "auto" else texts
         detected, direction = self._direction(asked, seen)
-        options = options_of(asked, direction, self.limits.alternatives)
-        streamed = is_set(asked.get("stream"))
+        options = _options(asked, direction, self.limits.alternatives)
+        streamed = _is_set(asked.get("stream"))
         streamed = streamed or "text/event-stream" in request.headers.get("accept", "")
-        if html and (options.links or options.confidence or options.attention or streamed):
+        if rules and (options.links or options.confidence or options.attention or streamed):
             wrong = "alignment, confidence, attention and stream take format=text"
             raise Refusal(400, f"Invalid request: {wrong}")
-        answer = partial(answer_of, options=options, detected=detected)
+        answer = partial(_answer, options=options, detected=detected)
         if streamed:
-            text = "\n".join(texts)
-            return await event_stream(request, self.service.stream(text, options), answer)
-        translate = partial(translate_html, self.service) if html else self.service.translate
-        answers = list(map(answer, await unless_gone(request, translate(texts, options))))
+            found = self.service.stream("\n".join(texts), options)
+            return await event_stream(request, found, answer)
+        work = translate_texts(self.service.translate, texts, options, rules)
+        answers = list(map(answer, await unless_gone(request, work)))
         if not isinstance(asked["q"], list):
             return JSONResponse(answers[0])
         return JSONResponse({name: [one[name] for one in answers] for name in answers[0]})
@@ -104,7 +91,7 @@ class LibreTranslate:
         _require(upload.parameters, "source", "target")
         self._check_access(request, upload.parameters, 1)
         stored = await unless_gone(request, self._translated(request, upload))
-        return JSONResponse({"translatedFileUrl": _address(request, stored)})
+        return JSONResponse({"translatedFileUrl": address(request, stored)})
 
     async def _translated(self, request: Request, upload: Upload) -> str:
         """The name of the stored translation."""
@@ -115,7 +102,7 @@ class LibreTranslate:
             self._check_access(request, upload.parameters, max(0, len(texts) - 1))
             _, direction = self._direction(upload.parameters, texts)
             data = await translate_document(
-                self.service, document, Options(direction), self._files.thread
+                self.service.translate, document, Options(direction), self._files.thread
             )
         name = PurePath(upload.name)
         return await self._files.add(data, f"{name.stem}_{direction.target}{name.suffix}")
@@ -123,8 +110,7 @@ class LibreTranslate:
     async def download_file(self, request: Request) -> Response:
         """A translated file."""
         stored = request.path_params["name"]
-        data = await self._files.read(stored)
-        if data is None:
+        if (data := await self._files.read(stored)) is None:
             raise Refusal(400, "Invalid filename")
         return attachment(data, stored.partition(".")[2])
 
@@ -132,30 +118,26 @@ class LibreTranslate:
         """The languages of a text."""
         asked = await read_parameters(request)
         _require(asked, "q")
-        [text] = texts_of([asked["q"]])
+        [text] = _texts([asked["q"]])
         self._check_access(request, asked, 1)
         check_size([text], self.limits, 400)
-        found = self.service.detector.detect(text) or [NOTHING_DETECTED]
+        found = self.service.detector.detect(text) or [_NOTHING_DETECTED]
         return JSONResponse([one._asdict() for one in found])
 
     async def languages(self, request: Request) -> Response:
         """Every language and its targets; one that is only a target has none."""
         known = self.directions
-        codes = dict.fromkeys((*known.sources, *known.targets))
-        targets = {code: sorted(t for s, t in known.by_codes if s == code) for code in codes}
-        return JSONResponse(
-            [
-                {"code": code, "name": language_name(code), "targets": found}
-                for code, found in targets.items()
-            ]
-        )
+        found = []
+        for code in dict.fromkeys((*known.sources, *known.targets)):
+            targets = sorted(target for source, target in known.by_codes if source == code)
+            found.append({"code": code, "name": language_name(code), "targets": targets})
+        return JSONResponse(found)
 
     async def settings(self, request: Request) -> Response:
         """What a page must know."""
-        first = self.directions.all[0]
+        code = self.directions.all[0].target
+        target = {"code": code, "name": language_name(code)}
         keys = self.access.clients is not None
-        auto = {"code": "auto", "name": "Auto Detect"}
-        target = {"code": first.target, "name": language_name(first.target)}
         return JSONResponse(
             {
                 "charLimit": self.limits.characters or -1,
@@ -166,13 +148,12 @@ class LibreTranslate:
                 "suggestions": False,
                 "filesTranslation": self.limits.file_bytes is not None,
                 "supportedFilesFormat": list(FORMATS),
-                "language": {"source": auto, "target": target},
+                "language": {"source": {"code": "auto", "name": "Auto Detect"}, "target": target},
             }
         )
 
     def _check_access(self, request: Request, asked: dict[str, Any], texts: int) -> None:
-        key = str(asked.get("api_key") or "")
-        client = self.access.client(key)
+        client = self.access.client(key := str(asked.get("api_key") or ""))
         if self.access.clients is not None and client is None:
             missing = 400, "Please contact the server operator to get an API key"
             raise Refusal(*((403, "Invalid API key") if key else missing))
@@ -197,7 +178,7 @@ class LibreTranslate:
             here, there = (f"{language_name(code)} ({code})" for code in (source, target))
             raise Refusal(400, f"{there} is not available as a target language from {here}")
         if detected and not detected.confidence and len(self.directions.sources) > 1:
-            detected = NOTHING_DETECTED
+            detected = _NOTHING_DETECTED
         return detected, direction
 
 
@@ -206,9 +187,62 @@ def _require(asked: dict[str, Any], *names: str) -> None:
         raise Refusal(400, f"Invalid request: missing {missing[0]} parameter")
 
 
-def _address(request: Request, stored: str) -> str:
-    """The address of a stored file, behind a web server that forwards requests."""
-    scheme = request.headers.get("x-forwarded-proto", request.url.scheme)
-    host = request.headers.get("x-forwarded-host", request.url.netloc)
-    prefix = request.headers.get("x-forwarded-prefix", "").rstrip("/")
-    return f"{scheme}://{host}{prefix}/download_file/{quote(stored)}"
+def _texts(q: Any) -> list[str]:
+    """The texts of the parameter ``q``; raises Refusal for another type."""
+    texts = q if isinstance(q, list) else [q]
+    if not all(isinstance(text, str) for text in texts):
+        raise Refusal(400, "Invalid request: q must be a string or a list of strings")
+    return texts
+
+
+def _is_set(given: Any) -> bool:
+    """Whether a parameter is true."""
+    return str(given or "").lower() not in ("", "0", "false", "no", "off")
+
+
+def _options(asked: Mapping[str, Any], direction: Direction, limit: int) -> Options:
+    """The options of a request; raises Refusal for more alternatives than the limit."""
+    given = str(asked.get("alternatives") or 0)
+    is_number = given.isdecimal() and len(given) < 10
+    if not is_number or int(given) > limit:
+        wrong = f"must be <= {limit}" if is_number else "is not a number"
+        raise Refusal(400, f"Invalid request: alternatives parameter {wrong}")
+    return Options(
+        direction,
+        int(given),
+        links=_is_set(asked.get("alignment")),
+        confidence=_is_set(asked.get("confidence")),
+        attention=_is_set(asked.get("attention")),
+    )
+
+
+def _answer(found: TextTranslation, options: Options, detected: Detected | None) -> dict[str, Any]:
+    """The answer for one text."""
+    answer: dict[str, Any] = {"translatedText": found.text}
+    if detected is not None:
+        answer["detectedLanguage"] = detected._asdict()
+    if options.alternatives:
+        answer["alternatives"] = found.alternatives(options.alternatives)
+    if options.links or options.confidence or options.attention:
+        answer["sentences"] = list(map(_details, found.sentences))
+    return answer
+
+
+def _details(found: SentenceTranslation) -> dict[str, Any]:
+    """The requested word links, confidence and the like of a sentence."""
+    details: dict[str, Any] = {"source": found.source, "translation": found.text}
+    if found.links is not None:
+        details["alignment"] = [list(link) for link in found.links]
+    if found.confidence is not None:
+        details["confidence"] = found.confidence
+        details["word_confidence"] = found.word_confidence
+    if found.alternatives:
+        details["alternatives"] = found.alternatives
+    if found.attention is not None:
+        weights = found.attention.weights.double()
+        details["attention"] = {
+            "source_tokens": found.attention.source_tokens,
+            "tokens": found.attention.tokens,
+            "weights": [[round(weight, 3) for weight in row] for row in weights.tolist()],
+        }
+    return details

@@ -13,15 +13,11 @@ import torch
 from torch import Tensor
 
 from transformer.common.errors import InputError, raise_objections
+from transformer.interchange.families.family import TransformersConfig, read_config
+from transformer.interchange.families.marian import START, build_tokenizer
+from transformer.interchange.families.subwords import ImportedTokenizer, checked_ids, read_subwords
+from transformer.interchange.families.weights import layers
 from transformer.interchange.files import read_arrays, read_yaml, readable
-from transformer.interchange.marian.vocabulary import (
-    START,
-    ImportedTokenizer,
-    build_tokenizer,
-    checked_ids,
-    read_subwords,
-)
-from transformer.interchange.marian.weights import MarianConfig, layers, read_config
 
 DECODER = "decoder.yml"
 
@@ -50,7 +46,7 @@ _PARTS = {"self_attn": "self", "encoder_attn": "context", "final_layer_norm": "f
 _PARTS |= {f"{name}_layer_norm": f"{_PARTS[name]}_Wo_ln" for name in ("self_attn", "encoder_attn")}
 
 
-def read_npz(folder: Path) -> tuple[MarianConfig, dict[str, Tensor], ImportedTokenizer]:
+def read_npz(folder: Path) -> tuple[TransformersConfig, dict[str, Tensor], ImportedTokenizer]:
     """The config, the weights and the tokenizer of a folder with a ``decoder.yml``.
 
     Raises InputError if a file is missing, damaged, or has what cannot be expressed here.
@@ -96,7 +92,7 @@ def _number(values: Mapping[str, Any], key: str, kind: type, default: Any = None
 
 def _config(
     settings: Mapping[str, Any], decoder: Mapping[str, Any], *, shared: bool
-) -> MarianConfig:
+) -> TransformersConfig:
     raise_objections(
         f"{key} cannot be imported, only with the value {' or '.join(map(repr, values))}"
         for key, values in _ASSUMED.items()
@@ -121,7 +117,7 @@ def _config(
     )
 
 
-def _weights(arrays: dict[str, Any], config: MarianConfig) -> dict[str, Tensor]:
+def _weights(arrays: dict[str, Any], config: TransformersConfig) -> dict[str, Tensor]:
     """The weights with the names of transformers; raises InputError for another array."""
 
     def take(name: str) -> Tensor:
@@ -131,7 +127,7 @@ def _weights(arrays: dict[str, Any], config: MarianConfig) -> dict[str, Tensor]:
         return torch.from_numpy(np.atleast_2d(array).astype(np.float32))
 
     found = {}
-    for _, there in layers(config.encoder_layers, config.decoder_layers, pre_norm=False):
+    for _, there in layers(config, config.family):
         weight, bias = _names(there)
         found[f"{there}.weight"] = take(weight).flatten() if "norm" in there else take(weight).T
         found[f"{there}.bias"] = take(bias).flatten()

@@ -7,7 +7,6 @@ tokenizer knows this set of languages, else NLLB. Source: transformers 5, ``mode
 """
 
 import base64
-import json
 import re
 from itertools import groupby
 from pathlib import Path
@@ -17,8 +16,9 @@ from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import typed_value
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.interchange.files import read_json, read_mapping, readable
-from transformer.interchange.marian.vocabulary import (
+from transformer.decoding.translation.translator import Translator
+from transformer.interchange.families.subwords import (
+    NEVER_TRAINED,
     ExportedIds,
     ImportedIds,
     ImportedTokenizer,
@@ -29,7 +29,7 @@ from transformer.interchange.marian.vocabulary import (
     tokenizer_of,
     with_subwords,
 )
-from transformer.interchange.marian.weights import NEVER_TRAINED
+from transformer.interchange.files import read_json, read_mapping, readable, write_json
 from transformer.model.transformer import Transformer
 
 SYMBOLS = {"<pad>": 1, "<unk>": 3, "<s>": 0, "</s>": 2}
@@ -45,8 +45,9 @@ _CODE = re.compile(r"__([\w-]+)__|([a-z]{3}_[A-Z][a-z]{3})")
 Ids = dict[str, int]
 
 
-def import_tokenizer(folder: Path, vocab_size: int) -> ImportedTokenizer:
+def import_tokenizer(folder: Path, vocab_size: Any) -> ImportedTokenizer:
     """The tokenizer of a folder, and its ids; raises InputError if it cannot be imported."""
+    vocab_size = typed_value(vocab_size, int, "config.json.vocab_size")
     subwords, ids, codes = (_m2m if (folder / "vocab.json").is_file() else _nllb)(folder)
     used = [*ids.values(), *codes.values()]
     if not codes or {name: ids.pop(name, -1) for name in SYMBOLS} != SYMBOLS:
@@ -113,9 +114,6 @@ def _sentencepiece(names: list[str], merges: list[tuple[str, ...]], charsmap: by
 
     SentencePiece ranks the result of a merge, not its two parts.
     """
-    from sentencepiece import sentencepiece_model_pb2
-
-    messages: Any = sentencepiece_model_pb2
     ranked = [name for name, _ in groupby(left + right for left, right in merges)]
     known, listed = set(names), set(merges)
     whole = len(set(ranked)) == len(ranked) and all(
@@ -127,7 +125,7 @@ def _sentencepiece(names: list[str], merges: list[tuple[str, ...]], charsmap: by
     if not whole:
         raise ValueError("its merges are not those of SentencePiece")
     scores = {name: -float(index) for index, name in enumerate(ranked)}
-    model = messages.ModelProto()
+    model = parse_subwords(b"")
     for name in names:
         score = scores.get(name, -float(len(ranked)))
         model.pieces.add(piece=name, score=score, type=model.SentencePiece.NORMAL)
@@ -137,8 +135,48 @@ def _sentencepiece(names: list[str], merges: list[tuple[str, ...]], charsmap: by
     return model
 
 
-def export_ids(model: Transformer, tokenizer: Tokenizer) -> ExportedIds:
-    """The ids of a model in M2M-100; raises InputError for what M2M-100 lacks."""
+def export_tokenizer(
+    translator: Translator, run: dict[str, Any], folder: Path
+) -> tuple[ExportedIds, ExportedIds]:
+    """Write the files of a tokenizer of M2M-100 or NLLB; returns the ids of both sides, twice.
+
+    Raises InputError for what these lack.
+    """
+    import transformers
+    from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
+
+    library: Any = transformers
+    tokenizer = translator.tokenizer
+    ids = _export_ids(translator.model, tokenizer)
+    own = {"src_lang": run["data"]["source"], "tgt_lang": run["data"]["target"]}
+    codes = list(tokenizer.tags.targets)
+    first = ids.rows.index(tokenizer.never_written[0])
+    vocabulary = {name: number for number, name in enumerate(ids.names[:first])}
+    model = bytes(tokenizer.to_state()["source"].numpy())
+    if known := [name for name, listed in FAIRSEQ_LANGUAGE_CODES.items() if listed == codes]:
+        files = folder / "vocab.json", folder / "sentencepiece.bpe.model"
+        write_json(vocabulary, files[0])
+        files[1].write_bytes(model)
+        special = [f"__{code}__" for code in codes]
+        written = library.M2M100Tokenizer(
+            *map(str, files), language_codes=known[0], additional_special_tokens=special, **own
+        )
+    elif tokenizer.config.algorithm == "bpe":
+        subwords = parse_subwords(model)
+        written = library.NllbTokenizer(
+            vocab=vocabulary | {name: first + i for i, name in enumerate([*codes, "<mask>"])},
+            merges=_merges(vocabulary, {one.piece: one.score for one in subwords.pieces}),
+            extra_special_tokens=codes,
+            _spm_precompiled_charsmap=subwords.normalizer_spec.precompiled_charsmap or None,
+            **own,
+        )
+    else:
+        raise InputError("NLLB has tokenizer.algorithm=bpe, not unigram")
+    written.save_pretrained(folder)
+    return ids, ids
+
+
+def _export_ids(model: Transformer, tokenizer: Tokenizer) -> ExportedIds:
     tags = tokenizer.tags
     names = tokenizer.subwords(range(tokenizer.target_vocab_size))
     bias = model.projection.bias
@@ -158,45 +196,15 @@ def export_ids(model: Transformer, tokenizer: Tokenizer) -> ExportedIds:
     rows = [list(SYMBOLS).index(name) for name in symbols]
     rows += [*range(4, end), *range(first, len(names)), *extra]
     spelt = (*symbols, *names[4:end], *tags.targets, *(names[index] for index in extra))
-    return ExportedIds(spelt, tuple(rows), SYMBOLS["</s>"], SYMBOLS["</s>"])
+    pad, bos, eos = (SYMBOLS[name] for name in ("<pad>", "<s>", "</s>"))
+    return ExportedIds(spelt, tuple(rows), pad, bos, eos, start=eos)
 
 
-def write_tokenizer(
-    tokenizer: Tokenizer, ids: ExportedIds, own: dict[str, Any], folder: Path
-) -> None:
-    """Write the files of the tokenizer of transformers; ``own`` are more of its settings."""
-    import transformers
-    from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
-
-    library: Any = transformers
-    codes = list(tokenizer.tags.targets)
-    first = ids.rows.index(tokenizer.never_written[0])
-    vocabulary = {name: number for number, name in enumerate(ids.names[:first])}
-    model = bytes(tokenizer.to_state()["source"].numpy())
-    for name, known in FAIRSEQ_LANGUAGE_CODES.items():
-        if codes == known:
-            files = folder / "vocab.json", folder / "sentencepiece.bpe.model"
-            files[0].write_text(json.dumps(vocabulary, ensure_ascii=False), encoding="utf-8")
-            files[1].write_bytes(model)
-            special = [f"__{code}__" for code in codes]
-            library.M2M100Tokenizer(
-                *map(str, files), language_codes=name, additional_special_tokens=special, **own
-            ).save_pretrained(folder)
-            return
-    if tokenizer.config.algorithm != "bpe":
-        raise InputError("NLLB has tokenizer.algorithm=bpe, not unigram")
-    subwords = parse_subwords(model)
-    scores = {one.piece: one.score for one in subwords.pieces}
-    merges = [
+def _merges(vocabulary: Ids, scores: dict[str, float]) -> list[tuple[str, str]]:
+    """The merges of BPE, the first ones first."""
+    return [
         (name[:cut], name[cut:])
         for name in sorted(vocabulary, key=lambda name: -scores[name])
         for cut in range(1, len(name))
         if name not in SYMBOLS and name[:cut] in vocabulary and name[cut:] in vocabulary
     ]
-    library.NllbTokenizer(
-        vocab=vocabulary | {name: first + i for i, name in enumerate([*codes, "<mask>"])},
-        merges=merges,
-        extra_special_tokens=codes,
-        _spm_precompiled_charsmap=subwords.normalizer_spec.precompiled_charsmap or None,
-        **own,
-    ).save_pretrained(folder)

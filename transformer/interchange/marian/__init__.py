@@ -1,1 +1,0 @@
-"""Marian models: their config, weights and vocabulary, as ours and back."""

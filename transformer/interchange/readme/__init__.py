@@ -1,1 +1,0 @@
-"""Descriptions of exports, for people who do not have this framework."""

@@ -1,1 +1,0 @@
-"""The interface of LibreTranslate 1.9."""

@@ -1,1 +1,0 @@
-"""Languages: their directions and detection, and the sentences of a text."""
