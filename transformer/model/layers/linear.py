@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -83,19 +83,19 @@ def onednn_pays_from() -> float:
     with torch.inference_mode():
         for width in (128, 256, 512):
             x, weight = torch.ones(64, width), torch.ones(width, width).t()
-            torch_time = best_time(lambda x=x, w=weight: F.linear(x, w))
-            onednn = best_time(lambda x=x, w=weight: onednn_linear(x, w, None, "none", [], ""))
+            torch_time = best_time(F.linear, x, weight)
+            onednn = best_time(onednn_linear, x, weight, None, "none", [], "")
             if torch_time > PAYS * onednn:
                 return float(x.numel() * width)
     return math.inf
 
 
-def best_time(compute: Callable[[], Tensor], repeats: int = 5) -> float:
-    """Seconds of the fastest of some calls, after one that warms up."""
-    compute()
+def best_time(compute: Callable[..., Tensor], *arguments: Any) -> float:
+    """Seconds of the fastest of five calls, after one that warms up."""
+    compute(*arguments)
     times = []
-    for _ in range(repeats):
+    for _ in range(5):
         start = time.perf_counter()
-        compute()
+        compute(*arguments)
         times.append(time.perf_counter() - start)
     return min(times)

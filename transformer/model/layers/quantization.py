@@ -34,8 +34,8 @@ _measured: dict[torch.Size, tuple[str, str]] = {}
 
 def engines() -> list[str]:
     """torch's engines for int8 on this processor."""
-    supported = torch.backends.quantized.supported_engines
-    return [name for name in ("fbgemm", "onednn", "qnnpack") if name in supported][:2]
+    supported = map(str, torch.backends.quantized.supported_engines)
+    return sorted({"fbgemm", "onednn"}.intersection(supported)) or ["qnnpack"]
 
 
 def pack(quantized: Tensor, bias: Tensor | None, engine: str) -> Any:
@@ -80,7 +80,7 @@ class Int8Linear(nn.Module):
 
     def _fastest(self, rows: int) -> str:
         x = torch.ones(rows, self.unpacked()[0].size(1))
-        return min(self.packed, key=lambda engine: best_time(lambda: self._map(x, engine)))
+        return min(self.packed, key=lambda engine: best_time(self._map, x, engine))
 
     def unpacked(
         self,

@@ -73,7 +73,7 @@ def test_onednn_pays_where_it_is_measured_to_be_faster(
 ) -> None:
     seconds = {slower: 2.0, faster: 1.0}
     order = iter(["torch", "onednn"] * 3)
-    monkeypatch.setattr(module, "best_time", lambda _: seconds[next(order)])
+    monkeypatch.setattr(module, "best_time", lambda *_: seconds[next(order)])
     assert onednn_pays_from.__wrapped__() == expected
 
 

@@ -70,7 +70,7 @@ def test_what_is_converted_and_what_is_not() -> None:
 def test_int8_keeps_the_engines_that_are_the_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quantization, "_measured", {})
     times = iter([2.0, 1.0, 1.0, 2.0])
-    monkeypatch.setattr(quantization, "best_time", lambda _: next(times))
+    monkeypatch.setattr(quantization, "best_time", lambda *_: next(times))
     mixed = Int8Linear(Linear(24, 8))
     engines = quantization.engines()
     assert mixed.engines == (engines[1], engines[0])
