@@ -29,6 +29,7 @@ from transformer.model.checkpoint.locate import (
 )
 from transformer.model.config import Precision
 from transformer.model.heads import head_name, parse_heads, switch_off
+from transformer.model.layers.quantization import in_precision
 
 CPU_TOKENS, GPU_TOKENS = 4096, 65_536
 """Padded source tokens of a batch, counted once a hypothesis."""
@@ -153,9 +154,8 @@ def load_checkpoint_model(config: DictConfig, checkpoints: Sequence[Checkpoint])
             raise InputError(f"{checkpoint.path} {ENGINE_EXPORT}")
         switch_off(checkpoint.model, parse_heads(checkpoint.model, map(str, given)))
     models = [checkpoint.model.float() for checkpoint in checkpoints]
-    if precision != "float32":
-        from transformer.model.layers.quantization import in_precision
-
+    # What only computes has this key; what reads or writes weights needs them as they are.
+    if "precision" in config:
         models = [in_precision(model, precision, device) for model in models]
     models = [model.to(device) for model in models]
     averaging = resolve_value(config, "averaging", Averaging | None)

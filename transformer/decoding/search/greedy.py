@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from transformer.data.tokenization.tokenizer import BOS, EOS
+from transformer.decoding.search.beam import largest
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.interface import Hypothesis, LogProbabilities, StepFunction
 from transformer.decoding.search.loop import Advanced, Finished, Rows, Sentences, run_search
@@ -26,7 +27,7 @@ class Greedy(Rows):
         self, log_probabilities: LogProbabilities, sentences: Sentences, config: SearchConfig
     ) -> Advanced:
         """Append the most probable token."""
-        best, chosen = log_probabilities.max(dim=-1)
+        best, chosen = largest(log_probabilities[:, 0], 1)
         tokens = torch.cat((self.tokens, chosen[..., None]), dim=2)
         return Advanced(Greedy(tokens, self.totals + best), chosen[:, 0] == EOS, best)
 

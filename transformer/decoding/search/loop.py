@@ -28,6 +28,9 @@ from transformer.model.attention import kv_cache
 LIVE, DONE, NAN = 0, 1, 2
 """What the host reads of a sentence after a step."""
 
+LEAVE = 16
+"""On a CPU, sentences leave when one in so many is done."""
+
 
 R = TypeVar("R", bound="Rows")
 
@@ -101,12 +104,12 @@ class Sentences:
 def kept_size(searched: int, rows: int, device: torch.device) -> int:
     """Rows to continue with: those of ``searched`` sentences, and a few that are done.
 
-    On a CPU all that are done leave at once. Elsewhere they stay until a quarter is done, in sizes
-    of ``2^n`` and ``3 * 2^n``: a step takes hardly less time without them, and longer in a new
-    shape.
+    On a CPU they stay until one in ``LEAVE`` is done: the others are copied when they leave.
+    Elsewhere they stay until a quarter is done, in sizes of ``2^n`` and ``3 * 2^n``: a step takes
+    hardly less time without them, and longer in a new shape.
     """
     if not kv_cache.repeats_shapes(device):
-        return searched
+        return searched if LEAVE * (rows - searched) >= rows else rows
     power = 2 ** (searched - 1).bit_length()
     size = next(size for size in (power // 2, 3 * power // 4, power) if size >= searched)
     return size if 4 * size <= 3 * rows else rows

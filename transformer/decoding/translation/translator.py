@@ -1,7 +1,4 @@
-"""Raw text in, raw text out: validation, ``evaluate`` and ``translate`` all translate here.
-
-It does not know files, the command line or metrics.
-"""
+"""Raw text in, raw text out: validation, ``evaluate`` and ``translate`` all translate here."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,6 +30,7 @@ from transformer.decoding.translation.result import BLANK, Candidate, Translatio
 from transformer.model.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from transformer.model.heads import HeadName
 from transformer.model.layers.dropout import evaluating
+from transformer.model.layers.quantization import in_precision
 
 
 class Trained(NamedTuple):
@@ -110,7 +108,8 @@ class Translator:
         checkpoint = load_checkpoint(local_path(os.fspath(path)))
         trained = trained_with(checkpoint)
         return cls(
-            *(checkpoint.model, trained.tokenizer, search or trained.search, batch_tokens, device),
+            in_precision(checkpoint.model, "float32", device),
+            *(trained.tokenizer, search or trained.search, batch_tokens, device),
             aligner=aligner or trained.aligner,
             coverage_head=trained.aligner.head,
         )
@@ -125,7 +124,7 @@ class Translator:
 
     @property
     def device(self) -> torch.device:
-        """The device of the model."""
+        """That of the model."""
         return next(self.model.parameters()).device
 
     @property
@@ -144,8 +143,7 @@ class Translator:
     ) -> list[Translation]:
         """Translate texts, in their order; a blank text has a blank translation.
 
-        A text that is longer than ``model.max_length`` is cut into segments, with a warning; their
-        translations are joined by a space (``split_segments``).
+        A text longer than ``model.max_length`` is cut into segments, with a warning.
 
         Args:
             texts: A ``TaggedText`` has its own tags, any other text those of the tokenizer.

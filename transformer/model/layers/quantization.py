@@ -6,7 +6,7 @@ Efficient Integer-Arithmetic-Only Inference", section 2.
 """
 
 import warnings
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from transformer.common.errors import InputError
 from transformer.model.config import Precision
-from transformer.model.layers.linear import Linear
+from transformer.model.layers.linear import Linear, best_time, lay_out
 from transformer.model.layers.mixed_precision import processor_has
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -23,6 +23,29 @@ LARGEST = 127
 """Largest quantized value; the symmetric range leaves -128 unused."""
 _WIDE_SUMS = ("avx512_vnni", "avx_vnni", "amx_int8")
 """Instruction sets of x86-64 that add up products of bytes in 32 bits."""
+
+
+_FEW, _SEVERAL, _MANY = 16, 48, 128
+"""Rows: with fewer than ``_SEVERAL``, the engine that is the fastest for ``_FEW`` multiplies."""
+
+_measured: dict[torch.Size, tuple[str, str]] = {}
+"""The engines of a shape for few and for many rows, measured in milliseconds."""
+
+
+def engines() -> list[str]:
+    """torch's engines for int8 on this processor."""
+    supported = map(str, torch.backends.quantized.supported_engines)
+    return sorted({"fbgemm", "onednn"}.intersection(supported)) or ["qnnpack"]
+
+
+def pack(quantized: Tensor, bias: Tensor | None, engine: str) -> Any:
+    """The weight as an engine reads it."""
+    before = torch.backends.quantized.engine
+    torch.backends.quantized.engine = engine
+    try:
+        return torch.ops.quantized.linear_prepack(quantized, bias)
+    finally:
+        torch.backends.quantized.engine = before
 
 
 class Int8Linear(nn.Module):
@@ -38,32 +61,41 @@ class Int8Linear(nn.Module):
             # torch has deprecated such tensors, and has no other dynamic product yet.
             warnings.filterwarnings("ignore", "torch.quantize_per", UserWarning)
             quantized = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
-        engines, engine = torch.backends.quantized, torch.backends.quantized.engine
-        if "onednn" in engines.supported_engines:
-            # Its product is the fastest for a vocabulary.
-            engines.engine = "onednn"
-        try:
-            self.packed = torch.ops.quantized.linear_prepack(quantized, bias)
-        finally:
-            engines.engine = engine
+        self.packed = {name: pack(quantized, bias, name) for name in engines()}
         # Without them x86-64 adds two products in 16 bits, which overflow if the input has 8 bits.
         self.seven_bits = processor_has("avx2") is not False and not processor_has(*_WIDE_SUMS)
+        if weight.shape not in _measured:
+            _measured[weight.shape] = self._fastest(_FEW), self._fastest(_MANY)
+        self.engines = _measured[weight.shape]
+        self.packed = {name: self.packed[name] for name in set(self.engines)}
 
     def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width_out"]:
         """Map the last axis."""
-        mapped: Tensor = torch.ops.quantized.linear_dynamic(x, self.packed, self.seven_bits)
+        few, many = self.engines
+        return self._map(x, few if x.numel() < _SEVERAL * x.size(-1) else many)
+
+    def _map(self, x: Tensor, engine: str) -> Tensor:
+        mapped: Tensor = torch.ops.quantized.linear_dynamic(x, self.packed[engine], self.seven_bits)
         return mapped
+
+    def _fastest(self, rows: int) -> str:
+        x = torch.ones(rows, self.unpacked()[0].size(1))
+        return min(self.packed, key=lambda engine: best_time(self._map, x, engine))
 
     def unpacked(
         self,
     ) -> tuple[Float[Tensor, "width_out width"], Float[Tensor, " width_out"] | None]:
         """The rounded weights and the bias; ``state_dict`` has neither."""
-        weight, bias = torch.ops.quantized.linear_unpack(self.packed)
+        weight, bias = torch.ops.quantized.linear_unpack(next(iter(self.packed.values())))
         return weight.dequantize(), bias
 
 
 def in_precision(model: Model, precision: Precision, device: torch.device | str = "cpu") -> Model:
-    """Convert a model in place, and return it; raises InputError for int8 on other than a CPU."""
+    """Convert a loaded model for inference in place, and return it.
+
+    In float32 on a CPU its weights are laid out for the processor. Raises InputError for int8 on
+    other than a CPU.
+    """
     if precision == "int8":
         if torch.device(device).type != "cpu":
             raise InputError(f"precision=int8 computes on a CPU, not on device={device}")
@@ -74,4 +106,7 @@ def in_precision(model: Model, precision: Precision, device: torch.device | str 
                 if isinstance(child, Linear):
                     packed[child] = packed.get(child) or Int8Linear(child)
                     setattr(module, name, packed[child])
-    return model.to(torch.bfloat16) if precision == "bfloat16" else model.float()
+    if precision == "bfloat16":
+        return model.to(torch.bfloat16)
+    model = model.float()
+    return lay_out(model) if torch.device(device).type == "cpu" else model

@@ -8,6 +8,7 @@ import torch
 from tests.helpers.model.models import tiny_transformer
 from transformer.common.errors import InputError
 from transformer.model.config import Precision
+from transformer.model.layers import quantization
 from transformer.model.layers.linear import Linear
 from transformer.model.layers.quantization import Int8Linear, in_precision
 
@@ -63,3 +64,24 @@ def test_what_is_converted_and_what_is_not() -> None:
     assert all(torch.equal(after[name], weight) for name, weight in before.items())
     with pytest.raises(InputError, match="precision=int8 computes on a CPU, not on device=cuda"):
         in_precision(tiny_transformer(), "int8", "cuda")
+
+
+@torch.inference_mode()
+def test_int8_keeps_the_engines_that_are_the_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quantization, "_measured", {})
+    times = iter([2.0, 1.0, 1.0, 2.0])
+    monkeypatch.setattr(quantization, "best_time", lambda *_: next(times))
+    mixed = Int8Linear(Linear(24, 8))
+    engines = quantization.engines()
+    assert mixed.engines == (engines[1], engines[0])
+    # Another map of the shape is not measured again.
+    assert Int8Linear(Linear(24, 8)).engines == mixed.engines
+    few, many = torch.randn(4, 24), torch.randn(2, 40, 24)
+    used: list[str] = []
+    monkeypatch.setattr(mixed, "_map", lambda x, engine: used.append(engine) or x)
+    _ = mixed(few), mixed(many)
+    assert used == [engines[1], engines[0]]
+    monkeypatch.undo()
+    for x in (few, many):
+        first, second = (mixed._map(x, engine) for engine in engines)
+        torch.testing.assert_close(first, second, rtol=0, atol=0.05)
