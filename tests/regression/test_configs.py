@@ -16,9 +16,8 @@ from transformer.model.config import ModelConfig
 from transformer.recipes.registry import RECIPES
 from transformer.runs.tuning import SweepConfig
 from transformer.serving.config import ServerConfig
-from transformer.training.callbacks.config import MLflowConfig, WandbConfig
 from transformer.training.config import RunConfig, plain_values, run_config
-from transformer.training.trainer_config import PRECISIONS
+from transformer.training.trainer_config import PRECISIONS, MLflowConfig, WandbConfig
 
 ROOT = config_folder()
 CHOICES = sorted(

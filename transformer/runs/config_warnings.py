@@ -5,7 +5,7 @@ import logging
 import torch
 
 from transformer.training.config import RunConfig
-from transformer.training.optimization.schedule import noam
+from transformer.training.optimization.optimizer import noam
 from transformer.training.precision import multiplies_bfloat16
 
 logger = logging.getLogger(__name__)

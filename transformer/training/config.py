@@ -13,13 +13,11 @@ from transformer.data.tokenization.tokenizer import PAD, TokenizerConfig
 from transformer.decoding.search.config import SearchConfig
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.model.config import ModelConfig
-from transformer.training.callbacks.config import CallbacksConfig, LoggerConfig
-from transformer.training.callbacks.sweep_objective import check_objective
+from transformer.training.callbacks.validation import check_objective
 from transformer.training.losses.config import LossConfig
 from transformer.training.optimization.divergence import RecoveryConfig
-from transformer.training.optimization.optimizer import OptimizerConfig
-from transformer.training.optimization.schedule import ScheduleConfig
-from transformer.training.trainer_config import TrainerConfig
+from transformer.training.optimization.optimizer import OptimizerConfig, ScheduleConfig
+from transformer.training.trainer_config import CallbacksConfig, LoggerConfig, TrainerConfig
 
 BUDGET_STEP = 1024
 """Automatic budgets are multiples of this, so that similar devices get the same budget."""
@@ -43,7 +41,7 @@ class RunConfig:
             checkpoint.
         test: Whether the test splits are scored after training.
         gradient_checkpointing: Compute each layer again in the backward pass
-            (``activation_checkpointing.py``).
+            (``optimization/layers.py``).
         resume_check: Updates of each half of a check that the run resumes exactly; null trains.
         keep_memory: Tell the allocator to keep freed memory (``cpu_allocator.py``).
         automatic_budget: Whether ``data.batch_tokens=auto`` is still to be measured

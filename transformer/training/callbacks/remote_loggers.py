@@ -15,8 +15,8 @@ from pytorch_lightning.loggers import Logger, MLFlowLogger, WandbLogger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from transformer.common.errors import require_package
-from transformer.training.callbacks.config import LoggerConfig, MLflowConfig, WandbConfig
 from transformer.training.callbacks.loggers import ContinuedCSVLogger, EpochLogger
+from transformer.training.trainer_config import LoggerConfig, MLflowConfig, WandbConfig
 
 log = logging.getLogger(__name__)
 

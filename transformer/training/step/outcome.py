@@ -1,5 +1,6 @@
-"""Sums of an update over the ranks, and its outcome, which the host reads later."""
+"""Sums over the ranks: of an update, whose outcome the host reads later, and of a validation."""
 
+import math
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from transformer.common.processes import SIGNALS
 from transformer.training.optimization.gradient_buckets import GradientBuckets
-from transformer.training.step.gradient_accumulation import Totals
+from transformer.training.step.gradient import Totals
 
 
 class FlatTensors:
@@ -115,3 +116,31 @@ class Outcome:
     def sums(self) -> dict[str, Any]:
         """The sums to log, by name: plain numbers and lists."""
         return {name: summed.tolist() for name, summed in self._numbers[1].items()}
+
+
+class Means:
+    """Means over all predictions of a validation, by name, as one process would compute them.
+
+    Lightning and torchmetrics average the means of the ranks, or sum in float32.
+    """
+
+    def __init__(self) -> None:
+        self._counted: dict[str, tuple[float, int]] = {}
+
+    def add(self, name: str, summed: Tensor, number: int) -> None:
+        """Add the sum over a number of predictions to a mean."""
+        before, count = self._counted.get(name, (0.0, 0))
+        self._counted[name] = (before + float(summed.detach()), count + number)
+
+    def over_all_ranks(self) -> dict[str, float]:
+        """The means, equal on all ranks, of the names that any rank has counted; resets them."""
+        ranks = [self._counted]
+        if dist.is_initialized():
+            ranks *= dist.get_world_size()
+            dist.all_gather_object(ranks, self._counted)
+        self._counted = {}
+        means = {}
+        for name in dict.fromkeys(name for counted in ranks for name in counted):
+            parts = [counted[name] for counted in ranks if name in counted]
+            means[name] = math.fsum(part[0] for part in parts) / sum(part[1] for part in parts)
+        return means

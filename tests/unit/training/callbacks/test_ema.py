@@ -9,7 +9,7 @@ from pytorch_lightning.strategies import SingleDeviceStrategy
 from tests.helpers.model.tolerance import assert_close
 from tests.helpers.training.fakes import fake_trainer
 from tests.helpers.training.updates import translation_module
-from transformer.training.callbacks.ema import MovingAverage
+from transformer.training.callbacks.validation import MovingAverage
 
 
 def set_up(device: str) -> tuple[MovingAverage, Any, Any]:

@@ -14,13 +14,13 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 from tests.helpers.training.fakes import fake_module, fake_trainer
 from transformer.training.callbacks import loggers as loggers_module
-from transformer.training.callbacks.config import LoggerConfig
 from transformer.training.callbacks.loggers import (
     ContinuedCSVLogger,
     ContinuedLogs,
     ContinuedTensorBoard,
     build_loggers,
 )
+from transformer.training.trainer_config import LoggerConfig
 
 
 def log(folder: Path, *rows: tuple[int, dict[str, float]]) -> None:

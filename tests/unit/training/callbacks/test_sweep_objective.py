@@ -7,7 +7,7 @@ import torch
 
 from tests.helpers.training.fakes import fake_module, fake_trainer
 from transformer.common.errors import InputError
-from transformer.training.callbacks.sweep_objective import Objective, check_direction
+from transformer.training.callbacks.validation import Objective, check_direction
 
 
 def validated(objective: Objective, *values: float) -> Objective:

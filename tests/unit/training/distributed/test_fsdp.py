@@ -3,6 +3,7 @@
 import errno
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ from tests.unit.model.checkpoint.test_sharded import payload, write
 from transformer.model.checkpoint.archive import SHARDS
 from transformer.model.checkpoint.checkpoint import read_payload
 from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO
-from transformer.training.distributed import fsdp
-from transformer.training.distributed.fsdp import ShardedStrategy
+from transformer.training.distributed import strategies
+from transformer.training.distributed.strategies import ShardedStrategy
 
 
 class Alone(ShardedStrategy):
@@ -72,8 +73,8 @@ class OnDevice:
 
 
 def test_weights_of_several_names_are_copied_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fsdp, "DTensor", OnDevice)
-    part = fsdp._Parts()
+    monkeypatch.setattr(strategies, "DTensor", OnDevice)
+    part = partial(strategies.local_part, copies={})
     tied, other = torch.randn(4), torch.randn(4)
     copy = part(OnDevice(tied))
     assert copy is part(OnDevice(tied))
@@ -121,7 +122,7 @@ def sharded(device: str, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     Its norm takes weights in bfloat16 on a CPU, too.
     """
-    policy = fsdp.layer_policy("bf16-mixed", torch.device(device))
+    policy = strategies.layer_policy("bf16-mixed", torch.device(device))
     monkeypatch.setattr(fsdp, "layer_policy", lambda *_: policy)
     strategy = ShardedStrategy(parallel_devices=[torch.device("cpu")])
     monkeypatch.setattr(ShardedStrategy, "world_size", 1)

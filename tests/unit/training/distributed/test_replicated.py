@@ -9,10 +9,9 @@ import pytest
 from tests.helpers.runs.runs import composed
 from transformer.common.errors import InputError
 from transformer.training.checkpointing.checkpoint_io import Criterion
-from transformer.training.distributed.fsdp import ShardedStrategy
 from transformer.training.distributed.launcher import count_devices
 from transformer.training.distributed.rendezvous import external_rank
-from transformer.training.distributed.replicated import resolve_devices
+from transformer.training.distributed.strategies import ShardedStrategy, resolve_devices
 from transformer.training.trainer import build_trainer
 from transformer.training.trainer_config import TrainerConfig
 

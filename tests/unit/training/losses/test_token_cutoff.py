@@ -5,7 +5,7 @@ import torch
 
 from tests.helpers.model.models import tiny_transformer
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK
-from transformer.training.losses.token_cutoff import cutting, drawn_cut
+from transformer.training.losses.consistency import cutting, drawn_cut
 
 TOKENS = torch.tensor([[5, 6, 7, 3, 0], [8, 9, 3, 0, 0]]).repeat(2, 1)
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from transformer.training.optimization.schedule import (
+from transformer.training.optimization.optimizer import (
     ScheduleConfig,
     build_schedule,
     schedule_factor,

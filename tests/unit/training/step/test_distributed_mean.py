@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from transformer.training.step.distributed_mean import Means
+from transformer.training.step.outcome import Means
 
 BATCHES = [(8.25, 3), (1.5, 1), (40.125, 7), (2.0, 2), (0.75, 1)]
 
