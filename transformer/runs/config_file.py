@@ -58,7 +58,7 @@ def _newest(folder: Path) -> tuple[int, int] | None:
 def write(content: bytes, file: Path) -> None:
     """Write the file whole or not at all; raises InputError if it cannot be written."""
     with _errors_name(file):
-        remove_parts(file)
+        remove_parts(file.parent, file.name)
         with written_whole(file) as part:
             part.write_bytes(content)
 

@@ -1,20 +1,17 @@
 """The precision of a run: ``auto`` by the device, and autocast for the search between updates."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 
 from transformer.model.layers.mixed_precision import processor_has
-
-if TYPE_CHECKING:
-    from transformer.training.trainer_config import TrainerConfig
+from transformer.training.trainer_config import TrainerConfig
 
 _BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16")
 """Instruction sets that multiply in bfloat16, two of x86-64 and that of ARM."""
 
 
-def resolve_precision(trainer: "TrainerConfig") -> "TrainerConfig":
+def resolve_precision(trainer: TrainerConfig) -> TrainerConfig:
     """The arguments of the trainer, with the fastest precision of the device for ``auto``."""
     if trainer.precision != "auto":
         return trainer
@@ -34,7 +31,7 @@ def multiplies_bfloat16(device: torch.device) -> bool | None:
     return processor_has(*_BFLOAT16_INSTRUCTIONS) if device.type == "cpu" else None
 
 
-def trains_on_gpu(trainer: "TrainerConfig") -> bool:
+def trains_on_gpu(trainer: TrainerConfig) -> bool:
     """Whether the arguments of the trainer choose a GPU, and one is there."""
     return trainer.accelerator in ("gpu", "cuda", "auto") and torch.cuda.is_available()
 

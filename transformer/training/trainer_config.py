@@ -8,8 +8,6 @@ from typing import Annotated, Literal
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import Range
 
-PRECISIONS = ("32-true", "bf16-mixed", "auto")
-
 
 @dataclass(frozen=True)
 class TrainerConfig:
@@ -17,7 +15,7 @@ class TrainerConfig:
 
     accelerator: str = "cpu"
     strategy: Literal["auto", "ddp", "fsdp"] = "auto"
-    precision: str = "32-true"
+    precision: Literal["32-true", "bf16-mixed", "auto"] = "32-true"
     devices: int | str | Sequence[int] = 1
     num_nodes: Annotated[int, Range(1)] = 1
     max_steps: Annotated[int, Range(-1)] = 10_000
@@ -43,24 +41,15 @@ class TrainerConfig:
         if isinstance(time, int | str) and not re.fullmatch(r"\d+(:\d\d){3}", str(time)):
             form = "DAYS:HOURS:MINUTES:SECONDS, such as 00:12:00:00, or null"
             yield f"trainer.max_time={time} must be {form}"
-        if self.precision not in PRECISIONS:
-            yield f"precision={self.precision} must be {' or '.join(PRECISIONS)}"
         if self.reduce_bfloat16 and self.strategy == "fsdp":
             yield "trainer.reduce_bfloat16=true sums whole gradients; set trainer=ddp, or false"
 
 
 @dataclass(frozen=True)
 class CallbacksConfig:
-    """Validation, averaging, stopping and checkpoints.
+    """Validation, averaging, stopping and checkpoints; ``conf/train.yaml`` explains the keys.
 
-    Attributes:
-        ema_decay: Decay of the moving average that replaces the weights in validation and test.
-        patience: Validations without a better score after which training stops.
-        keep_last: Number of validations whose weights are kept for ``average``; below 0 all.
-        save_interval: Updates between two writings of ``last.ckpt``, besides those before a
-            validation and at the end.
-        samples: Validation sentences whose translations are written to the log.
-        own: Callbacks of the user, ``MODULE:CLASS`` each, called without arguments.
+    ``own`` are callbacks of the user, ``MODULE:CLASS`` each, called without arguments.
     """
 
     ema_decay: Annotated[float, Range(0, below=1)] = 0.0
@@ -96,13 +85,7 @@ class MLflowConfig:
 
 @dataclass(frozen=True)
 class LoggerConfig:
-    """Where metrics are written.
-
-    Attributes:
-        csv: Write ``metrics.csv``.
-        tensorboard: Write TensorBoard events under ``tensorboard/``.
-        wandb, mlflow: Send them to that service.
-    """
+    """Where metrics are written: ``metrics.csv``, ``tensorboard/``, and services."""
 
     csv: bool = True
     tensorboard: bool = True

@@ -10,7 +10,7 @@ from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import Checkpoint
 
 from transformer.common.errors import AnotherRankFailed, InputError
-from transformer.model.checkpoint.archive import remove_leftovers
+from transformer.common.files import remove_parts
 from transformer.model.checkpoint.locate import LAST
 from transformer.model.checkpoint.sharded import SUFFIX
 from transformer.training.checkpointing.averaging import newest_checkpoints
@@ -63,7 +63,7 @@ class LastCheckpoint(SavedCallback, Checkpoint):
         trainer.fit_loop.epoch_loop.restarting = False
         unused = None
         if trainer.is_global_zero:
-            remove_leftovers(self.path.parent, _FILES)
+            remove_parts(self.path.parent, *_FILES)
             if not trainer.should_stop:
                 run = self.path.parent.parent
                 mark_unfinished(run)

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from transformer.common.errors import AnotherRankFailed, Interrupted
 from transformer.common.processes import handling
+from transformer.training.trainer_config import TrainerConfig
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.agent.server import ElasticAgent
-
-    from transformer.training.trainer_config import TrainerConfig
 
 RUN = "TRANSFORMER_RUN"
 """Name of the environment variable that holds the run for rank 0."""
@@ -24,7 +23,7 @@ RUN = "TRANSFORMER_RUN"
 _TRAIN = ("-m", "transformer", "train")
 
 
-def count_devices(trainer: "TrainerConfig") -> int:
+def count_devices(trainer: TrainerConfig) -> int:
     """Devices of this machine, one per process; 1 if Lightning does not accept the value."""
     devices: Any = trainer.devices
     accelerator = trainer.accelerator

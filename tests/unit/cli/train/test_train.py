@@ -68,7 +68,7 @@ def test_a_sweep_is_refused_before_its_trials_train(
     [
         ("optimizer.lr=nan", "optimizer.lr=nan must be above 0"),
         ("trainer.max_steps=1e3", "trainer.max_steps=1000.0 must be a whole number"),
-        ("precision=64-true", "precision=64-true must be 32-true or bf16-mixed"),
+        ("precision=64-true", "precision='64-true' must be 32-true or bf16-mixed"),
         ("data.prepare_workers=-1", "data.prepare_workers=-1 must be at least 0"),
     ],
 )

@@ -13,7 +13,8 @@ import torch
 
 from tests.helpers.runs.outcomes import differences
 from transformer.common.errors import InputError
-from transformer.model.checkpoint.archive import read_archive, remove_leftovers, write_archive
+from transformer.common.files import remove_parts
+from transformer.model.checkpoint.archive import read_archive, write_archive
 
 VALUES = {
     "weights": {"a": torch.arange(6_000.0), "b": torch.zeros(3, 5)},
@@ -160,5 +161,5 @@ def test_only_leftovers_of_killed_processes_are_removed(tmp_path: Path) -> None:
     others = ("last.ckpt", "last-0f-1of2.shard", "step-00000008.ckpt", "tuned.ckpt.0f.part")
     for name in (*ours, *others):
         (tmp_path / name).touch()
-    remove_leftovers(tmp_path, ("last.ckpt", "best.ckpt", "step-*.ckpt", "*.shard"))
+    remove_parts(tmp_path, "last.ckpt", "best.ckpt", "step-*.ckpt", "*.shard")
     assert {path.name for path in tmp_path.iterdir()} == set(others)
