@@ -24,9 +24,13 @@ from transformer.training.checkpointing.checkpoint_io import consolidate
 from transformer.training.checkpointing.run_directory import is_finished, mark_finished
 from transformer.training.checkpointing.saved_state import find_resumable, loader_state
 from transformer.training.config import RunConfig, with_resolved
-from transformer.training.optimization.cpu_allocator import keep_freed_memory, keep_products
+from transformer.training.device import (
+    keep_freed_memory,
+    keep_products,
+    resolve_precision,
+    trains_on_gpu,
+)
 from transformer.training.optimization.divergence import Diverged, save_text
-from transformer.training.precision import resolve_precision, trains_on_gpu
 from transformer.training.step.out_of_memory import MemoryPreflight
 from transformer.training.trainer import bound_by_epochs, build_trainer, end_reason
 

@@ -29,8 +29,8 @@ from transformer.training.checkpointing.callbacks import (
 )
 from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO, Criterion
 from transformer.training.config import RunConfig
+from transformer.training.device import resolve_precision
 from transformer.training.distributed.strategies import ReplicatedStrategy, resolve_devices
-from transformer.training.precision import resolve_precision
 from transformer.training.trainer_config import TrainerConfig
 
 _OURS = (

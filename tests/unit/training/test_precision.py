@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from transformer.training.precision import resolve_precision, search_autocast
+from transformer.training.device import resolve_precision, search_autocast
 from transformer.training.trainer_config import TrainerConfig
 
 

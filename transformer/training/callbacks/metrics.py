@@ -81,17 +81,13 @@ class Measure(Callback):
             self.seconds += now - self.since
             self.since = now
 
-    def on_save_checkpoint(
-        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
+    def on_save_checkpoint(self, trainer: Trainer, _: object, checkpoint: dict[str, Any]) -> None:
         """Save the sums for the next log of a resumed run, without the time."""
         self._read()
         sums = {name: getattr(self, name) for name in _SAVED}
         checkpoint["measured"] = {**sums, "counted": self._counted(trainer)}
 
-    def on_load_checkpoint(
-        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
+    def on_load_checkpoint(self, trainer: Trainer, _: object, checkpoint: dict[str, Any]) -> None:
         """Restore the sums."""
         if before := checkpoint.get("measured"):
             for name in _SAVED:

@@ -73,9 +73,7 @@ class ProgressBar(Callback):
             self.above.close()
             self.progress = self.above = None
 
-    def on_exception(self, trainer: Trainer, *_: object) -> None:
-        """Close the bar."""
-        self.on_train_end(trainer)
+    on_exception = on_train_end
 
     def _show(self, trainer: Trainer, *, new_metrics: bool = False) -> None:
         """Update the bar; the host waits for a GPU only if there are new metrics."""
