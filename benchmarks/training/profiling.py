@@ -105,7 +105,7 @@ class Profiled(Callback):
         """Tell."""
         if trainer.global_step <= self.first:
             return
-        self.tokens += outputs["outcome"].tokens
+        self.tokens += outputs["outcome"].numbers.tokens
         if trainer.global_step < self.first + self.updates:
             return
         seconds = time.perf_counter() - self.began

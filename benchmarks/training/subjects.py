@@ -133,8 +133,8 @@ class Paced(Callback):
         batch_idx: int,
     ) -> None:
         """Count."""
-        outcome = outputs["outcome"]
-        self.clock.count(outcome.tokens, outcome.sums["loss"])
+        numbers = outputs["outcome"].numbers
+        self.clock.count(numbers.tokens, numbers.sums["loss"])
 
 
 def composed(folder: Path | str, overrides: list[str]) -> RunConfig:

@@ -75,7 +75,7 @@ class MovingAverage(EMAWeightAveraging):
         if trainer.strategy.root_device.type != "cpu":
             self._follow(pl_module, outcome.applied)
             self._latest_update_step = trainer.global_step
-        elif outcome.good:
+        elif outcome.numbers.good:
             super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
     @torch.no_grad()

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -52,16 +52,31 @@ def sum_over_ranks(
     return Totals(summed["tokens"], sums, summed["signals"])
 
 
-class Outcome:
-    """Numbers of an update, over all ranks; one copy to the host starts at once.
+class UpdateNumbers(NamedTuple):
+    """What the host knows of an update, over all ranks.
 
-    ``good`` says whether the update was applied, ``norm`` is that of the gradient before clipping,
-    both 0-d. ``number`` counts from 1. ``applied`` is ``good``, on the device.
+    ``good`` says whether it was applied, ``norm`` is that of the gradient before clipping, ``loss``
+    is per prediction, in nats, ``signal`` the last in the list that any of several ranks has
+    received. ``sums`` are plain numbers and lists to log, by name.
+    """
+
+    good: bool
+    norm: float
+    tokens: int
+    loss: float
+    signal: int | None
+    sums: dict[str, Any]
+
+
+class Outcome:
+    """Numbers of an update on the device; one copy to the host starts at once.
+
+    ``number`` counts from 1. ``applied`` is 0-d: whether the update was applied.
     """
 
     def __init__(self, good: Tensor, norm: Tensor, totals: Totals, lr: float, number: int) -> None:
         self.applied, self.lr, self.number = good, lr, number
-        self._totals = totals
+        self._tokens = totals.tokens
         numbers = {"good": good, "norm": norm}
         if isinstance(totals.tokens, Tensor) and totals.signals is not None:
             numbers |= {"tokens": totals.tokens, "signals": totals.signals}
@@ -73,49 +88,21 @@ class Outcome:
             self._copied.record()
 
     @cached_property
-    def _numbers(self) -> list[dict[str, Tensor]]:
-        """Numbers and sums on the host: the only read of the device in an update."""
+    def numbers(self) -> UpdateNumbers:
+        """The numbers on the host: the only read of the device in an update."""
         if self._copied is not None:
             self._copied.synchronize()
         self._packed.flat = self._packed.flat.cpu()
-        return self._packed.unpack()
-
-    @property
-    def good(self) -> bool:
-        """Whether the update was applied."""
-        return bool(self._numbers[0]["good"])
-
-    @property
-    def norm(self) -> float:
-        """Norm of the gradient."""
-        return float(self._numbers[0]["norm"])
-
-    @property
-    def tokens(self) -> int:
-        """Number of predictions."""
-        tokens = self._totals.tokens
-        return int(self._numbers[0]["tokens"]) if isinstance(tokens, Tensor) else tokens
-
-    @property
-    def loss(self) -> float:
-        """Per prediction, in nats."""
-        summed = self.sums["loss"]
-        assert isinstance(summed, float)
-        return summed / self.tokens
-
-    @property
-    def signal(self) -> int | None:
-        """The last in the list of the signals that any of several ranks has received."""
-        if self._totals.signals is None:
-            return None
-        counted = zip(SIGNALS, self._numbers[0]["signals"].tolist(), strict=True)
-        received = [signal for signal, ranks in counted if ranks]
-        return received[-1] if received else None
-
-    @cached_property
-    def sums(self) -> dict[str, Any]:
-        """The sums to log, by name: plain numbers and lists."""
-        return {name: summed.tolist() for name, summed in self._numbers[1].items()}
+        counts, sums = (
+            {name: value.tolist() for name, value in group.items()}
+            for group in self._packed.unpack()
+        )
+        tokens = int(counts.get("tokens", self._tokens))
+        signals = counts.get("signals", [0] * len(SIGNALS))
+        received = [signal for signal, ranks in zip(SIGNALS, signals, strict=True) if ranks]
+        signal = received[-1] if received else None
+        good, norm = bool(counts["good"]), counts["norm"]
+        return UpdateNumbers(good, norm, tokens, sums["loss"] / tokens, signal, sums)
 
 
 class Means:

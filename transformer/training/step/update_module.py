@@ -133,8 +133,9 @@ class UpdateModule(LightningModule, ABC):
         if self._enqueued is None:
             return
         (outcome, update), self._enqueued = self._enqueued, None
-        self.agreed_signal = outcome.signal
-        self._detector.count(outcome.good, outcome.loss, outcome.norm, outcome.number)
+        numbers = outcome.numbers
+        self.agreed_signal = numbers.signal
+        self._detector.count(numbers.good, numbers.loss, numbers.norm, outcome.number)
         self._detector.raise_if_diverged(update, outcome.number)
 
     def check_memory(self, batch: Any, times: int = 1) -> None:

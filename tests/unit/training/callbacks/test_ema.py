@@ -37,7 +37,7 @@ def test_the_average_on_a_gpu_is_that_on_a_cpu() -> None:
     for step, good in enumerate((False, True, False, True, True), 1):
         for weight in module.parameters() if good else ():
             weight.data += torch.randn_like(weight)
-        outcome = SimpleNamespace(good=good, applied=torch.tensor(good))
+        outcome = SimpleNamespace(numbers=SimpleNamespace(good=good), applied=torch.tensor(good))
         for average, strategy in zip(averages, devices, strict=True):
             trainer = fake_trainer(strategy=strategy, global_step=step)
             average.on_train_batch_end(trainer, module, {"outcome": outcome}, None, 0)

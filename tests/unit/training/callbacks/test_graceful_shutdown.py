@@ -124,7 +124,7 @@ def test_slurm_is_heard_by_all_whichever_rank_it_tells(here: int | None) -> None
     ranks = torch.tensor([int(number in (here, signal.SIGUSR1)) for number in SIGNALS])
     totals = Totals(torch.tensor(6), {"loss": torch.tensor(1.0)}, ranks)
     outcome = Outcome(torch.tensor(True), torch.tensor(0.5), totals, 0.125, 1)
-    stop.on_train_batch_start(trainer, module(agreed_signal=outcome.signal), None, 0)
+    stop.on_train_batch_start(trainer, module(agreed_signal=outcome.numbers.signal), None, 0)
     assert trainer.should_stop
     with pytest.raises(Interrupted) as caught:
         stop.raise_if_stopped()
