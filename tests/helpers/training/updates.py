@@ -16,8 +16,7 @@ from transformer.training.optimization.optimizer import OptimizerConfig, Schedul
 
 def recovery_config(**changes: Any) -> RecoveryConfig:
     """As conf/ has it; ``changes`` replace fields."""
-    fields = {"explosion": 5.0, "skips": 10, "returns": 3, "lr_factor": 0.5}
-    return typed(RecoveryConfig, fields | changes, "recovery")
+    return typed(RecoveryConfig, changes, "recovery")
 
 
 def module_settings(**changes: Any) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from transformer.training.optimization.optimizer import (
     build_schedule,
 )
 
-ADAM = OptimizerConfig("adam", lr=1e-3, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0)
+ADAM = OptimizerConfig(lr=1e-3)
 LOADER: dict[str, Any] = {
     **{"identity": {"pairs": 3, "seed": 1}, "row": None, "epoch_length": 4},
     **{"ranks": 1, "accumulation": 1, "first": 0, "since": 0},
