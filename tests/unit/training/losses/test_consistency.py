@@ -137,19 +137,6 @@ def test_equal_passes_do_not_diverge(kind: dict[str, Any], chunk: int) -> None:
         assert_close(mine, other)
 
 
-@pytest.mark.parametrize("chunk", [0, 4])
-def test_no_weight_leaves_the_cross_entropy(chunk: int) -> None:
-    hidden, weight, target = inputs()
-    expected = cross_entropy(hidden.flatten(0, 1), weight, target.repeat(2), 0.1)
-    alone = Terms((0.5, 0.5), (0.5, 0.5), 0.0)
-    found = consistency_loss(config(chunk), hidden, weight, target, alone)
-    assert_close(found.loss, expected / 2)
-    assert_close(found.loss, found.cross_entropy)
-    ours, theirs = (torch.autograd.grad(e, (hidden, weight)) for e in (found.loss, expected / 2))
-    for mine, other in zip(ours, theirs, strict=True):
-        assert_close(mine, other)
-
-
 @pytest.mark.parametrize("parts", [(1.0, 0.0), (0.0, 1.0)])
 def test_a_divergence_is_never_negative(parts: tuple[float, float]) -> None:
     hidden, weight, target = inputs(dtype=torch.float64)
