@@ -144,7 +144,7 @@ class LogAboveBar:
 
 def shown_update(update: int | str, epochs: float | None) -> str:
     """Progress of the run in the log: ``update 340, epoch 3.4``."""
-    return f"update {update}" + (f", {_shown(epochs)}" if epochs is not None else "")
+    return ", ".join(filter(None, [f"update {update}", _shown(epochs)]))
 
 
 def time_to_log(trainer: Trainer) -> bool:
