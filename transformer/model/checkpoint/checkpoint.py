@@ -58,7 +58,8 @@ def read_payload(path: Path) -> dict[str, Any]:
     """
     payload = read_archive(path)
     parts = payload if isinstance(payload, dict) else {}
-    portable, weights = parts.get(PORTABLE), parts.get("state_dict")
+    portable: Any = parts.get(PORTABLE)
+    weights: Any = parts.get("state_dict")
     is_ours = isinstance(portable, dict) and "format" in portable and isinstance(weights, dict)
     if not is_ours or not all(isinstance(name, str) for name in weights):
         raise InputError(f"{path} is not a checkpoint of this framework")

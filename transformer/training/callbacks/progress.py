@@ -73,7 +73,9 @@ class ProgressBar(Callback):
             self.above.close()
             self.progress = self.above = None
 
-    on_exception = on_train_end
+    def on_exception(self, trainer: Trainer, *_: object) -> None:
+        """Close the bar."""
+        self.on_train_end(trainer)
 
     def _show(self, trainer: Trainer, *, new_metrics: bool = False) -> None:
         """Update the bar; the host waits for a GPU only if there are new metrics."""

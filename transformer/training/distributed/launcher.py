@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from transformer.common.errors import AnotherRankFailed, Interrupted
 from transformer.common.processes import handling
-from transformer.training.trainer_config import TrainerConfig
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.agent.server import ElasticAgent
@@ -23,10 +22,9 @@ RUN = "TRANSFORMER_RUN"
 _TRAIN = ("-m", "transformer", "train")
 
 
-def count_devices(trainer: TrainerConfig) -> int:
-    """Devices of this machine, one per process; 1 if Lightning does not accept the value."""
-    devices: Any = trainer.devices
-    accelerator = trainer.accelerator
+def count_devices(trainer: Any) -> int:
+    """Devices of this machine for the group ``trainer``; 1 if Lightning refuses the value."""
+    devices, accelerator = trainer.devices, trainer.accelerator
     if devices in (1, "1"):
         return 1
     import torch

@@ -104,7 +104,7 @@ class ShardedStrategy(ReplicatedStrategy):
         model = self._trained_model()
         if isinstance(model, FSDPModule):
             # Lightning has moved it off the device at the end of the last fit.
-            model.to(self.root_device)
+            self._trained_model().to(self.root_device)
             return
         mesh = init_device_mesh(self.root_device.type, (self.world_size,))
         precision = layer_policy(self.precision_plugin.precision, self.root_device)

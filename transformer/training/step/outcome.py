@@ -93,10 +93,11 @@ class Outcome:
         if self._copied is not None:
             self._copied.synchronize()
         self._packed.flat = self._packed.flat.cpu()
-        counts, sums = (
+        groups: list[dict[str, Any]] = [
             {name: value.tolist() for name, value in group.items()}
             for group in self._packed.unpack()
-        )
+        ]
+        counts, sums = groups
         tokens = int(counts.get("tokens", self._tokens))
         signals = counts.get("signals", [0] * len(SIGNALS))
         received = [signal for signal, ranks in zip(SIGNALS, signals, strict=True) if ranks]

@@ -227,7 +227,7 @@ def sharded(device: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     Its norm takes weights in bfloat16 on a CPU, too.
     """
     policy = strategies.layer_policy("bf16-mixed", torch.device(device))
-    monkeypatch.setattr(fsdp, "layer_policy", lambda *_: policy)
+    monkeypatch.setattr(strategies, "layer_policy", lambda *_: policy)
     strategy = ShardedStrategy(parallel_devices=[torch.device("cpu")])
     monkeypatch.setattr(ShardedStrategy, "world_size", 1)
     monkeypatch.setattr(ShardedStrategy, "root_device", torch.device("cpu"))
