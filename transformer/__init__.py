@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from transformer.tasks.registry import evaluate as evaluate
     from transformer.tasks.translation import TranslationTask as TranslationTask
     from transformer.tasks.translation_module import TranslationModule as TranslationModule
-    from transformer.training.callbacks.config import CallbacksConfig as CallbacksConfig
-    from transformer.training.callbacks.config import LoggerConfig as LoggerConfig
     from transformer.training.config import RunConfig as RunConfig
     from transformer.training.losses.config import LossConfig as LossConfig
     from transformer.training.optimization.divergence import RecoveryConfig as RecoveryConfig
     from transformer.training.optimization.optimizer import OptimizerConfig as OptimizerConfig
-    from transformer.training.optimization.schedule import ScheduleConfig as ScheduleConfig
+    from transformer.training.optimization.optimizer import ScheduleConfig as ScheduleConfig
+    from transformer.training.trainer_config import CallbacksConfig as CallbacksConfig
+    from transformer.training.trainer_config import LoggerConfig as LoggerConfig
     from transformer.training.trainer_config import TrainerConfig as TrainerConfig
 
 __version__ = "0.1.0"
@@ -75,13 +75,11 @@ _NAMES = {
     "tasks.registry": ("evaluate",),
     "tasks.translation": ("TranslationTask",),
     "tasks.translation_module": ("TranslationModule",),
-    "training.callbacks.config": ("CallbacksConfig", "LoggerConfig"),
     "training.config": ("RunConfig",),
     "training.losses.config": ("LossConfig",),
     "training.optimization.divergence": ("RecoveryConfig",),
-    "training.optimization.optimizer": ("OptimizerConfig",),
-    "training.optimization.schedule": ("ScheduleConfig",),
-    "training.trainer_config": ("TrainerConfig",),
+    "training.optimization.optimizer": ("OptimizerConfig", "ScheduleConfig"),
+    "training.trainer_config": ("CallbacksConfig", "LoggerConfig", "TrainerConfig"),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 

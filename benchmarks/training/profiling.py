@@ -36,7 +36,7 @@ from benchmarks.training.subject_process import FAST, ROOT
 from benchmarks.training.subjects import composed
 from transformer.model.layers import dropout
 from transformer.runs.train import fit
-from transformer.training.optimization.cpu_allocator import keep_freed_memory
+from transformer.training.device import keep_freed_memory
 
 SETTINGS = {
     "plain": (
@@ -105,7 +105,7 @@ class Profiled(Callback):
         """Tell."""
         if trainer.global_step <= self.first:
             return
-        self.tokens += outputs["outcome"].tokens
+        self.tokens += outputs["outcome"].numbers.tokens
         if trainer.global_step < self.first + self.updates:
             return
         seconds = time.perf_counter() - self.began

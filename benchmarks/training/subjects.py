@@ -38,9 +38,8 @@ from transformer.model.transformer import Transformer
 from transformer.runs.train import fit
 from transformer.tasks.registry import make_task
 from transformer.training.config import RunConfig, run_config
-from transformer.training.optimization.cpu_allocator import keep_freed_memory
-from transformer.training.optimization.optimizer import build_optimizer
-from transformer.training.optimization.schedule import build_schedule
+from transformer.training.device import keep_freed_memory
+from transformer.training.optimization.optimizer import build_optimizer, build_schedule
 
 
 @dataclass
@@ -134,8 +133,8 @@ class Paced(Callback):
         batch_idx: int,
     ) -> None:
         """Count."""
-        outcome = outputs["outcome"]
-        self.clock.count(outcome.tokens, outcome.sums["loss"])
+        numbers = outputs["outcome"].numbers
+        self.clock.count(numbers.tokens, numbers.sums["loss"])
 
 
 def composed(folder: Path | str, overrides: list[str]) -> RunConfig:

@@ -1,7 +1,7 @@
 """Compiled layers and losses: whole graphs, few of them, and the numbers of the plain form."""
 
 from collections.abc import Callable
-from functools import cache
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,10 @@ from tests.helpers.training.losses import loss_config
 from tests.helpers.training.updates import translation_module
 from transformer.data.batching.batch import Batch, collate
 from transformer.model.transformer import Transformer
-from transformer.training.losses import compiled_loss as losses
 from transformer.training.losses.config import LossConfig
 from transformer.training.losses.consistency import consistency_loss
 from transformer.training.losses.cross_entropy import loss_function
-from transformer.training.optimization.activation_checkpointing import recompute_layers
-from transformer.training.optimization.compiled_layers import compile_layers
+from transformer.training.optimization.layers import compile_layers, recompute_layers
 
 pytestmark = pytest.mark.thorough
 
@@ -41,8 +39,7 @@ def pairs(sentences: int, source: int, target: int) -> Batch:
 
 def compile_losses(backend: Any) -> None:
     """Compile the losses of this process by this backend."""
-    options: dict[str, Any] = {"dynamic": True, "fullgraph": True, "backend": backend}
-    losses.compiled_loss = cache(lambda function: torch.compile(function, **options))
+    torch.compile = partial(torch.compile, fullgraph=True, backend=backend)
 
 
 def learn(model: Transformer, batch: Batch, narrow: bool) -> dict[str, Any]:

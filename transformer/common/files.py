@@ -1,7 +1,6 @@
 """Paths of users, and atomic writes."""
 
 import errno
-import glob
 import os
 import shutil
 import uuid
@@ -94,10 +93,11 @@ def written_whole(path: Path) -> Iterator[Path]:
             part.unlink(missing_ok=True)
 
 
-def remove_parts(path: Path) -> None:
-    """Delete the parts of a file that killed processes left; no process may be writing it."""
-    for part in path.parent.glob(f"{glob.escape(path.name)}.*.part"):
-        part.unlink()
+def remove_parts(folder: Path, *patterns: str) -> None:
+    """Delete parts of files that killed processes left; no process may be writing these files."""
+    for pattern in patterns:
+        for part in folder.glob(f"{pattern}.*.part"):
+            part.unlink(missing_ok=True)
 
 
 def sync(path: Path) -> None:

@@ -5,6 +5,7 @@ done is skipped if these are the same.
 """
 
 import ctypes
+import glob
 import json
 import os
 import signal
@@ -95,7 +96,7 @@ def _state(stage: Stage, digests: dict[str, str]) -> str:
 
 def _mark(stage: Stage, digests: dict[str, str], *, done: bool) -> None:
     values = {"command": stage.command, "sha256": digests, "done": done}
-    remove_parts(stage.marker)
+    remove_parts(stage.marker.parent, glob.escape(stage.marker.name))
     with written_whole(stage.marker) as part:
         part.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 

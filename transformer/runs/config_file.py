@@ -56,6 +56,6 @@ def _newest(folder: Path) -> tuple[int, int] | None:
 
 def write(content: bytes, file: Path) -> None:
     """Write the file whole or not at all."""
-    remove_parts(file)
+    remove_parts(file.parent, file.name)
     with written_whole(file) as part:
         part.write_bytes(content)

@@ -68,9 +68,8 @@ class TranslationModule(UpdateModule):
 
     def _twice(self, batch: Batch) -> tuple[Tensor, int, dict[str, Tensor]]:
         """Two passes in one, under different dropout; simcut cuts tokens from the second."""
-        from transformer.training.losses.consistency import consistency_loss
+        from transformer.training.losses.consistency import consistency_loss, cutting, drawn_cut
         from transformer.training.losses.cross_entropy import joined_bias
-        from transformer.training.losses.token_cutoff import cutting, drawn_cut
 
         source, target_input = batch.source.repeat(2, 1), batch.target_input.repeat(2, 1)
         cut = (drawn_cut(side, self.loss.cut) for side in (source, target_input))

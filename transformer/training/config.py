@@ -1,6 +1,7 @@
 """The config of a run as typed values; Hydra ends here."""
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
@@ -13,13 +14,11 @@ from transformer.data.tokenization.tokenizer import PAD, TokenizerConfig
 from transformer.decoding.search.config import SearchConfig
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.model.config import ModelConfig
-from transformer.training.callbacks.config import CallbacksConfig, LoggerConfig
-from transformer.training.callbacks.sweep_objective import check_objective
+from transformer.training.callbacks.validation import check_objective
 from transformer.training.losses.config import LossConfig
 from transformer.training.optimization.divergence import RecoveryConfig
-from transformer.training.optimization.optimizer import OptimizerConfig
-from transformer.training.optimization.schedule import ScheduleConfig
-from transformer.training.trainer_config import TrainerConfig
+from transformer.training.optimization.optimizer import OptimizerConfig, ScheduleConfig
+from transformer.training.trainer_config import CallbacksConfig, LoggerConfig, TrainerConfig
 
 BUDGET_STEP = 1024
 """Automatic budgets are multiples of this, so that similar devices get the same budget."""
@@ -33,26 +32,14 @@ class RunConfig:
     """All settings of a training run; ``conf/train.yaml`` has the same defaults, and explains them.
 
     Attributes:
-        task: The task (``TASKS`` in tasks/registry.py), or ``MODULE:CLASS``, a ``Task`` of the
-            user.
         seed: Of weights and dropout; ``data.seed`` is that of batch order and subword sampling.
         checkpoint: File to resume from; null starts a new run.
-        finetune_from: Checkpoint, or run directory, whose weights and vocabulary a new run begins
-            with; null begins with random weights. A resumed run does not read it again.
-        objective: Metric that a trial of a sweep returns; null: the one that chooses the best
-            checkpoint.
-        test: Whether the test splits are scored after training.
-        gradient_checkpointing: Compute each layer again in the backward pass
-            (``activation_checkpointing.py``).
-        resume_check: Updates of each half of a check that the run resumes exactly; null trains.
-        keep_memory: Tell the allocator to keep freed memory (``cpu_allocator.py``).
+        finetune_from: Checkpoint or run directory; a resumed run does not read it again.
         automatic_budget: Whether ``data.batch_tokens=auto`` is still to be measured
             (``auto_batch_size.py``); until then ``data`` has the smallest budget.
         model: Fields of ``ModelConfig`` that are not its defaults; the tokenizer decides the sizes
             of the vocabularies.
-        trainer: Arguments of ``pytorch_lightning.Trainer``.
-        decoding: The search that validates and tests a translator.
-        metrics: How its output is compared with the references.
+        decoding, metrics: The search that validates and tests a translator, and its scores.
         resolved: The same as the plain values of ``config.yaml``; ``train`` fills it in.
 
     Raises InputError if a value is wrong, or two contradict each other.
@@ -111,8 +98,9 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
     data = resolved["data"]
     automatic = isinstance(data, Mapping) and data.get("batch_tokens") == "auto"
     if automatic:
-        longest = typed_value(data.get("max_length"), int, "data.max_length")
-        data = {**data, "batch_tokens": min_budget(longest)}
+        longest = 1 + typed_value(data.get("max_length"), int, "data.max_length")
+        # The smallest budget that holds one pair.
+        data = {**data, "batch_tokens": math.ceil(longest / BUDGET_STEP) * BUDGET_STEP}
     plain = {**resolved, "data": data}
     values = {name: typed_value(plain[name], hint, name) for name, hint in hints.items()}
     for key in ("checkpoint", "finetune_from"):
@@ -175,22 +163,13 @@ def _contradictions(config: RunConfig, model: ModelConfig) -> Iterator[str]:
             "trainer=fsdp shards all weights and needs every layer on every rank; set "
             "callbacks.ema_decay=0 model.layer_drop=0"
         )
-    if config.trainer.compile != "none" and _skips_blocks(model):
+    full = model.pattern == "full" and model.decoder_pattern in (None, "full")
+    skips_blocks = model.attention == "flex" or (model.attention == "auto" and not full)
+    if config.trainer.compile != "none" and skips_blocks:
         yield (
             f"trainer.compile=layers cannot compile model.attention={model.attention} here, which "
             "skips blocks of keys; set model.attention=sdpa or trainer.compile=none"
         )
-
-
-def _skips_blocks(model: ModelConfig) -> bool:
-    """Whether attention may skip blocks of keys."""
-    full = model.pattern == "full" and model.decoder_pattern in (None, "full")
-    return model.attention == "flex" or (model.attention == "auto" and not full)
-
-
-def min_budget(max_length: int) -> int:
-    """The smallest automatic budget that holds a pair of that many tokens."""
-    return -(-(max_length + 1) // BUDGET_STEP) * BUDGET_STEP
 
 
 def sized_model(model: Mapping[str, Any], inputs: int, outputs: int) -> ModelConfig:

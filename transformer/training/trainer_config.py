@@ -1,14 +1,12 @@
-"""The keys under ``trainer.``."""
+"""The keys under ``trainer.``, ``callbacks.`` and ``logger.``."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from transformer.common.errors import raise_objections
+from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import Range
-
-PRECISIONS = ("32-true", "bf16-mixed", "auto")
 
 
 @dataclass(frozen=True)
@@ -17,7 +15,7 @@ class TrainerConfig:
 
     accelerator: str = "cpu"
     strategy: Literal["auto", "ddp", "fsdp"] = "auto"
-    precision: str = "32-true"
+    precision: Literal["32-true", "bf16-mixed", "auto"] = "32-true"
     devices: int | str | Sequence[int] = 1
     num_nodes: Annotated[int, Range(1)] = 1
     max_steps: Annotated[int, Range(-1)] = 10_000
@@ -43,7 +41,53 @@ class TrainerConfig:
         if isinstance(time, int | str) and not re.fullmatch(r"\d+(:\d\d){3}", str(time)):
             form = "DAYS:HOURS:MINUTES:SECONDS, such as 00:12:00:00, or null"
             yield f"trainer.max_time={time} must be {form}"
-        if self.precision not in PRECISIONS:
-            yield f"precision={self.precision} must be {' or '.join(PRECISIONS)}"
         if self.reduce_bfloat16 and self.strategy == "fsdp":
             yield "trainer.reduce_bfloat16=true sums whole gradients; set trainer=ddp, or false"
+
+
+@dataclass(frozen=True)
+class CallbacksConfig:
+    """Validation, averaging, stopping and checkpoints; ``conf/train.yaml`` explains the keys.
+
+    ``own`` are callbacks of the user, ``MODULE:CLASS`` each, called without arguments.
+    """
+
+    ema_decay: Annotated[float, Range(0, below=1)] = 0.0
+    patience: Annotated[int, Range(1)] | None = None
+    keep_last: int = 5
+    save_interval: Annotated[int, Range(1)] | None = 1000
+    samples: int = 3
+    own: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class WandbConfig:
+    """Weights & Biases; offline, its record stays in the run directory."""
+
+    project: str = "transformer"
+    offline: bool = False
+
+
+@dataclass(frozen=True)
+class MLflowConfig:
+    """MLflow; without a ``tracking_uri``, ``mlflow.db`` in the run directory."""
+
+    experiment: str = "transformer"
+    tracking_uri: str | None = None
+
+    def __post_init__(self) -> None:
+        if re.search("://[^/@]*:[^/@]+@", self.tracking_uri or ""):
+            raise InputError(
+                "logger.mlflow.tracking_uri has a password, which config.yaml and checkpoints "
+                "would keep; set MLFLOW_TRACKING_URI in its place"
+            )
+
+
+@dataclass(frozen=True)
+class LoggerConfig:
+    """Where metrics are written: ``metrics.csv``, ``tensorboard/``, and services."""
+
+    csv: bool = True
+    tensorboard: bool = True
+    wandb: WandbConfig | None = None
+    mlflow: MLflowConfig | None = None

@@ -11,14 +11,12 @@ from transformer.common.schema import typed
 from transformer.model.transformer import Transformer
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.optimization.divergence import RecoveryConfig
-from transformer.training.optimization.optimizer import OptimizerConfig
-from transformer.training.optimization.schedule import ScheduleConfig
+from transformer.training.optimization.optimizer import OptimizerConfig, ScheduleConfig
 
 
 def recovery_config(**changes: Any) -> RecoveryConfig:
     """As conf/ has it; ``changes`` replace fields."""
-    fields = {"explosion": 5.0, "skips": 10, "returns": 3, "lr_factor": 0.5}
-    return typed(RecoveryConfig, fields | changes, "recovery")
+    return typed(RecoveryConfig, changes, "recovery")
 
 
 def module_settings(**changes: Any) -> dict[str, Any]:

@@ -1,10 +1,14 @@
-"""Files are written whole, under names that nobody knows before, and through no link."""
+"""Files are written whole, under random names, and through no link; a folder has one writer."""
 
+import logging
+import os
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from transformer.cli.train.run_log import log_to
+from transformer.common import cache
 from transformer.common.files import open_unlinked, written_whole
 from transformer.training.callbacks.loggers import ContinuedCSVLogger
 from transformer.training.checkpointing.run_directory import locked, mark_finished
@@ -53,3 +57,48 @@ def test_the_name_of_an_unfinished_file_cannot_be_guessed(tmp_path: Path) -> Non
             names.add(part.name)
     assert len(names) == 20
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_file_or_folder_is_synced_before_it_is_renamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[int, bool]] = []
+    fsync = os.fsync
+
+    def seen(handle: int) -> None:
+        synced.append((os.fstat(handle).st_ino, named.exists()))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", seen)
+    named = tmp_path / "file"
+    with written_whole(named) as part:
+        part.write_text("whole")
+    own = tmp_path.stat().st_ino
+    assert synced == [(named.stat().st_ino, False), (own, True)]
+    synced.clear()
+    named = tmp_path / "folder"
+    with written_whole(named) as part:
+        (part / "in").mkdir(parents=True)
+        (part / "in" / "file").write_text("whole")
+    inside = {path.stat().st_ino for path in (named, named / "in", named / "in" / "file")}
+    assert {inode for inode, there in synced if not there} == inside
+    assert synced[-1] == (own, True)
+
+
+def test_a_waiting_process_logs_it_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    entered: list[str] = []
+
+    def wait() -> None:
+        with cache.locked(tmp_path):
+            entered.append("after")
+
+    with cache.locked(tmp_path):
+        assert not caplog.messages
+        waiting = Thread(target=wait)
+        waiting.start()
+        waiting.join(0.3)
+        entered.append("before")
+    waiting.join(10)
+    assert entered == ["before", "after"]
+    assert caplog.messages == [f"waiting for another process that is preparing text in {tmp_path}"]

@@ -1,4 +1,4 @@
-"""Ranges that stand beside the fields of a config, and keys that it has not."""
+"""Ranges of the fields of a config, unknown keys, and parts of messages."""
 
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import pytest
 
-from transformer.common.errors import ALSO, InputError
+from transformer.common.errors import ALSO, InputError, did_you_mean, raise_objections
 from transformer.common.schema import Range, typed
 
 
@@ -40,3 +40,16 @@ def test_ranges(values: dict[str, float], objections: list[str]) -> None:
 def test_an_unknown_key_of_a_file_is_named_in_one_line() -> None:
     with pytest.raises(InputError, match=r"^x\.si⟨U\+000D⟩ze is not a setting of x"):
         typed(Config, {"si\rze": 1}, "x")
+
+
+def test_the_name_itself_is_not_what_was_meant() -> None:
+    assert did_you_mean("train.en", ["train.en"]) == ""
+    assert did_you_mean("train.en", ["train.en", "train.de"]) == " (did you mean train.de?)"
+
+
+def test_more_than_ten_objections_are_counted() -> None:
+    with pytest.raises(InputError) as caught:
+        raise_objections(str(number) for number in (*range(13), 12))
+    assert str(caught.value) == "; also ".join(map(str, range(10))) + "; and 3 more"
+    with pytest.raises(InputError, match=r"^0; also 1$"):
+        raise_objections(["0", "1"])

@@ -9,7 +9,6 @@ import errno
 import os
 import pickletools
 import zipfile
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +63,6 @@ def _save(values: Any, path: Path) -> None:
             raise (cause if isinstance(cause, OSError) else error) from None
         file.flush()
         os.fsync(file.fileno())
-
-
-def remove_leftovers(folder: Path, names: Iterable[str]) -> None:
-    """Delete the temporary files of killed processes that were writing one of these files."""
-    for name in names:
-        for file in folder.glob(f"{name}.*.part"):
-            file.unlink(missing_ok=True)
 
 
 class UnreadableFile(InputError):

@@ -57,7 +57,11 @@ def read_payload(path: Path) -> dict[str, Any]:
     holds what no training writes (validation.py).
     """
     payload = read_archive(path)
-    if not _is_ours(payload):
+    parts = payload if isinstance(payload, dict) else {}
+    portable: Any = parts.get(PORTABLE)
+    weights: Any = parts.get("state_dict")
+    is_ours = isinstance(portable, dict) and "format" in portable and isinstance(weights, dict)
+    if not is_ours or not all(isinstance(name, str) for name in weights):
         raise InputError(f"{path} is not a checkpoint of this framework")
     if SHARDS in payload:
         from transformer.model.checkpoint.sharded import join_shards
@@ -86,15 +90,6 @@ def read_merged(path: Path) -> dict[str, Any]:
         weights = {part: merge_adapters(payload[part], scale) for part in parts if part in payload}
     merged = portable | {"config": config, "model": portable["model"] | {"lora_rank": 0}}
     return payload | weights | {PORTABLE: merged}
-
-
-def _is_ours(payload: Any) -> bool:
-    if not isinstance(payload, dict):
-        return False
-    portable, weights = payload.get(PORTABLE), payload.get("state_dict")
-    if not isinstance(portable, dict) or not isinstance(weights, dict):
-        return False
-    return "format" in portable and all(isinstance(name, str) for name in weights)
 
 
 def find_last(path: Path) -> tuple[Path, dict[str, Any]]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 import torch
 from lightning_fabric.plugins.environments import SLURMEnvironment
@@ -18,7 +18,6 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from transformer.common.errors import Interrupted
 from transformer.common.processes import SIGNALS, handling
 from transformer.training.checkpointing.run_directory import has_checkpoint
-from transformer.training.step.update_module import UpdateModule
 
 logger = logging.getLogger(__name__)
 
@@ -48,18 +47,16 @@ class GracefulStop(Callback):
         self._module = pl_module
         self._handlers.enter_context(handling(self._handle))
 
-    def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, *_: object
-    ) -> None:
+    def on_train_batch_start(self, trainer: Trainer, pl_module: Any, *_: object) -> None:
         """Stop before this update (update_module.py skips it) if any rank has received a signal."""
         if not self._alone:
-            self._agreed = self._agreed or cast(UpdateModule, pl_module).agreed_signal
+            self._agreed = self._agreed or pl_module.agreed_signal
         if self._agreed is not None or (self._alone and self.received is not None):
             trainer.should_stop = True
 
-    def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_validation_epoch_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Stop at once from now on, if a checkpoint of this update has just been written."""
-        self._at_once = not cast(UpdateModule, pl_module).detector.in_a_row
+        self._at_once = not pl_module.detector.in_a_row
         self._abort_if_stopped(trainer)
 
     def on_validation_batch_start(self, trainer: Trainer, *_: object) -> None:

@@ -2,7 +2,6 @@
 
 import csv
 import logging
-from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -14,7 +13,7 @@ from pytorch_lightning.loggers import Logger, TensorBoardLogger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from transformer.common.files import NoSpaceLeft, open_unlinked, written_whole
-from transformer.training.callbacks.config import LoggerConfig
+from transformer.training.trainer_config import LoggerConfig
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +77,7 @@ class ContinuedCSVLogger(EpochLogger):
         """Add a row."""
         self._rows.append({**self.with_epoch(metrics, step), "step": step})
 
-    def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kw: Any) -> None:
+    def log_hyperparams(self, *args: Any, **settings: Any) -> None:
         """Write nothing: ``config.yaml`` holds them."""
 
     @rank_zero_only
@@ -174,9 +173,7 @@ class ContinuedLogs(Callback):
     rows: int | None = None
     steps: int | None = None
 
-    def on_save_checkpoint(
-        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
+    def on_save_checkpoint(self, trainer: Trainer, _: object, checkpoint: dict[str, Any]) -> None:
         """Write the metrics to the disk, and save how many there are."""
         for logger in trainer.loggers if trainer.is_global_zero else ():
             logger.save()
@@ -185,9 +182,7 @@ class ContinuedLogs(Callback):
             if isinstance(logger, ContinuedTensorBoard):
                 checkpoint["metrics_steps"] = logger.steps
 
-    def on_load_checkpoint(
-        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
+    def on_load_checkpoint(self, trainer: Trainer, _: object, checkpoint: dict[str, Any]) -> None:
         """Restore how many there were."""
         self.rows = checkpoint.get("metrics_rows")
         self.steps = checkpoint.get("metrics_steps", checkpoint["global_step"])

@@ -55,7 +55,7 @@ class Measure(Callback):
             self._read()
             self._take_time()
             module: Any = pl_module
-            norm = {"train/grad_norm": last.norm} if last.good else {}
+            norm = {"train/grad_norm": last.numbers.norm} if last.numbers.good else {}
             skipped = {"train/skipped": float(module.detector.skipped)}
             pl_module.log_dict(norm | skipped | self._values(trainer, last.lr))
             self._restart()
@@ -63,11 +63,11 @@ class Measure(Callback):
     def _read(self) -> None:
         """Add up the outcomes since the last read; only here does the host wait for a GPU."""
         for outcome in self._unread:
-            self.target += outcome.tokens
-            if not outcome.good:
+            numbers, sums = outcome.numbers, outcome.numbers.sums
+            self.target += numbers.tokens
+            if not numbers.good:
                 continue
-            sums = outcome.sums
-            self.learnt += outcome.tokens
+            self.learnt += numbers.tokens
             self.loss += sums["loss"]
             pairs = zip(self.alignment, sums.get("alignment", (0.0, 0.0)), strict=True)
             self.alignment = [before + more for before, more in pairs]
@@ -81,17 +81,13 @@ class Measure(Callback):
             self.seconds += now - self.since
             self.since = now
 
-    def on_save_checkpoint(
-        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
+    def on_save_checkpoint(self, trainer: Trainer, _: object, checkpoint: dict[str, Any]) -> None:
         """Save the sums for the next log of a resumed run, without the time."""
         self._read()
         sums = {name: getattr(self, name) for name in _SAVED}
         checkpoint["measured"] = {**sums, "counted": self._counted(trainer)}
 
-    def on_load_checkpoint(
-        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
+    def on_load_checkpoint(self, trainer: Trainer, _: object, checkpoint: dict[str, Any]) -> None:
         """Restore the sums."""
         if before := checkpoint.get("measured"):
             for name in _SAVED:

@@ -54,16 +54,15 @@ class ProgressBar(Callback):
 
     def on_train_batch_end(self, trainer: Trainer, *_: object) -> None:
         """Advance; show and log the metrics at the interval."""
-        if time_to_log(trainer):
-            self._read_metrics(trainer)
+        periodic = time_to_log(trainer)
+        if periodic:
             self._log(trainer, periodic=True)
-        self._show(trainer)
+        self._show(trainer, new_metrics=periodic)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Show the scores with their update; those of text have a log line of their own."""
         self.validated = trainer.global_step
-        self._read_metrics(trainer)
-        self._show(trainer)
+        self._show(trainer, new_metrics=True)
         if not self.is_logged_by_task:
             self._log(trainer, periodic=False)
 
@@ -78,13 +77,11 @@ class ProgressBar(Callback):
         """Close the bar."""
         self.on_train_end(trainer)
 
-    def _read_metrics(self, trainer: Trainer) -> None:
-        """Read the metrics for the bar; only then does the host wait for a GPU."""
+    def _show(self, trainer: Trainer, *, new_metrics: bool = False) -> None:
+        """Update the bar; the host waits for a GPU only if there are new metrics."""
         if self.progress is not None:
-            self.texts = list(self._metrics(trainer).values())
-
-    def _show(self, trainer: Trainer) -> None:
-        if self.progress is not None:
+            if new_metrics:
+                self.texts = list(self._metrics(trainer).values())
             # The limit may be set after a validation at the start.
             total, done = _max_updates(trainer), trainer.global_step
             texts = (_update(trainer), _shown(_epochs(trainer)), *self.texts)
@@ -149,7 +146,7 @@ class LogAboveBar:
 
 def shown_update(update: int | str, epochs: float | None) -> str:
     """Progress of the run in the log: ``update 340, epoch 3.4``."""
-    return f"update {update}" + (f", {_shown(epochs)}" if epochs is not None else "")
+    return ", ".join(filter(None, [f"update {update}", _shown(epochs)]))
 
 
 def time_to_log(trainer: Trainer) -> bool:

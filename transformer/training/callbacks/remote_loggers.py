@@ -15,8 +15,8 @@ from pytorch_lightning.loggers import Logger, MLFlowLogger, WandbLogger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from transformer.common.errors import require_package
-from transformer.training.callbacks.config import LoggerConfig, MLflowConfig, WandbConfig
 from transformer.training.callbacks.loggers import ContinuedCSVLogger, EpochLogger
+from transformer.training.trainer_config import LoggerConfig, MLflowConfig, WandbConfig
 
 log = logging.getLogger(__name__)
 
@@ -85,15 +85,11 @@ class ContinuedRecords(Callback):
         for logger in _remote(trainer):
             logger.send()
 
-    def on_save_checkpoint(
-        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
+    def on_save_checkpoint(self, trainer: Trainer, _: object, checkpoint: dict[str, Any]) -> None:
         """Save their ids."""
         checkpoint["records"] = {one.kind: one.id for one in _remote(trainer)}
 
-    def on_load_checkpoint(
-        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
+    def on_load_checkpoint(self, trainer: Trainer, _: object, checkpoint: dict[str, Any]) -> None:
         """Restore their ids; ``metrics.csv`` has what was logged after the checkpoint, too."""
         logged = [one.newest() for one in trainer.loggers if isinstance(one, ContinuedCSVLogger)]
         for logger in _remote(trainer):

@@ -4,11 +4,9 @@ Popel and Bojar 2018, "Training Tips for the Transformer Model", section 4.10; V
 section 6.1.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-from torch import Size, Tensor
 
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
@@ -48,7 +46,8 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
         weights = payload["state_dict"]
         # A former version may have written one of them, without the keys that came later.
         models = [typed(ModelConfig, one[PORTABLE]["model"], "model") for one in (first, payload)]
-        if models[0] != models[1] or _shapes(weights) != _shapes(sums):
+        shapes = [{n: w.shape for n, w in each.items()} for each in (weights, sums)]
+        if models[0] != models[1] or shapes[0] != shapes[1]:
             raise InputError(f"{path} has another model than {paths[0]}; average one run's only")
         for name, tensor in weights.items():
             sums[name] += tensor
@@ -61,7 +60,3 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
     for name, tensor in first["state_dict"].items():
         weights[name] = weights[by_storage.setdefault(tensor.data_ptr(), name)]
     return {"state_dict": weights, PORTABLE: first[PORTABLE]}
-
-
-def _shapes(weights: Mapping[str, Tensor]) -> dict[str, Size]:
-    return {name: tensor.shape for name, tensor in weights.items()}

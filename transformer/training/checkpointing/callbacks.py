@@ -4,13 +4,13 @@ A checkpoint holds no path, so that a run resumes after its directory has been m
 """
 
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import Checkpoint
 
 from transformer.common.errors import AnotherRankFailed, InputError
-from transformer.model.checkpoint.archive import remove_leftovers
+from transformer.common.files import remove_parts
 from transformer.model.checkpoint.locate import LAST
 from transformer.model.checkpoint.sharded import SUFFIX
 from transformer.training.checkpointing.averaging import newest_checkpoints
@@ -21,7 +21,6 @@ from transformer.training.checkpointing.checkpoint_io import (
 )
 from transformer.training.checkpointing.run_directory import mark_unfinished
 from transformer.training.checkpointing.saved_state import SavedCallback, validate_now
-from transformer.training.optimization.divergence import DivergenceDetector
 
 _FILES = (f"{LAST}.ckpt", "best.ckpt", "step-*.ckpt", f"*{SUFFIX}")
 
@@ -57,13 +56,13 @@ class LastCheckpoint(SavedCallback, Checkpoint):
             trainer.fit_loop.epoch_loop.max_steps = -1
             trainer.should_stop = False
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Save a new run, or one that has returned; run a validation that a stop has prevented."""
         # Otherwise Lightning would repeat or skip a part of the loop.
         trainer.fit_loop.epoch_loop.restarting = False
         unused = None
         if trainer.is_global_zero:
-            remove_leftovers(self.path.parent, _FILES)
+            remove_parts(self.path.parent, *_FILES)
             if not trainer.should_stop:
                 run = self.path.parent.parent
                 mark_unfinished(run)
@@ -71,7 +70,7 @@ class LastCheckpoint(SavedCallback, Checkpoint):
                 unused = set_aside_unused(self.path.parent, trainer.ckpt_path)
         self._saved = (trainer.global_step, self.validates)
         is_new = not trainer.strategy.broadcast(self.path.exists())
-        saves = is_new or cast(DivergenceDetector, pl_module.detector).returned
+        saves = is_new or pl_module.detector.returned
         if saves and (error := self._save(trainer)) and is_new:
             if unused is not None:
                 unused.rename(self.path)
@@ -82,16 +81,14 @@ class LastCheckpoint(SavedCallback, Checkpoint):
             validate_now(trainer)
             trainer.should_stop |= self._should_stop
 
-    def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, *_: object
-    ) -> None:
+    def on_train_batch_start(self, trainer: Trainer, pl_module: Any, *_: object) -> None:
         """Save at the interval, after all callbacks of the last update."""
         assert self._saved is not None
         since = trainer.global_step - self._saved[0]
         if self.interval is not None and since >= self.interval and not trainer.should_stop:
             self._save_unless_bad(trainer, pl_module)
 
-    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_validation_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Save before a validation, which may take long."""
         self.validates = True
         self._save_unless_bad(trainer, pl_module)
@@ -105,9 +102,9 @@ class LastCheckpoint(SavedCallback, Checkpoint):
         if self._saved != (trainer.global_step, False) and (error := self._save(trainer)):
             _raise_on_rank(error, trainer)
 
-    def _save_unless_bad(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def _save_unless_bad(self, trainer: Trainer, pl_module: Any) -> None:
         """Save, unless the last update was bad, perhaps because of the weights."""
-        if not cast(DivergenceDetector, pl_module.detector).in_a_row:
+        if not pl_module.detector.in_a_row:
             self._save(trainer)
 
     def _save(self, trainer: Trainer) -> InputError | None:

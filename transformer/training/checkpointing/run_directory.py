@@ -45,7 +45,9 @@ def locked(folder: Path, verb: str = "trains") -> Iterator[None]:
     with ExitStack() as stack:
         try:
             lock = stack.enter_context(open_unlinked(folder / LOCK, "w"))
-            free = _waits_for(lock)
+            until = time.monotonic() + _PATIENCE
+            while not (free := _lock(lock, fcntl.LOCK_EX)) and time.monotonic() <= until:
+                time.sleep(_PATIENCE / 20)
         except OSError as error:
             reason = error.strerror or error
             raise InputError(
@@ -56,14 +58,6 @@ def locked(folder: Path, verb: str = "trains") -> Iterator[None]:
                 f"another process {verb} in {folder}; wait, stop it, or take another folder"
             )
         yield
-
-
-def _waits_for(lock: IO[str]) -> bool:
-    """Lock a file, and wait for a process that only checks; whether it is locked now."""
-    until = time.monotonic() + _PATIENCE
-    while not (locks := _lock(lock, fcntl.LOCK_EX)) and time.monotonic() <= until:
-        time.sleep(_PATIENCE / 20)
-    return locks
 
 
 def is_locked(folder: Path) -> bool:

@@ -5,7 +5,7 @@ A file is always written after a whole update. The number of updates decides the
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import make_dataclass
+from dataclasses import fields, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,31 +23,32 @@ from transformer.model.checkpoint.checkpoint import PORTABLE, find_last
 Count = Annotated[int, Range(0)]
 
 
-_COUNTERS = {"global_step": Count, "epoch": Count, "metrics_rows": Count, "metrics_steps": Count}
+def _state(**hints: Any) -> type[Any]:
+    """A dataclass of plain values, which ``typed`` checks."""
+    return make_dataclass("State", hints.items())
+
+
+_COUNTERS = ("global_step", "epoch", "metrics_rows", "metrics_steps")
 """Values at the root of the file; the last three may be missing."""
 
-_RECOVERY = {
-    "losses": Sequence[float],
-    **dict.fromkeys(("in_a_row", "skipped", "returned"), Count),
-    "lr": float,
-}
+_RECOVERY = _state(losses=Sequence[float], in_a_row=Count, skipped=Count, returned=Count, lr=float)
 """State of the ``DivergenceDetector``, and the learning rate of its run."""
 
-_MEASURED = {
-    "loss": float,
-    "alignment": tuple[float, float],
-    "consistency": float | None,
-    "learnt": Count,
-    "counted": tuple[int, int],
-}
+_MEASURED = _state(
+    loss=float,
+    alignment=tuple[float, float],
+    consistency=float | None,
+    learnt=Count,
+    counted=tuple[int, int],
+)
 """Sums of the training metrics since the last validation."""
 
-_CALLBACKS: dict[str, dict[str, Any]] = {
-    "BestCheckpoint": {"best": tuple[float, float] | None},
-    "LastCheckpoint": {"validates": bool},
-    "Patience": {"best": tuple[float, float] | None, "waited": Count},
-    "Objective": {"metric": str, "best": float | None},
-    "MovingAverage": {"latest_update_step": Count},
+_CALLBACKS = {
+    "BestCheckpoint": _state(best=tuple[float, float] | None),
+    "LastCheckpoint": _state(validates=bool),
+    "Patience": _state(best=tuple[float, float] | None, waited=Count),
+    "Objective": _state(metric=str, best=float | None),
+    "MovingAverage": _state(latest_update_step=Count),
 }
 
 
@@ -56,34 +57,31 @@ class SavedCallback(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """The attributes by name."""
-        return {name: getattr(self, name) for name in _CALLBACKS[type(self).__name__]}
+        saved = fields(_CALLBACKS[type(self).__name__])
+        return {field.name: getattr(self, field.name) for field in saved}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore them."""
         vars(self).update(state_dict)
 
 
-_SHARD_POSITION = make_dataclass("_ShardPosition", {"row": Count, "offsets": Sequence[int]}.items())
-"""A position in a shard of a stream: pairs, and bytes in each file."""
-
-_STREAM_POSITION = make_dataclass(
-    "_StreamPosition",
-    [*((name, Count) for name in ("epoch", "buffer", "shard")), ("place", _SHARD_POSITION)],
+# ``place`` is a position in a shard: pairs, and bytes in each file.
+_POSITION = _state(
+    epoch=Count, buffer=Count, shard=Count, place=_state(row=Count, offsets=Sequence[int])
 )
 
-_STREAM = make_dataclass(
-    "_Stream",
-    {"first": Count, "shards": str, "position": _STREAM_POSITION, "seed": int}.items(),
-)
+_STREAM = _state(first=Count, shards=str, position=_POSITION, seed=int)
 """State of ``StreamedBatches``."""
 
-_LOADER = {
-    "identity": Mapping[str, Any],
-    "row": _STREAM | None,
-    "epoch_length": Count | None,
-    **dict.fromkeys(("ranks", "accumulation"), Annotated[int, Range(1)]),
-    **dict.fromkeys(("first", "since"), Count),
-}
+_LOADER = _state(
+    identity=Mapping[str, Any],
+    row=_STREAM | None,
+    epoch_length=Count | None,
+    ranks=Annotated[int, Range(1)],
+    accumulation=Annotated[int, Range(1)],
+    first=Count,
+    since=Count,
+)
 """State of the ``UpdateLoader``: batches that the run has used."""
 
 LIGHTNING_READS = (
@@ -115,21 +113,17 @@ def check_saved_state(payload: Mapping[str, Any], file: Path) -> None:
             f"{key} is missing; training cannot resume" for key in required if key not in payload
         )
         counters = {key: payload[key] for key in _COUNTERS if key in payload}
-        _check({key: _COUNTERS[key] for key in counters}, counters, "training")
-        _check(_RECOVERY, payload["recovery"], "recovery")
+        typed(_state(**dict.fromkeys(counters, Count)), counters, "training")
+        typed(_RECOVERY, payload["recovery"], "recovery")
         if "measured" in payload:
-            _check(_MEASURED, payload["measured"], "measured")
+            typed(_MEASURED, payload["measured"], "measured")
         typed_value(payload.get("records", {}), Mapping[str, str | None], "records")
         callbacks = typed_value(payload["callbacks"], Mapping[str, Any], "callbacks")
-        for name, hints in _CALLBACKS.items():
+        for name, kind in _CALLBACKS.items():
             if name in callbacks:
-                _check(hints, callbacks[name], f"callbacks.{name}")
+                typed(kind, callbacks[name], f"callbacks.{name}")
         if (loader := loader_state(payload)) is not None:
-            _check(_LOADER, loader, "loops")
-
-
-def _check(hints: Mapping[str, Any], values: Any, where: str) -> None:
-    typed(make_dataclass("State", hints.items()), values, where)
+            typed(_LOADER, loader, "loops")
 
 
 def loader_state(payload: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -16,18 +16,15 @@ from transformer.common.processes import handling
 if TYPE_CHECKING:
     from torch.distributed.elastic.agent.server import ElasticAgent
 
-    from transformer.training.trainer_config import TrainerConfig
-
 RUN = "TRANSFORMER_RUN"
 """Name of the environment variable that holds the run for rank 0."""
 
 _TRAIN = ("-m", "transformer", "train")
 
 
-def count_devices(trainer: "TrainerConfig") -> int:
-    """Devices of this machine, one per process; 1 if Lightning does not accept the value."""
-    devices: Any = trainer.devices
-    accelerator = trainer.accelerator
+def count_devices(trainer: Any) -> int:
+    """Devices of this machine for the group ``trainer``; 1 if Lightning refuses the value."""
+    devices, accelerator = trainer.devices, trainer.accelerator
     if devices in (1, "1"):
         return 1
     import torch

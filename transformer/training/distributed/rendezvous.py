@@ -91,8 +91,7 @@ def reporting_once(rank: Rank | None) -> Iterator[None]:
     try:
         yield
     except (Exception, KeyboardInterrupt) as error:
-        other = None if rank is None else _other_error(rank, error)
-        if other is None:
+        if rank is None or (other := _other_error(rank, error)) is None:
             raise
         raise other from error
 

@@ -2,24 +2,28 @@
 
 Liang et al. 2021, "R-Drop: Regularized Dropout for Neural Networks", equations 2 to 4; Gao et al.
 2022, "Bi-SimCut: A Simple Strategy for Boosting Neural Machine Translation", which simplifies Shen
-et al. 2020, "A Simple but Tough-to-Beat Data Augmentation Approach" (cutoff).
+et al. 2020, "A Simple but Tough-to-Beat Data Augmentation Approach" (token cutoff).
 """
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
 from torch.nn import functional as F
 
+from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
+from transformer.model.transformer import Transformer
 from transformer.training.losses.config import LossConfig
 from transformer.training.losses.cross_entropy import (
     FusedLoss,
-    LogitsFormula,
     Scalar,
     Target,
     Weight,
+    compiled_loss,
 )
 
 Passes = Float[Tensor, "2 token width"]
@@ -37,7 +41,7 @@ class Terms(NamedTuple):
     weight: float
 
 
-def terms(config: LossConfig) -> Terms:
+def paper_terms(config: LossConfig) -> Terms:
     """The terms of a paper.
 
     R-Drop adds up the cross-entropies of both passes and alpha times the mean of both divergences.
@@ -122,33 +126,78 @@ def _formula(
     return torch.stack([entropy, divergence])
 
 
+def fused_consistency(
+    logits: Float[Tensor, "2 token vocab"],
+    right: Int[Tensor, "token 1"],
+    smoothing: float,
+    terms: Terms,
+) -> Float[Tensor, " 2"]:
+    """As ``_formula``, by the formula of the paper, for ``torch.compile``; in float32."""
+    exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    log_p, log_q = exact.log_softmax(-1)
+    p, q, difference = log_p.exp(), log_q.exp(), log_p - log_q
+    hit = torch.arange(logits.size(-1), device=logits.device) == right
+    expected = smoothing / logits.size(-1) + (1 - smoothing) * hit
+    ahead = (p * difference).sum(-1, keepdim=True)
+    back = -(q * difference).sum(-1, keepdim=True)
+    first, second = terms.cross_entropy
+    forth, around = terms.divergence
+    u, v = terms.weight * forth, terms.weight * around
+    entropy = -(expected * (first * log_p + second * log_q)).sum()
+    logits[0].copy_(p * (first + v + u * (difference - ahead)) - v * q - first * expected)
+    logits[1].copy_(q * (second + u - v * (difference + back)) - u * p - second * expected)
+    return torch.stack([entropy, forth * ahead.sum() + around * back.sum()])
+
+
 def consistency_loss(
-    config: LossConfig, hidden: Passes, weight: Weight, target: Target, *, compiled: bool = False
-) -> ConsistencyLoss:
-    """The loss that the config names, in the fused form if the config has a chunk."""
-    if config.chunk == 0:
-        smoothing = config.label_smoothing
-        return plain_consistency_loss(hidden, weight, target, smoothing, terms(config))
-    return fused_consistency_loss(hidden, weight, target, config, terms(config), compiled=compiled)
-
-
-def fused_consistency_loss(
+    config: LossConfig,
     hidden: Passes,
     weight: Weight,
     target: Target,
-    config: LossConfig,
-    terms: Terms,
+    terms: Terms | None = None,
     *,
     compiled: bool = False,
 ) -> ConsistencyLoss:
-    """Compute ``plain_consistency_loss`` without holding all logits in memory."""
-    smoothing = config.label_smoothing
-    kernel: LogitsFormula | None = None
-    if compiled:
-        from transformer.training.losses.compiled_loss import compiled_loss, fused_consistency
+    """The loss by terms, else those of the config; fused if the config has a chunk.
 
-        fused = compiled_loss(fused_consistency)
-        kernel = partial(fused, smoothing=smoothing, **terms._asdict())
-    formula, weights = partial(_formula, smoothing=smoothing, terms=terms), (1.0, terms.weight)
+    The fused form does not hold all logits in memory.
+    """
+    terms, smoothing = terms or paper_terms(config), config.label_smoothing
+    if config.chunk == 0:
+        return plain_consistency_loss(hidden, weight, target, smoothing, terms)
+    settings: dict[str, Any] = {"smoothing": smoothing, "terms": terms}
+    kernel = partial(compiled_loss(fused_consistency), **settings) if compiled else None
+    formula, weights = partial(_formula, **settings), (1.0, terms.weight)
     loss, sums = FusedLoss.apply(hidden, weight, target, config, weights, formula, kernel)
     return ConsistencyLoss(loss, *sums)
+
+
+def drawn_cut(
+    tokens: Int[Tensor, "rows length"], probability: float
+) -> Bool[Tensor, "rows length"] | None:
+    """Draw tokens to cut in the second half of the rows, no padding and no control symbols."""
+    if probability == 0:
+        return None
+    cut = torch.rand(tokens.shape, device=tokens.device) < probability
+    cut[: len(tokens) // 2] = False
+    for control in (PAD, BOS, EOS):
+        cut &= tokens != control
+    return cut
+
+
+@contextmanager
+def cutting(
+    model: Transformer,
+    source: Bool[Tensor, "rows source"] | None,
+    target: Bool[Tensor, "rows target"] | None,
+) -> Iterator[None]:
+    """Set the embeddings of these tokens of a model to zero; None cuts nothing."""
+    with ExitStack() as handles:
+        for side, cut in ((model.source_embedding, source), (model.target_embedding, target)):
+            if cut is not None:
+                handles.enter_context(side.token_dropout.register_forward_hook(partial(_zero, cut)))
+        yield
+
+
+def _zero(cut: Tensor, module: nn.Module, given: object, embedded: Tensor) -> Tensor:
+    return embedded.masked_fill(cut[..., None], 0.0)

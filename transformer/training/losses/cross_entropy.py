@@ -5,7 +5,7 @@ Szegedy et al. 2016, "Rethinking the Inception Architecture", section 7.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transformer.model.layers.mixed_precision import product_dtype, without_autocast
+from transformer.training.device import multiplies_bfloat16
 from transformer.training.losses.config import LossConfig
-from transformer.training.precision import multiplies_bfloat16
 
 Hidden = Float[Tensor, "token width"]
 Weight = Float[Tensor, "vocab width"]
@@ -160,6 +160,26 @@ def _formula(
     return (1 - smoothing) * surprise + smoothing * spread
 
 
+def fused_cross_entropy(
+    logits: Float[Tensor, "token vocab"], right: Int[Tensor, "token 1"], smoothing: float
+) -> Float[Tensor, ""]:
+    """The sum of the loss for ``torch.compile``, in float32; its gradient overwrites the logits."""
+    exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    hit = torch.arange(logits.size(-1), device=logits.device) == right
+    log_z = exact.logsumexp(-1, keepdim=True)
+    surprise = log_z - torch.where(hit, exact, 0).sum(-1, keepdim=True)
+    spread = log_z - exact.mean(-1, keepdim=True)
+    expected = smoothing / logits.size(-1) + (1 - smoothing) * hit
+    logits.copy_((exact - log_z).exp() - expected)
+    return ((1 - smoothing) * surprise + smoothing * spread).sum()
+
+
+@cache
+def compiled_loss(function: LogitsFormula) -> LogitsFormula:
+    """A loss by its formula, compiled for any number of tokens."""
+    return torch.compile(function, dynamic=True)
+
+
 def matrix_dtype(config: LossConfig, hidden: Tensor) -> torch.dtype:
     """The dtype of the matrix products of the fused form."""
     narrow = config.bfloat16
@@ -176,8 +196,6 @@ def loss_function(
         return cross_entropy(hidden, weight, target, config.label_smoothing)
     kernel: LogitsFormula | None = None
     if compiled:
-        from transformer.training.losses.compiled_loss import compiled_loss, fused_cross_entropy
-
         fused = compiled_loss(fused_cross_entropy)
 
         def kernel_of_one_pass(logits: Tensor, right: Tensor) -> Tensor:

@@ -27,13 +27,9 @@ _MIN_LOSSES = 10
 
 @dataclass(frozen=True)
 class RecoveryConfig:
-    """When an update is bad, and what happens then.
+    """When an update is bad, and what happens then; ``conf/train.yaml`` explains the keys.
 
-    Attributes:
-        explosion: Nats per target token by which a bad loss exceeds the median of the last hundred.
-        skips: Bad updates in a row after which training returns to the last good checkpoint.
-        returns: Maximum number of returns.
-        lr_factor: Factor of the learning rate at each return.
+    ``explosion`` is in nats per target token above the median of the last hundred.
     """
 
     explosion: Annotated[float, Range(above=0)] | None = 5.0

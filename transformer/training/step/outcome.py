@@ -1,8 +1,9 @@
-"""Sums of an update over the ranks, and its outcome, which the host reads later."""
+"""Sums over the ranks: of an update, whose outcome the host reads later, and of a validation."""
 
+import math
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from transformer.common.processes import SIGNALS
 from transformer.training.optimization.gradient_buckets import GradientBuckets
-from transformer.training.step.gradient_accumulation import Totals
+from transformer.training.step.gradient import Totals
 
 
 class FlatTensors:
@@ -51,16 +52,31 @@ def sum_over_ranks(
     return Totals(summed["tokens"], sums, summed["signals"])
 
 
-class Outcome:
-    """Numbers of an update, over all ranks; one copy to the host starts at once.
+class UpdateNumbers(NamedTuple):
+    """What the host knows of an update, over all ranks.
 
-    ``good`` says whether the update was applied, ``norm`` is that of the gradient before clipping,
-    both 0-d. ``number`` counts from 1. ``applied`` is ``good``, on the device.
+    ``good`` says whether it was applied, ``norm`` is that of the gradient before clipping, ``loss``
+    is per prediction, in nats, ``signal`` the last in the list that any of several ranks has
+    received. ``sums`` are plain numbers and lists to log, by name.
+    """
+
+    good: bool
+    norm: float
+    tokens: int
+    loss: float
+    signal: int | None
+    sums: dict[str, Any]
+
+
+class Outcome:
+    """Numbers of an update on the device; one copy to the host starts at once.
+
+    ``number`` counts from 1. ``applied`` is 0-d: whether the update was applied.
     """
 
     def __init__(self, good: Tensor, norm: Tensor, totals: Totals, lr: float, number: int) -> None:
         self.applied, self.lr, self.number = good, lr, number
-        self._totals = totals
+        self._tokens = totals.tokens
         numbers = {"good": good, "norm": norm}
         if isinstance(totals.tokens, Tensor) and totals.signals is not None:
             numbers |= {"tokens": totals.tokens, "signals": totals.signals}
@@ -72,46 +88,47 @@ class Outcome:
             self._copied.record()
 
     @cached_property
-    def _numbers(self) -> list[dict[str, Tensor]]:
-        """Numbers and sums on the host: the only read of the device in an update."""
+    def numbers(self) -> UpdateNumbers:
+        """The numbers on the host: the only read of the device in an update."""
         if self._copied is not None:
             self._copied.synchronize()
         self._packed.flat = self._packed.flat.cpu()
-        return self._packed.unpack()
+        groups: list[dict[str, Any]] = [
+            {name: value.tolist() for name, value in group.items()}
+            for group in self._packed.unpack()
+        ]
+        counts, sums = groups
+        tokens = int(counts.get("tokens", self._tokens))
+        signals = counts.get("signals", [0] * len(SIGNALS))
+        received = [signal for signal, ranks in zip(SIGNALS, signals, strict=True) if ranks]
+        signal = received[-1] if received else None
+        good, norm = bool(counts["good"]), counts["norm"]
+        return UpdateNumbers(good, norm, tokens, sums["loss"] / tokens, signal, sums)
 
-    @property
-    def good(self) -> bool:
-        """Whether the update was applied."""
-        return bool(self._numbers[0]["good"])
 
-    @property
-    def norm(self) -> float:
-        """Norm of the gradient."""
-        return float(self._numbers[0]["norm"])
+class Means:
+    """Means over all predictions of a validation, by name, as one process would compute them.
 
-    @property
-    def tokens(self) -> int:
-        """Number of predictions."""
-        tokens = self._totals.tokens
-        return int(self._numbers[0]["tokens"]) if isinstance(tokens, Tensor) else tokens
+    Lightning and torchmetrics average the means of the ranks, or sum in float32.
+    """
 
-    @property
-    def loss(self) -> float:
-        """Per prediction, in nats."""
-        summed = self.sums["loss"]
-        assert isinstance(summed, float)
-        return summed / self.tokens
+    def __init__(self) -> None:
+        self._counted: dict[str, tuple[float, int]] = {}
 
-    @property
-    def signal(self) -> int | None:
-        """The last in the list of the signals that any of several ranks has received."""
-        if self._totals.signals is None:
-            return None
-        counted = zip(SIGNALS, self._numbers[0]["signals"].tolist(), strict=True)
-        received = [signal for signal, ranks in counted if ranks]
-        return received[-1] if received else None
+    def add(self, name: str, summed: Tensor, number: int) -> None:
+        """Add the sum over a number of predictions to a mean."""
+        before, count = self._counted.get(name, (0.0, 0))
+        self._counted[name] = (before + float(summed.detach()), count + number)
 
-    @cached_property
-    def sums(self) -> dict[str, Any]:
-        """The sums to log, by name: plain numbers and lists."""
-        return {name: summed.tolist() for name, summed in self._numbers[1].items()}
+    def over_all_ranks(self) -> dict[str, float]:
+        """The means, equal on all ranks, of the names that any rank has counted; resets them."""
+        ranks = [self._counted]
+        if dist.is_initialized():
+            ranks *= dist.get_world_size()
+            dist.all_gather_object(ranks, self._counted)
+        self._counted = {}
+        means = {}
+        for name in dict.fromkeys(name for counted in ranks for name in counted):
+            parts = [counted[name] for counted in ranks if name in counted]
+            means[name] = math.fsum(part[0] for part in parts) / sum(part[1] for part in parts)
+        return means

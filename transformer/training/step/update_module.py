@@ -27,12 +27,14 @@ from transformer.training.losses.cross_entropy import (
 )
 from transformer.training.optimization.divergence import DivergenceDetector, RecoveryConfig
 from transformer.training.optimization.gradient_buckets import GradientBuckets
-from transformer.training.optimization.optimizer import OptimizerConfig, build_optimizer
-from transformer.training.optimization.schedule import ScheduleConfig, build_schedule
-from transformer.training.step.distributed_mean import Means
-from transformer.training.step.gradient_accumulation import Accumulator, seed_for
-from transformer.training.step.gradient_clipping import clip_mean_gradient
-from transformer.training.step.outcome import Outcome, sum_over_ranks
+from transformer.training.optimization.optimizer import (
+    OptimizerConfig,
+    ScheduleConfig,
+    build_optimizer,
+    build_schedule,
+)
+from transformer.training.step.gradient import Accumulator, clip_mean_gradient, seed_for
+from transformer.training.step.outcome import Means, Outcome, sum_over_ranks
 
 if TYPE_CHECKING:
     from transformer.model.single_stack import SingleStack
@@ -131,8 +133,9 @@ class UpdateModule(LightningModule, ABC):
         if self._enqueued is None:
             return
         (outcome, update), self._enqueued = self._enqueued, None
-        self.agreed_signal = outcome.signal
-        self._detector.count(outcome.good, outcome.loss, outcome.norm, outcome.number)
+        numbers = outcome.numbers
+        self.agreed_signal = numbers.signal
+        self._detector.count(numbers.good, numbers.loss, numbers.norm, outcome.number)
         self._detector.raise_if_diverged(update, outcome.number)
 
     def check_memory(self, batch: Any, times: int = 1) -> None:
@@ -170,7 +173,7 @@ class UpdateModule(LightningModule, ABC):
 
     def on_fit_start(self) -> None:
         """Set whether a rank may repeat a batch alone; the memory check needs it already."""
-        self.accumulate.halving.alone = not self.sharded
+        self.accumulate.alone = not self.sharded
 
     def on_train_start(self) -> None:
         """Prepare the sum of gradients over the ranks, which sharded weights do themselves."""

@@ -67,7 +67,7 @@ def test_a_sweep_is_refused_before_its_trials_train(
     ("override", "says"),
     [
         ("optimizer.lr=nan", "optimizer.lr=nan must be above 0"),
-        ("precision=64-true", "precision=64-true must be 32-true or bf16-mixed"),
+        ("precision=64-true", "precision='64-true' must be 32-true or bf16-mixed"),
     ],
 )
 def test_wrong_values_are_refused_before_anything_is_written(

@@ -13,7 +13,7 @@ import torch
 
 from tests.helpers.runs.outcomes import differences
 from transformer.common.errors import InputError
-from transformer.model.checkpoint.archive import read_archive, remove_leftovers, write_archive
+from transformer.model.checkpoint.archive import read_archive, write_archive
 
 VALUES = {
     "weights": {"a": torch.arange(6_000.0), "b": torch.zeros(3, 5)},
@@ -153,12 +153,3 @@ def test_a_disk_that_is_full(file: Path, name: str, monkeypatch: pytest.MonkeyPa
         write_archive({"number": 8}, file)
     assert [path.name for path in file.parent.iterdir()] == ["last.ckpt"]
     assert not refused(file)
-
-
-def test_only_leftovers_of_killed_processes_are_removed(tmp_path: Path) -> None:
-    ours = ("last.ckpt.0f.part", "step-00000008.ckpt.a.part", "last-0f-1of2.shard.0f.part")
-    others = ("last.ckpt", "last-0f-1of2.shard", "step-00000008.ckpt", "tuned.ckpt.0f.part")
-    for name in (*ours, *others):
-        (tmp_path / name).touch()
-    remove_leftovers(tmp_path, ("last.ckpt", "best.ckpt", "step-*.ckpt", "*.shard"))
-    assert {path.name for path in tmp_path.iterdir()} == set(others)

@@ -23,22 +23,16 @@ from transformer.model.checkpoint.validation import FORMAT, GROUPS
 from transformer.model.transformer import Transformer
 
 TOKENIZER = {"kind": "joint", "bytes": [0, 255, 10]}
-CONFIG = {
-    **{group: {} for group in GROUPS},
-    "task": "translation",
-    "seed": 1,
+CONFIG = {group: {} for group in GROUPS} | {
+    **{"task": "translation", "seed": 1, "lr": 2e-3},
     "data": {"train": ["a.en", "a.de"], "root": None},
-    "lr": 2e-3,
 }
 
 
 def payload_of(model: Transformer) -> dict[str, Any]:
     weights = {f"{WEIGHTS_PREFIX}{k}": v for k, v in model.state_dict().items()}
-    return {
-        "state_dict": weights,
-        "global_step": 7,
-        PORTABLE: portable_part(model.config, TOKENIZER, CONFIG),
-    }
+    part = portable_part(model.config, TOKENIZER, CONFIG)
+    return {"state_dict": weights, "global_step": 7, PORTABLE: part}
 
 
 @pytest.fixture

@@ -17,11 +17,11 @@ from tests.helpers.training.fakes import fake_trainer
 from transformer.cli.config.arguments import config_folder
 from transformer.common.errors import Interrupted
 from transformer.common.processes import SIGNALS, handling
-from transformer.training.callbacks.early_stopping import Patience
 from transformer.training.callbacks.graceful_shutdown import GracefulStop, stoppable
+from transformer.training.callbacks.validation import Patience
 from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.optimization.divergence import DivergenceDetector
-from transformer.training.step.gradient_accumulation import Totals
+from transformer.training.step.gradient import Totals
 from transformer.training.step.outcome import Outcome
 
 
@@ -124,7 +124,7 @@ def test_slurm_is_heard_by_all_whichever_rank_it_tells(here: int | None) -> None
     ranks = torch.tensor([int(number in (here, signal.SIGUSR1)) for number in SIGNALS])
     totals = Totals(torch.tensor(6), {"loss": torch.tensor(1.0)}, ranks)
     outcome = Outcome(torch.tensor(True), torch.tensor(0.5), totals, 0.125, 1)
-    stop.on_train_batch_start(trainer, module(agreed_signal=outcome.signal), None, 0)
+    stop.on_train_batch_start(trainer, module(agreed_signal=outcome.numbers.signal), None, 0)
     assert trainer.should_stop
     with pytest.raises(Interrupted) as caught:
         stop.raise_if_stopped()
@@ -217,14 +217,14 @@ def test_slurm_warns_jobs_of_a_sweep_by_a_signal() -> None:
             "17_3",
         ),
         ({"SLURM_JOB_ID": "17; rm -r ."}, signal.SIGUSR1, None),
-        ({"SLURM_JOB_ID": "17", "SLURM_NTASKS": ""}, signal.SIGUSR1, None),
+        ({"SLURM_JOB_ID": "17", "SLURM_NTASKS": None}, signal.SIGUSR1, None),
     ],
 )
 def test_slurm_gets_the_job_back(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-    environment: dict[str, str],
+    environment: dict[str, str | None],
     number: int,
     job: str | None,
 ) -> None:
@@ -233,9 +233,8 @@ def test_slurm_gets_the_job_back(
     scontrol.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     for name, value in ({"SLURM_NTASKS": "2", "SLURM_JOB_NAME": "train"} | environment).items():
-        monkeypatch.setenv(name, value)
-    if not environment.get("SLURM_NTASKS", "2"):
-        monkeypatch.delenv("SLURM_NTASKS")
+        if value is not None:
+            monkeypatch.setenv(name, value)
     with pytest.raises(Interrupted), stoppable(tmp_path, ""):
         send(number)
     assert (said.read_text() if said.exists() else None) == (job and f"requeue {job}\n")

@@ -22,7 +22,7 @@ from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.tasks.translation import TranslateValidation
 from transformer.training.callbacks.metrics import Measure
-from transformer.training.step.gradient_accumulation import Totals
+from transformer.training.step.gradient import Totals
 from transformer.training.step.outcome import Outcome
 
 SOURCES = ["ein Hund", "zwei", "drei Katzen", "vier", "fünf"]
@@ -106,7 +106,6 @@ def test_measure_logs_the_means_of_other_losses(clock: Clock) -> None:
     assert logged(module)[0]["train/consistency"] == (6 + 3) / (2 * 6)
     run_update(measure, trainer, module, 1.0, consistency=5.0)
     checkpoint: dict[str, Any] = {}
-    trainer.strategy.root_device = torch.device("cpu")
     measure.on_save_checkpoint(trainer, module, checkpoint)
     resumed = Measure()
     resumed.on_load_checkpoint(trainer, module, checkpoint)
@@ -136,7 +135,6 @@ def test_a_resumed_run_logs_the_speed_since_its_start(clock: Clock) -> None:
     checkpoints = []
     for seconds in (2, 1000):
         measure, trainer, module = Measure(), fake_trainer(), fake_module()
-        trainer.strategy.root_device = torch.device("cpu")
         measure.on_train_batch_start(trainer, module, UPDATE, 0)
         clock.now += seconds
         run_update(measure, trainer, module, 1.0)

@@ -10,7 +10,7 @@ from pytorch_lightning import LightningModule
 
 from tests.helpers.training.fakes import fake_trainer
 from transformer.common.errors import AnotherRankFailed, InputError
-from transformer.training.callbacks.early_stopping import Patience
+from transformer.training.callbacks.validation import Patience
 from transformer.training.checkpointing import callbacks
 from transformer.training.checkpointing.callbacks import (
     BestCheckpoint,
@@ -75,10 +75,12 @@ def test_the_last_is_written_at_start_interval_and_end(tmp_path: Path) -> None:
 
 
 def test_what_killed_ranks_were_writing_is_removed(tmp_path: Path) -> None:
-    for name in ("last.ckpt.0f.part", "last-0f-1of2.shard.0f.part", "last-0f-1of2.shard"):
+    ours = ("last.ckpt.0f.part", "step-00000008.ckpt.a.part", "last-0f-1of2.shard.0f.part")
+    others = ("last.ckpt", "last-0f-1of2.shard", "step-00000008.ckpt", "tuned.ckpt.0f.part")
+    for name in (*ours, *others):
         (tmp_path / name).touch()
     LastCheckpoint(tmp_path, None).on_train_start(saving_trainer()[0], module())
-    assert {path.name for path in tmp_path.iterdir()} == {"last-0f-1of2.shard", "last.ckpt"}
+    assert {path.name for path in tmp_path.iterdir()} == {*others}
 
 
 def test_the_last_is_written_before_a_validation(tmp_path: Path) -> None:
@@ -94,9 +96,7 @@ def test_the_last_is_written_before_a_validation(tmp_path: Path) -> None:
     assert len(written) == 3  # that the validation is over is new
 
 
-def test_the_last_is_not_written_while_updates_are_bad(
-    tmp_path: Path,
-) -> None:
+def test_the_last_is_not_written_while_updates_are_bad(tmp_path: Path) -> None:
     last, (trainer, written) = LastCheckpoint(tmp_path, 3), saving_trainer()
     last.on_train_start(trainer, module())
     run(last, trainer, 6, bad=(3, 4))

@@ -16,10 +16,14 @@ from transformer.training.checkpointing.saved_state import (
     optimizer_state,
     schedule_state,
 )
-from transformer.training.optimization.optimizer import OptimizerConfig, build_optimizer
-from transformer.training.optimization.schedule import ScheduleConfig, build_schedule
+from transformer.training.optimization.optimizer import (
+    OptimizerConfig,
+    ScheduleConfig,
+    build_optimizer,
+    build_schedule,
+)
 
-ADAM = OptimizerConfig("adam", lr=1e-3, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0)
+ADAM = OptimizerConfig(lr=1e-3)
 LOADER: dict[str, Any] = {
     **{"identity": {"pairs": 3, "seed": 1}, "row": None, "epoch_length": 4},
     **{"ranks": 1, "accumulation": 1, "first": 0, "since": 0},

@@ -12,9 +12,8 @@ from transformer.training.losses.config import LossConfig
 from transformer.training.losses.consistency import (
     Terms,
     consistency_loss,
-    fused_consistency_loss,
+    paper_terms,
     plain_consistency_loss,
-    terms,
 )
 from transformer.training.losses.cross_entropy import cross_entropy
 
@@ -77,11 +76,11 @@ def test_simcut_by_hand() -> None:
 def test_fused_equals_plain_in_value_and_gradient(
     chunk: int, rows: int, smoothing: float, dtype: torch.dtype
 ) -> None:
-    for parts in (UNEQUAL, terms(config()), terms(config(**SIMCUT))):
+    for parts in (UNEQUAL, paper_terms(config()), paper_terms(config(**SIMCUT))):
         hidden, weight, target = inputs(rows, dtype)
         plain = plain_consistency_loss(hidden, weight, target, smoothing, parts)
         settings = config(chunk, label_smoothing=smoothing)
-        mine = fused_consistency_loss(hidden, weight, target, settings, parts)
+        mine = consistency_loss(settings, hidden, weight, target, parts)
         for ours, formula in zip(mine, plain, strict=True):
             assert_close(ours, formula)
         for found in (plain, mine):
@@ -99,7 +98,7 @@ def test_gradcheck() -> None:
     hidden, weight, target = inputs(rows=5, dtype=torch.float64)
 
     def loss(*tensors: Tensor) -> Tensor:
-        return fused_consistency_loss(*tensors, target, config(4), UNEQUAL).loss
+        return consistency_loss(config(4), *tensors, target, UNEQUAL).loss
 
     assert torch.autograd.gradcheck(loss, (hidden, weight))
 
@@ -109,7 +108,7 @@ def test_fused_in_bfloat16_is_near(chunk: int) -> None:
     hidden, weight, target = inputs()
     plain = plain_consistency_loss(hidden, weight, target, 0.1, UNEQUAL)
     settings = config(chunk, bfloat16=True)
-    mine = fused_consistency_loss(hidden, weight, target, settings, UNEQUAL)
+    mine = consistency_loss(settings, hidden, weight, target, UNEQUAL)
     for ours, formula in zip(mine, plain, strict=True):
         assert ours.dtype == torch.float32
         torch.testing.assert_close(ours, formula, rtol=1e-2, atol=0)
@@ -119,7 +118,7 @@ def test_fused_in_bfloat16_is_near(chunk: int) -> None:
         assert gradient.dtype == torch.float32
         assert 1e-5 < ((gradient - formula).norm() / formula.norm()).item() < 1e-2
     with torch.autocast("cpu", torch.bfloat16):
-        under = fused_consistency_loss(hidden, weight, target, config(chunk), UNEQUAL)
+        under = consistency_loss(config(chunk), hidden, weight, target, UNEQUAL)
     assert torch.equal(under.loss, mine.loss)
 
 
@@ -138,30 +137,12 @@ def test_equal_passes_do_not_diverge(kind: dict[str, Any], chunk: int) -> None:
         assert_close(mine, other)
 
 
-@pytest.mark.parametrize("chunk", [0, 4])
-def test_no_weight_leaves_the_cross_entropy(chunk: int) -> None:
-    hidden, weight, target = inputs()
-    expected = cross_entropy(hidden.flatten(0, 1), weight, target.repeat(2), 0.1)
-    alone = Terms((0.5, 0.5), (0.5, 0.5), 0.0)
-    if chunk:
-        found = fused_consistency_loss(hidden, weight, target, config(chunk), alone)
-    else:
-        found = plain_consistency_loss(hidden, weight, target, 0.1, alone)
-    assert_close(found.loss, expected / 2)
-    assert_close(found.loss, found.cross_entropy)
-    ours, theirs = (torch.autograd.grad(e, (hidden, weight)) for e in (found.loss, expected / 2))
-    for mine, other in zip(ours, theirs, strict=True):
-        assert_close(mine, other)
-
-
 @pytest.mark.parametrize("parts", [(1.0, 0.0), (0.0, 1.0)])
 def test_a_divergence_is_never_negative(parts: tuple[float, float]) -> None:
     hidden, weight, target = inputs(dtype=torch.float64)
     for near in (1.0, 1e-3, 1e-6):
         close = torch.stack([hidden[0], hidden[0] + near * hidden[1]])
-        found = fused_consistency_loss(
-            close, weight, target, config(4), Terms((0.0, 0.0), parts, 1.0)
-        )
+        found = consistency_loss(config(4), close, weight, target, Terms((0.0, 0.0), parts, 1.0))
         assert found.divergence > 0
 
 

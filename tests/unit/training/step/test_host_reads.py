@@ -22,9 +22,10 @@ from transformer.model.single_stack import build_single_stack
 from transformer.tasks.language_modelling import LanguageModule
 from transformer.tasks.tagging import TaggingModule
 from transformer.training.callbacks.metrics import Measure
-from transformer.training.optimization.activation_checkpointing import recompute_layers
 from transformer.training.optimization.divergence import Diverged
+from transformer.training.optimization.layers import recompute_layers
 from transformer.training.optimization.optimizer import build_optimizer
+from transformer.training.step.outcome import UpdateNumbers
 from transformer.training.step.update_module import UpdateModule
 
 SOURCES, TARGETS = [[7, 8, 9, 10, 11], [5]], [[6, 8, 4], [9, 9, 9, 9]]
@@ -131,8 +132,7 @@ def test_each_outcome_is_read_once_and_late(
 def test_a_bad_update_is_reported_at_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     module = updating(monkeypatch, recovery=recovery_config(skips=1))
     outcome = module.training_step(update(), 0)["outcome"]
-    numbers = {"good": torch.tensor(0), "norm": torch.tensor(torch.nan)}
-    outcome.__dict__["_numbers"] = [numbers, {"loss": torch.ones(())}]
+    outcome.__dict__["numbers"] = UpdateNumbers(False, torch.nan, 1, 1.0, None, {})
     second = update()
     with HostReads(), pytest.raises(Diverged, match="the last of them 1"):
         module.training_step(second, 1)

@@ -1,5 +1,7 @@
 """bfloat16 in the matrix products: weights stay float32, and the loss goes nearly the same way."""
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,21 +16,24 @@ from transformer.runs.train import train
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Trains a run of a precision, once, and returns its folder."""
     folder = tmp_path_factory.mktemp("precision")
     overrides = [*corpus_overrides(folder), *SMALL, "trainer.max_steps=8", "callbacks.samples=0"]
     overrides += ["trainer.log_every_n_steps=1", "trainer.val_check_interval=8", "decoding=greedy"]
     overrides += ["trainer.accumulate_grad_batches=2", "keep_memory=false", "data.batch_tokens=256"]
-    found = {}
-    for precision in ("32-true", "bf16-mixed"):
-        found[precision] = folder / precision
-        train(composed([*overrides, f"precision={precision}"], folder), found[precision])
-    return found
+
+    @cache
+    def run(precision: str) -> Path:
+        train(composed([*overrides, f"precision={precision}"], folder), folder / precision)
+        return folder / precision
+
+    return run
 
 
 @pytest.mark.thorough
-def test_the_loss_goes_nearly_the_same_way(runs: dict[str, Path]) -> None:
-    exact, mixed = (curve(folder) for folder in runs.values())
+def test_the_loss_goes_nearly_the_same_way(trained: Callable[[str], Path]) -> None:
+    exact, mixed = (curve(trained(precision)) for precision in ("32-true", "bf16-mixed"))
     losses = [point for point in exact if point[0] == "train/loss"]
 
     def fall(logged: Curve) -> float:
@@ -41,8 +46,8 @@ def test_the_loss_goes_nearly_the_same_way(runs: dict[str, Path]) -> None:
     assert fall(mixed) == pytest.approx(fall(exact), rel=0.05)
 
 
-def test_the_weights_stay_exact(runs: dict[str, Path]) -> None:
-    file = runs["bf16-mixed"] / "checkpoints" / "last.ckpt"
+def test_the_weights_stay_exact(trained: Callable[[str], Path]) -> None:
+    file = trained("bf16-mixed") / "checkpoints" / "last.ckpt"
     payload = torch.load(file, weights_only=True)
     state = payload["optimizer_states"][0]["state"]
     moments = [value for each in state.values() for value in each.values()]

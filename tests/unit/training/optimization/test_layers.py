@@ -1,31 +1,41 @@
 """A layer computed twice leaves the same gradient as one computed once, and keeps less."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tests.helpers.model.models import tiny_config, tiny_transformer
 from transformer.model.heads import HeadName
 from transformer.model.single_stack import build_single_stack
 from transformer.model.transformer import Transformer
 from transformer.training.losses.guided_alignment import watching
-from transformer.training.optimization.activation_checkpointing import recompute_layers
+from transformer.training.optimization.layers import recompute_layers
 
 SOURCE = torch.tensor([[5, 6, 7, 8, 2], [9, 4, 2, 0, 0]])
 TARGET = torch.tensor([[1, 5, 9, 7], [1, 6, 0, 0]])
 RANDOM = {"dropout": 0.2, "attention_dropout": 0.1, "activation_dropout": 0.1}
 
 
-def gradients(model: Transformer) -> list[Tensor | None]:
-    model.train()
-    model.zero_grad()
-    torch.manual_seed(7)
-    model(SOURCE, TARGET).square().sum().backward()
-    return [parameter.grad for parameter in model.parameters()]
+def assert_same_gradients(
+    forgetful: nn.Module,
+    kept: nn.Module,
+    run: Callable[[Any], Tensor] = lambda model: model(SOURCE, TARGET),
+    same: Callable[[Tensor, Tensor], object] = torch.equal,
+) -> None:
+    """The gradients of two models with the same weights and random numbers are the same."""
+    found = []
+    for model in (forgetful, kept):
+        model.train()
+        torch.manual_seed(7)
+        run(model).square().sum().backward()
+        found.append([parameter.grad for parameter in model.parameters()])
+    for mine, expected in zip(*found, strict=True):
+        assert (mine is None) is (expected is None)
+        assert mine is None or expected is None or same(mine, expected) is not False
 
 
 @pytest.mark.parametrize(
@@ -44,21 +54,15 @@ def gradients(model: Transformer) -> list[Tensor | None]:
 def test_the_gradient_is_the_same_bit_for_bit(changes: dict[str, Any]) -> None:
     kept, forgetful = (tiny_transformer(**RANDOM, **changes) for _ in range(2))
     recompute_layers(forgetful)
-    for mine, expected in zip(gradients(forgetful), gradients(kept), strict=True):
-        assert (mine is None) is (expected is None)
-        assert expected is None or torch.equal(mine, expected)
+    assert_same_gradients(forgetful, kept)
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager", "flex"])
-def test_relative_positions_within_a_pattern_are_recomputed(
-    attention: str,
-) -> None:
+def test_relative_positions_within_a_pattern_are_recomputed(attention: str) -> None:
     changes = {"positions": "relative", "pattern": "sliding", "attention": attention}
     kept, forgetful = (tiny_transformer(dropout=0.2, **changes) for _ in range(2))
     recompute_layers(forgetful)
-    for mine, expected in zip(gradients(forgetful), gradients(kept), strict=True):
-        assert mine is not None and expected is not None
-        torch.testing.assert_close(mine, expected)
+    assert_same_gradients(forgetful, kept, same=torch.testing.assert_close)
 
 
 @contextmanager
@@ -89,30 +93,23 @@ def test_less_is_kept() -> None:
 
 
 def test_a_stack_alone_recomputes_too() -> None:
-    found = []
-    for forgetful in (False, True):
+    stacks = []
+    for _ in range(2):
         torch.manual_seed(1)
-        model = build_single_stack(tiny_config(decoder_layers=0, **RANDOM), causal=True).train()
-        if forgetful:
-            recompute_layers(model)
-        torch.manual_seed(7)
-        model(TARGET).square().sum().backward()
-        found.append([parameter.grad for parameter in model.parameters()])
-    assert all(a is b is None or torch.equal(a, b) for a, b in zip(*found, strict=True))
+        stacks.append(build_single_stack(tiny_config(decoder_layers=0, **RANDOM), causal=True))
+    recompute_layers(stacks[0])
+    assert_same_gradients(*stacks, run=lambda model: model(TARGET))
 
 
 def test_what_guided_alignment_looks_at_is_still_there() -> None:
-    found = []
-    for forgetful in (False, True):
-        model = tiny_transformer(**RANDOM).train()
-        if forgetful:
-            recompute_layers(model, model.decoder.layers[0].cross_attention)
-        torch.manual_seed(7)
+    def run(model: Transformer) -> Tensor:
         with watching(model, HeadName("cross", 0, 1)) as looked:
             hidden = model(SOURCE, TARGET)
-        (hidden.square().sum() + looked[0].square().sum()).backward()
-        found.append([parameter.grad for parameter in model.parameters()])
-    assert all(a is b is None or torch.equal(a, b) for a, b in zip(*found, strict=True))
+        return torch.cat([hidden.flatten(), looked[0].flatten()])
+
+    kept, forgetful = (tiny_transformer(**RANDOM) for _ in range(2))
+    recompute_layers(forgetful, forgetful.decoder.layers[0].cross_attention)
+    assert_same_gradients(forgetful, kept, run=run)
 
 
 def test_translating_is_left_alone() -> None:

@@ -1,17 +1,18 @@
-"""Fully sharded data parallel: each rank keeps a part of weights, gradients and optimiser state.
-
-A layer is gathered while it computes; its gradient is summed over the ranks after every
-micro-batch. Rajbhandari et al. 2020, "ZeRO"; Zhao et al. 2023, "PyTorch FSDP".
-"""
+"""Data-parallel training: each rank has all the weights, or keeps a part of them (FSDP)."""
 
 import logging
+import os
 import uuid
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from lightning_fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
+from pytorch_lightning.strategies import DDPStrategy
+from torch import Size, Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import (
     FSDPModule,
@@ -27,13 +28,73 @@ from transformer.model.checkpoint.sharded import SUFFIX, delete_unnamed, split
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
 from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO
-from transformer.training.distributed.replicated import ReplicatedStrategy
+from transformer.training.distributed.launcher import count_devices
+from transformer.training.distributed.rendezvous import external_rank, shared_store
+from transformer.training.trainer_config import TrainerConfig
+
+
+class ReplicatedStrategy(DDPStrategy):
+    """Connects processes as Lightning's DDP does, but does not wrap the model.
+
+    DDP's wrapper sends gradients during the backward pass, and a rank that runs out of memory there
+    leaves the others waiting for ever. With ``reduce_bfloat16`` gradients are summed in bfloat16.
+    """
+
+    def __init__(self, *, reduce_bfloat16: bool = False, **options: Any) -> None:
+        super().__init__(**options)
+        self.reduce_bfloat16 = reduce_bfloat16
+
+    def setup_distributed(self) -> None:
+        """Create the process group, also after a restart by torchrun with other addresses."""
+        rank = external_rank() if TorchElasticEnvironment.detect() else None
+        if rank is not None and not torch.distributed.is_initialized():
+            device = self.root_device
+            torch.distributed.init_process_group(
+                self._get_process_group_backend(),
+                store=shared_store(rank),
+                rank=rank.rank,
+                world_size=rank.ranks,
+                timeout=self._timeout,
+                device_id=None if device.type == "cpu" else device,
+            )
+        super().setup_distributed()
+
+    def configure_ddp(self) -> None:
+        """Give every rank the weights of rank 0."""
+        assert self.model is not None
+        for tensor in (*self.model.parameters(), *self.model.buffers()):
+            torch.distributed.broadcast(tensor.detach(), src=0)
+
+
+def resolve_devices(trainer: TrainerConfig) -> TrainerConfig:
+    """The arguments of the trainer, with the number of processes that torchrun has started."""
+    devices, nodes = trainer.devices, trainer.num_nodes
+    if TorchElasticEnvironment.detect():
+        here, machines = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["GROUP_WORLD_SIZE"])
+        if devices in (-1, "-1", "auto"):
+            devices = here
+        if (devices != here and count_devices(trainer) != here) or nodes not in (1, machines):
+            raise InputError(
+                f"torchrun has started {here} processes on each of {machines} machines; set "
+                f"trainer.devices={here} and leave trainer.num_nodes out"
+            )
+        return replace(trainer, devices=devices, num_nodes=machines)
+    if nodes > 1 and not SLURMEnvironment.detect():
+        raise InputError(
+            f"trainer.num_nodes={nodes}: start one call on every machine with torchrun or srun"
+        )
+    return trainer
+
 
 logger = logging.getLogger(__name__)
 
 
 class ShardedStrategy(ReplicatedStrategy):
-    """Shards the model of an ``UpdateModule`` layer by layer."""
+    """Each rank keeps a part of weights, gradients and optimiser state of an ``UpdateModule``.
+
+    A layer is gathered while it computes; its gradient is summed over the ranks after every
+    micro-batch. Rajbhandari et al. 2020, "ZeRO"; Zhao et al. 2023, "PyTorch FSDP".
+    """
 
     def model_to_device(self) -> None:
         """Do nothing: each layer moves to the device when it is sharded."""
@@ -116,7 +177,7 @@ class ShardedStrategy(ReplicatedStrategy):
         file, size = Path(filepath), self.world_size
         save = self.broadcast(uuid.uuid4().hex[:12])
         names = [f"{file.stem}-{save}-{rank}of{size}{SUFFIX}" for rank in range(size)]
-        index, parts = split(checkpoint, _Parts())
+        index, parts = split(checkpoint, partial(local_part, copies={}))
         error: InputError | None = None
         try:
             write_archive(parts, file.parent / names[self.global_rank])
@@ -147,20 +208,15 @@ def layer_policy(precision: str | int, device: torch.device) -> MixedPrecisionPo
     return MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
 
 
-class _Parts:
-    """This rank's part of sharded tensors, on the CPU; tied weights once."""
-
-    def __init__(self) -> None:
-        self.copies: dict[tuple[int, tuple[int, ...]], Tensor] = {}
-
-    def __call__(self, value: Any) -> Tensor | None:
-        if not isinstance(value, DTensor):
-            return None
-        local = value.to_local().detach()
-        key = local.data_ptr(), tuple(local.shape)
-        if key not in self.copies:
-            self.copies[key] = local.cpu()
-        return self.copies[key]
+def local_part(value: Any, copies: dict[tuple[int, Size], Tensor]) -> Tensor | None:
+    """This rank's part of a sharded tensor, on the CPU; tied weights share one of the copies."""
+    if not isinstance(value, DTensor):
+        return None
+    local = value.to_local().detach()
+    key = local.data_ptr(), local.shape
+    if key not in copies:
+        copies[key] = local.cpu()
+    return copies[key]
 
 
 def _alike(value: Any, weight: Any) -> Any:

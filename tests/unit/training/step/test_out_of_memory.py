@@ -16,20 +16,20 @@ from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch
 from transformer.data.modules.translation import DataModule
 from transformer.tasks.translation_module import TranslationModule
-from transformer.training.callbacks.memory_preflight import MemoryPreflight
+from transformer.training.step.out_of_memory import MemoryPreflight
 
 
 class Listening(TranslationModule):
-    """Notes what it is rehearsed with."""
+    """Keeps the batches that it computes."""
 
     def __init__(self) -> None:
         super().__init__(
             tiny_transformer(source_vocab_size=268, target_vocab_size=268), **module_settings()
         )
-        self.rehearsed: list[Batch] = []
+        self.tried_batches: list[Batch] = []
 
     def micro_loss(self, batch: Batch) -> Any:
-        self.rehearsed.append(batch)
+        self.tried_batches.append(batch)
         return super().micro_loss(batch)
 
     def manual_backward(self, loss: torch.Tensor, *arguments: Any, **keywords: Any) -> None:
@@ -52,7 +52,7 @@ def trainer(**changes: Any) -> Any:
 def test_the_largest_batch_is_tried_and_forgotten(data: DataModule) -> None:
     module = Listening()
     MemoryPreflight(data).on_train_start(trainer(), module)
-    (tried,) = module.rehearsed
+    (tried,) = module.tried_batches
     assert tried.positions == max(batch.positions for batch in first_epoch(data))
     assert all(parameter.grad is None for parameter in module.parameters())
 
@@ -62,7 +62,7 @@ def test_ranks_that_share_out_the_weights_halve_no_batch(
     data: DataModule, monkeypatch: pytest.MonkeyPatch, sharded: bool
 ) -> None:
     def no_memory(loss: torch.Tensor) -> None:
-        if module.accumulate.halving.max_positions == float("inf"):
+        if module.accumulate.max_positions == float("inf"):
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
         loss.backward()
 
@@ -76,13 +76,11 @@ def test_ranks_that_share_out_the_weights_halve_no_batch(
             MemoryPreflight(data).on_train_start(trainer(), module)
     else:
         MemoryPreflight(data).on_train_start(trainer(), module)
-        whole, *halves = [one.size for one in module.rehearsed]
+        whole, *halves = [one.size for one in module.tried_batches]
         assert len(halves) == 2 and sum(halves) == whole
 
 
-def test_two_micro_batches_are_tried_with_every_layer(
-    data: DataModule,
-) -> None:
+def test_two_micro_batches_are_tried_with_every_layer(data: DataModule) -> None:
     module = Listening()
     module.model.encoder.layer_drop = module.model.decoder.layer_drop = 0.999
     kept = []
@@ -90,7 +88,7 @@ def test_two_micro_batches_are_tried_with_every_layer(
         layer.register_forward_hook(lambda *_: kept.append(1))
     data.accumulation = 3
     MemoryPreflight(data).on_train_start(trainer(), module)
-    first, second = module.rehearsed
+    first, second = module.tried_batches
     assert first is second
     layers = len(module.model.encoder.layers) + len(module.model.decoder.layers)
     assert len(kept) == 2 * layers
@@ -119,4 +117,4 @@ def test_an_optimiser_whose_state_does_not_fit_is_named(
     monkeypatch.setattr(torch, "empty_like", no_memory)
     with pytest.raises(InputError, match=r"^the device has no memory for .* optimiser.*; take"):
         MemoryPreflight(data).on_train_start(begins, module)
-    assert not module.rehearsed
+    assert not module.tried_batches
