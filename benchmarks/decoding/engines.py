@@ -18,6 +18,7 @@ from transformer.decoding.batched_search import search_batch
 from transformer.decoding.length_bucketing import bucket_batches
 from transformer.decoding.search.config import SearchConfig
 from transformer.model.config import Precision
+from transformer.model.layers.mixed_precision import processor_has
 from transformer.model.layers.quantization import in_precision
 from transformer.model.transformer import Transformer
 
@@ -86,13 +87,15 @@ def engines(subject: "Subject", threads: int, folder: Path) -> Iterator[Engine]:
     for precision, path in exported.items():
         path.mkdir(parents=True)
         write_ctranslate2(subject.model, subject.tokenizer, path, precision)
+    # Without these instructions bfloat16 takes several times as long as float32.
+    narrow = processor_has("avx512_bf16", "amx_bf16")
+    precisions = set(get_args(Precision)) - (set() if narrow else {"bfloat16"})
     for name, search in searches.items():
-        for precision in get_args(Precision):
+        for precision in sorted(precisions):
             translate = ours(subject.model, precision, search)
             yield Engine("ours", name, precision, (2048, 4096, 8192), "tokens", translate)
-        for dtype in (torch.float32, torch.bfloat16):
-            translate = hugging_face(subject.model, dtype, search)
-            precision = str(dtype).removeprefix("torch.")
+        for precision in sorted(precisions & {"float32", "bfloat16"}):
+            translate = hugging_face(subject.model, getattr(torch, precision), search)
             yield Engine("hf", name, precision, SIZES, "sentences", translate)
         translate = hugging_face(subject.model, torch.float32, search, by_length=False)
         yield Engine("hf", f"{name}{UNSORTED}", "float32", SIZES, "sentences", translate)

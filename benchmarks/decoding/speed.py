@@ -169,16 +169,16 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--data-root", type=Path)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--beam", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="fewer sentences; under 5 minutes")
+    parser.add_argument("--quick", action="store_true", help="fewer sentences")
     parser.add_argument("--sentences", type=int, help="1000; quick: 400")
-    parser.add_argument("--base-sentences", type=int, help="of the second model: 1000; quick: 16")
+    parser.add_argument("--base-sentences", type=int, help="of the second model: 1000; quick: 64")
     parser.add_argument("--repeats", type=int, help="3; quick: 3, of the second model 1")
     parser.add_argument("--steps", type=int, help="updates where a model is trained: 1000, 300")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the tables there")
     arguments = parser.parse_args()
     defaults = {"sentences": 1000, "base_sentences": 1000, "repeats": 3, "steps": 1000}
     if arguments.quick:
-        defaults |= {"sentences": 400, "base_sentences": 16, "steps": 300}
+        defaults |= {"sentences": 400, "base_sentences": 64, "steps": 300}
     for name, value in defaults.items():
         if getattr(arguments, name) is None:
             setattr(arguments, name, value)
@@ -202,7 +202,7 @@ def run(arguments: argparse.Namespace) -> None:
     lines: list[str] = []
     results: dict[str, list[Measured]] = {}
     for subject, repeats in ((tiny, arguments.repeats), (base, 1 if arguments.quick else None)):
-        tried = max(64, len(subject.sources) // 5)
+        tried = max(32, len(subject.sources) // 5)
         found = measure(subject, arguments.threads, repeats or arguments.repeats, tried)
         sentences = f"{len(subject.sources):,} sentences, {machine(arguments.threads)}"
         parameters = sum(parameter.numel() for parameter in subject.model.parameters())

@@ -82,6 +82,7 @@ def test_a_killed_process_has_kept_its_rows(tmp_path: Path) -> None:
     assert [line["row"] for line in shown] == [row.name for row in ROWS[:3]]
 
 
+@pytest.mark.thorough
 def test_after_the_deadline_each_row_says_so(tmp_path: Path) -> None:
     process = rehearse(tmp_path, "all", "--deadline", "1e-3")
     process.stdout.read()

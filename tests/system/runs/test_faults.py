@@ -79,7 +79,11 @@ def test_killed_at_any_time(tmp_path: Path, kills: int, overrides: list[str]) ->
 
 @pytest.mark.parametrize(
     "fault",
-    [KilledAt("save", 2), KilledAt("save", 1, part=0.0), KilledAt("replace", 3)],
+    [
+        KilledAt("save", 2),
+        pytest.param(KilledAt("save", 1, part=0.0), marks=pytest.mark.thorough),
+        pytest.param(KilledAt("replace", 3), marks=pytest.mark.thorough),
+    ],
     ids=["half a second file", "an empty first file", "between the renamings"],
 )
 def test_killed_while_writing(home: Path, tmp_path: Path, fault: KilledAt) -> None:
@@ -99,14 +103,14 @@ def thorough(*values: object) -> Any:
         (SignalAt("on_train_batch_end", 4, signal.SIGTERM), 143),
         thorough(SignalAt("on_train_batch_end", 8, signal.SIGUSR1), 138),
         thorough(SignalAt("on_validation_end", 1, signal.SIGINT), 130),
-        (SignalAt("on_validation_batch_end", 1, signal.SIGTERM), 143),
+        thorough(SignalAt("on_validation_batch_end", 1, signal.SIGTERM), 143),
         thorough(SignalAt("on_train_batch_end", 5, signal.SIGINT, signal.SIGINT), 130),
         thorough(SignalAt("translate", 1, signal.SIGTERM), 143),
         # The validation after the last update, off the interval.
-        (SignalAt("translate", 4, signal.SIGTERM), 143),
+        thorough(SignalAt("translate", 4, signal.SIGTERM), 143),
         thorough(SignalAt("end", 1, signal.SIGTERM), 143),
-        (SignalAt("prepare", 1, signal.SIGTERM), 143),
-        (SignalAt("test", 1, signal.SIGTERM), 143),
+        thorough(SignalAt("prepare", 1, signal.SIGTERM), 143),
+        thorough(SignalAt("test", 1, signal.SIGTERM), 143),
     ],
     ids=[
         *("in training", "before a validation", "after one", "in one", "twice"),
@@ -131,6 +135,7 @@ def test_stopped_by_a_signal(home: Path, tmp_path: Path, fault: SignalAt, code: 
     assert "is finished" not in said(folder)
 
 
+@pytest.mark.thorough
 def test_where_the_disk_is_full_training_goes_on_or_ends(home: Path, tmp_path: Path) -> None:
     values, folder = tiny_config(home), tmp_path / "run"
     finish(values, folder, DiskFull(3, 6))

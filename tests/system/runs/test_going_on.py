@@ -22,6 +22,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 def test_a_moved_run_goes_on_with_its_best_score(home: Path, tmp_path: Path) -> None:
     values, there = tiny_config(home), tmp_path / "there"
     finish(values, tmp_path / "here", SignalAt("on_train_batch_end", 18, signal.SIGTERM), 143)
@@ -45,6 +46,7 @@ def test_a_run_from_its_best_does_not_validate_again(home: Path, tmp_path: Path)
     assert_equals_whole(home, folder)
 
 
+@pytest.mark.thorough
 def test_a_finished_run_goes_on_only_with_a_later_end(home: Path, tmp_path: Path) -> None:
     shorter = tiny_config(home, "trainer.max_steps=16", "schedule.total=30")
     folder = tmp_path / "run"
@@ -69,6 +71,7 @@ def test_a_run_without_test_does_not_see_the_test_set(home: Path, tmp_path: Path
     assert "nothing to train or test" not in said(tmp_path / "run")
 
 
+@pytest.mark.thorough
 def test_keys_given_on_resume_have_their_effect(home: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     finish(tiny_config(home), folder, SignalAt("on_train_batch_end", 4, signal.SIGTERM), 143)
@@ -130,6 +133,7 @@ def test_the_same_command_goes_on_by_itself(home: Path, tmp_path: Path) -> None:
     assert "Traceback" not in said(tmp_path)
 
 
+@pytest.mark.thorough
 def test_a_vocabulary_too_large_for_the_text_is_made_smaller(home: Path, tmp_path: Path) -> None:
     sized = [*tiny_overrides(home), "trainer.max_steps=6"]
     command = [one for one in sized if not one.startswith("tokenizer.vocab_size=")]

@@ -68,6 +68,7 @@ def test_it_begins_with_the_averaged_weights_and_nothing_else(home: Path, tmp_pa
     assert tokenizers[0]["tags"]["corpora"] == ("like_this",)
 
 
+@pytest.mark.thorough
 def test_it_goes_on_without_what_it_began_with(home: Path, tmp_path: Path) -> None:
     for file in home.glob("*.*"):
         shutil.copy(file, tmp_path)
@@ -159,7 +160,11 @@ def test_two_processes_begin_with_the_weights_of_one(
 @pytest.mark.parametrize(
     ("overrides", "fixed"),
     [
-        (["model.freeze=[embeddings,norms]"], r"model\.(.*_embedding|projection|.*norm)\."),
+        pytest.param(
+            ["model.freeze=[embeddings,norms]"],
+            r"model\.(.*_embedding|projection|.*norm)\.",
+            marks=pytest.mark.thorough,
+        ),
         pytest.param(
             ["model.freeze=[encoder,output]"],
             r"model\.(encoder|.*_embedding|projection)\.",
@@ -193,6 +198,7 @@ def test_what_is_frozen_stays_bit_for_bit_and_has_no_moments(
     assert len(payload["optimizer_states"][0]["state"]) == len(learnt)
 
 
+@pytest.mark.thorough
 def test_a_run_with_adapters_is_read_as_one_without(home: Path, tmp_path: Path) -> None:
     finish(second(home, "model.lora_rank=2"), tmp_path / "run")
     file = tmp_path / "run" / "checkpoints" / "best.ckpt"
