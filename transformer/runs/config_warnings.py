@@ -6,7 +6,7 @@ import torch
 
 from transformer.training.config import RunConfig
 from transformer.training.device import multiplies_bfloat16
-from transformer.training.optimization.optimizer import noam
+from transformer.training.optimization.schedule import noam
 
 logger = logging.getLogger(__name__)
 

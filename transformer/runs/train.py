@@ -106,7 +106,7 @@ def fit(
     if given.trainer != config.trainer:
         logger.info("precision=auto is %s on this device", config.trainer.precision)
     if config.trainer.compile == "layers":
-        from transformer.training.optimization.layers import check_compiler
+        from transformer.training.optimization.compiled_layers import check_compiler
 
         check_compiler(torch.device("cuda" if trains_on_gpu(config.trainer) else "cpu"))
     config, task, resume_state = _prepare(config)

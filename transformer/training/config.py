@@ -17,7 +17,8 @@ from transformer.model.config import ModelConfig
 from transformer.training.callbacks.validation import check_objective
 from transformer.training.losses.config import LossConfig
 from transformer.training.optimization.divergence import RecoveryConfig
-from transformer.training.optimization.optimizer import OptimizerConfig, ScheduleConfig
+from transformer.training.optimization.optimizer import OptimizerConfig
+from transformer.training.optimization.schedule import ScheduleConfig
 from transformer.training.trainer_config import CallbacksConfig, LoggerConfig, TrainerConfig
 
 BUDGET_STEP = 1024

@@ -27,12 +27,8 @@ from transformer.training.losses.cross_entropy import (
 )
 from transformer.training.optimization.divergence import DivergenceDetector, RecoveryConfig
 from transformer.training.optimization.gradient_buckets import GradientBuckets
-from transformer.training.optimization.optimizer import (
-    OptimizerConfig,
-    ScheduleConfig,
-    build_optimizer,
-    build_schedule,
-)
+from transformer.training.optimization.optimizer import OptimizerConfig, build_optimizer
+from transformer.training.optimization.schedule import ScheduleConfig, build_schedule
 from transformer.training.step.gradient import Accumulator, clip_mean_gradient, seed_for
 from transformer.training.step.outcome import Means, Outcome, sum_over_ranks
 
