@@ -29,7 +29,8 @@ from transformer.training.optimization.divergence import DivergenceDetector, Rec
 from transformer.training.optimization.gradient_buckets import GradientBuckets
 from transformer.training.optimization.optimizer import OptimizerConfig, build_optimizer
 from transformer.training.optimization.schedule import ScheduleConfig, build_schedule
-from transformer.training.step.gradient import Accumulator, clip_mean_gradient, seed_for
+from transformer.training.step.gradient_accumulation import Accumulator, seed_for
+from transformer.training.step.gradient_clipping import clip_mean_gradient
 from transformer.training.step.outcome import Means, Outcome, sum_over_ranks
 
 if TYPE_CHECKING:
