@@ -1,20 +1,14 @@
 """The pocket corpus: made-up English and German text that comes with the package."""
 
-import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from transformer.common.errors import InputError
 from transformer.common.files import PACKAGE
 from transformer.data.corpora.split import Split
-from transformer.data.text.conllu import TaggedSentence
-from transformer.data.text.parallel import Corpus, read_lines
+from transformer.data.text.parallel import Corpus
 
 _POCKET_LANGUAGES = {"en", "de"}
 _POCKET_SPLITS = ("train", "validation", "test", "test_novel")
-
-# Punctuation and the English genitive are words, written without a space before them.
-_WRITTEN_TOGETHER = re.compile(r"(?=[.,?!]|'s\b)")
 
 
 def _folder() -> Path:
@@ -43,11 +37,3 @@ def pocket_splits(source: str, target: str) -> dict[str, Split]:
         )
         for split in _POCKET_SPLITS
     }
-
-
-def read_pocket_tags(path: Path, max_line: int | None = None) -> Iterator[TaggedSentence]:
-    """Yield the words and tags of a text of `pocket_text`; raises InputError as `read_lines`."""
-    tags = read_lines(path.parent / "tags" / path.name, max_line)
-    for text, line in zip(read_lines(path, max_line), tags, strict=True):
-        words = _WRITTEN_TOGETHER.sub(" ", text).split()
-        yield TaggedSentence(tuple(words), tuple(line.split()))

@@ -4,8 +4,9 @@ Words are split into subwords one by one; the first subword has the tag of its w
 et al. 2019, "BERT", section 5.3.
 """
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
@@ -20,13 +21,24 @@ from transformer.data.batching.batch import UNTAGGED, TaggedBatch, collate_tagge
 from transformer.data.batching.batch_stream import Lengths, PlannedDataset
 from transformer.data.batching.sampler import BatchKey
 from transformer.data.config import check_unused_keys
-from transformer.data.corpora.pocket import pocket_text, read_pocket_tags
+from transformer.data.corpora.pocket import pocket_text
 from transformer.data.modules.base import BatchModule
 from transformer.data.text.conllu import UPOS, TaggedSentence, read_conllu
 from transformer.data.text.lines import check_files_exist
 from transformer.data.text.parallel import read_lines
 from transformer.data.text.training_filters import Filters
 from transformer.data.tokenization.tokenizer import Tokenizer
+
+# Punctuation and the English genitive are words, written without a space before them.
+_WRITTEN_TOGETHER = re.compile(r"(?=[.,?!]|'s\b)")
+
+
+def read_pocket_tags(path: Path, max_line: int | None = None) -> Iterator[TaggedSentence]:
+    """Yield the words and tags of a text of `pocket_text`; raises InputError as `read_lines`."""
+    tags = read_lines(path.parent / "tags" / path.name, max_line)
+    for text, line in zip(read_lines(path, max_line), tags, strict=True):
+        words = _WRITTEN_TOGETHER.sub(" ", text).split()
+        yield TaggedSentence(tuple(words), tuple(line.split()))
 
 
 class TaggedDataset(PlannedDataset[TaggedBatch]):
