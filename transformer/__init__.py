@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from transformer.training.losses.config import LossConfig as LossConfig
     from transformer.training.optimization.divergence import RecoveryConfig as RecoveryConfig
     from transformer.training.optimization.optimizer import OptimizerConfig as OptimizerConfig
-    from transformer.training.optimization.optimizer import ScheduleConfig as ScheduleConfig
+    from transformer.training.optimization.schedule import ScheduleConfig as ScheduleConfig
     from transformer.training.trainer_config import CallbacksConfig as CallbacksConfig
     from transformer.training.trainer_config import LoggerConfig as LoggerConfig
     from transformer.training.trainer_config import TrainerConfig as TrainerConfig
@@ -78,7 +78,8 @@ _NAMES = {
     "training.config": ("RunConfig",),
     "training.losses.config": ("LossConfig",),
     "training.optimization.divergence": ("RecoveryConfig",),
-    "training.optimization.optimizer": ("OptimizerConfig", "ScheduleConfig"),
+    "training.optimization.optimizer": ("OptimizerConfig",),
+    "training.optimization.schedule": ("ScheduleConfig",),
     "training.trainer_config": ("CallbacksConfig", "LoggerConfig", "TrainerConfig"),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}

@@ -20,13 +20,10 @@ from transformer.data.batching.batch import Batch
 from transformer.data.tokenization.tokenizer import PAD
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.losses.config import LossConfig
+from transformer.training.optimization.compiled_layers import compile_layers
 from transformer.training.optimization.divergence import RecoveryConfig
-from transformer.training.optimization.layers import compile_layers
-from transformer.training.optimization.optimizer import (
-    OptimizerConfig,
-    ScheduleConfig,
-    build_optimizer,
-)
+from transformer.training.optimization.optimizer import OptimizerConfig, build_optimizer
+from transformer.training.optimization.schedule import ScheduleConfig
 
 BATCHES = 10
 """Of different shapes, updated with in turn; a time is that of all."""

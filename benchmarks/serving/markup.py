@@ -20,7 +20,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import NamedTuple
 
-from transformer.data.corpora.catalog import pocket_splits
+from transformer.data.corpora.pocket import pocket_splits
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.translation.translator import Translator
 from transformer.model.heads import HeadName

@@ -21,7 +21,7 @@ from benchmarks.training.subjects import composed
 from transformer.data.batching.batch import Batch
 from transformer.tasks.registry import make_task
 from transformer.training.config import RunConfig
-from transformer.training.device import keep_freed_memory, keep_products
+from transformer.training.optimization.cpu_allocator import keep_freed_memory, keep_products
 from transformer.training.optimization.optimizer import build_optimizer
 
 TURNS = 5

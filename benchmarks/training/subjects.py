@@ -38,8 +38,9 @@ from transformer.model.transformer import Transformer
 from transformer.runs.train import fit
 from transformer.tasks.registry import make_task
 from transformer.training.config import RunConfig, run_config
-from transformer.training.device import keep_freed_memory
-from transformer.training.optimization.optimizer import build_optimizer, build_schedule
+from transformer.training.optimization.cpu_allocator import keep_freed_memory
+from transformer.training.optimization.optimizer import build_optimizer
+from transformer.training.optimization.schedule import build_schedule
 
 
 @dataclass

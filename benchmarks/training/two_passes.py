@@ -23,7 +23,7 @@ from transformer.data.batching.batch import Batch, collate
 from transformer.model.build import build_transformer
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.config import RunConfig, run_config, sized_model
-from transformer.training.device import keep_freed_memory
+from transformer.training.optimization.cpu_allocator import keep_freed_memory
 from transformer.training.optimization.optimizer import build_optimizer
 
 VOCABULARY, LONGEST = 6000, 24

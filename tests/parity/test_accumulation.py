@@ -14,7 +14,7 @@ from tests.helpers.training.updates import module_settings, quiet_trainer
 from transformer.data.batching.batch import Batch, collate
 from transformer.data.batching.loader import Update
 from transformer.tasks.translation_module import TranslationModule
-from transformer.training.distributed.strategies import ReplicatedStrategy
+from transformer.training.distributed.ddp import ReplicatedStrategy
 
 # Of very different lengths, so that a mean of means would be another number.
 SENTENCES = [([5, 6], [7]), ([8], [9, 10, 11, 12, 13, 14, 15]), ([4], [5, 6]), ([7, 8, 9], [10])]

@@ -19,7 +19,8 @@ from transformer.model.transformer import Transformer
 from transformer.training.losses.config import LossConfig
 from transformer.training.losses.consistency import consistency_loss
 from transformer.training.losses.cross_entropy import loss_function
-from transformer.training.optimization.layers import compile_layers, recompute_layers
+from transformer.training.optimization.activation_checkpointing import recompute_layers
+from transformer.training.optimization.compiled_layers import compile_layers
 
 pytestmark = pytest.mark.thorough
 

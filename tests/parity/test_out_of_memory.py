@@ -20,9 +20,9 @@ from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch, collate
 from transformer.data.batching.loader import Update
 from transformer.tasks.translation_module import TranslationModule
-from transformer.training.distributed.strategies import ReplicatedStrategy
+from transformer.training.distributed.ddp import ReplicatedStrategy
 from transformer.training.optimization import gradient_buckets
-from transformer.training.step.gradient import Accumulator
+from transformer.training.step.gradient_accumulation import Accumulator
 
 TIMEOUT = 120
 ROWS = [

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.helpers.data.conllu import format_conllu
 from transformer.cli.translate import line_io
 from transformer.common.errors import InputError
-from transformer.data.modules.tagging import UPOS, read_conllu
+from transformer.data.text.conllu import UPOS, read_conllu
 from transformer.data.text.parallel import Corpus, read_lines
 from transformer.data.text.phrases import read_phrases
 from transformer.data.text.word_alignment import read_links

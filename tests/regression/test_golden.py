@@ -14,12 +14,8 @@ from tests.helpers.training.losses import loss_config
 from transformer.data.batching.batch import Batch, collate
 from transformer.model.build import build_transformer
 from transformer.training.losses.cross_entropy import loss_function
-from transformer.training.optimization.optimizer import (
-    OptimizerConfig,
-    ScheduleConfig,
-    build_optimizer,
-    build_schedule,
-)
+from transformer.training.optimization.optimizer import OptimizerConfig, build_optimizer
+from transformer.training.optimization.schedule import ScheduleConfig, build_schedule
 
 # fmt: off
 GOLDEN = {

@@ -27,7 +27,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.serving.config import ServerConfig
     from transformer.serving.server import build_app, listen, run_until_signal
     from transformer.serving.service import TranslationService
-    from transformer.training.device import return_freed_memory
+    from transformer.training.optimization.cpu_allocator import return_freed_memory
 
     return_freed_memory()
     settings = typed(ServerConfig, resolve_fields(config, ServerConfig), "serve")

@@ -81,7 +81,7 @@ class ModelConfig:
         random_blocks: Random links of each block (bigbird).
         random_block_size: Positions of a block (bigbird).
         pattern_seed: Seed of the random links (bigbird).
-        freeze: Groups of weights that do not learn (``training/optimization/optimizer.py``).
+        freeze: Groups of weights that do not learn (``training/optimization/freezing.py``).
         lora_rank: Rank of the adapters that learn in place of all other weights; 0 has none
             (``layers/lora.py``).
         lora_alpha: The product of an adapter counts ``lora_alpha / lora_rank`` times.

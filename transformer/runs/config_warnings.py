@@ -5,8 +5,8 @@ import logging
 import torch
 
 from transformer.training.config import RunConfig
-from transformer.training.device import multiplies_bfloat16
-from transformer.training.optimization.optimizer import noam
+from transformer.training.optimization.schedule import noam
+from transformer.training.precision import multiplies_bfloat16
 
 logger = logging.getLogger(__name__)
 

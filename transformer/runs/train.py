@@ -19,18 +19,14 @@ from transformer.tasks.base import Task
 from transformer.tasks.registry import is_translation, make_task, test, untested
 from transformer.training.callbacks.graceful_shutdown import raise_if_stopped, stoppable
 from transformer.training.callbacks.progress import shown_update
-from transformer.training.callbacks.validation import Objective
+from transformer.training.callbacks.sweep_objective import Objective
 from transformer.training.checkpointing.checkpoint_io import consolidate
 from transformer.training.checkpointing.run_directory import is_finished, mark_finished
 from transformer.training.checkpointing.saved_state import find_resumable, loader_state
 from transformer.training.config import RunConfig, with_resolved
-from transformer.training.device import (
-    keep_freed_memory,
-    keep_products,
-    resolve_precision,
-    trains_on_gpu,
-)
+from transformer.training.optimization.cpu_allocator import keep_freed_memory, keep_products
 from transformer.training.optimization.divergence import Diverged, save_text
+from transformer.training.precision import resolve_precision, trains_on_gpu
 from transformer.training.step.out_of_memory import MemoryPreflight
 from transformer.training.trainer import bound_by_epochs, build_trainer, end_reason
 
@@ -106,7 +102,7 @@ def fit(
     if given.trainer != config.trainer:
         logger.info("precision=auto is %s on this device", config.trainer.precision)
     if config.trainer.compile == "layers":
-        from transformer.training.optimization.layers import check_compiler
+        from transformer.training.optimization.compiled_layers import check_compiler
 
         check_compiler(torch.device("cuda" if trains_on_gpu(config.trainer) else "cpu"))
     config, task, resume_state = _prepare(config)

@@ -87,15 +87,15 @@ def build_module(
         portable=portable_part(model.config, tokenizer.to_state(), dict(config.resolved)),
     )
     if model.config.freeze or model.config.lora_rank:
-        from transformer.training.optimization.optimizer import freeze
+        from transformer.training.optimization.freezing import freeze
 
         freeze(model, model.config)
     if config.gradient_checkpointing:
-        from transformer.training.optimization.layers import recompute_layers
+        from transformer.training.optimization.activation_checkpointing import recompute_layers
 
         recompute_layers(module.model, module.guided_attention)
     if config.trainer.compile == "layers":
-        from transformer.training.optimization.layers import compile_layers
+        from transformer.training.optimization.compiled_layers import compile_layers
 
         compile_layers(module.model, module.guided_attention)
         module.compiled = True

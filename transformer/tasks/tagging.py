@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from transformer.data.batching.batch import TaggedBatch
-from transformer.data.modules.tagging import UPOS, TaggingData
+from transformer.data.modules.tagging import TaggingData
+from transformer.data.text.conllu import UPOS
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.prediction.tagger import Tagger
 from transformer.evaluation.tagging_accuracy import MostFrequentTags, compare_tags

@@ -27,7 +27,7 @@ from transformer.tasks.translation_module import TranslationModule
 from transformer.training.callbacks.progress import shown_update
 from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.config import RunConfig, sized_model
-from transformer.training.device import search_autocast
+from transformer.training.precision import search_autocast
 
 logger = logging.getLogger(__name__)
 

@@ -17,11 +17,12 @@ from transformer.common.errors import InputError
 from transformer.common.own_code import own_class
 from transformer.data.batching.batch_stream import RankAssignment, next_batch
 from transformer.data.modules.base import BatchModule
+from transformer.training.callbacks.early_stopping import Patience
+from transformer.training.callbacks.ema import MovingAverage
 from transformer.training.callbacks.graceful_shutdown import GracefulStop
 from transformer.training.callbacks.loggers import ContinuedLogs, build_loggers
 from transformer.training.callbacks.metrics import LastValidation, Measure
 from transformer.training.callbacks.progress import ProgressBar
-from transformer.training.callbacks.validation import MovingAverage, Patience
 from transformer.training.checkpointing.callbacks import (
     BestCheckpoint,
     LastCheckpoint,
@@ -29,8 +30,8 @@ from transformer.training.checkpointing.callbacks import (
 )
 from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO, Criterion
 from transformer.training.config import RunConfig
-from transformer.training.device import resolve_precision
-from transformer.training.distributed.strategies import ReplicatedStrategy, resolve_devices
+from transformer.training.distributed.ddp import ReplicatedStrategy, resolve_devices
+from transformer.training.precision import resolve_precision
 from transformer.training.trainer_config import TrainerConfig
 
 _OURS = (
@@ -114,7 +115,7 @@ def build_callbacks(
 
 def _strategy(config: RunConfig, trainer: TrainerConfig) -> Strategy | str:
     if trainer.strategy == "fsdp":
-        from transformer.training.distributed.strategies import ShardedStrategy
+        from transformer.training.distributed.fsdp import ShardedStrategy
 
         return ShardedStrategy()
     several = trainer.devices not in (1, "1") or trainer.num_nodes > 1

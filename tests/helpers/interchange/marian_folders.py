@@ -18,7 +18,7 @@ import yaml
 from safetensors.torch import load_file
 from transformers import MarianConfig, MarianMTModel, MarianTokenizer
 
-from transformer.data.corpora.catalog import pocket_text
+from transformer.data.corpora.pocket import pocket_text
 
 
 def sentences(language: str, split: str = "train", count: int = 2000) -> list[str]:

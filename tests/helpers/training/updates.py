@@ -11,7 +11,8 @@ from transformer.common.schema import typed
 from transformer.model.transformer import Transformer
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.optimization.divergence import RecoveryConfig
-from transformer.training.optimization.optimizer import OptimizerConfig, ScheduleConfig
+from transformer.training.optimization.optimizer import OptimizerConfig
+from transformer.training.optimization.schedule import ScheduleConfig
 
 
 def recovery_config(**changes: Any) -> RecoveryConfig:

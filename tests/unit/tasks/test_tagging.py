@@ -9,7 +9,7 @@ from tests.helpers.decoding.translators import tiny_tokenizer
 from tests.helpers.runs.runs import composed
 from tests.unit.data.modules.test_tagging import SENTENCES, write
 from transformer.common.errors import InputError
-from transformer.data.modules.tagging import TaggedSentence, read_conllu
+from transformer.data.text.conllu import TaggedSentence, read_conllu
 from transformer.decoding.prediction.tagger import Tagger
 from transformer.tasks.tagging import Tagging
 

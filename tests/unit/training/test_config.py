@@ -14,7 +14,8 @@ from transformer.common.errors import InputError
 from transformer.common.schema import typed
 from transformer.tasks.registry import task_class
 from transformer.training.config import RunConfig, run_config, with_resolved
-from transformer.training.optimization.optimizer import OptimizerConfig, ScheduleConfig
+from transformer.training.optimization.optimizer import OptimizerConfig
+from transformer.training.optimization.schedule import ScheduleConfig
 from transformer.training.trainer_config import TrainerConfig
 
 

@@ -1,7 +1,4 @@
-"""``attention`` and ``heads``: what every head looks at in a sentence, and what it is worth.
-
-A view is a page, a picture and numbers.
-"""
+"""``attention``: the weights of every head in one sentence pair, as page, picture, numbers."""
 
 import json
 import sys
@@ -10,7 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
-from omegaconf import DictConfig, ListConfig
+from omegaconf import DictConfig
 
 from transformer.cli.config.compose import (
     given_sentences,
@@ -22,10 +19,8 @@ from transformer.cli.evaluate.scored_text import require_trusted
 from transformer.cli.load import load_translator, resolve_file
 from transformer.common.errors import InputError, how_to_install
 from transformer.common.files import written_whole
-from transformer.common.schema import typed_value
 from transformer.decoding.forced import forced_attention
 from transformer.decoding.translation.translator import Translator
-from transformer.evaluation.attention.head_ablation import loss_scorer, metric_scorer
 from transformer.evaluation.attention.head_survey import (
     Characters,
     EncodedPair,
@@ -37,11 +32,11 @@ from transformer.model.checkpoint.locate import run_folder
 from transformer.model.transformer import Transformer
 from transformer.report.attention_figure import attention_figure
 from transformer.report.attention_page import attention_page
-from transformer.report.heads import HeadReport, print_best
-from transformer.report.scores import print_json, require_writable
+from transformer.report.heads import print_best
+from transformer.report.scores import require_writable
 
 
-def attention(config: DictConfig, arguments: Sequence[str]) -> None:
+def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Show the attention in one sentence pair."""
     if (png := resolve_value(config, "png", bool)) and find_spec("matplotlib") is None:
         print(f"note: attention.png needs matplotlib; {how_to_install('plot')}", file=sys.stderr)
@@ -61,27 +56,6 @@ def attention(config: DictConfig, arguments: Sequence[str]) -> None:
         with written_whole(folder / name) as part:
             part.write_bytes(content)
         print(folder / name)
-
-
-def heads(config: DictConfig, arguments: Sequence[str]) -> None:
-    """Rank the heads of a model by the cost of switching them off."""
-    metric = resolve_value(config, "metric", str | None)
-    sentences = resolve_positive(config, "sentences")
-    prune = list(config.prune) if isinstance(config.prune, ListConfig) else [config.prune]
-    fractions = typed_value(prune, Sequence[float], "prune")
-    if not all(0 < fraction <= 1 for fraction in fractions) or len(set(fractions)) < len(fractions):
-        raise InputError(f"prune={prune} must be fractions of the heads, each once, above 0 to 1")
-    translator, run = load_translator(config, arguments)
-    require_trusted(config, run)
-    text = translator, run, config.split, sentences
-    metric = metric or str(run["metrics"]["choose"])
-    scorer = loss_scorer(*text) if metric == "loss" else metric_scorer(*text, metric)
-    if config.split != "validation":
-        note = f"heads chosen on split={config.split} do too well there; choose on validation"
-        print(f"note: {note}", file=sys.stderr)
-    report = HeadReport.measure(translator.model, scorer, fractions)
-    report.print_tables()
-    print_json(json.dumps(report.to_json(), indent=1))
 
 
 def attention_view(

@@ -133,7 +133,7 @@ def _run(config: "RunConfig", folder: Path, objective: str | None) -> None:
         print(check_resume(config.resolved, folder, config.resume_check))
         return
     from transformer.runs.train import train
-    from transformer.training.callbacks.validation import Objective
+    from transformer.training.callbacks.sweep_objective import Objective
 
     better = config.metrics.custom_better
     watched = None if objective is None else Objective(objective, better)

@@ -10,7 +10,7 @@ LOG = "train.log"
 
 _START_LOGGERS = (
     *("transformer.data.modules", "transformer.data.text.training_filters"),
-    *("transformer.data.quality", "transformer.data.corpora.split"),
+    *("transformer.data.quality", "transformer.data.corpora.holdout"),
     *("transformer.runs.config_warnings", "py.warnings", "pytorch_lightning", "lightning_fabric"),
 )
 """Loggers of messages about text and settings, and of warnings of libraries."""

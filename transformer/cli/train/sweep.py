@@ -11,7 +11,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 if TYPE_CHECKING:
-    from transformer.training.callbacks.validation import Objective
+    from transformer.training.callbacks.sweep_objective import Objective
 
 TRIAL = "trial.json"
 """In the run directory: a trial may be trained by another process, such as a job of SLURM."""

@@ -106,7 +106,7 @@ def _trial(config: DictConfig) -> float:
     from transformer.cli.train.sweep import save_trial
     from transformer.model.checkpoint.checkpoint import find_last
     from transformer.tasks.registry import task_class
-    from transformer.training.callbacks.validation import Objective, check_direction
+    from transformer.training.callbacks.sweep_objective import Objective, check_direction
     from transformer.training.config import run_config
 
     job = HydraConfig.get()

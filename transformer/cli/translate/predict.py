@@ -1,38 +1,23 @@
-"""``predict`` and ``score``: tags, and probabilities of text or of given translations."""
+"""``predict``: a filter like ``translate`` for a model of one stack: tags, or probabilities."""
 
 import json
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
-from itertools import islice
 
 from omegaconf import DictConfig
 
 from transformer.cli.config.compose import resolve_path, resolve_value
-from transformer.cli.load import (
-    load_checkpoint_model,
-    load_checkpoints,
-    resolve_batch_tokens,
-    resolve_device,
-    tagged_tokenizer,
-)
+from transformer.cli.load import resolve_batch_tokens, resolve_device
 from transformer.cli.translate.line_io import Form, line_files, open_input, open_output
-from transformer.common.errors import errors_name
 from transformer.common.files import written_whole
-from transformer.data.text.parallel import Corpus
-from transformer.decoding.forced import score_pairs
 from transformer.decoding.prediction.language_model import LanguageModel
 from transformer.decoding.prediction.predictor import Predictor
 from transformer.decoding.prediction.tagger import Tagger
-from transformer.decoding.translation.translator import trained_with
 from transformer.model.checkpoint.checkpoint import checkpoint_task, read_payload
 from transformer.model.checkpoint.locate import find_checkpoint
 
-WINDOW = 4096
-"""Pairs that ``score`` reads before it scores the first."""
 
-
-def predict(config: DictConfig, _: Sequence[str]) -> None:
+def run(config: DictConfig, _: Sequence[str]) -> None:
     """Predict the lines of the input, one by one."""
     as_json = resolve_value(config, "format", Form) == "json"
     source, target, regular = line_files(config)
@@ -56,22 +41,3 @@ def _predictor(config: DictConfig) -> Predictor:
     device = resolve_device(config.device)
     batch_tokens = resolve_batch_tokens(config, device)
     return kind.load(file, batch_tokens=batch_tokens, device=device)
-
-
-def score(config: DictConfig, _: Sequence[str]) -> None:
-    """Score the pairs."""
-    as_json = resolve_value(config, "format", Form) == "json"
-    batch_tokens = resolve_batch_tokens(config, resolve_device(config.device))
-    checkpoints = load_checkpoints(config.checkpoint)
-    model = load_checkpoint_model(config, checkpoints)
-    tokenizer = tagged_tokenizer(config, trained_with(checkpoints[0]).tokenizer)
-    files = [resolve_path(config, key) for key in ("source", "target")]
-    pairs = iter(Corpus.of(files, "source", "target"))
-    first = 1
-    while window := list(islice(pairs, WINDOW)):
-        with errors_name(f"{files[0]} and {files[1]}"):
-            scores = score_pairs(model, tokenizer, window, batch_tokens=batch_tokens, first=first)
-            for each in scores:
-                line = f"{each.log_probability:.6f}"
-                print(json.dumps(asdict(each), ensure_ascii=False) if as_json else line)
-        first += len(window)

@@ -1,7 +1,4 @@
-"""Corpora that need no files of the user: pocket, in the package, and published ones, downloaded.
-
-published.toml lists the published ones, with their sources.
-"""
+"""Published corpora, which are downloaded; published.toml lists them, with their sources."""
 
 import logging
 import tomllib
@@ -10,10 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from transformer.common.errors import InputError, MissingFile
-from transformer.common.files import PACKAGE, written_whole
-from transformer.data.corpora.split import Split
+from transformer.common.files import written_whole
 from transformer.data.text.lines import file_digest
-from transformer.data.text.parallel import Corpus
 
 logger = logging.getLogger(__name__)
 
@@ -104,35 +99,3 @@ def find(corpus: PublishedCorpus, language: str | None, split: str, root: Path) 
     codes = [language] if corpus.format else corpus.languages
     names = [Path(corpus.file_name(code, each)).name for each in corpus.splits for code in codes]
     raise MissingFile(f"{root} {problem}; set data.root to the folder of {', '.join(names)}")
-
-
-_POCKET_LANGUAGES = {"en", "de"}
-_POCKET_SPLITS = ("train", "validation", "test", "test_novel")
-
-
-def _folder() -> Path:
-    """Return the folder of pocket, in the installed package or in the checkout."""
-    inside = PACKAGE / "pocket"
-    return inside if inside.is_dir() else PACKAGE.parent / "data" / "pocket"
-
-
-def pocket_text(language: str) -> dict[str, Path]:
-    """Return the text of each split of pocket, made-up text, in a language."""
-    return {split: _folder() / f"{split}.{language}.gz" for split in _POCKET_SPLITS}
-
-
-def pocket_splits(source: str, target: str) -> dict[str, Split]:
-    """Return pocket's splits with their word links; raises InputError for other languages."""
-    if {source, target} != _POCKET_LANGUAGES:
-        raise InputError(
-            "the pocket corpus is English and German; set data.source=en data.target=de, "
-            "or the other way round"
-        )
-    sources, targets, links = pocket_text(source), pocket_text(target), _folder() / "links"
-    return {
-        split: Split(
-            Corpus((sources[split], targets[split]), source, target),
-            links=links / f"{split}.{source}-{target}.gz",
-        )
-        for split in _POCKET_SPLITS
-    }

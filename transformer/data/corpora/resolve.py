@@ -9,9 +9,11 @@ from transformer.common.cache import locked
 from transformer.common.errors import InputError, MissingFile
 from transformer.common.files import given_path
 from transformer.data.config import DataConfig, check_unused_keys
-from transformer.data.corpora.catalog import PUBLISHED, fetch, find, pocket_splits
+from transformer.data.corpora.catalog import PUBLISHED, fetch, find
+from transformer.data.corpora.holdout import hold_out
 from transformer.data.corpora.mixture import AnySplit, mixed_splits
-from transformer.data.corpora.split import Split, hold_out
+from transformer.data.corpora.pocket import pocket_splits
+from transformer.data.corpora.split import Split
 from transformer.data.text.parallel import Corpus
 from transformer.data.tokenization.tags import SourceTags
 

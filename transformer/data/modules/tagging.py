@@ -9,9 +9,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -22,62 +21,16 @@ from transformer.data.batching.batch import UNTAGGED, TaggedBatch, collate_tagge
 from transformer.data.batching.batch_stream import Lengths, PlannedDataset
 from transformer.data.batching.sampler import BatchKey
 from transformer.data.config import check_unused_keys
-from transformer.data.corpora.catalog import pocket_text
+from transformer.data.corpora.pocket import pocket_text
 from transformer.data.modules.base import BatchModule
+from transformer.data.text.conllu import UPOS, TaggedSentence, read_conllu
 from transformer.data.text.lines import check_files_exist
 from transformer.data.text.parallel import read_lines
 from transformer.data.text.training_filters import Filters
 from transformer.data.tokenization.tokenizer import Tokenizer
 
-UPOS = (
-    *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM"),
-    *("PART", "PRON", "PROPN", "PUNCT", "SCONJ", "SYM", "VERB", "X"),
-)
-"""All tags: Universal Dependencies 2 (de Marneffe et al. 2021, table 2)."""
-
-_COLUMNS = 10
-# A range of words written as one, or a word that is not written.
-_SKIPPED = re.compile(r"\d+[-.]\d+", re.ASCII)
 # Punctuation and the English genitive are words, written without a space before them.
 _WRITTEN_TOGETHER = re.compile(r"(?=[.,?!]|'s\b)")
-
-
-class TaggedSentence(NamedTuple):
-    """Words (punctuation marks too), and a tag for each."""
-
-    words: tuple[str, ...]
-    tags: tuple[str, ...]
-
-
-def read_conllu(path: Path, max_line: int | None = None) -> Iterator[TaggedSentence]:
-    """Yield the sentences of a file; see `read_lines`. InputError if a line is malformed.
-
-    Skips comments, ranges of words written as one (``1-2``) and words that are not written
-    (``1.1``).
-    """
-    words: list[tuple[str, str]] = []
-    for number, line in enumerate(chain(read_lines(path, max_line), [""]), start=1):
-        if line.strip() and not line.startswith("#"):
-            words += _parsed(line, len(words) + 1, f"{path}:{number}")
-        elif words and not line.startswith("#"):
-            yield TaggedSentence(*zip(*words, strict=True))
-            words = []
-
-
-def _parsed(line: str, expected: int, where: str) -> list[tuple[str, str]]:
-    """Return [(word, tag)], or nothing for a line that is not a word of its own."""
-    fields = line.split("\t")
-    if len(fields) == _COLUMNS:
-        index, word, _, tag = fields[:4]
-        if _SKIPPED.fullmatch(index):
-            return []
-        if index.lstrip("0") == str(expected) and word.strip() and tag in UPOS:
-            return [(word, tag)]
-    raise InputError(
-        f"{where}: {line!r:.60} is not word {expected} of a sentence; write {_COLUMNS} columns "
-        f"separated by tabs, the first {expected}, the second a word, the fourth one of "
-        f"{' '.join(UPOS)}, and a blank line after a sentence"
-    )
 
 
 def read_pocket_tags(path: Path, max_line: int | None = None) -> Iterator[TaggedSentence]:

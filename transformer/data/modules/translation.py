@@ -14,9 +14,10 @@ from transformer.common.errors import InputError, raise_objections
 from transformer.data.batching.batch import Batch
 from transformer.data.batching.batch_stream import MixedDataset
 from transformer.data.corpora.evaluation_text import Texts, read_texts
+from transformer.data.corpora.holdout import log_held_out
 from transformer.data.corpora.mixture import AnySplit, BalancedText, config_tags
 from transformer.data.corpora.resolve import NO_TRAINING_TEXT, find_splits
-from transformer.data.corpora.split import Split, log_held_out
+from transformer.data.corpora.split import Split
 from transformer.data.encoded.dataset import BatchDataset, EncodedCorpus, SegmentationSampler
 from transformer.data.encoded.preprocess import SIDES, count_pairs, encode_corpus
 from transformer.data.modules.base import BatchModule

@@ -12,7 +12,8 @@ import torch
 
 from transformer.data.batching.batch import UNTAGGED
 from transformer.data.batching.sampler import BatchKey
-from transformer.data.modules.tagging import UPOS, TaggedDataset, TaggedSentence
+from transformer.data.modules.tagging import TaggedDataset
+from transformer.data.text.conllu import UPOS, TaggedSentence
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.length_bucketing import bucket_batches
 from transformer.decoding.prediction.predictor import Predictor

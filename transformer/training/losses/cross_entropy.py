@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transformer.model.layers.mixed_precision import product_dtype, without_autocast
-from transformer.training.device import multiplies_bfloat16
 from transformer.training.losses.config import LossConfig
+from transformer.training.precision import multiplies_bfloat16
 
 Hidden = Float[Tensor, "token width"]
 Weight = Float[Tensor, "vocab width"]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from transformer.common.processes import SIGNALS
 from transformer.training.optimization.gradient_buckets import GradientBuckets
-from transformer.training.step.gradient import Totals
+from transformer.training.step.gradient_accumulation import Totals
 
 
 class FlatTensors:

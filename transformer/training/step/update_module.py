@@ -27,13 +27,10 @@ from transformer.training.losses.cross_entropy import (
 )
 from transformer.training.optimization.divergence import DivergenceDetector, RecoveryConfig
 from transformer.training.optimization.gradient_buckets import GradientBuckets
-from transformer.training.optimization.optimizer import (
-    OptimizerConfig,
-    ScheduleConfig,
-    build_optimizer,
-    build_schedule,
-)
-from transformer.training.step.gradient import Accumulator, clip_mean_gradient, seed_for
+from transformer.training.optimization.optimizer import OptimizerConfig, build_optimizer
+from transformer.training.optimization.schedule import ScheduleConfig, build_schedule
+from transformer.training.step.gradient_accumulation import Accumulator, seed_for
+from transformer.training.step.gradient_clipping import clip_mean_gradient
 from transformer.training.step.outcome import Means, Outcome, sum_over_ranks
 
 if TYPE_CHECKING:

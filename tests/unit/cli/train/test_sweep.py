@@ -7,7 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from transformer.cli.train.sweep import NoteFolder, ranked, save_trial, summarised
-from transformer.training.callbacks.validation import Objective
+from transformer.training.callbacks.sweep_objective import Objective
 
 COMMON = "trainer.max_steps=5"
 

@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.data.corpora import data_config, tokenizer_config, write_corpus
 from transformer.common.errors import InputError
 from transformer.data.config import CorpusConfig, DataConfig
-from transformer.data.corpora import split
+from transformer.data.corpora import holdout
 from transformer.data.corpora.evaluation_text import Texts, read_texts
 from transformer.data.corpora.mixture import (
     AnySplit,
@@ -109,7 +109,7 @@ def test_large_corpora_are_counted_and_read_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lines, "_LARGE", 8)
-    monkeypatch.setattr(split, "_REMEMBERED", 8)
+    monkeypatch.setattr(holdout, "_REMEMBERED", 8)
     monkeypatch.setattr(lines, "_SETTLED_SECONDS", 0.0)
     config = corpora(tmp_path, big={}, small={"tag": "web"})
     cache = Path(config.cache)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from transformer.data.corpora.catalog import pocket_splits
+from transformer.data.corpora.pocket import pocket_splits
 from transformer.data.corpora.split import Split
 from transformer.data.quality.base import CHECKS, ExaminationConfig
 from transformer.data.text.parallel import Corpus

@@ -13,9 +13,9 @@ import pytest
 
 from transformer.common.errors import InputError
 from transformer.data.corpora.split import Split
-from transformer.data.modules.tagging import read_conllu
 from transformer.data.streaming.shards import ShardPosition, find_shards
 from transformer.data.text import lines
+from transformer.data.text.conllu import read_conllu
 from transformer.data.text.lines import file_digest, read_lines
 from transformer.data.text.parallel import Corpus
 

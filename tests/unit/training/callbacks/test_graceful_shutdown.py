@@ -17,11 +17,11 @@ from tests.helpers.training.fakes import fake_trainer
 from transformer.cli.config.arguments import config_folder
 from transformer.common.errors import Interrupted
 from transformer.common.processes import SIGNALS, handling
+from transformer.training.callbacks.early_stopping import Patience
 from transformer.training.callbacks.graceful_shutdown import GracefulStop, stoppable
-from transformer.training.callbacks.validation import Patience
 from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.optimization.divergence import DivergenceDetector
-from transformer.training.step.gradient import Totals
+from transformer.training.step.gradient_accumulation import Totals
 from transformer.training.step.outcome import Outcome
 
 

@@ -22,7 +22,7 @@ from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.tasks.translation import TranslateValidation
 from transformer.training.callbacks.metrics import Measure
-from transformer.training.step.gradient import Totals
+from transformer.training.step.gradient_accumulation import Totals
 from transformer.training.step.outcome import Outcome
 
 SOURCES = ["ein Hund", "zwei", "drei Katzen", "vier", "fünf"]

@@ -10,7 +10,7 @@ from pytorch_lightning import LightningModule
 
 from tests.helpers.training.fakes import fake_trainer
 from transformer.common.errors import AnotherRankFailed, InputError
-from transformer.training.callbacks.validation import Patience
+from transformer.training.callbacks.early_stopping import Patience
 from transformer.training.checkpointing import callbacks
 from transformer.training.checkpointing.callbacks import (
     BestCheckpoint,

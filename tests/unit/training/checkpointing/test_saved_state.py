@@ -16,12 +16,8 @@ from transformer.training.checkpointing.saved_state import (
     optimizer_state,
     schedule_state,
 )
-from transformer.training.optimization.optimizer import (
-    OptimizerConfig,
-    ScheduleConfig,
-    build_optimizer,
-    build_schedule,
-)
+from transformer.training.optimization.optimizer import OptimizerConfig, build_optimizer
+from transformer.training.optimization.schedule import ScheduleConfig, build_schedule
 
 ADAM = OptimizerConfig(lr=1e-3)
 LOADER: dict[str, Any] = {

@@ -14,7 +14,7 @@ from transformer.data.batching.batch import collate
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.losses.consistency import consistency_loss, cutting, drawn_cut
-from transformer.training.optimization.layers import recompute_layers
+from transformer.training.optimization.activation_checkpointing import recompute_layers
 
 BATCH = collate([[5, 6, 7, 4], [7]], [[8, 9, 10], [11]])
 R_DROP = {"consistency": "r_drop", "consistency_weight": 5.0}

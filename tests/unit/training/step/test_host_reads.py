@@ -22,8 +22,8 @@ from transformer.model.single_stack import build_single_stack
 from transformer.tasks.language_modelling import LanguageModule
 from transformer.tasks.tagging import TaggingModule
 from transformer.training.callbacks.metrics import Measure
+from transformer.training.optimization.activation_checkpointing import recompute_layers
 from transformer.training.optimization.divergence import Diverged
-from transformer.training.optimization.layers import recompute_layers
 from transformer.training.optimization.optimizer import build_optimizer
 from transformer.training.step.outcome import UpdateNumbers
 from transformer.training.step.update_module import UpdateModule

@@ -1,4 +1,4 @@
-"""Layers in training: recomputed in the backward pass, or compiled."""
+"""Layers that ``torch.compile`` compiles, once for batches of all sizes."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.fx.experimental import _config as shape_settings
-from torch.utils.checkpoint import checkpoint
 
 from transformer.common.errors import compiler_errors
 from transformer.model.attention.attention_bias import AttentionBias
@@ -20,43 +19,6 @@ from transformer.model.layers.mixed_precision import product_dtype
 Forward = Callable[..., Tensor]
 
 _SETTINGS = ("trainer.compile=layers", "trainer.compile=none")
-
-
-def recompute_layers(model: nn.Module, guided: nn.Module | None = None) -> None:
-    """Recompute layers in the backward pass instead of keeping their activations.
-
-    The layer of the guided attention keeps them. The gradient is the same, bit for bit; with
-    relative positions within a sparse pattern, up to rounding. Chen et al. 2016, "Training Deep
-    Nets with Sublinear Memory Cost".
-    """
-    for layer in model.modules():
-        keeps = isinstance(layer, DecoderLayer) and layer.cross_attention is guided
-        if isinstance(layer, EncoderLayer | DecoderLayer) and not keeps:
-            layer.forward = _recomputed(layer.forward)  # type: ignore[method-assign]
-
-
-def _recomputed(forward: Forward) -> Forward:
-    def compute(hidden: Tensor, *context: LayerCache | AttentionBias) -> Tensor:
-        if not torch.is_grad_enabled():
-            return forward(hidden, *context)
-        for each in context:
-            # All layers share the relative bias: the second pass would find it and save other
-            # tensors. With a sparse pattern the bias of all queries and keys may not be needed.
-            if isinstance(each, AttentionBias) and each.pattern is None:
-                _ = each.dense_bias
-        result: Tensor = checkpoint(
-            lambda x: forward(x, *map(_fresh, context)), hidden, use_reentrant=False
-        )
-        return result
-
-    return compute
-
-
-def _fresh(context: LayerCache | AttentionBias) -> LayerCache | AttentionBias:
-    """The same state in both passes: a cache without own positions, a bias computed or not."""
-    if isinstance(context, LayerCache):
-        return LayerCache(context.cross_keys, context.cross_values)
-    return context if context.bias is None or context.pattern is None else replace(context)
 
 
 def compile_layers(model: nn.Module, guided: nn.Module | None = None, **options: Any) -> None:

@@ -1,8 +1,5 @@
-"""What a run asks of its device: precision, freed memory of glibc, compiled products of oneDNN."""
+"""The precision of a run: ``auto`` by the device, and autocast for the search between updates."""
 
-import ctypes
-import os
-import sys
 from dataclasses import replace
 
 import torch
@@ -12,12 +9,6 @@ from transformer.training.trainer_config import TrainerConfig
 
 _BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16")
 """Instruction sets that multiply in bfloat16, two of x86-64 and that of ARM."""
-
-# Options of mallopt.
-_M_TRIM_THRESHOLD = -1
-_M_MMAP_THRESHOLD = -3
-_M_MMAP_MAX = -4
-_NEVER = 2**31 - 1
 
 
 def resolve_precision(trainer: TrainerConfig) -> TrainerConfig:
@@ -49,25 +40,3 @@ def search_autocast(precision: str | int, device: torch.device) -> torch.autocas
     """The autocast of training, for a search on a GPU; a CPU searches in float32."""
     enabled = precision == "bf16-mixed" and device.type == "cuda"
     return torch.autocast(device.type, torch.bfloat16, enabled=enabled)
-
-
-def keep_freed_memory() -> bool:
-    """Never shrink the heap (``man 3 mallopt``); returns whether it took effect, as with glibc."""
-    return _mallopt(_M_MMAP_MAX, 0) and _mallopt(_M_TRIM_THRESHOLD, _NEVER)
-
-
-def return_freed_memory() -> bool:
-    """Give freed blocks back to the kernel at once; call it before the first product."""
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
-    return _mallopt(_M_MMAP_THRESHOLD, 2**20) and _mallopt(_M_TRIM_THRESHOLD, 2**20)
-
-
-def _mallopt(option: int, value: int) -> bool:
-    libc = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
-    mallopt = getattr(libc, "mallopt", lambda option, value: 0)
-    return bool(mallopt(option, value))
-
-
-def keep_products() -> None:
-    """Let oneDNN keep the programs for 8,192 shapes; call it before the first product."""
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")

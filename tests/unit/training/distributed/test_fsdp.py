@@ -1,9 +1,8 @@
-"""The number of ranks is that of torchrun or SLURM; shards of a checkpoint when a disk is full."""
+"""What becomes of a checkpoint of several ranks where one cannot write, without other ranks."""
 
 import errno
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,116 +14,13 @@ from torch import distributed as dist
 from torch.distributed.fsdp import FSDPModule
 
 from tests.helpers.model.models import tiny_transformer
-from tests.helpers.runs.runs import composed
 from tests.helpers.training.updates import translation_module
 from tests.unit.model.checkpoint.test_sharded import payload, write
-from transformer.common.errors import InputError
 from transformer.model.checkpoint.archive import SHARDS
 from transformer.model.checkpoint.checkpoint import read_payload
-from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO, Criterion
-from transformer.training.distributed import strategies
-from transformer.training.distributed.launcher import count_devices
-from transformer.training.distributed.rendezvous import external_rank
-from transformer.training.distributed.strategies import ShardedStrategy, resolve_devices
-from transformer.training.trainer import build_trainer
-from transformer.training.trainer_config import TrainerConfig
-
-BLEU = Criterion("val/bleu", "max")
-GIVEN = TrainerConfig(devices=-1, accelerator="gpu")
-TORCHRUN = {
-    "TORCHELASTIC_RUN_ID": "none",
-    "LOCAL_WORLD_SIZE": "2",
-    "GROUP_WORLD_SIZE": "3",
-    "WORLD_SIZE": "6",
-    "RANK": "5",
-    "LOCAL_RANK": "1",
-    "GROUP_RANK": "2",
-    "MASTER_ADDR": "first",
-    "MASTER_PORT": "29500",
-}
-SLURM = {
-    "SLURM_NTASKS": "4",
-    "SLURM_NTASKS_PER_NODE": "2",
-    "SLURM_PROCID": "3",
-    "SLURM_LOCALID": "1",
-    "SLURM_NODEID": "1",
-    "SLURM_NODELIST": "n[01-02]",
-    "SLURM_JOB_NAME": "train",
-    "SLURM_JOB_ID": "20001",
-    "SLURM_JOBID": "20001",
-}
-
-
-@pytest.fixture
-def alone(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    for name in {*TORCHRUN, *SLURM}:
-        monkeypatch.delenv(name, raising=False)
-    return monkeypatch
-
-
-def started_by(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-
-
-def test_torchrun_says_how_many(alone: pytest.MonkeyPatch) -> None:
-    assert external_rank() is None
-    assert resolve_devices(GIVEN) == GIVEN
-    started_by(TORCHRUN, alone)
-    assert resolve_devices(GIVEN) == replace(GIVEN, devices=2, num_nodes=3)
-    index = external_rank()
-    assert index is not None
-    assert (index.rank, index.ranks, index.address, index.port) == (5, 6, "first", 29500)
-    alone.setattr("lightning_fabric.accelerators.cuda.num_cuda_devices", lambda: 4)
-    assert resolve_devices(replace(GIVEN, devices=[1, 3])).devices == [1, 3]
-
-
-def test_slurm_says_where(alone: pytest.MonkeyPatch) -> None:
-    started_by(SLURM, alone)
-    index = external_rank()
-    assert index is not None
-    assert (index.rank, index.ranks, index.address) == (3, 4, "n01")
-    alone.delenv("SLURM_NTASKS_PER_NODE")
-    with pytest.raises(InputError, match="--ntasks-per-node"):
-        external_rank()
-
-
-@pytest.mark.parametrize(
-    ("environment", "changes", "says"),
-    [
-        (TORCHRUN, {"devices": 1}, r"torchrun has started 2 processes .*set trainer\.devices=2"),
-        (TORCHRUN, {"num_nodes": 2}, "on each of 3 machines; .*leave trainer.num_nodes out"),
-        ({}, {"num_nodes": 2}, "start one call on every machine with torchrun or srun"),
-    ],
-)
-def test_what_contradicts_is_refused(
-    alone: pytest.MonkeyPatch, environment: dict[str, str], changes: dict[str, Any], says: str
-) -> None:
-    started_by(environment, alone)
-    with pytest.raises(InputError, match=says):
-        resolve_devices(replace(GIVEN, **changes))
-
-
-def test_shards_have_their_strategy(tmp_path: Path, alone: pytest.MonkeyPatch) -> None:
-    overrides = ["trainer=fsdp", "trainer.accelerator=cpu", "trainer.devices=2"]
-    strategy = build_trainer(composed(overrides, tmp_path), tmp_path, [], BLEU).strategy
-    assert isinstance(strategy, ShardedStrategy)
-
-
-@pytest.mark.parametrize(
-    ("accelerator", "devices", "count"),
-    [
-        *(("cpu", 1, 1), ("cpu", 3, 3), ("cpu", "2", 2), ("cpu", "auto", 1), ("cpu", -1, 1)),
-        *(("gpu", -1, 4), ("gpu", 2, 2), ("gpu", [1, 3], 2), ("gpu", "0,1,3", 3), ("auto", -1, 4)),
-        *(("gpu", "auto", 4), ("gpu", 5, 1), ("gpu", [], 1)),
-    ],
-)
-def test_a_process_a_device(
-    monkeypatch: pytest.MonkeyPatch, accelerator: str, devices: Any, count: int
-) -> None:
-    monkeypatch.setattr("lightning_fabric.accelerators.cuda.num_cuda_devices", lambda: 4)
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    assert count_devices(TrainerConfig(accelerator=accelerator, devices=devices)) == count
+from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO
+from transformer.training.distributed import fsdp
+from transformer.training.distributed.fsdp import ShardedStrategy
 
 
 class Alone(ShardedStrategy):
@@ -177,8 +73,8 @@ class OnDevice:
 
 
 def test_weights_of_several_names_are_copied_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strategies, "DTensor", OnDevice)
-    part = partial(strategies.local_part, copies={})
+    monkeypatch.setattr(fsdp, "DTensor", OnDevice)
+    part = partial(fsdp.local_part, copies={})
     tied, other = torch.randn(4), torch.randn(4)
     copy = part(OnDevice(tied))
     assert copy is part(OnDevice(tied))
@@ -226,8 +122,8 @@ def sharded(device: str, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     Its norm takes weights in bfloat16 on a CPU, too.
     """
-    policy = strategies.layer_policy("bf16-mixed", torch.device(device))
-    monkeypatch.setattr(strategies, "layer_policy", lambda *_: policy)
+    policy = fsdp.layer_policy("bf16-mixed", torch.device(device))
+    monkeypatch.setattr(fsdp, "layer_policy", lambda *_: policy)
     strategy = ShardedStrategy(parallel_devices=[torch.device("cpu")])
     monkeypatch.setattr(ShardedStrategy, "world_size", 1)
     monkeypatch.setattr(ShardedStrategy, "root_device", torch.device("cpu"))

@@ -13,7 +13,7 @@ from transformer.model.heads import HeadName
 from transformer.model.single_stack import build_single_stack
 from transformer.model.transformer import Transformer
 from transformer.training.losses.guided_alignment import watching
-from transformer.training.optimization.layers import recompute_layers
+from transformer.training.optimization.activation_checkpointing import recompute_layers
 
 SOURCE = torch.tensor([[5, 6, 7, 8, 2], [9, 4, 2, 0, 0]])
 TARGET = torch.tensor([[1, 5, 9, 7], [1, 6, 0, 0]])

@@ -1,4 +1,4 @@
-"""The gradient of an update: summed over micro-batches, made a mean, and clipped.
+"""The gradient of an update, summed over its micro-batches; a batch that is too large is halved.
 
 No rank waits for another before all its micro-batches are done. A rank that runs out of memory can
 therefore repeat its part without the others.
@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
+from torch import Tensor
 
 from transformer.common.errors import InputError
 from transformer.data.batching.loader import Update
@@ -125,21 +124,3 @@ class Accumulator:
             "lower data.batch_tokens saves the time",
             size,
         )
-
-
-def clip_mean_gradient(
-    model: nn.Module, tokens: int | Tensor, max_norm: float | None, *, sharded: bool
-) -> Tensor:
-    """Divide the gradients by the number of tokens, clip them, and return their norm before it.
-
-    Without a ``max_norm`` nothing is clipped. With sharded weights the norm is over all ranks.
-    Pascanu et al. 2013, "On the difficulty of training recurrent neural networks", section 3.2.
-    """
-    gradients = [p.grad for p in model.parameters() if p.grad is not None]
-    gradients = [g.to_local() if isinstance(g, DTensor) else g for g in gradients]
-    scale = 1 / tokens if isinstance(tokens, int) else (1 / tokens).float()
-    torch._foreach_mul_(gradients, scale)
-    limit = max_norm or torch.inf
-    # Without foreach, sharded weights are clipped one by one.
-    norm = nn.utils.clip_grad_norm_(model.parameters(), limit, foreach=sharded or None)
-    return norm.full_tensor() if isinstance(norm, DTensor) else norm

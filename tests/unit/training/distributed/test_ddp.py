@@ -1,0 +1,114 @@
+"""How many ranks there are is what torchrun or SLURM says, and what cannot be is refused."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.runs.runs import composed
+from transformer.common.errors import InputError
+from transformer.training.checkpointing.checkpoint_io import Criterion
+from transformer.training.distributed.ddp import resolve_devices
+from transformer.training.distributed.fsdp import ShardedStrategy
+from transformer.training.distributed.launcher import count_devices
+from transformer.training.distributed.rendezvous import external_rank
+from transformer.training.trainer import build_trainer
+from transformer.training.trainer_config import TrainerConfig
+
+BLEU = Criterion("val/bleu", "max")
+GIVEN = TrainerConfig(devices=-1, accelerator="gpu")
+TORCHRUN = {
+    "TORCHELASTIC_RUN_ID": "none",
+    "LOCAL_WORLD_SIZE": "2",
+    "GROUP_WORLD_SIZE": "3",
+    "WORLD_SIZE": "6",
+    "RANK": "5",
+    "LOCAL_RANK": "1",
+    "GROUP_RANK": "2",
+    "MASTER_ADDR": "first",
+    "MASTER_PORT": "29500",
+}
+SLURM = {
+    "SLURM_NTASKS": "4",
+    "SLURM_NTASKS_PER_NODE": "2",
+    "SLURM_PROCID": "3",
+    "SLURM_LOCALID": "1",
+    "SLURM_NODEID": "1",
+    "SLURM_NODELIST": "n[01-02]",
+    "SLURM_JOB_NAME": "train",
+    "SLURM_JOB_ID": "20001",
+    "SLURM_JOBID": "20001",
+}
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for name in {*TORCHRUN, *SLURM}:
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+def started_by(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_torchrun_says_how_many(alone: pytest.MonkeyPatch) -> None:
+    assert external_rank() is None
+    assert resolve_devices(GIVEN) == GIVEN
+    started_by(TORCHRUN, alone)
+    assert resolve_devices(GIVEN) == replace(GIVEN, devices=2, num_nodes=3)
+    index = external_rank()
+    assert index is not None
+    assert (index.rank, index.ranks, index.address, index.port) == (5, 6, "first", 29500)
+    alone.setattr("lightning_fabric.accelerators.cuda.num_cuda_devices", lambda: 4)
+    assert resolve_devices(replace(GIVEN, devices=[1, 3])).devices == [1, 3]
+
+
+def test_slurm_says_where(alone: pytest.MonkeyPatch) -> None:
+    started_by(SLURM, alone)
+    index = external_rank()
+    assert index is not None
+    assert (index.rank, index.ranks, index.address) == (3, 4, "n01")
+    alone.delenv("SLURM_NTASKS_PER_NODE")
+    with pytest.raises(InputError, match="--ntasks-per-node"):
+        external_rank()
+
+
+@pytest.mark.parametrize(
+    ("environment", "changes", "says"),
+    [
+        (TORCHRUN, {"devices": 1}, r"torchrun has started 2 processes .*set trainer\.devices=2"),
+        (TORCHRUN, {"num_nodes": 2}, "on each of 3 machines; .*leave trainer.num_nodes out"),
+        ({}, {"num_nodes": 2}, "start one call on every machine with torchrun or srun"),
+    ],
+)
+def test_what_contradicts_is_refused(
+    alone: pytest.MonkeyPatch, environment: dict[str, str], changes: dict[str, Any], says: str
+) -> None:
+    started_by(environment, alone)
+    with pytest.raises(InputError, match=says):
+        resolve_devices(replace(GIVEN, **changes))
+
+
+def test_shards_have_their_strategy(tmp_path: Path, alone: pytest.MonkeyPatch) -> None:
+    overrides = ["trainer=fsdp", "trainer.accelerator=cpu", "trainer.devices=2"]
+    strategy = build_trainer(composed(overrides, tmp_path), tmp_path, [], BLEU).strategy
+    assert isinstance(strategy, ShardedStrategy)
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "devices", "count"),
+    [
+        *(("cpu", 1, 1), ("cpu", 3, 3), ("cpu", "2", 2), ("cpu", "auto", 1), ("cpu", -1, 1)),
+        *(("gpu", -1, 4), ("gpu", 2, 2), ("gpu", [1, 3], 2), ("gpu", "0,1,3", 3), ("auto", -1, 4)),
+        *(("gpu", "auto", 4), ("gpu", 5, 1), ("gpu", [], 1)),
+    ],
+)
+def test_a_process_a_device(
+    monkeypatch: pytest.MonkeyPatch, accelerator: str, devices: Any, count: int
+) -> None:
+    monkeypatch.setattr("lightning_fabric.accelerators.cuda.num_cuda_devices", lambda: 4)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert count_devices(TrainerConfig(accelerator=accelerator, devices=devices)) == count

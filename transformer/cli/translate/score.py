@@ -1,0 +1,44 @@
+"""``score``: the log-probability of given translations, one line a pair."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import islice
+
+from omegaconf import DictConfig
+
+from transformer.cli.config.compose import resolve_path, resolve_value
+from transformer.cli.load import (
+    load_checkpoint_model,
+    load_checkpoints,
+    resolve_batch_tokens,
+    resolve_device,
+    tagged_tokenizer,
+)
+from transformer.cli.translate.line_io import Form
+from transformer.common.errors import errors_name
+from transformer.data.text.parallel import Corpus
+from transformer.decoding.forced import score_pairs
+from transformer.decoding.translation.translator import trained_with
+
+WINDOW = 4096
+"""Pairs that are read before the first is scored."""
+
+
+def run(config: DictConfig, _: Sequence[str]) -> None:
+    """Score the pairs."""
+    as_json = resolve_value(config, "format", Form) == "json"
+    batch_tokens = resolve_batch_tokens(config, resolve_device(config.device))
+    checkpoints = load_checkpoints(config.checkpoint)
+    model = load_checkpoint_model(config, checkpoints)
+    tokenizer = tagged_tokenizer(config, trained_with(checkpoints[0]).tokenizer)
+    files = [resolve_path(config, key) for key in ("source", "target")]
+    pairs = iter(Corpus.of(files, "source", "target"))
+    first = 1
+    while window := list(islice(pairs, WINDOW)):
+        with errors_name(f"{files[0]} and {files[1]}"):
+            scores = score_pairs(model, tokenizer, window, batch_tokens=batch_tokens, first=first)
+            for each in scores:
+                line = f"{each.log_probability:.6f}"
+                print(json.dumps(asdict(each), ensure_ascii=False) if as_json else line)
+        first += len(window)

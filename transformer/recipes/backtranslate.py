@@ -1,0 +1,48 @@
+"""Back-translation: synthetic sources for text of the target language."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from transformer.common.schema import Range
+from transformer.recipes.corpus_files import monolingual_file, only_train
+from transformer.recipes.plan import Plan, Recipe
+
+
+@dataclass(frozen=True)
+class Backtranslate(Recipe):
+    """Back-translation: a reverse model makes sources for text of the target language.
+
+    The forward model learns from the bitext and from these synthetic pairs. Sennrich et al. 2016,
+    "Improving Neural Machine Translation Models with Monolingual Data"; tags: Caswell et al. 2019,
+    "Tagged Back-Translation"; sampling: Edunov et al. 2018, "Understanding Back-Translation at
+    Scale". Keys of ``conf/recipe/backtranslate.yaml``.
+    """
+
+    kinds = ("reverse", "evaluate_reverse", "translate", "forward", "evaluate")
+
+    monolingual: str
+    """Text of the target language, a sentence a line."""
+    reverse: str | None = None
+    """A run or a checkpoint that translates from target to source; None trains one."""
+    tag: str | None = "backtranslated"
+    """Before each synthetic source; None puts none."""
+    bitext_share: Annotated[float, Range(above=0, below=1)] | None = None
+    """Fraction of the batches that is not synthetic; None is in proportion to the sizes."""
+
+    def add(self, plan: Plan) -> None:
+        """Add the stages; raises InputError if the reverse model is not of that direction."""
+        text = plan.text()
+        if self.reverse is None:
+            reverse = plan.train("reverse", text.swapped.alone)
+        else:
+            reverse = plan.existing("reverse", self.reverse, text.swapped)
+        plan.evaluate([reverse], text.swapped, "evaluate_reverse")
+        monolingual = monolingual_file(self.monolingual)
+        own = {"checkpoint": reverse, "input": monolingual}
+        [source] = plan.add("translate", "translate", own, [f"synthetic.{text.source}"])
+        bitext, synthetic = text.as_corpus, only_train([source, monolingual], self.tag)
+        if self.bitext_share is not None:
+            bitext["weight"] = self.bitext_share
+            synthetic["weight"] = round(1 - self.bitext_share, 9)
+        forward = plan.train("forward", text.mixed({"bitext": bitext, "synthetic": synthetic}))
+        plan.evaluate([forward], text)

@@ -1,0 +1,43 @@
+"""Early stopping; it does not know what the score measures."""
+
+import logging
+
+from pytorch_lightning import LightningModule, Trainer
+
+from transformer.training.checkpointing.checkpoint_io import Criterion
+from transformer.training.checkpointing.saved_state import SavedCallback
+
+logger = logging.getLogger(__name__)
+
+
+class Patience(SavedCallback):
+    """Stops training after some validations in a row without a better score.
+
+    A validation at the end of a run, off the interval, does not count: a longer run has none there.
+    """
+
+    def __init__(self, criterion: Criterion, patience: int) -> None:
+        self.criterion, self.patience = criterion, patience
+        self.best: tuple[float, float] | None = None
+        self.waited = 0
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Stop at once if a stopped run is resumed with no more patience."""
+        self._stop(trainer)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Count the validation; stop if patience is over."""
+        values = self.criterion.values(trainer.callback_metrics)
+        if self.criterion.better(values, self.best):
+            self.best, self.waited = values, 0
+        elif trainer.global_step % trainer.val_check_interval == 0:
+            self.waited += 1
+        self._stop(trainer)
+
+    def _stop(self, trainer: Trainer) -> None:
+        if self.waited >= self.patience:
+            logger.info(
+                "training ends: %d validations without a better %s than %s (callbacks.patience)",
+                *(self.waited, self.criterion.metric, self.best and self.best[0]),
+            )
+            trainer.should_stop = True

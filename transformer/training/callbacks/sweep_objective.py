@@ -1,0 +1,65 @@
+"""Objective of a sweep: the best value of a metric over the validations of a trial."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pytorch_lightning import LightningModule, Trainer
+
+from transformer.common.errors import InputError
+from transformer.evaluation.metrics import METRICS, Better
+from transformer.training.checkpointing.checkpoint_io import Criterion
+from transformer.training.checkpointing.saved_state import SavedCallback
+
+_WITHOUT_TEXT: dict[str, Better] = {"loss": "lower", "perplexity": "lower", "accuracy": "higher"}
+"""Values of a validation that are no metrics of text."""
+
+
+class Objective(SavedCallback):
+    """Remembers the ``best`` value of ``val/NAME``; NaN before the first that is a number."""
+
+    def __init__(self, metric: str, custom_better: Better = "higher") -> None:
+        check_objective(metric)
+        name, self.metric = metric.removeprefix("val/"), metric
+        known = {**_WITHOUT_TEXT, **{key: kind.better for key, kind in METRICS.items()}}
+        better = custom_better if name == "custom" else known[name]
+        self.criterion = Criterion(metric, "min" if better == "lower" else "max")
+        self.best: float | None = None
+
+    @property
+    def direction(self) -> str:
+        """Direction of optimisation, as Optuna names it."""
+        return "minimize" if self.criterion.mode == "min" else "maximize"
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Update the best value."""
+        value = float(trainer.callback_metrics[self.metric])
+        if self.criterion.improves(value, self.best):
+            self.best = value
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the best value, unless it is of another metric."""
+        if state_dict["metric"] == self.metric:
+            super().load_state_dict(state_dict)
+
+    def recall(self, payload: Mapping[str, Any]) -> None:
+        """Restore the best value of a finished trial from its last checkpoint."""
+        if self.best is None and (state := payload.get("callbacks", {}).get(self.state_key)):
+            self.load_state_dict(state)
+
+
+def check_objective(metric: str) -> None:
+    """Raise InputError unless a validation could have this metric."""
+    known = [f"val/{name}" for name in (*_WITHOUT_TEXT, *METRICS)]
+    if metric not in known:
+        raise InputError(f"objective={metric} must be {' or '.join(known)}")
+
+
+def check_direction(objective: Objective, direction: object) -> None:
+    """Raise InputError if the sweeper has a direction that contradicts the objective."""
+    wanted = objective.direction
+    given = getattr(direction, "name", direction)
+    if given not in (None, wanted):
+        raise InputError(
+            f"objective={objective.metric} and hydra.sweeper.direction={given}: set "
+            f"hydra.sweeper.direction={wanted}"
+        )

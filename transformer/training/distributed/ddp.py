@@ -1,0 +1,67 @@
+"""Data-parallel training (DDP): each process has all the weights, and gradients are summed."""
+
+import os
+from dataclasses import replace
+from typing import Any
+
+import torch
+from lightning_fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
+from pytorch_lightning.strategies import DDPStrategy
+
+from transformer.common.errors import InputError
+from transformer.training.distributed.launcher import count_devices
+from transformer.training.distributed.rendezvous import external_rank, shared_store
+from transformer.training.trainer_config import TrainerConfig
+
+
+class ReplicatedStrategy(DDPStrategy):
+    """Connects processes as Lightning's DDP does, but does not wrap the model.
+
+    DDP's wrapper sends gradients during the backward pass, and a rank that runs out of memory there
+    leaves the others waiting for ever. With ``reduce_bfloat16`` gradients are summed in bfloat16.
+    """
+
+    def __init__(self, *, reduce_bfloat16: bool = False, **options: Any) -> None:
+        super().__init__(**options)
+        self.reduce_bfloat16 = reduce_bfloat16
+
+    def setup_distributed(self) -> None:
+        """Create the process group, also after a restart by torchrun with other addresses."""
+        rank = external_rank() if TorchElasticEnvironment.detect() else None
+        if rank is not None and not torch.distributed.is_initialized():
+            device = self.root_device
+            torch.distributed.init_process_group(
+                self._get_process_group_backend(),
+                store=shared_store(rank),
+                rank=rank.rank,
+                world_size=rank.ranks,
+                timeout=self._timeout,
+                device_id=None if device.type == "cpu" else device,
+            )
+        super().setup_distributed()
+
+    def configure_ddp(self) -> None:
+        """Give every rank the weights of rank 0."""
+        assert self.model is not None
+        for tensor in (*self.model.parameters(), *self.model.buffers()):
+            torch.distributed.broadcast(tensor.detach(), src=0)
+
+
+def resolve_devices(trainer: TrainerConfig) -> TrainerConfig:
+    """The arguments of the trainer, with the number of processes that torchrun has started."""
+    devices, nodes = trainer.devices, trainer.num_nodes
+    if TorchElasticEnvironment.detect():
+        here, machines = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["GROUP_WORLD_SIZE"])
+        if devices in (-1, "-1", "auto"):
+            devices = here
+        if (devices != here and count_devices(trainer) != here) or nodes not in (1, machines):
+            raise InputError(
+                f"torchrun has started {here} processes on each of {machines} machines; set "
+                f"trainer.devices={here} and leave trainer.num_nodes out"
+            )
+        return replace(trainer, devices=devices, num_nodes=machines)
+    if nodes > 1 and not SLURMEnvironment.detect():
+        raise InputError(
+            f"trainer.num_nodes={nodes}: start one call on every machine with torchrun or srun"
+        )
+    return trainer

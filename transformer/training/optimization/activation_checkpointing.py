@@ -1,0 +1,52 @@
+"""Layers whose activations are computed again in the backward pass, instead of being kept."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from transformer.model.attention.attention_bias import AttentionBias
+from transformer.model.attention.kv_cache import LayerCache
+from transformer.model.decoder import DecoderLayer
+from transformer.model.encoder import EncoderLayer
+
+Forward = Callable[..., Tensor]
+
+
+def recompute_layers(model: nn.Module, guided: nn.Module | None = None) -> None:
+    """Recompute layers in the backward pass instead of keeping their activations.
+
+    The layer of the guided attention keeps them. The gradient is the same, bit for bit; with
+    relative positions within a sparse pattern, up to rounding. Chen et al. 2016, "Training Deep
+    Nets with Sublinear Memory Cost".
+    """
+    for layer in model.modules():
+        keeps = isinstance(layer, DecoderLayer) and layer.cross_attention is guided
+        if isinstance(layer, EncoderLayer | DecoderLayer) and not keeps:
+            layer.forward = _recomputed(layer.forward)  # type: ignore[method-assign]
+
+
+def _recomputed(forward: Forward) -> Forward:
+    def compute(hidden: Tensor, *context: LayerCache | AttentionBias) -> Tensor:
+        if not torch.is_grad_enabled():
+            return forward(hidden, *context)
+        for each in context:
+            # All layers share the relative bias: the second pass would find it and save other
+            # tensors. With a sparse pattern the bias of all queries and keys may not be needed.
+            if isinstance(each, AttentionBias) and each.pattern is None:
+                _ = each.dense_bias
+        result: Tensor = checkpoint(
+            lambda x: forward(x, *map(_fresh, context)), hidden, use_reentrant=False
+        )
+        return result
+
+    return compute
+
+
+def _fresh(context: LayerCache | AttentionBias) -> LayerCache | AttentionBias:
+    """The same state in both passes: a cache without own positions, a bias computed or not."""
+    if isinstance(context, LayerCache):
+        return LayerCache(context.cross_keys, context.cross_values)
+    return context if context.bias is None or context.pattern is None else replace(context)

@@ -1,0 +1,33 @@
+"""How much freed memory glibc keeps, and how many compiled products oneDNN."""
+
+import ctypes
+import os
+import sys
+
+# Options of mallopt.
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+_M_MMAP_MAX = -4
+_NEVER = 2**31 - 1
+
+
+def keep_freed_memory() -> bool:
+    """Never shrink the heap (``man 3 mallopt``); returns whether it took effect, as with glibc."""
+    return _mallopt(_M_MMAP_MAX, 0) and _mallopt(_M_TRIM_THRESHOLD, _NEVER)
+
+
+def return_freed_memory() -> bool:
+    """Give freed blocks back to the kernel at once; call it before the first product."""
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
+    return _mallopt(_M_MMAP_THRESHOLD, 2**20) and _mallopt(_M_TRIM_THRESHOLD, 2**20)
+
+
+def _mallopt(option: int, value: int) -> bool:
+    libc = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
+    mallopt = getattr(libc, "mallopt", lambda option, value: 0)
+    return bool(mallopt(option, value))
+
+
+def keep_products() -> None:
+    """Let oneDNN keep the programs for 8,192 shapes; call it before the first product."""
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")

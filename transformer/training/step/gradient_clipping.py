@@ -1,0 +1,23 @@
+"""Turns the gradient of a sum into that of a mean, and clips its norm."""
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+
+def clip_mean_gradient(
+    model: nn.Module, tokens: int | Tensor, max_norm: float | None, *, sharded: bool
+) -> Tensor:
+    """Divide the gradients by the number of tokens, clip them, and return their norm before it.
+
+    Without a ``max_norm`` nothing is clipped. With sharded weights the norm is over all ranks.
+    Pascanu et al. 2013, "On the difficulty of training recurrent neural networks", section 3.2.
+    """
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    gradients = [g.to_local() if isinstance(g, DTensor) else g for g in gradients]
+    scale = 1 / tokens if isinstance(tokens, int) else (1 / tokens).float()
+    torch._foreach_mul_(gradients, scale)
+    limit = max_norm or torch.inf
+    # Without foreach, sharded weights are clipped one by one.
+    norm = nn.utils.clip_grad_norm_(model.parameters(), limit, foreach=sharded or None)
+    return norm.full_tensor() if isinstance(norm, DTensor) else norm
