@@ -9,9 +9,9 @@ from omegaconf import DictConfig
 from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.data import corpus_options
 from transformer.common.errors import InputError
-from transformer.data.quality.base import given_texts
 from transformer.data.quality.cleaning import CleanedSplit, clean
 from transformer.data.quality.factory import Checks
+from transformer.data.quality.texts import given_texts
 from transformer.report.scores import print_json
 
 

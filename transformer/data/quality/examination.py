@@ -19,16 +19,10 @@ from transformer.data.config import DataConfig
 from transformer.data.corpora.mixture import corpus_configs
 from transformer.data.corpora.resolve import find_corpus_splits
 from transformer.data.corpora.split import Split
-from transformer.data.quality.base import (
-    CHECKS,
-    SIDES,
-    ExaminationConfig,
-    Finding,
-    line_location,
-    numbered,
-)
+from transformer.data.quality.base import CHECKS, SIDES, ExaminationConfig, Finding
 from transformer.data.quality.checks.repeated_text import Leaks
 from transformer.data.quality.factory import Checks
+from transformer.data.quality.texts import line_location, numbered
 from transformer.data.tokenization.tokenizer import Tokenizer
 
 _PERCENTILES = (1, 50, 99)

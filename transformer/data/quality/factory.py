@@ -17,11 +17,11 @@ from transformer.data.quality.base import (
     PairCheck,
     Side,
     either_side,
-    numbered,
 )
 from transformer.data.quality.checks import characters, languages, lengths, markup, numbers_and_urls
 from transformer.data.quality.checks.misalignment import Misalignment
 from transformer.data.quality.checks.repeated_text import Leaks, Repeats
+from transformer.data.quality.texts import numbered
 from transformer.data.text.parallel import Pair
 from transformer.data.tokenization.tokenizer import Tokenizer
 

@@ -10,7 +10,7 @@ from tests.helpers.data.corpora import data_config, pairs_of, tokenizer_config, 
 from transformer.common.errors import InputError
 from transformer.data.config import CorpusConfig, DataConfig
 from transformer.data.corpora.resolve import find_splits
-from transformer.data.quality.base import given_texts
+from transformer.data.quality.texts import given_texts
 
 
 @pytest.fixture

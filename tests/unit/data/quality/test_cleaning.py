@@ -16,10 +16,11 @@ from tests.unit.data.quality.texts import (
 )
 from transformer.common.errors import InputError
 from transformer.data.corpora.split import Split
-from transformer.data.quality.base import CHECKS, given_texts
+from transformer.data.quality.base import CHECKS
 from transformer.data.quality.cleaning import CleanedSplit, clean
 from transformer.data.quality.examination import examine
 from transformer.data.quality.factory import Checks
+from transformer.data.quality.texts import given_texts
 from transformer.data.text.parallel import Corpus, read_lines
 
 WANTED = frozenset(CHECKS) - {"several_targets", "several_sources"}

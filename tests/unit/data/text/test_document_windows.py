@@ -15,7 +15,7 @@ from transformer.common.errors import InputError
 from transformer.data.corpora.split import Split
 from transformer.data.encoded.dataset import EncodedCorpus
 from transformer.data.modules.translation import DataModule
-from transformer.data.quality.base import numbered
+from transformer.data.quality.texts import numbered
 from transformer.data.text.document_windows import begins_window, joined_pairs
 from transformer.data.text.parallel import Corpus
 

@@ -11,15 +11,8 @@ import numpy as np
 from jaxtyping import Int
 
 from transformer.data.corpora.split import Split
-from transformer.data.quality.base import (
-    SIDES,
-    Check,
-    Example,
-    Finding,
-    NumberedPair,
-    bare,
-    numbered,
-)
+from transformer.data.quality.base import SIDES, Check, Example, Finding, NumberedPair, bare
+from transformer.data.quality.texts import numbered
 
 Indices = Int[np.ndarray, " repeat"]
 
