@@ -170,7 +170,7 @@ class UpdateModule(LightningModule, ABC):
 
     def on_fit_start(self) -> None:
         """Set whether a rank may repeat a batch alone; the memory check needs it already."""
-        self.accumulate.alone = not self.sharded
+        self.accumulate.halving.alone = not self.sharded
 
     def on_train_start(self) -> None:
         """Prepare the sum of gradients over the ranks, which sharded weights do themselves."""
