@@ -25,7 +25,7 @@ from transformer.model.attention.kernels.flex import (
 from transformer.model.attention.kernels.sdpa import FEW, Sdpa, attend_short, plain_is_faster
 from transformer.model.attention.masks import causal_mask
 from transformer.model.attention.positions.alibi import AlibiBias
-from transformer.model.attention.positions.buckets import BucketBias
+from transformer.model.attention.positions.t5_buckets import BucketBias
 from transformer.model.attention.scaled_dot_product import Kernel, attend, eager
 from transformer.model.attention.sparse_patterns import (
     BigBird,

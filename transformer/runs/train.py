@@ -23,7 +23,7 @@ from transformer.training.callbacks.progress import shown_update
 from transformer.training.callbacks.sweep_objective import Objective
 from transformer.training.checkpointing.checkpoint_io import consolidate
 from transformer.training.checkpointing.run_directory import is_finished, mark_finished
-from transformer.training.checkpointing.saved_state import find_resumable, loader_state
+from transformer.training.checkpointing.training_state import find_resumable, loader_state
 from transformer.training.config import RunConfig, with_resolved
 from transformer.training.optimization.cpu_allocator import keep_freed_memory, keep_products
 from transformer.training.optimization.divergence import Diverged, save_text

@@ -14,7 +14,7 @@ from transformer.data.batching.loader import Update
 from transformer.model.checkpoint.checkpoint import PORTABLE
 from transformer.model.layers.dropout import all_layers
 from transformer.model.transformer import Transformer
-from transformer.training.checkpointing.saved_state import (
+from transformer.training.checkpointing.training_state import (
     optimizer_state,
     restore_progress,
     schedule_state,
