@@ -98,7 +98,9 @@ def assert_as_the_formula(
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("kernel", [Sdpa(), Sdpa("math"), flex])
+@pytest.mark.parametrize(
+    "kernel", [Sdpa(), pytest.param(Sdpa("math"), marks=pytest.mark.thorough), flex]
+)
 def test_self_attention_with_padding(
     kernel: Kernel, causal: bool, pattern: str, dtype: torch.dtype
 ) -> None:
