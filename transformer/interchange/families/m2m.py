@@ -110,8 +110,8 @@ def _read_nllb(folder: Path) -> tuple[Any, Ids, Ids]:
         charsmap = base64.b64decode(maps[0]) if maps else b""
         subwords = _sentencepiece(pieces, merges, charsmap)
     codes = {name: ids[name] for name in ids if name in added and _CODE.fullmatch(name)}
-    no_pieces = added.keys() - SYMBOLS.keys()
-    return subwords, {name: ids[name] for name in ids if name not in no_pieces}, codes
+    special = added.keys() - SYMBOLS.keys()
+    return subwords, {name: ids[name] for name in ids if name not in special}, codes
 
 
 def _settings(folder: Path) -> dict[str, Any]:
