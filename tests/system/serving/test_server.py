@@ -196,6 +196,7 @@ BAD: list[tuple[Any, str]] = [
     (GOOD | {"alternatives": "9" * 5000}, "is not a number"),
     (GOOD | {"alternatives": 11}, "must be <= 10"),
     (GOOD | {"source": "xx"}, "xx is not supported"),
+    (GOOD | {"target": ["de"]}, "not supported"),
     (GOOD | {"format": "pdf"}, "pdf format is not supported"),
     (GOOD | {"target": "fr"}, "(fr) is not available as a target language from English (en)"),
     ([1], "Invalid JSON format"),

@@ -69,6 +69,7 @@ def test_words_that_training_leaves_out_are_unknown(
     [
         ("tokenizer.sampling=0.1", r"use tokenizer\.sampling=0\.1; .*experiment=pocket_tagging$"),
         ("model.decoder_pattern=sliding", r"does not use model\.decoder_pattern=sliding"),
+        ("loss.alignment_weight=0.1", r"does not use loss\.alignment_weight=0\.1"),
         ("data.streaming=true", r"does not use data\.streaming=True"),
         ("loss=r_drop", r"task=tagging .* does not use loss\.consistency=r_drop; leave that out"),
         ("model.tie_embeddings=all", r"does not use model\.tie_embeddings=all"),

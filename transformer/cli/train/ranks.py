@@ -113,14 +113,14 @@ def _sized(config: DictConfig, folder: Path, rank: int) -> "RunConfig":
 
 @contextmanager
 def _new_directory(folder: Path) -> Iterator[None]:
-    """Make a run directory and lock it; remove it again after an error of the input."""
+    """Make a run directory and lock it; remove it again after an error of the input or the disk."""
     folder.mkdir(parents=True, exist_ok=True)
     open_unlinked(folder / LOG, "a").close()
     with locked(folder):
         new = {path.name for path in folder.iterdir()} <= {LOG, LOCK}
         try:
             yield
-        except InputError:
+        except (InputError, OSError):
             if new and {path.name for path in folder.iterdir()} <= {LOG, LOCK, CONFIG}:
                 shutil.rmtree(folder)
             raise

@@ -146,10 +146,12 @@ def read_config(values: Mapping[str, Any]) -> TransformersConfig:
 
 
 def nearest_family(config: ModelConfig) -> Family:
-    """The family that has the most settings of a model."""
+    """The family that has the most settings of a model; of several, that of its norm order."""
 
-    def equal(family: Family) -> int:
-        return sum(getattr(config, name) in has for name, has in family.settings().items())
+    def equal(family: Family) -> tuple[int, bool]:
+        settings = family.settings()
+        count = sum(getattr(config, name) in has for name, has in settings.items())
+        return count, config.norm_order in settings["norm_order"]
 
     return max(FAMILIES, key=equal)
 

@@ -4,10 +4,14 @@ Its addresses are relative, so that it works below any path. Its policy lets onl
 origin run.
 """
 
+import hashlib
+from importlib.resources import files
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.staticfiles import StaticFiles
+
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
 _HEADERS = {
     "Content-Security-Policy": (
@@ -22,15 +26,21 @@ _HEADERS = {
 
 
 def page_routes() -> list[Route]:
-    """``/`` and ``/page/NAME`` of each of its files."""
+    """``/`` and ``/page/NAME`` of each of its files, which are read now."""
+    own = files("transformer.serving.interfaces") / "assets" / "page"
     # A map of attention looks as in reports.
-    folders = (("transformer.serving.interfaces", "assets/page"), ("transformer.report", "assets"))
-    static = StaticFiles(packages=list(folders))
+    shared = files("transformer.report") / "assets" / "attention_map.js"
+    assets = {file.name: file.read_bytes() for file in (*own.iterdir(), shared)}
+    tags = {name: f'"{hashlib.sha256(data).hexdigest()[:16]}"' for name, data in assets.items()}
 
     async def asset(request: Request) -> Response:
         name = request.path_params.get("name", "page.html")
-        response = await static.get_response(name, request.scope)
-        response.headers.update(_HEADERS)
-        return response
+        if name not in assets:
+            return Response("There is no such file.", 404)
+        headers = _HEADERS | {"ETag": tags[name]}
+        if tags[name] in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+        media_type = _TYPES[name.rpartition(".")[2]]
+        return Response(assets[name], headers=headers, media_type=media_type)
 
     return [Route("/", asset), Route("/page/{name}", asset)]

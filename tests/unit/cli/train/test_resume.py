@@ -189,6 +189,7 @@ def test_refusals(run: Path, argument: str, message: str) -> None:
     [
         (["checkpoint=b", "checkpoint=runs/a b/x.ckpt"], Path("runs/a b/x.ckpt")),
         (["checkpoint=null"], None),
+        (["callbacks.checkpoint=a"], None),
         (["checkpoint=auto"], None),
         (["checkpoint=./auto"], Path("auto")),
         (["checkpoint=runs/lr=3"], Path("runs/lr=3")),

@@ -68,6 +68,9 @@ def test_a_sweep_is_refused_before_its_trials_train(
     [
         ("optimizer.lr=nan", "optimizer.lr=nan must be above 0"),
         ("precision=64-true", "precision='64-true' must be 32-true or bf16-mixed"),
+        ("trainer.strategy=deepspeed", "must be auto or ddp or fsdp"),
+        ("trainer.log_every_n_steps=0", "trainer.log_every_n_steps=0 must be at least 1"),
+        ("data.prepare_workers=-1", "data.prepare_workers=-1 must be at least 0"),
     ],
 )
 def test_wrong_values_are_refused_before_anything_is_written(
