@@ -1,8 +1,8 @@
 """The linear map, by the fastest product of this processor.
 
-torch multiplies float32 with MKL. MKL is faster if the weight lies transposed in memory, and it
-uses only half of the vector width of some processors that are not Intel's. oneDNN, which comes with
-torch too, uses all of it, but takes longer to start. docs/decoding.md has measurements.
+torch multiplies float32 with MKL. MKL is faster if the weight is stored transposed. On some
+processors of other vendors than Intel, it uses only half of the vector width. oneDNN, also part of
+torch, uses the full width, but takes longer to start. docs/decoding.md has measurements.
 """
 
 import math
@@ -26,7 +26,7 @@ onednn_linear = (
 """It has no gradient."""
 
 PAYS = 1.25
-"""oneDNN replaces MKL where it is so many times as fast: noise does not change the choice."""
+"""oneDNN must be this many times as fast as MKL, so that noise does not change the choice."""
 
 
 class Linear(nn.Linear):
@@ -57,8 +57,8 @@ class Linear(nn.Linear):
 def lay_out(model: Model) -> Model:
     """Transpose the weights of a model's linear maps in memory; for inference in float32 on a CPU.
 
-    Their names, shapes and values stay. A projection whose weight is also an embedding gets a copy,
-    as an embedding reads rows.
+    Names, shapes and values do not change. A projection tied to an embedding gets a copy of the
+    weight, because an embedding reads it row by row.
     """
     embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
     for module in model.modules():
@@ -74,9 +74,9 @@ def lay_out(model: Model) -> Model:
 
 @cache
 def onednn_pays_from() -> float:
-    """Multiplications from which on oneDNN is faster on this processor; measured in milliseconds.
+    """Number of multiplications from which oneDNN is faster here; measured in milliseconds.
 
-    Infinite if it never is.
+    Infinite if oneDNN is never faster.
     """
     if onednn_linear is None:
         return math.inf
@@ -91,7 +91,7 @@ def onednn_pays_from() -> float:
 
 
 def best_time(compute: Callable[..., Tensor], *arguments: Any) -> float:
-    """Seconds of the fastest of five calls, after one that warms up."""
+    """Seconds of the fastest of five calls, after a warm-up call."""
     compute(*arguments)
     times = []
     for _ in range(5):

@@ -1,8 +1,8 @@
 """A model for inference in fewer bits: bfloat16, or int8 linear maps.
 
-Weights are symmetric with a scale for each output; activations have a scale for each product,
-computed from its input. Jacob et al. 2018, "Quantization and Training of Neural Networks for
-Efficient Integer-Arithmetic-Only Inference", section 2.
+Quantized weights are symmetric, with a scale for each output. Activations have a scale for each
+product, computed from its input. Jacob et al. 2018, "Quantization and Training of Neural Networks
+for Efficient Integer-Arithmetic-Only Inference", section 2.
 """
 
 import warnings
@@ -39,7 +39,7 @@ def engines() -> list[str]:
 
 
 def pack(quantized: Tensor, bias: Tensor | None, engine: str) -> Any:
-    """The weight as an engine reads it."""
+    """The weight in the format of an engine."""
     before = torch.backends.quantized.engine
     torch.backends.quantized.engine = engine
     try:
@@ -93,8 +93,8 @@ class Int8Linear(nn.Module):
 def in_precision(model: Model, precision: Precision, device: torch.device | str = "cpu") -> Model:
     """Convert a loaded model for inference in place, and return it.
 
-    In float32 on a CPU its weights are laid out for the processor. Raises InputError for int8 on
-    other than a CPU.
+    In float32 on a CPU, its weights are stored in the best layout for the processor. Raises
+    InputError for int8 on another device than a CPU.
     """
     if precision == "int8":
         if torch.device(device).type != "cpu":
