@@ -1,6 +1,6 @@
 """Group sentences of similar length into batches within a budget of tokens.
 
-It knows lengths only.
+It knows only lengths.
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
@@ -27,10 +27,10 @@ def check_lengths(
 
 
 def bucket_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Indices of sentences, the longest first, so that a lack of memory shows at once.
+    """Indices of sentences, the longest first, so that an out-of-memory error shows at once.
 
     A sentence counts the tokens of all its hypotheses. A batch has at most ``budget`` padded
-    tokens; a longer sentence makes a batch alone.
+    tokens; a longer sentence is a batch of its own.
     """
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):

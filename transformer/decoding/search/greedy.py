@@ -1,6 +1,6 @@
 """Greedy search: always the most probable next token.
 
-It does not know the model. It equals beam search of width one, as a test shows.
+It does not know the model. A test checks that it equals beam search of width one.
 """
 
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from transformer.decoding.search.loop import Advanced, Finished, Rows, Sentences
 
 @dataclass(frozen=True)
 class Greedy(Rows):
-    """One hypothesis a sentence; its end is a token, too."""
+    """One hypothesis per sentence; its end is a token, too."""
 
     tokens: Int[Tensor, "batch 1 length"]
     totals: Float[Tensor, "batch 1"]
@@ -41,7 +41,7 @@ class Greedy(Rows):
 def greedy_search(
     step: StepFunction, limits: Int[Tensor, " batch"], config: SearchConfig
 ) -> list[list[Hypothesis]]:
-    """Return one hypothesis a sentence; see ``beam_search``."""
+    """Return one hypothesis per sentence; see ``beam_search``."""
     tokens = limits.new_full((len(limits), 1, 1), BOS)
     totals = torch.zeros(tokens.shape[:2], device=limits.device)
     found = run_search(Greedy(tokens, totals), step, Sentences(limits), config)

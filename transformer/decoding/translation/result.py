@@ -1,6 +1,6 @@
-"""What a translator returns: text, subwords and scores.
+"""Results of a translator: text, subwords and scores.
 
-It does not know how they were found.
+It does not know the search.
 """
 
 from dataclasses import asdict, dataclass, field, replace
@@ -20,7 +20,7 @@ class Candidate:
     text: str
     """Detokenised, without any line end."""
     score: float
-    """The ranking of the search: the log-probability over the length penalty; for ``mbr``
+    """The search ranks by it: the log-probability over the length penalty; for ``mbr``
     the expected utility, the mean over segments."""
     log_probability: float
     """Natural logarithm, of the subwords and the end of the sentence."""
@@ -50,7 +50,7 @@ class Translation:
     """The violated constraints, such as ``must: Haus``; None without constraints."""
 
     def checked(self, constraints: Constraints | None) -> "Translation":
-        """The same, with its violated constraints."""
+        """A copy with its violated constraints."""
         return replace(self, unmet=constraints.unmet(self.text)) if constraints else self
 
     def to_json(self) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class Translation:
         return values
 
     def to_line(self) -> str:
-        """The text; with links ``text ||| 0-0 1-2``, as Marian writes it."""
+        """The text; with links ``text ||| 0-0 1-2``, the format of Marian."""
         if self.alignment is None:
             return self.text
         return f"{self.text} ||| {format_links(self.alignment)}"
