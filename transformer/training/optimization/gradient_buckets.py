@@ -1,4 +1,4 @@
-"""Sums gradients over the ranks in buckets, which travel while the backward pass still runs.
+"""Sums gradients over the ranks in buckets, sent while the backward pass still runs.
 
 Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training".
 """
@@ -19,9 +19,9 @@ _BUCKET = 2**23
 class GradientBuckets:
     """The gradients of the parameters that learn, in buckets that are sent in a fixed order.
 
-    The last parameters come first, about as in the backward pass. A bucket is sent once all its
-    gradients are complete: a rank that then runs out of memory repeats its part alone and sends
-    only the rest. With ``bfloat16`` the ranks send and sum in bfloat16.
+    The last parameters come first, about as in the backward pass. A bucket is sent when all its
+    gradients are complete. If a rank then runs out of memory, it repeats its part alone and sends
+    only the rest. With ``bfloat16``, the ranks send and sum in bfloat16.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], *, bfloat16: bool = False) -> None:
@@ -48,7 +48,7 @@ class GradientBuckets:
             self._missing = None
 
     def finish(self) -> list[bool]:
-        """Put the sums in the place of the gradients; returns which of them this rank had."""
+        """Replace the gradients by their sums; returns which gradients this rank had."""
         for bucket in self._buckets:
             # Each copy is freed before the next is unpacked.
             flat, work = self._sent.pop(0)
@@ -61,7 +61,7 @@ class GradientBuckets:
         return has
 
     def drop(self, ranks: Sequence[float]) -> None:
-        """Delete each gradient that no rank has, given how many ranks have it."""
+        """Delete each gradient that no rank has, given the number of ranks that have it."""
         parameters = (parameter for bucket in self._buckets for parameter in bucket)
         for parameter, number in zip(parameters, ranks, strict=True):
             if not number:

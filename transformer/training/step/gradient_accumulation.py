@@ -1,7 +1,7 @@
-"""The gradient of an update, summed over its micro-batches; a batch that is too large is halved.
+"""The gradient of an update, summed over its micro-batches; too large batches are halved.
 
-No rank waits for another before all its micro-batches are done. A rank that runs out of memory can
-therefore repeat its part without the others.
+A rank waits for other ranks only after all its micro-batches. So a rank that runs out of memory can
+repeat its part alone.
 """
 
 import logging
@@ -33,7 +33,7 @@ Sending = Callable[[], AbstractContextManager[Any]]
 class Totals:
     """Sums over the micro-batches of an update.
 
-    ``tokens`` is a tensor once it is that of several ranks; ``sums`` are losses without gradient;
+    ``tokens`` is a tensor if it is summed over several ranks. ``sums`` are losses without gradient.
     ``signals`` counts the ranks that have received each signal.
     """
 
@@ -43,7 +43,7 @@ class Totals:
 
 
 def seed_for(seed: int, *path: int) -> None:
-    """Seed all generators for a micro-batch, so that a resumed or repeated one draws the same."""
+    """Seed all generators for a micro-batch, so that resuming or repeating draws the same."""
     word = int(np.random.SeedSequence([seed, len(path), *path]).generate_state(1, np.uint64)[0])
     torch.manual_seed(word)
     np.random.seed(word % 2**32)
@@ -53,9 +53,9 @@ def seed_for(seed: int, *path: int) -> None:
 class Accumulator:
     """Adds up the gradients of the micro-batches of an update.
 
-    It halves each batch that has as many positions as one that was too large for the memory. A
-    batch knows its ``size`` in rows, its ``positions`` (tokens with padding, which determine the
-    memory) and its ``halves()``.
+    If a batch is too large for the memory, all batches with as many positions are halved. A batch
+    has a ``size`` (number of sentences), ``positions`` (tokens with padding, which determine the
+    memory) and ``halves()``.
 
     Args:
         backward: Adds the gradient of one micro-batch, with random numbers that depend on its path;
@@ -63,7 +63,7 @@ class Accumulator:
         clear: Deletes all gradients.
 
     Attributes:
-        alone: Whether a rank computes without the other ranks, and may therefore repeat its part.
+        alone: Whether a rank computes without the other ranks, so that it may repeat its part.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Accumulator:
             yield from self._parts(half, (*path, index))
 
     def _make_room(self, batch: Any) -> None:
-        """Halve such batches from now on; raises InputError if this one cannot be halved."""
+        """Halve batches of this size from now on; raises InputError if it cannot be halved."""
         free_memory()
         pairs = "a single sentence pair" if batch.size == 1 else f"{batch.size} sentence pairs"
         size = f"{pairs}, {batch.positions:,} tokens of both sides with padding"
