@@ -1,4 +1,4 @@
-"""The texts to examine, as in their files, and the lines of their pairs."""
+"""The texts to examine, unchanged, and the lines of their pairs."""
 
 from collections.abc import Iterator
 from dataclasses import replace

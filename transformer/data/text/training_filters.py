@@ -1,4 +1,4 @@
-"""Filters training pairs by length, ratio and duplicates, and counts what is left out."""
+"""Filters training pairs by length, ratio and duplicates, and counts the pairs left out."""
 
 import logging
 from collections import Counter
@@ -48,9 +48,9 @@ class Filters:
     def report(
         self, split: str, dropped: Counter[str], read: int, limit: float = 1.0, unit: str = "pairs"
     ) -> None:
-        """Log how many pairs of a training text are kept, and left out by reason.
+        """Log the numbers of kept pairs, and of pairs left out by reason.
 
-        It is a warning if more than a tenth is left out, an InputError for more than ``limit``.
+        If more than a tenth is left out, it warns; if more than ``limit``, it raises InputError.
         """
         left, duplicates = dropped.total(), dropped["duplicate"]
         line = f"{split}: {read - left:,} of {read:,} {unit} kept"
@@ -74,7 +74,7 @@ def log_level(left: int, read: int) -> int:
 
 @dataclass
 class Selection:
-    """Applies filters to pairs in their order, and counts what they leave out."""
+    """Applies filters to pairs in their order, and counts the pairs left out."""
 
     filters: Filters | None
     first: Bool[np.ndarray, " pair"] | None = None

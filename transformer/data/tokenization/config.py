@@ -23,13 +23,13 @@ class TokenizerConfig:
     """How text is split into tokens."""
 
     algorithm: Algorithm = "bpe"
-    """Subwords, "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016); or "char", the Unicode
-    characters, or "words", what blanks separate (vocabulary.py)."""
+    """Subwords by "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016); "char" takes Unicode
+    characters, "words" takes words between blanks (vocabulary.py)."""
     vocab_size: Annotated[int, Range(5)] | None = 8000
     """Size of each vocabulary: four control symbols, 256 bytes, the alphabet, then subwords. The
     largest size for characters and words; None: all of them."""
     joint: bool = True
-    """One vocabulary for both sides, if they have one algorithm; otherwise one for each, of
+    """One vocabulary for both sides, if they have the same algorithm; otherwise one per side, of
     ``vocab_size`` each."""
     sampling: Annotated[float, Range(0, 1)] = 0.0
     """Subword regularisation in training; 0 is off. Unigram: the smoothing alpha of Kudo 2018
@@ -41,8 +41,8 @@ class TokenizerConfig:
     """The vocabulary is learnt from at most this many lines, drawn with a fixed seed;
     characters and words are counted in all lines."""
     add: Sequence[str] = ()
-    """Words that are one subword each, wherever a text has them: SentencePiece's user-defined
-    symbols. A run that fine-tunes adds them to the vocabulary that it begins with."""
+    """Words that are always one subword: SentencePiece's user-defined symbols. A fine-tuning run
+    adds them to its initial vocabulary."""
     source: Algorithm | None = None
     """Algorithm of the source side; None: ``algorithm``."""
     target: Algorithm | None = None
@@ -50,7 +50,7 @@ class TokenizerConfig:
     min_frequency: Annotated[int, Range(1)] = 1
     """Characters, words and features that are rarer in the training text are unknown."""
     decompose: bool = False
-    """Characters are those of NFD: an accent by itself, a Hangul syllable in its letters."""
+    """Split characters by NFD: an accent is a character, and each letter of a Hangul syllable."""
     features: str | None = None
     """Separator of the features of a source, such as ";" in ``walk TAB V;PST``: each is one token,
     after the characters or words of the source. None: there are none."""
