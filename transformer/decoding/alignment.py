@@ -63,7 +63,7 @@ def _check_head(head: HeadName, config: ModelConfig, setting: str) -> None:
     layers, heads = config.decoder_layers, config.num_heads
     if head.kind != "cross" or head.layer not in range(layers) or head.head not in range(heads):
         raise InputError(
-            f"{setting} is not there: the decoder has layers 0 to {layers - 1} of heads 0 to "
+            f"{setting} does not exist: the decoder has layers 0 to {layers - 1} of heads 0 to "
             f"{heads - 1}; write LAYER.HEAD"
         )
 

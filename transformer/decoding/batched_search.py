@@ -235,7 +235,7 @@ def warn_about_length_limit(counts: Iterable[tuple[int, int]]) -> None:
     reached, searched = map(sum, zip(*counts, strict=True))
     if reached:
         logger.warning(
-            "%s of %s outputs reached the longest length and are cut there; see "
+            "%s of %s outputs reached the maximum length and are cut; see "
             "decoding.max_length_ratio and decoding.max_length_offset (at most model.max_length)",
             *(f"{reached:,}", f"{searched:,}"),
         )

@@ -20,7 +20,7 @@ def check_lengths(
     for number, length in enumerate(pair_lengths(pairs), start=first):
         if limit is not None and length > limit:
             raise InputError(
-                f"pair {number} has a side of {length - 1} pieces, and with the end of the "
+                f"pair {number} has a side of {length - 1} subwords, and with the end of the "
                 f"sentence model.max_length={limit} has room for {limit - 1}; leave it out to "
                 f"{purpose} the others"
             )

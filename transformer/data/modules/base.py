@@ -184,7 +184,7 @@ class BatchModule(LightningDataModule, ABC):
         count = len(lengths[0])
         if not len(usable):
             raise InputError(
-                f"{where}: every one of {count:,} {unit} is empty or longer than {limit} tokens; "
+                f"{where}: all {count:,} {unit} are empty or longer than {limit} tokens; "
                 "give other text, or raise data.max_length and data.batch_tokens"
             )
         if split == "validation" and (left := count - len(usable)):

@@ -120,7 +120,7 @@ class DataModule(BatchModule):
         logger.info("unknown tokens of source and target: %s", ", ".join(found))
         if largest > _MANY_UNKNOWN:
             logger.warning(
-                "%.0f%% of the tokens of a side are unknown; is the vocabulary of other text? "
+                "%.0f%% of the tokens of a side are unknown; was the vocabulary learnt from other text? "
                 "See tokenizer, and finetune_from where it is given",
                 100 * largest,
             )

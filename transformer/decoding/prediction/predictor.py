@@ -73,7 +73,7 @@ class Predictor(ABC):
             config = typed(ModelConfig, portable["model"], "model")
             tokenizer = Tokenizer.from_state(portable["tokenizer"])
             if (config.source_vocab_size, config.target_vocab_size) != cls.sizes(tokenizer):
-                raise InputError("its model and its tokenizer have other sizes")
+                raise InputError("its model and its tokenizer have different sizes")
         model = build_single_stack(config, causal=cls.causal)
         load_weights(model, payload, file)
         return cls(model.to(device), tokenizer, batch_tokens)

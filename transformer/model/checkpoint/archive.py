@@ -49,7 +49,7 @@ def write_archive(values: Any, path: Path, previous: Path | None = None) -> None
     except OSError as error:
         reason = error.strerror or error
         raise InputError(
-            f"{path}: cannot be written ({reason}); mend the folder, or write elsewhere"
+            f"{path}: cannot be written ({reason}); check the folder, or choose another path"
         ) from error
 
 

@@ -148,6 +148,6 @@ def _requeue() -> None:
         return
     try:
         subprocess.run(["scontrol", "requeue", job], check=True)
-        logger.info("job %s is in the queue again; with checkpoint=auto it goes on by itself", job)
+        logger.info("job %s is in the queue again; checkpoint=auto resumes it", job)
     except (OSError, subprocess.CalledProcessError) as error:
         logger.warning("scontrol requeue %s failed: %s", job, error)

@@ -100,7 +100,7 @@ class ContinuedCSVLogger(EpochLogger):
             self._saved = self.rows
         except (OSError, NoSpaceLeft) as error:
             self._columns = []
-            log.warning("%s: %s; its rows wait", self.file, error)
+            log.warning("%s: %s; new rows are written later", self.file, error)
 
     def _writer(self, file: Any) -> "csv.DictWriter[str]":
         return csv.DictWriter(file, self._columns, lineterminator="\n", extrasaction="ignore")

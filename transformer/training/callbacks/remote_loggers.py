@@ -56,7 +56,7 @@ class RemoteLogger(EpochLogger):
         except Exception as error:  # Of a service, whatever it is.
             self._failed = True
             reason = " ".join(str(error).split())[:300]
-            log.warning("logger=%s gets nothing more: %s", self.kind, reason or repr(error))
+            log.warning("logger=%s stops: %s", self.kind, reason or repr(error))
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Send the metrics of an update that the record does not have."""

@@ -64,7 +64,7 @@ class AtomicCheckpointIO(CheckpointIO):
             write_payload(checkpoint, Path(path))
         except InputError as error:
             self.error = error
-            logger.error("%s; what was there is kept, and training goes on", error)
+            logger.error("%s; the old checkpoint is kept, and training continues", error)
 
     def load_checkpoint(
         self, path: Any, map_location: Any = None, weights_only: bool | None = None

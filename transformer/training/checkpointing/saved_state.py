@@ -98,8 +98,7 @@ def find_resumable(path: Path) -> tuple[Path, dict[str, Any]]:
     file, payload = find_last(path)
     if "optimizer_states" not in payload:
         raise InputError(
-            f"{file} holds weights alone; training goes on from a run directory, best.ckpt or "
-            "last.ckpt"
+            f"{file} has only weights; resume from a run directory, best.ckpt or last.ckpt"
         )
     check_saved_state(payload, file)
     return file, payload

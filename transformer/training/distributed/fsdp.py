@@ -123,14 +123,14 @@ class ShardedStrategy(ReplicatedStrategy):
             write_archive(parts, file.parent / names[self.global_rank])
         except InputError as failed:
             error = failed
-            logger.error("%s; what was there is kept, and training goes on", error)
+            logger.error("%s; the old checkpoint is kept, and training continues", error)
         # No rank knows the result before all have tried.
         failed_somewhere = self.reduce_boolean_decision(error is not None, all=False)
         if failed_somewhere:
             assert isinstance(self.checkpoint_io, AtomicCheckpointIO)
             self.checkpoint_io.error = error or InputError(
                 f"{file} cannot be written: another rank could not write its part; free some "
-                "space, or mend the folder"
+                "space, or check the folder"
             )
         if self.is_global_zero:
             if not failed_somewhere:

@@ -86,7 +86,7 @@ class DivergenceDetector:
         self.in_a_row += 1
         self.skipped += 1
         counts = f"{self.in_a_row} in a row, {self.skipped} in all"
-        logger.warning("update %d is left out: %s (%s)", update, self._reason(loss, norm), counts)
+        logger.warning("update %d is skipped: %s (%s)", update, self._reason(loss, norm), counts)
 
     def raise_if_diverged(self, update: Update[Any], number: int) -> None:
         """Raise Diverged after ``recovery.skips`` bad updates in a row."""
