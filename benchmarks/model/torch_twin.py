@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transformer.data.tokenization.tokenizer import PAD
-from transformer.model.layers.positions import SinusoidalPositions
+from transformer.model.layers.absolute_positions import SinusoidalPositions
 from transformer.model.transformer import Transformer
 
 

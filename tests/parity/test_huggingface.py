@@ -19,7 +19,7 @@ from tests.helpers.model import huggingface_twins as twins
 from tests.helpers.model.models import tiny_config, tiny_transformer
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.attention.positions.alibi import alibi_slope
-from transformer.model.attention.positions.buckets import BucketBias
+from transformer.model.attention.positions.t5_buckets import BucketBias
 from transformer.model.build import (
     build_attention,
     build_attention_bias,

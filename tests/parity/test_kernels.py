@@ -25,7 +25,7 @@ from transformer.model.attention.kernels.flex import (
 from transformer.model.attention.kernels.sdpa import FEW, Sdpa, attend_short, plain_is_faster
 from transformer.model.attention.masks import causal_mask
 from transformer.model.attention.positions.alibi import AlibiBias
-from transformer.model.attention.positions.buckets import BucketBias
+from transformer.model.attention.positions.t5_buckets import BucketBias
 from transformer.model.attention.scaled_dot_product import Kernel, attend, eager
 from transformer.model.attention.sparse_patterns import (
     BigBird,
@@ -98,7 +98,9 @@ def assert_as_the_formula(
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("kernel", [Sdpa(), Sdpa("math"), flex])
+@pytest.mark.parametrize(
+    "kernel", [Sdpa(), pytest.param(Sdpa("math"), marks=pytest.mark.thorough), flex]
+)
 def test_self_attention_with_padding(
     kernel: Kernel, causal: bool, pattern: str, dtype: torch.dtype
 ) -> None:

@@ -20,9 +20,9 @@ from transformer.data.tokenization.tags import SourceTags, TaggedText
 from transformer.decoding.forced import score_pairs
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.families.m2m import import_tokenizer
-from transformer.interchange.imported import read_weights
+from transformer.interchange.import_folder import read_weights
 from transformer.model.build import build_transformer
-from transformer.model.layers.positions import sinusoids
+from transformer.model.layers.absolute_positions import sinusoids
 from transformer.serving.languages import trained_directions
 
 LIMIT = 60

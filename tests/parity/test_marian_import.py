@@ -36,7 +36,7 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.families.huggingface import write_huggingface
 from transformer.interchange.families.marian import import_tokenizer
-from transformer.interchange.imported import read_folder, read_weights
+from transformer.interchange.import_folder import read_folder, read_weights
 from transformer.training.losses.cross_entropy import cross_entropy, joined_bias
 
 LIMIT = 60
@@ -77,7 +77,7 @@ def test_an_imported_model_is_that_of_transformers(
     assert main([*call, "validation=[v.en,v.de]"]) == 0
     model, tokenizer = theirs(folder)
     translator = Translator.load("run")
-    texts = sentences("en", "test", 240 if name == "joint" else 100)
+    texts = sentences("en", "test", 60 if name == "joint" else 100)
     given, asked = texts, texts
     if name == "codes":
         given = [TaggedText(text, SourceTags("nld")) for text in texts]
@@ -186,7 +186,13 @@ NPZ: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", NPZ)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.thorough if name in ("joint", "separate") else ())
+        for name in NPZ
+    ],
+)
 def test_a_model_of_marian_itself_is_the_same(name: str, tmp_path: Path) -> None:
     other = marian_folder(tmp_path / "huggingface", ends=1.5, **NPZ[name])
     folder = npz_folder(tmp_path / "npz", other, spm=name == "spm")
@@ -224,7 +230,7 @@ def test_a_model_of_marian_itself_is_the_same(name: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("algorithm", "joint", "tags", "changes"),
     [
-        ("bpe", True, Tags(), {}),
+        pytest.param("bpe", True, Tags(), {}, marks=pytest.mark.thorough),
         ("unigram", True, Tags(targets=("deu", "nld")), {"output_bias": True}),
         ("unigram", False, Tags(), {"norm_order": "post", "tie_embeddings": "decoder"}),
         ("bpe", True, Tags(), {"norm_order": "post", "activation": "swish"}),

@@ -93,7 +93,7 @@ def _train(
 ) -> None:
     torch.set_num_threads(1)
     # Those of the decoder leave before memory runs out in the backward pass of the encoder.
-    gradient_buckets._BUCKET = 500
+    gradient_buckets._BUCKET_WEIGHTS = 500
     strategy = ReplicatedStrategy(start_method="fork") if ranks > 1 else "auto"
     trainer = quiet_trainer(file.parent, devices=ranks, strategy=strategy, max_steps=2)
     trainer.fit(Poor(file, most, where, **loss))

@@ -18,7 +18,7 @@ from transformer.data.batching.batch_stream import (
     RankAssignment,
 )
 from transformer.data.batching.loader import UpdateLoader
-from transformer.data.batching.sampler import BatchKey, BatchPlan
+from transformer.data.batching.token_batches import BatchKey, BatchPlan
 
 LONGEST = 24
 

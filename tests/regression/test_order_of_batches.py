@@ -5,7 +5,7 @@ import zlib
 import numpy as np
 import pytest
 
-from transformer.data.batching.sampler import BatchPlan
+from transformer.data.batching.token_batches import BatchPlan
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tests.helpers.decoding.translators import tiny_translator
 from transformer.data.corpora.catalog import PUBLISHED
 from transformer.decoding.batched_search import SEARCHES
 from transformer.evaluation.metrics import METRICS, MetricsConfig, score
-from transformer.interchange.formats import FORMATS
+from transformer.interchange.export_formats import FORMATS
 from transformer.model.attention.attention_bias import AttentionBias
 from transformer.model.attention.scaled_dot_product import eager
 from transformer.tasks.registry import task_class

@@ -12,7 +12,7 @@ from transformer.common.cache import locked
 from transformer.common.errors import InputError, errors_name, require_package
 from transformer.common.files import HUB, given_path, written_whole
 from transformer.common.hub import download, repository
-from transformer.interchange.imported import (
+from transformer.interchange.import_folder import (
     Imported,
     export_payload,
     imported_payload,

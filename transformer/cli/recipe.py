@@ -1,6 +1,7 @@
 """``recipe``: a chain of training runs and translations that can be stopped and resumed.
 
-Its own keys are those of conf/recipe.yaml; all others are those of train.py.
+Its own keys are in conf/recipe.yaml and conf/recipe/NAME.yaml. The keys of train.py are for all its
+training runs, ``KIND.KEY`` for one kind of stage.
 """
 
 import json
@@ -30,13 +31,12 @@ from transformer.recipes.runner import run_stages, states
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Run a recipe, or resume it."""
-    named = [one for one in arguments if one.startswith("recipe=")] or ["recipe="]
-    recipe = RECIPES.get(named[-1].removeprefix("recipe="))
+    """Run or resume a recipe; with ``dry_run`` only print its commands."""
+    choice = next((one for one in reversed(arguments) if one.startswith("recipe=")), "recipe=")
+    recipe = RECIPES.get(choice.removeprefix("recipe="))
     if recipe is None:
-        raise InputError(
-            f"{named[-1]} names no recipe; choose recipe={' or recipe='.join(RECIPES)}"
-        )
+        raise InputError(f"{choice} names no recipe; choose recipe={' or recipe='.join(RECIPES)}")
+    # Names of config groups, such as ``model``, and the keys of train.yaml.
     groups = {file.name for file in config_folder().iterdir() if file.is_dir()}
     training = {*groups, *map(str, compose_config("train", []))}
     keys = {"recipe", "output", "dry_run", *get_type_hints(recipe)}
@@ -48,22 +48,29 @@ def run(arguments: Sequence[str]) -> None:
     plan = Plan(resolve_path(given, "output"), base, extras, _compose)
     chosen.add(plan)
     plan.complete()
-    (_show if resolve_value(given, "dry_run", bool) else _run)(plan)
+    if resolve_value(given, "dry_run", bool):
+        _show(plan)
+    else:
+        _run(plan)
 
 
 def _compose(
-    verb: str, arguments: Sequence[str], trained: Mapping[str, Any] | None
+    verb: str, arguments: Sequence[str], search: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """The config of a verb, checked with the search of its model; an error names the verb."""
+    """The config of a verb.
+
+    ``search`` is the search config of the model that the verb reads: the arguments are checked
+    against it. An InputError names the verb, unless it is ``train``.
+    """
     with nullcontext() if verb == "train" else errors_name(verb):
         values: Any = OmegaConf.to_container(compose_config(verb, arguments))
-        if trained is not None:
-            resolve_search(arguments, values["decoding"], trained)
+        if search is not None:
+            resolve_search(arguments, values["decoding"], search)
     return dict(values)
 
 
 def _run(plan: Plan) -> None:
-    """Run the stages; print the last model, and the scores of its training and its evaluation."""
+    """Run the stages; print the last model, and the scores of its training and evaluation."""
     plan.folder.mkdir(parents=True, exist_ok=True)
     log = partial(print, "recipe:", file=sys.stderr, flush=True)
     run_stages(plan.stages, given_path(plan.data.cache), log)
@@ -79,11 +86,11 @@ def _run(plan: Plan) -> None:
 
 def _show(plan: Plan) -> None:
     """Print the commands as a script."""
-    # An input that is missing is found before anything is printed.
+    # All states first: a missing input raises InputError before anything is printed.
     plan_states = list(states(plan.stages, given_path(plan.data.cache)))
     for stage, state in zip(plan.stages, plan_states, strict=True):
         print(f"# {stage.name} ({state})")
         if stage.verb == "translate":
-            # It makes a file, and no folder.
+            # translate writes a file, but does not create its folder.
             print(f"mkdir -p {shlex.quote(str(stage.folder))}")
         print(stage.command)

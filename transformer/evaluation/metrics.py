@@ -1,7 +1,7 @@
-"""What counts as good: the metrics by name, and a score with its signature.
+"""Metrics by name, their config, and scores with signatures.
 
-BLEU, chrF and TER are sacreBLEU's; sentence_metrics.py has those of other tasks, behind the same
-interface. It knows text only: neither models nor files.
+BLEU, chrF and TER are sacreBLEU's. sentence_metrics.py has the metrics of other tasks, with the
+same interface. This module knows text only: neither models nor files.
 Source: Post 2018, "A Call for Clarity in Reporting BLEU Scores".
 """
 
@@ -25,17 +25,21 @@ Better = Literal["higher", "lower"]
 
 @dataclass(frozen=True)
 class MetricsConfig:
-    """How text is compared, by default raw text; a checkpoint stores it. Presets: ``conf/metrics``.
+    """How text is scored; the defaults are for raw text. Presets: ``conf/metrics``.
+
+    A checkpoint stores it.
 
     Attributes:
-        tokenize: sacreBLEU's: 13a for raw text, none for tokenised text, char, zh, intl and more.
+        tokenize: Tokenizer of sacreBLEU: 13a for raw text, none for tokenised text, char, zh, intl
+            and more.
         lowercase: Ignore case; TER, ROUGE and SQuAD always ignore it.
         test: Names of the metrics of a test (``METRICS``).
         validation: Names of the metrics of a validation.
-        choose: The metric of the best checkpoint, early stopping, sweeps, ``tune`` and exports.
-        custom: A metric of the user, ``MODULE:FUNCTION`` (``external_metrics.py``).
-        custom_better: Direction of that.
-        comet: File of a COMET model, which then belongs to the test.
+        choose: The metric that chooses the best checkpoint. Early stopping, sweeps, ``tune`` and
+            exports use it too.
+        custom: A function of the user, ``MODULE:FUNCTION`` (``external_metrics.py``).
+        custom_better: Whether higher or lower values of ``custom`` are better.
+        comet: File of a COMET model. If it is set, a test computes COMET too.
     """
 
     tokenize: str = "13a"
@@ -55,28 +59,31 @@ class MetricsConfig:
 
     @property
     def tested(self) -> list[str]:
-        """Names of all metrics of a test."""
+        """Names of all metrics of a test, each once."""
         own = [name for name in ("custom", "comet") if getattr(self, name) is not None]
         return list(dict.fromkeys([*self.test, *own, self.choose]))
 
     @property
     def validated(self) -> list[str]:
-        """Names of all metrics of a validation."""
+        """Names of all metrics of a validation, each once."""
         own = [] if self.custom is None else ["custom"]
         return list(dict.fromkeys([*self.validation, *own, self.choose]))
 
     def better(self, name: str) -> Better:
-        """The direction of a metric."""
+        """Whether higher or lower values of a metric are better."""
         return self.custom_better if name == "custom" else METRICS[name].better
 
     def bleu(self, *, effective_order: bool = False) -> BLEU:
-        """The metric; of effective order, without the orders that a sentence is too short for."""
+        """BLEU; ``effective_order`` leaves out n-grams that are longer than the sentence.
+
+        Raises InputError if the tokenizer cannot be used.
+        """
         try:
             return BLEU(
                 tokenize=self.tokenize, lowercase=self.lowercase, effective_order=effective_order
             )
         except (LookupError, ImportError, OSError, RuntimeError) as error:
-            # It is unknown, or a package or a download is missing.
+            # The tokenizer is unknown, or it needs a package or a download that is missing.
             reason, known = " ".join(str(error).split()), ", ".join(BLEU.TOKENIZERS)
             raise InputError(
                 f"tokenize={self.tokenize} cannot be used ({reason}); choose one of {known}"
@@ -84,16 +91,17 @@ class MetricsConfig:
 
 
 class MetricType(NamedTuple):
-    """A metric before it is built; the label is for log lines."""
+    """How a metric is built; ``label`` is its name in log lines."""
 
     label: str
     build: Callable[[MetricsConfig], Metric]
     better: Better = "higher"
 
 
-def _imported(kind: str, *name: str, **settings: bool) -> Callable[[MetricsConfig], Metric]:
-    """Build a metric of a module that is imported only then."""
-    return lambda config: resolve_name(f"transformer.evaluation.{kind}")(config, *name, **settings)
+def _imported(factory: str, *names: str, **settings: bool) -> Callable[[MetricsConfig], Metric]:
+    """A function that imports ``MODULE:FACTORY`` of this package, and builds a metric with it."""
+    path = f"transformer.evaluation.{factory}"
+    return lambda config: resolve_name(path)(config, *names, **settings)
 
 
 _sentence = partial(_imported, "sentence_metrics:build_sentence_metric")
@@ -115,7 +123,7 @@ METRICS: dict[str, MetricType] = {
     "custom": MetricType("custom", _imported("external_metrics:Custom")),
     "comet": MetricType("COMET", _imported("external_metrics:Comet")),
 }
-"""The metrics by name, each made from the config."""
+"""The metrics by the name that ``MetricsConfig`` gives."""
 
 
 @dataclass(frozen=True)
@@ -123,15 +131,15 @@ class Score:
     """A score of a model on one text.
 
     Attributes:
-        name: BLEU, chrF2, TER (as sacreBLEU writes it), exact_match, AER, perplexity, accuracy,
+        name: As sacreBLEU writes it (BLEU, chrF2, TER), or exact_match, AER, perplexity, accuracy,
             f1_NOUN, confusion.
-        value: In per cent for metrics of text, accuracy and F1; from 0 to 1 for alignment, from 1
-            up for perplexity, a number of errors for confusion.
-        signature: How it was computed; for sacreBLEU's with the version.
-        fields: The values of ``to_json``: ``name``, ``score`` (the value, rounded), ``signature``,
-            and more of the metric, such as precision and recall.
-        decimals: In tables.
-        better: The direction.
+        value: In per cent for metrics of text, accuracy and F1. From 0 to 1 for alignment, 1 or
+            more for perplexity, a number of errors for confusion.
+        signature: Settings and, for metrics of text, the version of the program that computed it.
+        fields: The values of ``to_json``: ``name``, ``score`` (the rounded value), ``signature``,
+            and others of the metric, such as precision and recall.
+        decimals: Decimals of the value in tables.
+        better: Whether higher or lower values are better; only set for metrics of ``METRICS``.
     """
 
     name: str
@@ -145,7 +153,7 @@ class Score:
     def of(
         cls, name: str, value: float, signature: str, *, decimals: int = DECIMALS, **more: Any
     ) -> "Score":
-        """A score whose fields are its name, its rounded value, its signature, and more."""
+        """A score whose fields are its name, its rounded value, its signature, and ``more``."""
         rounded = round(value, decimals)
         fields = {"name": name, "score": rounded, "signature": signature, **more}
         return cls(name, value, signature, fields, decimals)
@@ -166,11 +174,15 @@ def score(
     """Score hypotheses against their references.
 
     Args:
-        hypotheses: One a line, in the order of the references.
-        references: One for each hypothesis, or several.
-        metrics: Of ``METRICS``; the scores come in this order. None takes those of a test.
-        config: How text is compared.
+        hypotheses: One for each sentence.
+        references: One for each hypothesis, or several; in the same order.
+        metrics: Names in ``METRICS``, in the order of the scores; None: the metrics of a test.
+        config: How text is scored.
         sources: One for each hypothesis; only GLEU and COMET read them.
+
+    Raises:
+        InputError: There is no hypothesis, their number is not that of the references, or a metric
+            lacks its sources.
     """
     if not hypotheses or len(hypotheses) != len(references):
         raise InputError(
@@ -191,9 +203,10 @@ def score(
 def reference_streams(
     metric: Metric, references: Sequence[str | Sequence[str]], sources: Sequence[str] | None
 ) -> list[list[Any]]:
-    """References as sacreBLEU takes them: the first of all sentences, then the second, and so on.
+    """Lists for sacreBLEU: the first reference of each sentence, then the second, and so on.
 
-    The sources come before them if the metric reads them. A missing reference is None.
+    If a sentence has fewer references than another, None fills the gap. For a metric that reads
+    the sources, the first list holds them.
     """
     several = [(one,) if isinstance(one, str) else tuple(one) for one in references]
     streams: list[list[Any]] = list(map(list, zip_longest(*several)))
@@ -205,8 +218,9 @@ def reference_streams(
 
 
 def build_metric(name: str, config: MetricsConfig, *, of_sentence: bool = False) -> Metric:
-    """The metric of this name, if asked as single sentences need it."""
-    raise_objections(map(_unknown, {name} - METRICS.keys()))
+    """Build a metric by its name; BLEU and GLEU have a variant for single sentences."""
+    if name not in METRICS:
+        raise InputError(_unknown(name))
     if of_sentence and name == "bleu":
         return config.bleu(effective_order=True)
     if of_sentence and name == "gleu":
@@ -219,9 +233,9 @@ def _unknown(name: str) -> str:
 
 
 def nearest(candidates: Sequence[str], reference: str, bleu: BLEU) -> str:
-    """The candidate with the best sentence BLEU (exponential smoothing); of a tie the first.
+    """The candidate with the best sentence BLEU; of equal ones the first.
 
-    ``bleu`` is of effective order. Source: Kim and Rush 2016, "Sequence-Level Knowledge
-    Distillation", section 3.3.
+    ``bleu`` has effective order and exponential smoothing. Source: Kim and Rush 2016,
+    "Sequence-Level Knowledge Distillation", section 3.3.
     """
     return max(candidates, key=lambda one: bleu.sentence_score(one, [reference]).score)

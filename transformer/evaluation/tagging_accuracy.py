@@ -1,6 +1,6 @@
-"""Accuracy of tags: overall, precision and recall of each tag, and the confusion table.
+"""Accuracy of tags: of all words, F1 of each tag, and the confusion table.
 
-It knows words and tags, but neither files nor models.
+This module knows words and tags: neither files nor models.
 """
 
 from collections import Counter, defaultdict
@@ -12,64 +12,74 @@ from transformer.evaluation.metrics import Score
 
 @dataclass(frozen=True)
 class Tagging:
-    """Counts over a corpus."""
+    """Numbers of words in a corpus."""
 
     confusion: Counter[tuple[str, str]]
-    """Words by (right tag, predicted tag)."""
+    """By (right tag, predicted tag)."""
     unknown: int
     """Words that do not occur in training."""
     unknown_right: int
+    """Unknown words whose predicted tag is right."""
     baseline_right: int
-    """Words whose right tag is their most frequent one."""
+    """Words for which ``MostFrequentTags`` is right."""
 
     @property
     def tags(self) -> list[str]:
-        """Every right or predicted tag."""
+        """All right and predicted tags."""
         return sorted({tag for pair in self.confusion for tag in pair})
 
     def scores(self) -> list[Score]:
-        """Accuracy of all and unknown words, and without context; F1 of tags; the confusion table.
+        """The accuracies, the F1 of each tag, and the confusion table.
 
-        From 0 to 100. Without unknown words there is no accuracy of them.
+        The accuracies are those of all words, of unknown words if there are any, and of the
+        baseline ``MostFrequentTags``. They and F1 are in per cent.
         """
         words, right = self.confusion.total(), sum(self.confusion[tag, tag] for tag in self.tags)
-        signature = f"words:{words}|unknown:{self.unknown}|tagged-at:first-subword"
-        counts = [("accuracy", right, words, signature)]
+        settings = f"words:{words}|unknown:{self.unknown}|tagged-at:first-subword"
+        scores = [Score.of("accuracy", _percent(right, words), settings)]
         if self.unknown:
-            signature = f"words:{self.unknown}|not-in:train"
-            counts.append(("accuracy_unknown", self.unknown_right, self.unknown, signature))
-        signature = f"words:{words}|tag:most-frequent-of-the-word"
-        counts.append(("accuracy_baseline", self.baseline_right, words, signature))
-        scores = [Score.of(name, _percent(*part), signature) for name, *part, signature in counts]
-        scores += [self._tag_score(tag) for tag in self.tags]
-        rows = {
-            gold: {given: n for given in self.tags if (n := self.confusion[gold, given])}
-            for gold in self.tags
-        }
-        errors = words - right
-        signature = "errors|rows:right|columns:given"
-        fields = {"name": "confusion", "score": errors, "signature": signature, "right": rows}
-        return [*scores, Score("confusion", float(errors), signature, fields, decimals=0)]
+            percent = _percent(self.unknown_right, self.unknown)
+            settings = f"words:{self.unknown}|not-in:train"
+            scores.append(Score.of("accuracy_unknown", percent, settings))
+        percent = _percent(self.baseline_right, words)
+        settings = f"words:{words}|tag:most-frequent-of-the-word"
+        scores.append(Score.of("accuracy_baseline", percent, settings))
+        scores += [self._f1(tag) for tag in self.tags]
+        return [*scores, self._confusion_score(errors=words - right)]
 
-    def _tag_score(self, tag: str) -> Score:
-        right = self.confusion[tag, tag]
-        gold = sum(self.confusion[tag, given] for given in self.tags)
-        given = sum(self.confusion[gold, tag] for gold in self.tags)
-        precision, recall = _percent(right, given), _percent(right, gold)
+    def _f1(self, tag: str) -> Score:
+        """F1, precision and recall of a tag, in per cent."""
+        hits = self.confusion[tag, tag]
+        occurrences = sum(self.confusion[tag, given] for given in self.tags)
+        predictions = sum(self.confusion[right, tag] for right in self.tags)
+        precision, recall = _percent(hits, predictions), _percent(hits, occurrences)
         return Score.of(
             f"f1_{tag}",
-            _percent(2 * right, gold + given),
-            f"words:{gold}|precision:{precision:.2f}|recall:{recall:.2f}",
+            _percent(2 * hits, occurrences + predictions),
+            f"words:{occurrences}|precision:{precision:.2f}|recall:{recall:.2f}",
             precision=round(precision, 2),
             recall=round(recall, 2),
         )
 
+    def _confusion_score(self, errors: int) -> Score:
+        """The number of errors; the field ``right`` is {right tag: {given tag: words}}."""
+        rows = {
+            right: {given: n for given in self.tags if (n := self.confusion[right, given])}
+            for right in self.tags
+        }
+        signature = "errors|rows:right|columns:given"
+        fields = {"name": "confusion", "score": errors, "signature": signature, "right": rows}
+        return Score("confusion", float(errors), signature, fields, decimals=0)
+
 
 class MostFrequentTags:
-    """A tagger without context: each word gets its most frequent tag in training."""
+    """A tagger without context: each word gets the tag that it has most often in training.
+
+    An unknown word gets the most frequent tag of all words.
+    """
 
     def __init__(self, sentences: Iterable[tuple[Sequence[str], Sequence[str]]]) -> None:
-        """Count the tags of each word in the (words, tags) of training."""
+        """Count the tags of each word; a sentence of the training text is (words, tags)."""
         counts: dict[str, Counter[str]] = defaultdict(Counter)
         for words, tags in sentences:
             for word, tag in zip(words, tags, strict=True):
@@ -90,17 +100,18 @@ def compare_tags(
     given: Sequence[Sequence[str]],
     training: MostFrequentTags,
 ) -> Tagging:
-    """Count right and predicted tags of the words."""
+    """Compare right and given (predicted) tags: a tag a word, a sequence of them a sentence."""
     confusion: Counter[tuple[str, str]] = Counter()
     unknown = unknown_right = baseline_right = 0
     for sentence in zip(words, right, given, strict=True):
-        for word, gold, tag in zip(*sentence, strict=True):
-            confusion[gold, tag] += 1
+        for word, right_tag, given_tag in zip(*sentence, strict=True):
+            confusion[right_tag, given_tag] += 1
             unknown += word not in training
-            unknown_right += word not in training and gold == tag
-            baseline_right += training[word] == gold
+            unknown_right += word not in training and given_tag == right_tag
+            baseline_right += training[word] == right_tag
     return Tagging(confusion, unknown, unknown_right, baseline_right)
 
 
 def _percent(part: int, whole: int) -> float:
+    """A fraction in per cent; 0 if the whole is 0."""
     return 100 * part / whole if whole else 0.0

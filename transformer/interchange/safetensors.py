@@ -1,7 +1,8 @@
-"""A translator as a folder that other programs can read.
+"""Writes and reads a translator as a folder with safetensors weights.
 
 ``model.safetensors`` has the weights under our names, ``config.json`` the portable part of a
-checkpoint, ``source.model`` and ``target.model`` the vocabularies; a joint one is the former.
+checkpoint. ``source.model`` and ``target.model`` are the vocabularies; a joint vocabulary is in
+``source.model``, without a ``target.model``.
 """
 
 import json
@@ -35,14 +36,14 @@ def write_safetensors(
     check_heads(model)
     write_settings(model.config, tokenizer, config, folder / SETTINGS)
     save_model(model, str(folder / WEIGHTS), metadata={"format": "pt"})
-    # save_model ignores the umask.
+    # save_model ignores the umask: take the mode of the file beside it.
     (folder / WEIGHTS).chmod((folder / SETTINGS).stat().st_mode)
 
 
 def write_settings(
     model: ModelConfig, tokenizer: Tokenizer, config: dict[str, Any], file: Path
 ) -> None:
-    """Write everything but the weights: a JSON file, and the SentencePiece models beside it."""
+    """Write everything except the weights: a JSON file, and the vocabularies beside it."""
     state = tokenizer.to_state()
     for side in SIDES:
         if state[side] is not None:
@@ -56,22 +57,23 @@ def read_safetensors(folder: Path) -> Checkpoint:
     from safetensors import SafetensorError
     from safetensors.torch import load_file, load_model
 
-    def checked(model: ModelConfig) -> None:
+    def check_weights(model: ModelConfig) -> None:
         validate_weights(model, {"state_dict": load_file(folder / WEIGHTS)})
 
     with readable(folder, SafetensorError):
-        found = read_settings(folder / SETTINGS, checked)
-        load_model(found.model, folder / WEIGHTS)
-        return found
+        checkpoint = read_settings(folder / SETTINGS, check_weights)
+        load_model(checkpoint.model, folder / WEIGHTS)
+        return checkpoint
 
 
 def read_settings(
     file: Path, check: Callable[[ModelConfig], None], device: str = "cpu"
 ) -> Checkpoint:
-    """Read what ``write_settings`` wrote; errors are those of ``read_safetensors``.
+    """Read what ``write_settings`` wrote; raises InputError as ``read_safetensors`` does.
 
-    ``check`` raises InputError if the weights beside the file are too few for the model. The model
-    has its initial weights; on the device ``meta`` it has none.
+    ``check`` is called before the model is built. It raises InputError if the weights beside the
+    file cannot be those of the model. The model of the result has initial weights; on the device
+    ``meta`` it has none.
     """
     folder = file.parent
     with errors_name(folder), readable(folder):
@@ -84,14 +86,15 @@ def read_settings(
             model = build_transformer(config)
         tokenizer = {"config": values["tokenizer"], "tags": values["tags"]}
         tokenizer |= {side: _read_subwords(folder, side) for side in SIDES}
-        Tokenizer.from_state(tokenizer)
+        Tokenizer.from_state(tokenizer)  # raises an error for a damaged vocabulary
         return Checkpoint(model.eval(), tokenizer, values["config"], folder)
 
 
 def verify_safetensors(model: Transformer, tokenizer: Tokenizer, folder: Path) -> dict[str, Any]:
-    """Read the folder again, and compare it bit by bit; returns the numbers of weights and bytes.
+    """Read the folder again, and compare its weights and its tokenizer with these.
 
-    Raises RuntimeError if it differs.
+    Returns the number of weight tensors, and the size of their file in bytes. Raises RuntimeError
+    if one differs.
     """
     found = read_safetensors(folder)
     weights = found.model.state_dict()
@@ -108,7 +111,8 @@ def verify_safetensors(model: Transformer, tokenizer: Tokenizer, folder: Path) -
 
 
 def _read_subwords(folder: Path, side: str) -> torch.Tensor | None:
+    """The bytes of the vocabulary of a side; None for the target side of a joint vocabulary."""
     file = folder / f"{side}.model"
     if side == "target" and not file.exists():
-        return None  # The vocabulary is joint.
+        return None
     return torch.frombuffer(bytearray(file.read_bytes()), dtype=torch.uint8)

@@ -15,18 +15,18 @@ from transformer.model.attention.kernels.flex import auto, flex
 from transformer.model.attention.kernels.sdpa import Sdpa
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.attention.positions.alibi import AlibiBias
-from transformer.model.attention.positions.buckets import BucketBias
 from transformer.model.attention.positions.rotary import RotaryPositions
+from transformer.model.attention.positions.t5_buckets import BucketBias
 from transformer.model.attention.scaled_dot_product import Kernel, eager
 from transformer.model.config import ActivationName, ModelConfig, PatternName
 from transformer.model.decoder import Decoder, DecoderLayer
 from transformer.model.encoder import Encoder, EncoderLayer
 from transformer.model.initialisation import initialise
+from transformer.model.layers.absolute_positions import LearnedPositions, SinusoidalPositions
 from transformer.model.layers.embedding import Embedding, TokenEmbedding
 from transformer.model.layers.feedforward import Activation, FeedForward, GatedFeedForward
 from transformer.model.layers.linear import Linear
 from transformer.model.layers.norm import PostNorm, PreNorm, Residual, SandwichNorm
-from transformer.model.layers.positions import LearnedPositions, SinusoidalPositions
 from transformer.model.transformer import Transformer
 
 Layer = TypeVar("Layer", EncoderLayer, DecoderLayer)

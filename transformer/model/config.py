@@ -51,7 +51,7 @@ class ModelConfig:
             sublayer (Xiong et al. 2020), ``sandwich`` before and after the sublayer (Ding et al.
             2021). ``pre`` and ``sandwich`` have one more norm at the end of each stack.
         positions: ``sinusoidal`` (the paper, section 3.5), ``fairseq`` (its sinusoids,
-            ``layers/positions.py``) or ``learned`` vectors added to the embeddings; or, inside
+            layers/absolute_positions.py) or ``learned`` vectors added to the embeddings; or, inside
             self-attention, ``rotary`` (Su et al. 2021), ``alibi`` (Press et al. 2022) or
             ``relative`` buckets (T5, Raffel et al. 2020).
         max_length: Number of learned positions, and of precomputed sinusoidal positions. The

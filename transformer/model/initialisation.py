@@ -5,10 +5,10 @@ import math
 from torch import nn
 
 from transformer.model.attention.multi_head import MultiHeadAttention
-from transformer.model.attention.positions.buckets import BucketBias
+from transformer.model.attention.positions.t5_buckets import BucketBias
 from transformer.model.config import ModelConfig
+from transformer.model.layers.absolute_positions import LearnedPositions
 from transformer.model.layers.embedding import TokenEmbedding
-from transformer.model.layers.positions import LearnedPositions
 
 
 def initialise(

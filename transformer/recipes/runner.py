@@ -1,7 +1,7 @@
 """Runs the stages of a recipe one after the other, each in its own process.
 
-A marker beside the folder of a stage holds the digests of its command and inputs. A stage that is
-done is skipped if these are the same.
+A marker file beside the folder of a stage has the digests of its command and its inputs. A finished
+stage is skipped while these digests stay the same.
 """
 
 import ctypes
@@ -26,16 +26,19 @@ from transformer.recipes.stage import Stage
 from transformer.training.checkpointing.run_directory import is_locked, locked
 
 _RESUMABLE = ("train", "translate")
-"""Verbs that resume; the others are quick, and start again."""
+"""Verbs that resume an interrupted stage; the others are quick, and start again."""
 
 _PR_SET_PDEATHSIG = 1
-"""Option of Linux's prctl: the signal that a process gets when its parent ends."""
+"""Option of prctl (linux/prctl.h): the signal that a process gets when its parent ends."""
 
 
 def run_stages(stages: Sequence[Stage], cache: Path, log: Callable[[str], None]) -> None:
-    """Run the stages that are not done; the ``cache`` remembers the sha256 of large files."""
+    """Run the stages that are not done; ``cache`` is a folder for the digests of large files.
+
+    Raises InputError if an input is missing, and Interrupted at a signal or a failed stage.
+    """
     with handling(_stop), locked(stages[0].folder.parent, "works"):
-        list(states(stages, cache))
+        list(states(stages, cache))  # raises InputError before the first stage runs
         for stage in stages:
             digests = _digests(stage, cache)
             state = _state(stage, digests)
@@ -51,13 +54,16 @@ def run_stages(stages: Sequence[Stage], cache: Path, log: Callable[[str], None])
 
 
 def _stop(number: int, frame: FrameType | None = None, when: str = "") -> NoReturn:
-    """Handle a signal between two stages."""
+    """Raise Interrupted for a signal: the signal handler between two stages."""
     name = signal.Signals(number).name
     raise Interrupted(f"stopped by {name}{when}; the same command resumes", 128 + number)
 
 
 def states(stages: Sequence[Stage], cache: Path) -> Iterator[str]:
-    """The state of each stage before any runs; InputError if a file is missing that none writes."""
+    """Yield the state of each stage before the first one runs.
+
+    Raises InputError if an input is missing that no earlier stage writes.
+    """
     pending: set[Path] = set()
     for stage in stages:
         state = _state(stage, _digests(stage, cache, pending))
@@ -69,14 +75,17 @@ def states(stages: Sequence[Stage], cache: Path) -> Iterator[str]:
 
 
 def _digests(stage: Stage, cache: Path, pending: Collection[Path] = ()) -> dict[str, str]:
-    """The sha256 of the command and of the inputs, without those that are not written yet."""
+    """The sha256 of the command and of each input, by name.
+
+    ``pending`` are files that an earlier stage has yet to write: they are left out.
+    """
     inputs = [file for file in stage.inputs if file not in pending]
     digests = {stage.label(file): file_digest(file, cache).hex() for file in inputs}
     return {"command": stage.digest, **digests}
 
 
 def _state(stage: Stage, digests: dict[str, str]) -> str:
-    """``new``, ``done``, ``resumes``, or why the stage starts again."""
+    """``new``, ``done``, ``resumes``, or ``starts again, REASON``."""
     marker = stage.marker
     if not marker.exists():
         return "new"
@@ -95,6 +104,7 @@ def _state(stage: Stage, digests: dict[str, str]) -> str:
 
 
 def _mark(stage: Stage, digests: dict[str, str], *, done: bool) -> None:
+    """Write the marker of a stage."""
     values = {"command": stage.command, "sha256": digests, "done": done}
     remove_parts(stage.marker.parent, glob.escape(stage.marker.name))
     with written_whole(stage.marker) as part:
@@ -102,7 +112,10 @@ def _mark(stage: Stage, digests: dict[str, str], *, done: bool) -> None:
 
 
 def _move_aside(stage: Stage, log: Callable[[str], None]) -> None:
-    """Rename the folder of an earlier call to ``NAME.old-1``, or the next free number."""
+    """Rename the folder of an earlier call to ``NAME.old-1``, or to the next free number.
+
+    Raises InputError if no recipe made the folder, or a process still trains in it.
+    """
     if not stage.folder.is_dir() or not any(stage.folder.iterdir()):
         return
     foreign = not stage.marker.exists()
@@ -116,11 +129,12 @@ def _move_aside(stage: Stage, log: Callable[[str], None]) -> None:
 
 
 def _run(stage: Stage, digests: dict[str, str]) -> None:
-    """Run a stage between two marks; raises Interrupted at an error or a signal."""
+    """Run a stage, and mark it before and after; raises Interrupted at an error or a signal."""
     _mark(stage, digests, done=False)
     stage.folder.mkdir(exist_ok=True)
     code, received = call(stage)
     if code:
+        # A signal ended the process: -N becomes 128 + N, as in a shell.
         code = 128 - code if code < 0 else code
         raise Interrupted(
             f"{stage.name} has ended with exit code {code}; the same command resumes it", code
@@ -131,38 +145,42 @@ def _run(stage: Stage, digests: dict[str, str]) -> None:
 
 
 def call(stage: Stage) -> tuple[int, int | None]:
-    """Run a stage as a process that gets our signals; returns its exit code and the last signal."""
+    """Run a stage as a process, and forward signals to it.
+
+    Returns its exit code, and the last signal that this process received.
+    """
     received: list[int] = []
-    processes: list[subprocess.Popen[bytes]] = []
+    process: subprocess.Popen[bytes] | None = None
 
     def forward(number: int, frame: FrameType | None) -> None:
         received.append(number)
-        for process in processes:
+        if process is not None:
             process.send_signal(number)
 
     with handling(forward):
-        # In a group of its own Ctrl-C reaches it once, through this process.
+        # Ctrl-C goes to all processes of a group. In its own group, the stage gets it only once:
+        # from ``forward``.
         process = subprocess.Popen(
             [sys.executable, "-m", "transformer", stage.verb, *stage.arguments],
             stdout=sys.stderr.fileno(),
             process_group=0,
             preexec_fn=stop_with_parent(),
         )
-        processes.append(process)
         if received:
+            # It came before the process started.
             process.send_signal(received[-1])
         return process.wait(), received[-1] if received else None
 
 
 def stop_with_parent() -> Callable[[], None] | None:
-    """What a new process calls first, so that it gets SIGTERM when this one is killed."""
+    """A ``preexec_fn``: the new process gets SIGTERM when this one ends; None if not on Linux."""
     if not sys.platform.startswith("linux"):
         return None
     prctl, parent = ctypes.CDLL(None, use_errno=True).prctl, os.getpid()
 
     def watch() -> None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:  # killed before the call of prctl
+        if os.getppid() != parent:  # the parent ended before the call of prctl
             os._exit(128 + signal.SIGTERM)
 
     return watch

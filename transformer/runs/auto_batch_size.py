@@ -15,10 +15,11 @@ from transformer.common.errors import InputError
 from transformer.model.checkpoint.checkpoint import PORTABLE
 from transformer.model.layers.dropout import all_layers
 from transformer.tasks.registry import make_task
+from transformer.training.callbacks.memory_preflight import adam_moments
 from transformer.training.config import BUDGET_STEP, RunConfig
 from transformer.training.distributed.rendezvous import external_rank
 from transformer.training.precision import trains_on_gpu
-from transformer.training.step.out_of_memory import adam_moments, free_memory, runs_out_of_memory
+from transformer.training.step.out_of_memory import free_memory, runs_out_of_memory
 from transformer.training.step.update_module import UpdateModule
 
 logger = logging.getLogger(__name__)

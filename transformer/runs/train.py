@@ -18,16 +18,16 @@ from transformer.runs.resume import changes, check_no_other_run
 from transformer.tasks.base import Task
 from transformer.tasks.registry import is_translation, make_task, test, untested
 from transformer.training.callbacks.graceful_shutdown import raise_if_stopped, stoppable
+from transformer.training.callbacks.memory_preflight import MemoryPreflight
 from transformer.training.callbacks.progress import shown_update
 from transformer.training.callbacks.sweep_objective import Objective
 from transformer.training.checkpointing.checkpoint_io import consolidate
 from transformer.training.checkpointing.run_directory import is_finished, mark_finished
-from transformer.training.checkpointing.saved_state import find_resumable, loader_state
+from transformer.training.checkpointing.training_state import find_resumable, loader_state
 from transformer.training.config import RunConfig, with_resolved
 from transformer.training.optimization.cpu_allocator import keep_freed_memory, keep_products
 from transformer.training.optimization.divergence import Diverged, save_text
 from transformer.training.precision import resolve_precision, trains_on_gpu
-from transformer.training.step.out_of_memory import MemoryPreflight
 from transformer.training.trainer import bound_by_epochs, build_trainer, end_reason
 
 logger = logging.getLogger(__name__)

@@ -43,7 +43,7 @@ def resumed_config(checkpoint: Path, arguments: Sequence[str]) -> DictConfig:
     """The config of the checkpoint, with the user's ``KEY=VALUE`` on top where a key may change."""
     from transformer.data.corpora.trust import require_trust
     from transformer.model.checkpoint.checkpoint import PORTABLE
-    from transformer.training.checkpointing.saved_state import find_resumable
+    from transformer.training.checkpointing.training_state import find_resumable
     from transformer.training.config import run_config
 
     file, payload = find_resumable(checkpoint)

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Int
 from torch.utils.data import Dataset
 
-from transformer.data.batching.sampler import BatchKey, BatchPlan, EpochBatches
+from transformer.data.batching.token_batches import BatchKey, BatchPlan, EpochBatches
 
 _BLOCK = 1_000
 

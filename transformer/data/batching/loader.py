@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from transformer.data.batching.batch import PaddedBatch
 from transformer.data.batching.batch_stream import BatchSequence, RankAssignment, next_batch
-from transformer.data.batching.sampler import BatchKey
+from transformer.data.batching.token_batches import BatchKey
 
 logger = logging.getLogger(__name__)
 

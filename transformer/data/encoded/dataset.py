@@ -15,7 +15,7 @@ from jaxtyping import Int
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch, Row, collate
 from transformer.data.batching.batch_stream import Lengths, PlannedDataset
-from transformer.data.batching.sampler import BatchKey
+from transformer.data.batching.token_batches import BatchKey
 from transformer.data.config import DataConfig
 from transformer.data.encoded.preprocess import SIDES
 from transformer.data.text.word_alignment import linked_subwords, subword_words

@@ -24,7 +24,7 @@ from transformer.data.batching.batch_stream import (
     next_batch,
 )
 from transformer.data.batching.loader import EpochLoader, UpdateLoader
-from transformer.data.batching.sampler import BatchKey, BatchPlan
+from transformer.data.batching.token_batches import BatchKey, BatchPlan
 from transformer.data.config import DataConfig
 from transformer.data.corpora.mixture import sampling_weights
 from transformer.data.text.training_filters import log_level

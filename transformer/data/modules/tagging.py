@@ -19,7 +19,7 @@ from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.data.batching.batch import UNTAGGED, TaggedBatch, collate_tagged
 from transformer.data.batching.batch_stream import Lengths, PlannedDataset
-from transformer.data.batching.sampler import BatchKey
+from transformer.data.batching.token_batches import BatchKey
 from transformer.data.config import check_unused_keys
 from transformer.data.corpora.pocket import pocket_text
 from transformer.data.modules.base import BatchModule

@@ -120,8 +120,8 @@ class DataModule(BatchModule):
         logger.info("unknown tokens of source and target: %s", ", ".join(found))
         if largest > _MANY_UNKNOWN:
             logger.warning(
-                "%.0f%% of the tokens of a side are unknown; was the vocabulary learnt from other text? "
-                "See tokenizer, and finetune_from where it is given",
+                "%.0f%% of the tokens of a side are unknown; was the vocabulary learnt from other "
+                "text? See tokenizer, and finetune_from where it is given",
                 100 * largest,
             )
 

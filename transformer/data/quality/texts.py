@@ -1,4 +1,4 @@
-"""The texts to examine, unchanged, and the lines of their pairs."""
+"""The texts to examine, unchanged, and the line numbers of their pairs."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,11 +12,14 @@ from transformer.data.text.parallel import SEPARATOR, AnotherTarget
 
 
 def given_texts(data: DataConfig) -> dict[str, Split]:
-    """Return the texts of a corpus; no pair is held out, and none gets a tag."""
+    """Return the texts of a corpus by the names of their splits.
+
+    No pair is held out, and no source gets a tag. Raises InputError if a text has no line.
+    """
     if data.corpus == "folder":
         data = as_files(data)
     if data.corpus == "files":
-        # Without its key, no separators are put between the documents of JSONL.
+        # Without document_key, the corpus has no separators between documents.
         data = replace(data, validation_size=0, test_size=0, document_key=None, target_tag=False)
     texts = find_corpus_splits(data)
     for name, text in texts.items():
@@ -27,21 +30,24 @@ def given_texts(data: DataConfig) -> dict[str, Split]:
 
 
 def numbered(split: Split) -> Iterator[NumberedPair]:
-    """Yield the pairs of a split in the order of its corpus, without token counts.
+    """Yield the pairs of a split with their line numbers, in the order of the corpus.
 
-    Blank pairs that separate documents are left out; inserted separators have no line.
+    Pairs that only separate documents are left out: blank lines, and SEPARATOR, which is no line
+    of the file.
     """
     line = 0
     for index, pair in enumerate(split.corpus):
         if pair is SEPARATOR:
             continue
-        line += not isinstance(pair[1], AnotherTarget)
-        if (index in split.lines) is not split.inverted and (
-            split.sentences == 1 or any(text.strip() for text in pair)
-        ):
+        # Another target is on the line of the pair before.
+        if not isinstance(pair[1], AnotherTarget):
+            line += 1
+        in_split = (index in split.lines) is not split.inverted
+        separates = split.sentences != 1 and not any(text.strip() for text in pair)
+        if in_split and not separates:
             yield NumberedPair(line, *pair)
 
 
 def line_location(split: Split, side: Side | None, line: int) -> str:
-    """Return ``FILE:LINE``, with the file of the side, or the first file if side is None."""
+    """Return ``FILE:LINE``: the file of the side, or for None the file of the source."""
     return f"{split.corpus.paths[-1 if side == 'target' else 0]}:{line}"

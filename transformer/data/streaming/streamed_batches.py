@@ -19,7 +19,7 @@ from jaxtyping import Int
 from transformer.common.errors import InputError
 from transformer.common.processes import begin_pool_process
 from transformer.data.batching.batch_stream import BatchSequence, Lengths
-from transformer.data.batching.sampler import BatchKey, BatchPlan, EpochBatches
+from transformer.data.batching.token_batches import BatchKey, BatchPlan, EpochBatches
 from transformer.data.config import DataConfig
 from transformer.data.encoded.dataset import EncodedCorpus, SegmentationSampler
 from transformer.data.encoded.preprocess import encode

@@ -11,11 +11,11 @@ PAD, UNK, BOS, EOS = 0, 1, 2, 3
 """Ids of the control symbols."""
 
 Pairs = Callable[[], Iterable[tuple[str, str]]]
-"""Called for each pass over aligned (source, target) text."""
+"""Called at the start of each pass over the aligned (source, target) text."""
 
 Algorithm = Literal["unigram", "bpe", "char", "words"]
 SYMBOLS: tuple[Algorithm, ...] = ("char", "words")
-"""The algorithms whose tokens are given by the text."""
+"""Algorithms without subwords: each token is a character, or a word, of the text."""
 
 
 @dataclass(frozen=True)
@@ -23,37 +23,40 @@ class TokenizerConfig:
     """How text is split into tokens."""
 
     algorithm: Algorithm = "bpe"
-    """Subwords by "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016); "char" takes Unicode
-    characters, "words" takes words between blanks (vocabulary.py)."""
+    """Subwords: "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016). Without subwords
+    (vocabulary.py): "char", the Unicode characters, or "words", which spaces separate."""
     vocab_size: Annotated[int, Range(5)] | None = 8000
-    """Size of each vocabulary: four control symbols, 256 bytes, the alphabet, then subwords. The
-    largest size for characters and words; None: all of them."""
+    """Size of each vocabulary of subwords: four control symbols, 256 bytes, the alphabet, then
+    longer subwords. For characters and words it is the maximum size; None: no maximum."""
     joint: bool = True
-    """One vocabulary for both sides, if they have the same algorithm; otherwise one per side, of
-    ``vocab_size`` each."""
+    """Whether both sides share one vocabulary. If False, or if their algorithms differ, each side
+    has a vocabulary of ``vocab_size``."""
     sampling: Annotated[float, Range(0, 1)] = 0.0
     """Subword regularisation in training; 0 is off. Unigram: the smoothing alpha of Kudo 2018
-    (0.1 to 0.5; smaller is wilder). BPE: the dropout probability of Provilkov et al. 2020."""
+    (0.1 to 0.5; a smaller alpha varies more). BPE: the dropout probability of Provilkov et al.
+    2020."""
     character_coverage: Annotated[float, Range(0.98, 1)] = 0.9999
-    """Fraction of the characters of the training text that get a subword; the rest is spelt
-    in bytes."""
+    """Fraction of the characters of the training text that are in the alphabet; the others are
+    encoded as bytes."""
     max_sentences: Annotated[int, Range(1)] = 2_000_000
-    """The vocabulary is learnt from at most this many lines, drawn with a fixed seed;
-    characters and words are counted in all lines."""
+    """Maximum number of lines from which subwords are learnt, drawn with a fixed seed. Characters
+    and words are counted in all lines."""
     add: Sequence[str] = ()
-    """Words that are always one subword: SentencePiece's user-defined symbols. A fine-tuning run
-    adds them to its initial vocabulary."""
+    """Words that are always one subword: the user-defined symbols of SentencePiece. A fine-tuning
+    run adds them to the vocabulary of the model that it starts from."""
     source: Algorithm | None = None
     """Algorithm of the source side; None: ``algorithm``."""
     target: Algorithm | None = None
     """Algorithm of the target side; None: ``algorithm``."""
     min_frequency: Annotated[int, Range(1)] = 1
-    """Characters, words and features that are rarer in the training text are unknown."""
+    """Minimum number of occurrences in the training text; rarer characters, words and features are
+    unknown."""
     decompose: bool = False
-    """Split characters by NFD: an accent is a character, and each letter of a Hangul syllable."""
+    """Whether characters are decomposed (Unicode NFD): an accent is a character, and so is each
+    letter of a Hangul syllable."""
     features: str | None = None
-    """Separator of the features of a source, such as ";" in ``walk TAB V;PST``: each is one token,
-    after the characters or words of the source. None: there are none."""
+    """Separator of the features of a source, such as ";" in ``walk TAB V;PST``. Each feature is
+    one token after the characters or words of the source. None: sources have no features."""
 
     def __post_init__(self) -> None:
         raise_objections(self._objections())
@@ -66,7 +69,7 @@ class TokenizerConfig:
         if self.sampling and not subwords:
             yield "tokenizer.sampling draws subwords, which char and words do not have; set it to 0"
         for word in self.add:
-            if word.split() != [word] or "\u2581" in word:
+            if word.split() != [word] or "\u2581" in word:  # SentencePiece's mark of a space
                 yield f"tokenizer.add has {word!r}; a word to add has no spaces and is not empty"
         if self.add and len(subwords) < len({*self.algorithms}):
             yield "tokenizer.add is for subwords: char and words take all tokens of the text"

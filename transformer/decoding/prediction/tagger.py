@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from transformer.data.batching.batch import UNTAGGED
-from transformer.data.batching.sampler import BatchKey
+from transformer.data.batching.token_batches import BatchKey
 from transformer.data.modules.tagging import TaggedDataset
 from transformer.data.text.conllu import UPOS, TaggedSentence
 from transformer.data.tokenization.tokenizer import Tokenizer

@@ -18,19 +18,22 @@ class Candidate:
     """One entry of an n-best list."""
 
     text: str
-    """Detokenised, without any line end."""
+    """Detokenised, without a line end."""
     score: float
-    """The search ranks by it: the log-probability over the length penalty; for ``mbr``
-    the expected utility, the mean over segments."""
+    """What the search ranks by: the log-probability divided by the length penalty. For ``mbr`` it
+    is the expected utility; a text that is cut into segments has their mean."""
     log_probability: float
-    """Natural logarithm, of the subwords and the end of the sentence."""
+    """Natural logarithm of the probability of all subwords and the end of the sentence."""
     tokens: tuple[str, ...]
     """The subwords of the text."""
 
 
 @dataclass(frozen=True)
 class Translation:
-    """The candidates for one text, and the values of the best of them (``Candidate``)."""
+    """The translation of one text: the best candidate, and the n-best list.
+
+    ``text``, ``score`` and ``tokens`` are those of the best ``Candidate``.
+    """
 
     text: str
     score: float
@@ -41,16 +44,16 @@ class Translation:
     source_tokens: tuple[str, ...] = ()
     """The subwords of the source."""
     attention: Float[Tensor, "target source"] | None = field(default=None, compare=False)
-    """On request, the attention of each of ``tokens`` to each of ``source_tokens``
-    (``aligning_attention``); the end of the source has the rest to one."""
+    """On request: the weight of each source subword for each target subword
+    (``aligning_attention``). A row sums to less than 1: the end of the source has the rest."""
     alignment: Links | None = field(default=None, compare=False)
-    """On request, the (source word, target word) links read from it; words are
-    separated by spaces."""
+    """On request: (source word, target word) links that are read from the attention. They are
+    indices from 0; spaces separate words."""
     unmet: tuple[str, ...] | None = None
-    """The violated constraints, such as ``must: Haus``; None without constraints."""
+    """The violated constraints, such as ``must: Haus``; None if the text had no constraints."""
 
     def checked(self, constraints: Constraints | None) -> "Translation":
-        """A copy with its violated constraints."""
+        """A copy with ``unmet``; without constraints, this translation itself."""
         return replace(self, unmet=constraints.unmet(self.text)) if constraints else self
 
     def to_json(self) -> dict[str, Any]:
@@ -71,11 +74,11 @@ class Translation:
         return values
 
     def to_line(self) -> str:
-        """The text; with links ``text ||| 0-0 1-2``, the format of Marian."""
+        """The text; with an alignment ``text ||| 0-0 1-2``, the format of Marian."""
         if self.alignment is None:
             return self.text
         return f"{self.text} ||| {format_links(self.alignment)}"
 
 
 BLANK = Translation("", 0.0, (), (Candidate("", 0.0, 0.0, ()),))
-"""The translation of a blank text, without a model."""
+"""The translation of a blank text: no model runs for it."""

@@ -21,7 +21,7 @@ from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.interchange.expressible import TRANSFORMERS, check_expressible, check_heads
 from transformer.interchange.families.family import config_values, nearest_family
-from transformer.interchange.families.weights import export_weights
+from transformer.interchange.families.weight_names import export_weights
 from transformer.interchange.files import write_json
 from transformer.interchange.verification import PLAIN, compare_texts
 

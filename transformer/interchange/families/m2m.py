@@ -1,9 +1,10 @@
-"""The vocabulary of an M2M-100 or NLLB model of Hugging Face as our tokenizer, and back.
+"""Imports and exports the tokenizer of an M2M-100 or NLLB model of Hugging Face.
 
 M2M-100 has a SentencePiece model and ``vocab.json``; NLLB has a ``tokenizer.json`` with the merges
-of BPE. Our tokenizer is a new SentencePiece model with our symbols, the pieces in the order of
-their ids, and the ids after the languages; the languages are tags. An export is M2M-100 if its
-tokenizer knows this set of languages, else NLLB. Source: transformers 5, ``models/m2m_100``.
+of BPE. Their ids are symbols, pieces, languages, then unused ids up to ``vocab_size``. Our
+tokenizer is a new SentencePiece model: our symbols, the pieces, the unused ids; the languages are
+tags. An export is M2M-100 if transformers has its list of languages for M2M-100, otherwise NLLB.
+Source: transformers 5, ``models/m2m_100``.
 """
 
 import base64
@@ -33,12 +34,14 @@ from transformer.interchange.files import read_json, read_mapping, readable, wri
 from transformer.model.transformer import Transformer
 
 SYMBOLS = {"<pad>": 1, "<unk>": 3, "<s>": 0, "</s>": 2}
-"""Our symbols in their order, with their ids in M2M-100."""
+"""The symbols in our order, with their ids in M2M-100 and NLLB."""
 
 EXTRA, REST = "<extra{}>", "<rest>"
-"""Names of the ids after the languages, and before pieces that ``vocab.json`` lacks."""
+"""Our names of the unused ids, and of a mark before the pieces that ``vocab.json`` lacks."""
 
 _MOST_EXTRA = 1000
+"""Maximum number of unused ids."""
+
 _CODE = re.compile(r"__([\w-]+)__|([a-z]{3}_[A-Z][a-z]{3})")
 """A language of M2M-100, and of NLLB."""
 
@@ -48,9 +51,11 @@ Ids = dict[str, int]
 def import_tokenizer(folder: Path, vocab_size: Any) -> ImportedTokenizer:
     """The tokenizer of a folder, and its ids; raises InputError if it cannot be imported."""
     vocab_size = typed_value(vocab_size, int, "config.json.vocab_size")
-    subwords, ids, codes = (_m2m if (folder / "vocab.json").is_file() else _nllb)(folder)
+    read = _read_m2m if (folder / "vocab.json").is_file() else _read_nllb
+    subwords, ids, codes = read(folder)
     used = [*ids.values(), *codes.values()]
-    if not codes or {name: ids.pop(name, -1) for name in SYMBOLS} != SYMBOLS:
+    symbols = {name: ids.pop(name, -1) for name in SYMBOLS}
+    if not codes or symbols != SYMBOLS:
         raise InputError(f"{folder} lacks language codes, or <s>, <pad>, </s>, <unk> as ids 0 to 3")
     if used != list(range(len(used))) or not 0 <= vocab_size - len(used) <= _MOST_EXTRA:
         raise InputError(
@@ -63,17 +68,21 @@ def import_tokenizer(folder: Path, vocab_size: Any) -> ImportedTokenizer:
     names = (*SYMBOLS, *ids, *map(EXTRA.format, range(len(extra))), *rest)
     rows = [*SYMBOLS.values(), *ids.values(), *extra]
     never = range(len(rows), len(rows) + len(rest))
+    # Names in ``rest`` have no id: they take the vector of <unk>.
     rows += [SYMBOLS["<unk>"]] * len(rest) + list(codes.values())
-    own = ImportedIds(tuple(rows), tuple(never), tuple(codes))
-    tags = Tags(targets=own.codes, both_sides=True)
+    imported = ImportedIds(tuple(rows), tuple(never), tuple(codes))
+    tags = Tags(targets=imported.codes, both_sides=True)
     tokenizer = tokenizer_of(with_subwords(subwords, names), None, tags)
-    return ImportedTokenizer(tokenizer, own, own)
+    return ImportedTokenizer(tokenizer, imported, imported)
 
 
-def _m2m(folder: Path) -> tuple[Any, Ids, Ids]:
-    """SentencePiece, ids and languages of M2M-100; the languages follow the vocabulary."""
-    ids, names = read_vocabulary(folder / "vocab.json"), _settings(folder)
-    special = names.get("extra_special_tokens", names.get("additional_special_tokens", []))
+def _read_m2m(folder: Path) -> tuple[Any, Ids, Ids]:
+    """The SentencePiece model, ids of pieces and ids of languages of M2M-100.
+
+    The files have no ids of languages: they follow those of ``vocab.json``.
+    """
+    ids, settings = read_vocabulary(folder / "vocab.json"), _settings(folder)
+    special = settings.get("extra_special_tokens", settings.get("additional_special_tokens", []))
     found = [_CODE.fullmatch(str(name)) for name in typed_value(special, list, "special tokens")]
     codes = [match[1] for match in found if match]
     return (
@@ -83,46 +92,50 @@ def _m2m(folder: Path) -> tuple[Any, Ids, Ids]:
     )
 
 
-def _nllb(folder: Path) -> tuple[Any, Ids, Ids]:
+def _read_nllb(folder: Path) -> tuple[Any, Ids, Ids]:
     """The same of NLLB, from the ``tokenizer.json`` of the library ``tokenizers``."""
     if _settings(folder).get("legacy_behaviour"):
         raise InputError(f"{folder}: only a tokenizer with legacy_behaviour=false can be imported")
-    values = read_json(file := folder / "tokenizer.json")
+    file = folder / "tokenizer.json"
+    values = read_json(file)
     with readable(file):
         model = values["model"]
         added = {str(one["content"]): int(one["id"]) for one in values["added_tokens"]}
-        every = {**{str(name): int(one) for name, one in model["vocab"].items()}, **added}
-        ids = dict(sorted(every.items(), key=lambda entry: entry[1]))
+        unsorted = {str(name): int(one) for name, one in model["vocab"].items()} | added
+        ids = dict(sorted(unsorted.items(), key=lambda entry: entry[1]))
         merges = [tuple(one.split(" ") if isinstance(one, str) else one) for one in model["merges"]]
         steps = (values["normalizer"] or {}).get("normalizers", [])
         maps = [one["precompiled_charsmap"] for one in steps if one["type"] == "Precompiled"]
         pieces = [name for name in ids if name not in added]
-        subwords = _sentencepiece(pieces, merges, base64.b64decode("".join(maps[:1])))
+        charsmap = base64.b64decode(maps[0]) if maps else b""
+        subwords = _sentencepiece(pieces, merges, charsmap)
     codes = {name: ids[name] for name in ids if name in added and _CODE.fullmatch(name)}
-    return subwords, {name: ids[name] for name in ids if name not in added.keys() - SYMBOLS}, codes
+    special = added.keys() - SYMBOLS.keys()
+    return subwords, {name: ids[name] for name in ids if name not in special}, codes
 
 
 def _settings(folder: Path) -> dict[str, Any]:
-    """The settings of the tokenizer of the folder."""
+    """The settings of a tokenizer from two files, which may be missing; the second one wins."""
     names = ("special_tokens_map.json", "tokenizer_config.json")
     special, config = (read_mapping(folder / name, optional=True) for name in names)
     return special | config
 
 
 def _sentencepiece(names: list[str], merges: list[tuple[str, ...]], charsmap: bytes) -> Any:
-    """A SentencePiece model with these merges; raises ValueError if it would merge in other order.
+    """A SentencePiece model of the kind BPE; raises ValueError if it would merge differently.
 
-    SentencePiece ranks the result of a merge, not its two parts.
+    BPE ranks pairs of pieces, SentencePiece the piece that a pair becomes. The two agree if merges
+    into the same piece stand together, and each pair of pieces that makes a piece is a merge.
     """
     ranked = [name for name, _ in groupby(left + right for left, right in merges)]
     known, listed = set(names), set(merges)
-    whole = len(set(ranked)) == len(ranked) and all(
+    agrees = len(set(ranked)) == len(ranked) and all(
         (name[:cut], name[cut:]) in listed
         for name in names
         for cut in range(1, len(name))
         if name[:cut] in known and name[cut:] in known
     )
-    if not whole:
+    if not agrees:
         raise ValueError("its merges are not those of SentencePiece")
     scores = {name: -float(index) for index, name in enumerate(ranked)}
     model = parse_subwords(b"")
@@ -138,9 +151,9 @@ def _sentencepiece(names: list[str], merges: list[tuple[str, ...]], charsmap: by
 def export_tokenizer(
     translator: Translator, run: dict[str, Any], folder: Path
 ) -> tuple[ExportedIds, ExportedIds]:
-    """Write the files of a tokenizer of M2M-100 or NLLB; returns the ids of both sides, twice.
+    """Write the files of a tokenizer of M2M-100 or NLLB; returns the ids of source and target.
 
-    Raises InputError for what these lack.
+    These are equal: there is one vocabulary. Raises InputError if neither has such a tokenizer.
     """
     import transformers
     from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
@@ -148,18 +161,23 @@ def export_tokenizer(
     library: Any = transformers
     tokenizer = translator.tokenizer
     ids = _export_ids(translator.model, tokenizer)
-    own = {"src_lang": run["data"]["source"], "tgt_lang": run["data"]["target"]}
+    languages = {"src_lang": run["data"]["source"], "tgt_lang": run["data"]["target"]}
     codes = list(tokenizer.tags.targets)
+    # The exported id of the first language: tags are the first ids that no translation has.
     first = ids.rows.index(tokenizer.never_written[0])
     vocabulary = {name: number for number, name in enumerate(ids.names[:first])}
     model = bytes(tokenizer.to_state()["source"].numpy())
-    if known := [name for name, listed in FAIRSEQ_LANGUAGE_CODES.items() if listed == codes]:
+    known = [name for name, listed in FAIRSEQ_LANGUAGE_CODES.items() if listed == codes]
+    if known:
         files = folder / "vocab.json", folder / "sentencepiece.bpe.model"
         write_json(vocabulary, files[0])
         files[1].write_bytes(model)
         special = [f"__{code}__" for code in codes]
         written = library.M2M100Tokenizer(
-            *map(str, files), language_codes=known[0], additional_special_tokens=special, **own
+            *map(str, files),
+            language_codes=known[0],
+            additional_special_tokens=special,
+            **languages,
         )
     elif tokenizer.config.algorithm == "bpe":
         subwords = parse_subwords(model)
@@ -168,7 +186,7 @@ def export_tokenizer(
             merges=_merges(vocabulary, {one.piece: one.score for one in subwords.pieces}),
             extra_special_tokens=codes,
             _spm_precompiled_charsmap=subwords.normalizer_spec.precompiled_charsmap or None,
-            **own,
+            **languages,
         )
     else:
         raise InputError("NLLB has tokenizer.algorithm=bpe, not unigram")
@@ -177,6 +195,7 @@ def export_tokenizer(
 
 
 def _export_ids(model: Transformer, tokenizer: Tokenizer) -> ExportedIds:
+    """Symbols, pieces, languages and unused ids; raises InputError for what M2M-100 lacks."""
     tags = tokenizer.tags
     names = tokenizer.subwords(range(tokenizer.target_vocab_size))
     bias = model.projection.bias
@@ -188,20 +207,21 @@ def _export_ids(model: Transformer, tokenizer: Tokenizer) -> ExportedIds:
         "output bias": learnt,
     }
     raise_objections(f"M2M-100 has no {name}" for name, used in lacking.items() if used)
-    first = len(names) - len(tags.targets)
+    # Our ids: symbols, pieces up to ``end``, unused ids (``extra``) and REST, languages.
+    first_language = len(names) - len(tags.targets)
     after = EXTRA.format(0), REST
-    end = next((index for index in range(4, first) if names[index] in after), first)
-    extra = [index for index in range(end, first) if names[index] == EXTRA.format(index - end)]
+    end = next((i for i in range(4, first_language) if names[i] in after), first_language)
+    extra = [i for i in range(end, first_language) if names[i] == EXTRA.format(i - end)]
     symbols = sorted(SYMBOLS, key=lambda name: SYMBOLS[name])
     rows = [list(SYMBOLS).index(name) for name in symbols]
-    rows += [*range(4, end), *range(first, len(names)), *extra]
-    spelt = (*symbols, *names[4:end], *tags.targets, *(names[index] for index in extra))
+    rows += [*range(4, end), *range(first_language, len(names)), *extra]
+    exported = (*symbols, *names[4:end], *tags.targets, *(names[i] for i in extra))
     pad, bos, eos = (SYMBOLS[name] for name in ("<pad>", "<s>", "</s>"))
-    return ExportedIds(spelt, tuple(rows), pad, bos, eos, start=eos)
+    return ExportedIds(exported, tuple(rows), pad, bos, eos, start=eos)
 
 
 def _merges(vocabulary: Ids, scores: dict[str, float]) -> list[tuple[str, str]]:
-    """The merges of BPE, the first ones first."""
+    """The pairs that BPE merges, in the order of the scores of their results."""
     return [
         (name[:cut], name[cut:])
         for name in sorted(vocabulary, key=lambda name: -scores[name])

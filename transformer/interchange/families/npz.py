@@ -16,7 +16,7 @@ from transformer.common.errors import InputError, raise_objections
 from transformer.interchange.families.family import TransformersConfig, read_config
 from transformer.interchange.families.marian import START, build_tokenizer
 from transformer.interchange.families.subwords import ImportedTokenizer, checked_ids, read_subwords
-from transformer.interchange.families.weights import layers
+from transformer.interchange.families.weight_names import layers
 from transformer.interchange.files import read_arrays, read_yaml, readable
 
 DECODER = "decoder.yml"

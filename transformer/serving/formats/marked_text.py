@@ -13,8 +13,8 @@ from typing import Any
 from transformer.common.errors import InputError
 from transformer.serving.formats.blocks import Rules, parse, written
 from transformer.serving.formats.nesting import nest
-from transformer.serving.formats.projection import NEAR_BEST, is_copy, project
 from transformer.serving.formats.spans import MarkedText, PlainText
+from transformer.serving.formats.tag_projection import NEAR_BEST, is_copy, project
 from transformer.serving.sentences import Part, Splitting, split_sentences
 from transformer.serving.translations import (
     Options,

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
-from transformer.serving.formats.projection import Positions
 from transformer.serving.formats.spans import Cell, Mark, MarkedText, Span
+from transformer.serving.formats.tag_projection import Positions
 
 
 @dataclass(eq=False)

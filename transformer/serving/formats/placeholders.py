@@ -12,8 +12,8 @@ from dataclasses import replace
 from itertools import accumulate
 
 from transformer.data.text.word_alignment import Link
-from transformer.serving.formats.projection import NEAR_BEST, project
 from transformer.serving.formats.spans import Cell, PlainText, Span
+from transformer.serving.formats.tag_projection import NEAR_BEST, project
 from transformer.serving.sentences import split_sentences
 from transformer.serving.translations import (
     Options,

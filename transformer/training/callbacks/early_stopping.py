@@ -5,7 +5,7 @@ import logging
 from pytorch_lightning import LightningModule, Trainer
 
 from transformer.training.checkpointing.checkpoint_io import Criterion
-from transformer.training.checkpointing.saved_state import SavedCallback
+from transformer.training.checkpointing.training_state import SavedCallback
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from pytorch_lightning import LightningModule, Trainer
 from transformer.common.errors import InputError
 from transformer.evaluation.metrics import METRICS, Better
 from transformer.training.checkpointing.checkpoint_io import Criterion
-from transformer.training.checkpointing.saved_state import SavedCallback
+from transformer.training.checkpointing.training_state import SavedCallback
 
 _WITHOUT_TEXT: dict[str, Better] = {"loss": "lower", "perplexity": "lower", "accuracy": "higher"}
 """Values of a validation that are not text metrics."""

@@ -20,7 +20,7 @@ from transformer.training.checkpointing.checkpoint_io import (
     set_aside_unused,
 )
 from transformer.training.checkpointing.run_directory import mark_unfinished
-from transformer.training.checkpointing.saved_state import SavedCallback, validate_now
+from transformer.training.checkpointing.training_state import SavedCallback, validate_now
 
 _FILES = (f"{LAST}.ckpt", "best.ckpt", "step-*.ckpt", f"*{SUFFIX}")
 

@@ -17,7 +17,7 @@ from transformer.model.checkpoint.archive import write_archive
 from transformer.model.checkpoint.checkpoint import read_payload, write_payload
 from transformer.model.checkpoint.locate import LAST, TUNED
 from transformer.model.checkpoint.sharded import SUFFIX, delete_unnamed, shard_names
-from transformer.training.checkpointing.saved_state import LIGHTNING_READS, check_saved_state
+from transformer.training.checkpointing.training_state import LIGHTNING_READS, check_saved_state
 
 logger = logging.getLogger(__name__)
 

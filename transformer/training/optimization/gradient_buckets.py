@@ -1,6 +1,7 @@
-"""Sums gradients over the ranks in buckets, sent while the backward pass still runs.
+"""Sums gradients over the ranks in buckets, while the backward pass still runs.
 
-Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training".
+Source: Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training",
+section 3.2.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,33 +13,39 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
-_BUCKET = 2**23
-"""Weights of a bucket: 32 MB of float32."""
+_BUCKET_WEIGHTS = 2**23
+"""Maximum number of weights in a bucket: 32 MB of float32."""
 
 
 class GradientBuckets:
-    """The gradients of the parameters that learn, in buckets that are sent in a fixed order.
+    """Gradients of the trainable parameters, in buckets that all ranks send in the same order.
 
-    The last parameters come first, about as in the backward pass. A bucket is sent when all its
-    gradients are complete. If a rank then runs out of memory, it repeats its part alone and sends
-    only the rest. With ``bfloat16``, the ranks send and sum in bfloat16.
+    The order starts at the last parameter, as the backward pass does. A bucket is sent as soon as
+    all its gradients are complete. A rank that then runs out of memory repeats its part of the
+    batch alone, and sends only the buckets that it has not sent. With ``bfloat16`` the ranks send
+    and sum in bfloat16.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], *, bfloat16: bool = False) -> None:
         learning = [parameter for parameter in parameters if parameter.requires_grad]
         self._buckets = list(_buckets(learning[::-1]))
         self._bfloat16 = bfloat16
-        # Gradients of each bucket that are not complete; None outside of the last backward pass.
+        # Number of incomplete gradients of each bucket; None outside ``sending``.
         self._missing: list[int] | None = None
+        # Flat gradients of each bucket, and the sum over the ranks that still runs.
         self._sent: list[tuple[Tensor, dist.Work | None]] = []
-        self._has: list[bool] = []
+        # Whether this rank had a gradient of each parameter, in the order of sending.
+        self._present: list[bool] = []
         for index, bucket in enumerate(self._buckets):
             for parameter in bucket:
                 parameter.register_post_accumulate_grad_hook(partial(self._complete, index))
 
     @contextmanager
     def sending(self) -> Iterator[None]:
-        """Send every bucket; the backward pass within completes the gradients."""
+        """Send each bucket when the backward pass in this block has completed it.
+
+        The end of the block sends the rest: some parameters may have no gradient.
+        """
         self._missing = [len(bucket) for bucket in self._buckets]
         try:
             yield
@@ -48,26 +55,33 @@ class GradientBuckets:
             self._missing = None
 
     def finish(self) -> list[bool]:
-        """Replace the gradients by their sums; returns which gradients this rank had."""
+        """Wait for the sums, and store them as gradients.
+
+        Returns whether this rank had a gradient of each parameter, in the order of sending.
+        """
         for bucket in self._buckets:
-            # Each copy is freed before the next is unpacked.
+            # pop: a bucket of bfloat16 is freed before the next one is converted.
             flat, work = self._sent.pop(0)
             if work is not None:
                 work.wait()
             sums = _unflatten_dense_tensors(flat.to(bucket[0].dtype), bucket)
             for parameter, total in zip(bucket, sums, strict=True):
                 parameter.grad = total
-        has, self._has = self._has, []
-        return has
+        present, self._present = self._present, []
+        return present
 
     def drop(self, ranks: Sequence[float]) -> None:
-        """Delete each gradient that no rank has, given the number of ranks that have it."""
+        """Set gradients that no rank had to None.
+
+        ``ranks`` is the number of ranks that had each gradient, in the order of sending.
+        """
         parameters = (parameter for bucket in self._buckets for parameter in bucket)
         for parameter, number in zip(parameters, ranks, strict=True):
-            if not number:
+            if number == 0:
                 parameter.grad = None
 
     def _complete(self, index: int, parameter: Tensor) -> None:
+        """Count a gradient as complete; send the next buckets if they are complete."""
         if self._missing is None:
             return
         self._missing[index] -= 1
@@ -75,22 +89,27 @@ class GradientBuckets:
             self._send()
 
     def _send(self) -> None:
+        """Start the sum of the next bucket; a missing gradient counts as zeros."""
         bucket = self._buckets[len(self._sent)]
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in bucket]
         flat = _flatten_dense_tensors(gradients)
-        flat = flat.bfloat16() if self._bfloat16 else flat
+        if self._bfloat16:
+            flat = flat.bfloat16()
         self._sent.append((flat, dist.all_reduce(flat, async_op=True)))
-        self._has += [parameter.grad is not None for parameter in bucket]
+        self._present += [parameter.grad is not None for parameter in bucket]
         for parameter in bucket:
-            # The flat copy takes their room.
+            # Frees its memory: the flat copy has the values.
             parameter.grad = None
 
 
 def _buckets(parameters: Sequence[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
-    """Consecutive parameters of one dtype and at most ``_BUCKET`` weights together."""
+    """Consecutive parameters of one dtype, with at most ``_BUCKET_WEIGHTS`` weights.
+
+    A larger parameter is a bucket by itself.
+    """
     bucket: list[nn.Parameter] = []
     for parameter in parameters:
-        full = sum(p.numel() for p in bucket) + parameter.numel() > _BUCKET
+        full = sum(p.numel() for p in bucket) + parameter.numel() > _BUCKET_WEIGHTS
         if bucket and (full or parameter.dtype != bucket[0].dtype):
             yield bucket
             bucket = []

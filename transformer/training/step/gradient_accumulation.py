@@ -4,9 +4,8 @@ A rank waits for other ranks only after all its micro-batches. So a rank that ru
 repeat its part alone.
 """
 
-import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,11 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transformer.common.errors import InputError
 from transformer.data.batching.loader import Update
-from transformer.training.step.out_of_memory import free_memory, runs_out_of_memory
-
-logger = logging.getLogger(__name__)
+from transformer.training.step.out_of_memory import BatchHalving, runs_out_of_memory
 
 Path = tuple[int, ...]
 """The number of a micro-batch in the run, and the indices of its half, quarter, …"""
@@ -53,17 +49,8 @@ def seed_for(seed: int, *path: int) -> None:
 class Accumulator:
     """Adds up the gradients of the micro-batches of an update.
 
-    If a batch is too large for the memory, all batches with as many positions are halved. A batch
-    has a ``size`` (number of sentences), ``positions`` (tokens with padding, which determine the
-    memory) and ``halves()``.
-
-    Args:
-        backward: Adds the gradient of one micro-batch, with random numbers that depend on its path;
-            returns its number of tokens and the sums to log.
-        clear: Deletes all gradients.
-
-    Attributes:
-        alone: Whether a rank computes without the other ranks, so that it may repeat its part.
+    ``backward`` adds the gradient of one micro-batch, with random numbers that depend on its path,
+    and returns its number of tokens and the sums to log. ``clear`` deletes all gradients.
     """
 
     def __init__(
@@ -72,14 +59,13 @@ class Accumulator:
         clear: Callable[[], None],
     ) -> None:
         self.backward, self.clear = backward, clear
-        self.max_positions = float("inf")
-        self.alone = True
+        self.halving = BatchHalving()
 
     def __call__(self, update: Update[Any], sending: Sending = nullcontext) -> Totals:
         """Compute the gradient of the update; the last backward pass runs within ``sending``."""
         while True:
             numbered = zip(update.batches, update.numbers, strict=True)
-            parts = [part for batch, n in numbered for part in self._parts(batch, (n,))]
+            parts = [part for batch, n in numbered for part in self.halving.parts(batch, (n,))]
             self.clear()
             totals = Totals()
             for index, (batch, path) in enumerate(parts, 1):
@@ -89,7 +75,7 @@ class Accumulator:
             else:
                 return totals
             self.clear()
-            self._make_room(batch)
+            self.halving.make_room(batch)
 
     def _add(self, totals: Totals, batch: Any, path: Path, within: Sending) -> None:
         with within():
@@ -97,30 +83,3 @@ class Accumulator:
         totals.tokens += tokens
         for name, value in sums.items():
             totals.sums[name] = totals.sums[name] + value if name in totals.sums else value
-
-    def _parts(self, batch: Any, path: Path) -> Iterator[tuple[Any, Path]]:
-        """The batch, or its parts that are small enough, each with its path."""
-        if batch.positions <= self.max_positions or batch.size == 1:
-            yield batch, path
-            return
-        for index, half in enumerate(batch.halves()):
-            yield from self._parts(half, (*path, index))
-
-    def _make_room(self, batch: Any) -> None:
-        """Halve batches of this size from now on; raises InputError if it cannot be halved."""
-        free_memory()
-        pairs = "a single sentence pair" if batch.size == 1 else f"{batch.size} sentence pairs"
-        size = f"{pairs}, {batch.positions:,} tokens of both sides with padding"
-        if not self.alone or batch.size == 1:
-            reason = "" if self.alone else ", and ranks with sharded weights cannot halve a batch"
-            smaller = "data.batch_tokens or data.max_length lower, or gradient_checkpointing=true"
-            raise InputError(
-                f"the device runs out of memory with {size}{reason}; set {smaller}, or take a "
-                "smaller model"
-            )
-        self.max_positions = batch.positions - 1
-        logger.warning(
-            "out of memory with %s: such batches are halved from now on, with the same gradient; a "
-            "lower data.batch_tokens saves the time",
-            size,
-        )

@@ -1,17 +1,13 @@
-"""Out-of-memory errors: detects them, and checks the largest batch before the first update."""
+"""What a rank does when memory runs out: it halves the batches that are too large."""
 
 import gc
-import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from pytorch_lightning import Callback, LightningModule, Trainer
-from torch import Tensor, nn
 
 from transformer.common.errors import InputError, is_out_of_memory
-from transformer.data.modules.base import BatchModule
 
 logger = logging.getLogger(__name__)
 
@@ -36,46 +32,43 @@ def free_memory() -> None:
     torch.cuda.empty_cache()
 
 
-def adam_moments(module: nn.Module) -> list[Tensor]:
-    """Memory of Adam's two moments, which exist from the first update on."""
-    return [torch.empty_like(p) for p in module.parameters() if p.requires_grad for _ in range(2)]
+class BatchHalving:
+    """Halves each batch that has as many positions as one that was too large.
 
+    A batch knows its ``size`` in rows, its ``positions`` (tokens with padding, which determine the
+    memory) and its ``halves()``.
 
-class MemoryPreflight(Callback):
-    """Computes the gradient of the largest planned batch once, and drops it."""
+    Attributes:
+        alone: Whether a rank computes without the other ranks, and may therefore repeat its part.
+    """
 
-    def __init__(self, data: BatchModule) -> None:
-        self.data = data
+    def __init__(self) -> None:
+        self.max_positions = float("inf")
+        self.alone = True
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Compare the plans of the ranks, and run the batch; InputError if either fails."""
-        self._compare(trainer)
-        check_memory: Any = pl_module.check_memory
-        batch: Any = self.data.largest_batch()
-        size = f"{batch.size:,} sentence pairs, {batch.positions:,} tokens"
-        logger.info("trying the largest batch: %s of both sides with padding", size)
-        moments: list[Tensor] = []
-        # A resumed run has them already.
-        new = not trainer.optimizers[0].state
-        if new and runs_out_of_memory(lambda: moments.extend(adam_moments(pl_module))):
-            weights = sum(p.numel() for p in pl_module.parameters() if p.requires_grad)
+    def parts(self, batch: Any, path: tuple[int, ...]) -> Iterator[tuple[Any, tuple[int, ...]]]:
+        """The batch, or its parts that are small enough, each with its path."""
+        if batch.positions <= self.max_positions or batch.size == 1:
+            yield batch, path
+            return
+        for index, half in enumerate(batch.halves()):
+            yield from self.parts(half, (*path, index))
+
+    def make_room(self, batch: Any) -> None:
+        """Halve such batches from now on; raises InputError if this one cannot be halved."""
+        free_memory()
+        pairs = "a single sentence pair" if batch.size == 1 else f"{batch.size} sentence pairs"
+        size = f"{pairs}, {batch.positions:,} tokens of both sides with padding"
+        if not self.alone or batch.size == 1:
+            reason = "" if self.alone else ", and ranks with sharded weights cannot halve a batch"
+            smaller = "data.batch_tokens or data.max_length lower, or gradient_checkpointing=true"
             raise InputError(
-                "the device has no memory for the state of the optimiser, two numbers for each of "
-                f"{weights:,} weights; take a smaller model, a device with more memory, or "
-                "trainer=fsdp on several"
+                f"the device runs out of memory with {size}{reason}; set {smaller}, or take a "
+                "smaller model"
             )
-        times = 2 if self.data.accumulation > 1 else 1
-        with trainer.precision_plugin.train_step_context():
-            check_memory(batch.to(trainer.strategy.root_device), times)
-        del moments
-
-    def _compare(self, trainer: Trainer) -> None:
-        mine = hashlib.sha256(repr(self.data.row.identity()).encode()).hexdigest()
-        digests = [mine] * trainer.world_size
-        if trainer.world_size > 1:
-            torch.distributed.all_gather_object(digests, mine)
-        if len(set(digests)) > 1:
-            raise InputError(
-                "the ranks plan different batches: text or subwords differ between the machines; "
-                "give all of them the same files and the same config"
-            )
+        self.max_positions = batch.positions - 1
+        logger.warning(
+            "out of memory with %s: such batches are halved from now on, with the same gradient; a "
+            "lower data.batch_tokens saves the time",
+            size,
+        )

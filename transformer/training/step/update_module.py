@@ -14,7 +14,7 @@ from transformer.data.batching.loader import Update
 from transformer.model.checkpoint.checkpoint import PORTABLE
 from transformer.model.layers.dropout import all_layers
 from transformer.model.transformer import Transformer
-from transformer.training.checkpointing.saved_state import (
+from transformer.training.checkpointing.training_state import (
     optimizer_state,
     restore_progress,
     schedule_state,
@@ -170,8 +170,8 @@ class UpdateModule(LightningModule, ABC):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def on_fit_start(self) -> None:
-        """Set whether a rank may repeat a batch alone; the memory check needs this value."""
-        self.accumulate.alone = not self.sharded
+        """Set whether a rank may repeat a batch alone; the memory check needs it already."""
+        self.accumulate.halving.alone = not self.sharded
 
     def on_train_start(self) -> None:
         """Prepare the sum of gradients over the ranks, except for sharded weights."""

@@ -11,7 +11,7 @@ import torch
 from tests.helpers.data.corpora import data_config, tokenizer_config, write_corpus
 from transformer.common.errors import InputError
 from transformer.data.batching.batch_stream import PlannedBatches
-from transformer.data.batching.sampler import BatchKey, BatchPlan
+from transformer.data.batching.token_batches import BatchKey, BatchPlan
 from transformer.data.encoded import preprocess
 from transformer.data.encoded.dataset import BatchDataset, EncodedCorpus, SegmentationSampler
 from transformer.data.encoded.preprocess import count_pairs, encode_corpus

@@ -14,7 +14,7 @@ from tests.helpers.data.corpora import data_config, first_epoch, tokenizer_confi
 from tests.helpers.decoding.translators import tiny_tokenizer
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import UNTAGGED, TaggedBatch
-from transformer.data.batching.sampler import BatchKey
+from transformer.data.batching.token_batches import BatchKey
 from transformer.data.modules.tagging import TaggedDataset, TaggingData
 from transformer.data.text.conllu import UPOS, TaggedSentence
 from transformer.data.tokenization.tokenizer import EOS

@@ -11,8 +11,8 @@ from tests.helpers.model.models import tiny_transformer
 from tests.helpers.model.tolerance import assert_close
 from transformer.model.attention.attention_bias import SelfAttentionBias
 from transformer.model.attention.positions.alibi import AlibiBias
-from transformer.model.attention.positions.buckets import BucketBias
 from transformer.model.attention.positions.rotary import RotaryPositions
+from transformer.model.attention.positions.t5_buckets import BucketBias
 from transformer.model.attention.scaled_dot_product import eager
 from transformer.model.encoder import Memory
 

@@ -12,7 +12,11 @@ from tests.helpers.model.tolerance import assert_close
 from transformer.common.errors import InputError
 from transformer.model.attention.positions.alibi import AlibiBias
 from transformer.model.attention.positions.rotary import RotaryPositions
-from transformer.model.layers.positions import LearnedPositions, SinusoidalPositions, sinusoids
+from transformer.model.layers.absolute_positions import (
+    LearnedPositions,
+    SinusoidalPositions,
+    sinusoids,
+)
 
 
 def paper(length: int, d_model: int) -> Tensor:

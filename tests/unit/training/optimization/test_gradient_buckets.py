@@ -24,7 +24,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Tensor]]:
         return Mock(wait=lambda: flat.mul_(2))
 
     monkeypatch.setattr("torch.distributed.all_reduce", all_reduce)
-    monkeypatch.setattr(gradient_buckets, "_BUCKET", 3)
+    monkeypatch.setattr(gradient_buckets, "_BUCKET_WEIGHTS", 3)
     yield buckets
 
 

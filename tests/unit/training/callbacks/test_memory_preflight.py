@@ -16,7 +16,7 @@ from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch
 from transformer.data.modules.translation import DataModule
 from transformer.tasks.translation_module import TranslationModule
-from transformer.training.step.out_of_memory import MemoryPreflight
+from transformer.training.callbacks.memory_preflight import MemoryPreflight
 
 
 class Listening(TranslationModule):
@@ -62,7 +62,7 @@ def test_ranks_that_share_out_the_weights_halve_no_batch(
     data: DataModule, monkeypatch: pytest.MonkeyPatch, sharded: bool
 ) -> None:
     def no_memory(loss: torch.Tensor) -> None:
-        if module.accumulate.max_positions == float("inf"):
+        if module.accumulate.halving.max_positions == float("inf"):
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
         loss.backward()
 

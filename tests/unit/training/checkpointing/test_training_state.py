@@ -10,7 +10,7 @@ import torch
 from tests.helpers.model.models import tiny_payload, tiny_transformer
 from transformer.common.errors import InputError
 from transformer.model.checkpoint.checkpoint import write_payload
-from transformer.training.checkpointing.saved_state import (
+from transformer.training.checkpointing.training_state import (
     check_saved_state,
     find_resumable,
     optimizer_state,

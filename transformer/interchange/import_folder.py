@@ -17,7 +17,7 @@ from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, Tokenizer
 from transformer.interchange.families.family import Kind, read_config
 from transformer.interchange.families.npz import DECODER, read_npz
 from transformer.interchange.families.subwords import ImportedTokenizer
-from transformer.interchange.families.weights import import_weights
+from transformer.interchange.families.weight_names import import_weights
 from transformer.interchange.files import read_mapping, readable
 from transformer.interchange.safetensors import read_safetensors
 from transformer.model.checkpoint.checkpoint import PORTABLE, WEIGHTS_PREFIX, portable_part

@@ -19,7 +19,7 @@ from transformer.interchange.families.subwords import (
     ImportedIds,
 )
 from transformer.model.config import ModelConfig
-from transformer.model.layers.positions import sinusoids
+from transformer.model.layers.absolute_positions import sinusoids
 from transformer.model.transformer import Transformer
 
 _ATTENTIONS = {

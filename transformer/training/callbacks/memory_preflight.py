@@ -1,0 +1,60 @@
+"""Runs the largest batch once before training, so that an out-of-memory error shows early."""
+
+import hashlib
+import logging
+from typing import Any
+
+import torch
+from pytorch_lightning import Callback, LightningModule, Trainer
+from torch import Tensor, nn
+
+from transformer.common.errors import InputError
+from transformer.data.modules.base import BatchModule
+from transformer.training.step.out_of_memory import runs_out_of_memory
+
+logger = logging.getLogger(__name__)
+
+
+def adam_moments(module: nn.Module) -> list[Tensor]:
+    """Memory of Adam's two moments, which exist from the first update on."""
+    return [torch.empty_like(p) for p in module.parameters() if p.requires_grad for _ in range(2)]
+
+
+class MemoryPreflight(Callback):
+    """Computes the gradient of the largest planned batch once, and drops it."""
+
+    def __init__(self, data: BatchModule) -> None:
+        self.data = data
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Compare the plans of the ranks, and run the batch; InputError if either fails."""
+        self._compare(trainer)
+        check_memory: Any = pl_module.check_memory
+        batch: Any = self.data.largest_batch()
+        size = f"{batch.size:,} sentence pairs, {batch.positions:,} tokens"
+        logger.info("trying the largest batch: %s of both sides with padding", size)
+        moments: list[Tensor] = []
+        # A resumed run has them already.
+        new = not trainer.optimizers[0].state
+        if new and runs_out_of_memory(lambda: moments.extend(adam_moments(pl_module))):
+            weights = sum(p.numel() for p in pl_module.parameters() if p.requires_grad)
+            raise InputError(
+                "the device has no memory for the state of the optimiser, two numbers for each of "
+                f"{weights:,} weights; take a smaller model, a device with more memory, or "
+                "trainer=fsdp on several"
+            )
+        times = 2 if self.data.accumulation > 1 else 1
+        with trainer.precision_plugin.train_step_context():
+            check_memory(batch.to(trainer.strategy.root_device), times)
+        del moments
+
+    def _compare(self, trainer: Trainer) -> None:
+        mine = hashlib.sha256(repr(self.data.row.identity()).encode()).hexdigest()
+        digests = [mine] * trainer.world_size
+        if trainer.world_size > 1:
+            torch.distributed.all_gather_object(digests, mine)
+        if len(set(digests)) > 1:
+            raise InputError(
+                "the ranks plan different batches: text or subwords differ between the machines; "
+                "give all of them the same files and the same config"
+            )
