@@ -170,7 +170,7 @@ class ConstraintCompiler:
         must = [[self._cut(phrase) for phrase in one.must] for one in every]
         for text in (text for one in every for text in (one.prefix, *one.must)):
             if UNK in self.tokenizer.encode_target([one_line(text)])[0]:
-                raise InputError(f"{text!r} has tokens that the target vocabulary lacks; leave it out")
+                raise InputError(f"{text!r} has tokens not in the target vocabulary; leave it out")
         return CompiledConstraints(
             pad_sequence(forced, batch_first=True, padding_value=-1).to(device),
             (closed[:, None] & self._unspaced).to(device) if closed.any() else None,
