@@ -277,7 +277,7 @@ def test_the_ranks_share_the_sentences(
         values += logged(module)
     assert sorted(asked) == sorted(SOURCES)  # each once
     bleu, chrf = score(HYPOTHESES, REFERENCES, ("bleu", "chrf"), config=RAW)
-    warning = f"{world_size} of {2 * world_size} outputs reached the longest"
+    warning = f"{world_size} of {2 * world_size} outputs reached the maximum"
     warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert [line.startswith(warning) for line in warnings] == [True]
     # Every rank logs the score of all sentences in their own order.
