@@ -41,7 +41,7 @@ class CorpusConfig:
     """Its fraction of the batches is its weight divided by the sum of all weights; None: by
     ``data.temperature``."""
     tag: str | None = None
-    """Put before each source, so that the model can tell this corpus from others."""
+    """Tag before each source, so that the model can distinguish this corpus."""
 
 
 @dataclass(frozen=True)
@@ -68,22 +68,22 @@ class DataConfig:
     """files: as ``train``; None holds out ``test_size`` pairs of the training text."""
     validation_size: Annotated[int, Range(0)] = 1000
     """Pairs held out if there is no validation file: the same for every ``seed`` and in both
-    directions. A pair that equals one of them is in no split of that corpus."""
+    directions. An equal pair is in no split of the corpus."""
     test_size: Annotated[int, Range(0)] = 1000
     """Pairs held out if there is no test file; 0: no test split."""
     batch_tokens: Annotated[int, Range(1)] = 4096
-    """Budget of a batch on one device: rows times the longest side, padding and eos included;
-    "auto" in conf/ stands for the largest that the memory of a GPU allows."""
+    """Budget of a batch on one device: sentences times the longest side, padding and eos included;
+    "auto" in conf/ is the largest budget that fits in the memory of a GPU."""
     max_length: Annotated[int, Range(1)] = 250
     """Pairs with a side of more tokens (without bos and eos) are left out of training and of the
     validation loss, never of the validation or test text."""
     max_line: Annotated[int, Range(1)] = 1_000_000
-    """Bytes of the longest line of a text; a longer one is an error."""
+    """Maximum bytes of a line of text; a longer line is an error."""
     max_ratio: Annotated[float, Range(1)] | None = 8.0
     """Training pairs with a larger ratio of the tokens of their sides are left out; None: none."""
     max_left_out: Annotated[float, Range(0, 1)] = 0.5
-    """Fraction of the training pairs, without repeated ones, that may be left out; more is an
-    error. Above a tenth the log warns; with ``streaming`` there is only the warning."""
+    """Maximum fraction of the training pairs, without repeated pairs, that is left out; more is an
+    error. Above a tenth, the log warns. With ``streaming``, there is only the warning."""
     deduplicate: bool = True
     """Keep only the first of equal training pairs; with ``streaming``, within one buffer."""
     streaming: bool = False
@@ -103,20 +103,20 @@ class DataConfig:
     alignment: str | None = None
     """Word links of the training text, a line such as "0-0 1-2" for each pair."""
     corpora: Mapping[str, CorpusConfig] | None = None
-    """Several corpora by name, in place of one; keys that an entry leaves out are those here."""
+    """Several corpora by name, instead of one; an entry without a key takes the value from here."""
     temperature: Annotated[float, Range(0.05)] | None = None
     """Several corpora without weights: the fraction of a corpus is proportional to its size to the
     power of 1/temperature; None is 1 (Arivazhagan et al. 2019, section 4.1, arXiv 1907.05019)."""
     target_tag: bool | Literal["both"] = False
-    """Put a tag of the target language before each source: one model, many directions; ``both``:
-    a tag of its own language before each source and each target (``Tags.both_sides``)."""
+    """Add a tag of the target language before each source: one model, many directions. ``both``:
+    a tag of its language before each source and each target (``Tags.both_sides``)."""
     documents: Annotated[int, Range(1)] | None = None
     """Join up to this many consecutive sentences of a document to one pair, and to one translation,
     of at most ``max_length`` tokens; a line that is blank on both sides separates documents."""
     document_key: str | None = None
     """JSONL: a key whose value changes where another document begins."""
     packing: Literal[False] = False
-    """A key of former versions, whose runs have it."""
+    """A key of earlier versions; their runs have it."""
     lang: str | None = None
     """Part of a published corpus: a language (g2p, inflection), or a split of scan."""
     features: str | None = None

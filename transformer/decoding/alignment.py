@@ -1,6 +1,6 @@
-"""Word alignment from the cross-attention: which source words a target word came from.
+"""Word alignment from the cross-attention: links of target words to source words.
 
-It knows the model and the words of subwords; not where targets come from, nor gold links.
+It knows the model and the words of subwords. It does not know gold links.
 Source: Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer Models",
 section 3.
 """
@@ -29,7 +29,7 @@ from transformer.model.transformer import Transformer
 
 @dataclass(frozen=True)
 class Aligner:
-    """How links are read from the cross-attention; docs/alignment.md compares the settings."""
+    """Settings of the word links; docs/alignment.md compares them."""
 
     head: HeadName | None = None
     """The head of the cross-attention; None averages all heads of the layers after the first."""
@@ -39,7 +39,7 @@ class Aligner:
 
     @classmethod
     def trained(cls, loss: Mapping[str, Any], config: ModelConfig) -> "Aligner":
-        """The aligner of a run: the head that it guided (``guided_head``), else the average."""
+        """The aligner of a run: its guided head (``guided_head``), or the average of heads."""
         head = guided_head(loss, config)
         # A guided head divides its weight evenly among several links.
         return cls() if head is None else cls(head, near_best=0.3)
@@ -54,7 +54,7 @@ class Aligner:
 
     @property
     def signature(self) -> str:
-        """How the links are found, in the style of sacreBLEU."""
+        """Signature of the settings, in the style of sacreBLEU."""
         index = "mean" if self.head is None else f"{self.head.layer}.{self.head.head}"
         return f"head:{index}|threshold:{self.near_best}"
 
@@ -63,13 +63,13 @@ def _check_head(head: HeadName, config: ModelConfig, setting: str) -> None:
     layers, heads = config.decoder_layers, config.num_heads
     if head.kind != "cross" or head.layer not in range(layers) or head.head not in range(heads):
         raise InputError(
-            f"{setting} is not there: the decoder has layers 0 to {layers - 1} of heads 0 to "
+            f"{setting} does not exist: the decoder has layers 0 to {layers - 1} of heads 0 to "
             f"{heads - 1}; write LAYER.HEAD"
         )
 
 
 def guided_head(loss: Mapping[str, Any], config: ModelConfig) -> HeadName | None:
-    """The head that learns the links in training, by a run's ``loss``; None if there is none."""
+    """The head that learns the links in training (``loss`` of a run); None if there is none."""
     if not typed_value(loss.get("alignment_weight"), float, "loss.alignment_weight"):
         return None
     layer = typed_value(loss.get("alignment_layer"), int | None, "loss.alignment_layer")
@@ -107,9 +107,9 @@ def aligning_attention(
 ) -> Float[Tensor, "batch target source"]:
     """Attention of one head, or the average of all heads of the layers after the first.
 
-    Row ``i`` is the step that predicts the token after ``target_input[:i + 1]``. On pocket it
-    aligns far better than the step that has read that token (Chen et al. 2020, "Accurate Word
-    Alignment Induction from Neural Machine Translation", propose that one).
+    Row ``i`` is the step that predicts the token after ``target_input[:i + 1]``. Chen et al. 2020,
+    "Accurate Word Alignment Induction from Neural Machine Translation", take the step after it,
+    which reads this token; on pocket it aligns far worse.
     """
     layers = cast(Iterable[DecoderLayer], model.decoder.layers)
     with recording([layer.cross_attention for layer in layers]) as weights:
@@ -146,11 +146,12 @@ def word_links(
 ) -> Links:
     """Link each target word to the source words with the largest weight.
 
-    The weights of a word's subwords are added up, on both sides. Every target word has a link, at a
-    tie several; for a word without a counterpart in the source (``um``) it is a guess.
+    The weights of a word's subwords are added up, on both sides. Every target word has a link, or
+    several if weights tie. For a word without a counterpart in the source (``um``), the link is a
+    guess.
 
     Args:
-        weights: Of each target subword on each source subword, without the end of the source.
+        weights: Weight of each source subword for each target subword, without the source's end.
         source_words: The word of each source subword; ``NO_WORD`` for a tag.
         target_words: The word of each target subword; ``NO_WORD`` for a separator.
         near_best: Minimal fraction of the best word's weight that makes a link.

@@ -1,6 +1,6 @@
 """Search many segments: in batches of similar length, by the algorithm of the config.
 
-It knows subwords, and text only to compare candidates (minimum Bayes risk).
+It knows subwords. It uses text only to compare candidates (minimum Bayes risk).
 """
 
 import logging
@@ -55,7 +55,7 @@ class ModelSearcher:
             utility_named(self.search.utility)
 
     def __call__(self, segments: Sequence[Segment]) -> list[list[Hypothesis]]:
-        """Return up to ``nbest`` hypotheses a segment, the best first; see `search_batch`."""
+        """Return up to ``nbest`` hypotheses per segment, the best first; see `search_batch`."""
         found: list[list[Hypothesis]] = [[] for _ in segments]
         beam = self.search.width
         widths = [self._width(segment) for segment in segments]
@@ -72,7 +72,7 @@ class ModelSearcher:
         return found
 
     def _width(self, segment: Segment) -> int:
-        """Hypotheses that the search follows at once; more if there are required phrases."""
+        """Number of hypotheses per sentence; more if there are required phrases."""
         beam = self.search.width
         required = segment.constraints and segment.constraints.must
         return self._compiler.width(required, beam) if required else beam
@@ -84,7 +84,7 @@ class ModelSearcher:
         return ConstraintCompiler(self.tokenizer)
 
     def _search_in_memory(self, segments: list[Segment]) -> list[list[Hypothesis]]:
-        """Search in halves if memory does not suffice: no result depends on its batch."""
+        """Search; if memory is too small, search the halves: results do not depend on batches."""
         try:
             return self._search_batch(segments)
         except (RuntimeError, MemoryError) as error:
@@ -145,11 +145,11 @@ def search_batch(
     constraints: "CompiledConstraints | None" = None,
     banned: Sequence[int] = (),
 ) -> list[list[Hypothesis]]:
-    """Return up to ``nbest`` hypotheses a segment, the best first, in the order of the segments.
+    """Return up to ``nbest`` hypotheses per segment, the best first, in the segments' order.
 
-    With ``mbr`` it returns all candidates, as the search ranks them. The model is in evaluation
-    mode; the coverage penalty reads ``head``, of an ensemble in the first model; no translation has
-    a ``banned`` token.
+    With ``mbr`` it returns all candidates, ranked by the search. The model is in evaluation mode.
+    The coverage penalty reads ``head``, in the first model of an ensemble. No translation has a
+    ``banned`` token.
     """
     if constraints is not None and constraints.must is not None and config.algorithm != "beam":
         raise InputError(
@@ -207,7 +207,7 @@ def max_subwords(model: Model) -> int:
 
 
 class LengthLimit:
-    """The limit of each translation: that of the search, or the positions of the model."""
+    """The maximum length of each translation: by the search, or by the model's positions."""
 
     def __init__(self, search: SearchConfig, max_subwords: int) -> None:
         self.search, self.max_subwords = search, max_subwords
@@ -224,7 +224,7 @@ class LengthLimit:
         return found
 
     def pop_counts(self) -> tuple[int, int]:
-        """Return and reset how many reached their limit, and how many there were."""
+        """Return and reset the number of translations at their limit, and of all translations."""
         counts = self._reached, self._searched
         self._reached = self._searched = 0
         return counts
@@ -235,7 +235,7 @@ def warn_about_length_limit(counts: Iterable[tuple[int, int]]) -> None:
     reached, searched = map(sum, zip(*counts, strict=True))
     if reached:
         logger.warning(
-            "%s of %s outputs reached the longest length and are cut there; see "
+            "%s of %s outputs reached the maximum length and are cut; see "
             "decoding.max_length_ratio and decoding.max_length_offset (at most model.max_length)",
             *(f"{reached:,}", f"{searched:,}"),
         )

@@ -1,8 +1,7 @@
 """Forced decoding: log-probabilities and attention of given translations.
 
-It does not know files, nor how the translations were found. A translation that a search found has
-the same log-probability here if the tokenizer cuts its text into the same subwords. Attention is
-computed by the plain formula.
+It does not know files or searches. A translation of a search has the same log-probability here if
+the tokenizer splits its text into the same subwords. Attention is computed by the plain formula.
 """
 
 import math
@@ -56,7 +55,7 @@ def score_pairs(
     check_lengths(encoded, model.max_length, "score", first=first)
     scores = score_subwords(model, encoded, batch_tokens)
     if tokenizer.tags.both_sides:
-        # As in the search, the tag of the language is given, and costs nothing.
+        # As in the search, the tag of the language is given, and adds nothing to the score.
         scores = [[0.0, *row[1:]] if row[1:] else row for row in scores]
     return [
         TargetScore(math.fsum(row), (*tokenizer.subwords(target), "</s>"), tuple(row))
@@ -95,7 +94,7 @@ def score_targets(
     target_input: Int[Tensor, "batch target"],
     target_output: Int[Tensor, "batch target"],
 ) -> Float[Tensor, "batch target"]:
-    """The log-probability of each token of a `Batch` given all before it; 0 at padding."""
+    """The log-probability of each token of a `Batch` given the earlier tokens; 0 at padding."""
     real = target_output != model.config.pad
     return _select(_log_probabilities(model, memory, target_input, real), target_output, real)
 
@@ -127,10 +126,10 @@ def attention_maps(
     source: Int[Tensor, "batch source"],
     target_input: Int[Tensor, "batch target"],
 ) -> dict[Kind, list[Float[Tensor, "batch head query key"]]]:
-    """The weights of every head, one tensor a layer, by the kind of attention.
+    """The weights of every head, one tensor per layer, by the kind of attention.
 
-    Each row sums to one over what its query may see. Row ``i`` of ``decoder`` and ``cross`` is the
-    step that has read ``target_input[:i + 1]`` and predicts the token after it.
+    The weights of a query sum to one over its visible keys. Query ``i`` of ``decoder`` and
+    ``cross`` is the step that reads ``target_input[:i + 1]`` and predicts the next token.
     """
     with ExitStack() as recorded:
         maps = {
@@ -148,9 +147,9 @@ class Attended:
     weights: list[Float[Tensor, "batch head query key"]]
     """One tensor a layer, the first layer first."""
     visible: Bool[Tensor, "batch query key"]
-    """What each query may see; nothing at all where the query is padding."""
+    """Visible keys of each query; none if the query is padding."""
     separator: Bool[Tensor, "batch key"]
-    """Where the end-of-sentence symbol stands among the keys."""
+    """Position of the end-of-sentence symbol among the keys."""
 
 
 def forced_attention(
@@ -177,7 +176,7 @@ def forced_attention(
 
 
 def _visible(query: Tensor, key: Tensor, mask: Mask | None) -> Bool[Tensor, "batch query key"]:
-    """Real keys that the mask lets a real query see."""
+    """Real keys that are visible to a real query."""
     real = (query != PAD)[:, :, None] & (key != PAD)[:, None, :]
     # batch 1 query key -> batch query key; every pattern is the same for all heads
     return real if mask is None else real & mask[:, 0]

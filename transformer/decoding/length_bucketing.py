@@ -1,6 +1,6 @@
 """Group sentences of similar length into batches within a budget of tokens.
 
-It knows lengths only.
+It knows only lengths.
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
@@ -20,17 +20,17 @@ def check_lengths(
     for number, length in enumerate(pair_lengths(pairs), start=first):
         if limit is not None and length > limit:
             raise InputError(
-                f"pair {number} has a side of {length - 1} pieces, and with the end of the "
+                f"pair {number} has a side of {length - 1} subwords, and with the end of the "
                 f"sentence model.max_length={limit} has room for {limit - 1}; leave it out to "
                 f"{purpose} the others"
             )
 
 
 def bucket_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Indices of sentences, the longest first, so that a lack of memory shows at once.
+    """Indices of sentences, the longest first, so that an out-of-memory error shows at once.
 
     A sentence counts the tokens of all its hypotheses. A batch has at most ``budget`` padded
-    tokens; a longer sentence makes a batch alone.
+    tokens; a longer sentence is a batch of its own.
     """
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):

@@ -1,4 +1,4 @@
-"""Cuts a stream of lines into windows that are processed together, and knows no processing."""
+"""Cuts a stream of lines into windows. It does not know how windows are processed."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
@@ -13,9 +13,9 @@ windows give an early answer, large windows full batches."""
 
 
 def make_windows(lines: Iterable[Line], ready: Callable[[], bool] | None) -> Iterator[list[Line]]:
-    """Cut lines into windows: each ends when it is full, or when the next line is not ``ready``.
+    """Cut lines into windows: a window ends when it is full, or the next line is not ``ready``.
 
-    If reading fails, the lines before come first, then the error. The last window may be empty.
+    If reading fails, the earlier lines come first, then the error. The last window may be empty.
     """
     window: list[Line] = []
     size = FIRST_WINDOW

@@ -1,6 +1,6 @@
 """Cut a text that is too long for the model into parts.
 
-It knows subwords and the tokenizer, but neither the model nor translations.
+It knows subwords and the tokenizer, but not the model or translations.
 """
 
 import logging
@@ -18,7 +18,7 @@ SENTENCE_ENDS = (".", "!", "?", "\u2026", "。", "！", "？")
 
 @dataclass(frozen=True)
 class Segment:
-    """A text in source subwords, or a part of it, with the constraints of its translation."""
+    """Source subwords of a text, or of a part of it, with the constraints of its translation."""
 
     subwords: list[int]
     constraints: Constraints | None = None
@@ -37,9 +37,9 @@ def split_segments(
 ) -> list[Segment]:
     """Cut a text into parts of at most ``max_length`` subwords, and divide its constraints.
 
-    Each part begins with the tags, its translation with those that are ``given``. The first has
-    the prefix, every part the forbidden phrases. The right part for a required phrase is unknown:
-    no part gets it, so that it may be unmet.
+    Each part begins with the tags, its translation with the ``given`` tags. The first part has the
+    prefix, every part has the forbidden phrases. The right part for a required phrase is unknown:
+    no part gets it, so it may be unmet.
     """
     if len(subwords) <= max_length:
         return [Segment(subwords, constraints, given=tuple(given))] if subwords else []

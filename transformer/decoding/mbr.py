@@ -1,12 +1,12 @@
 """Minimum Bayes risk: the candidate of a sentence with the highest expected utility.
 
-It knows neither the model nor how the candidates were found. Sources: Kumar and Byrne 2004,
+It does not know the model or the search of the candidates. Sources: Kumar and Byrne 2004,
 "Minimum Bayes-Risk Decoding for Statistical Machine Translation"; Eikema and Aziz 2020, "Is MAP
 Decoding All You Need? The Inadequacy of the Mode in Neural Machine Translation", section 5.
 
 The utilities chrF (Popović 2015, "chrF: character n-gram F-score for automatic MT evaluation") and
-BLEU (Papineni et al. 2002) are sacreBLEU's scores of a sentence, for all pairs at once: n-grams are
-extracted once a text, and a matrix product counts the matches.
+BLEU (Papineni et al. 2002) are sacreBLEU's sentence scores, for all pairs at once: n-grams are
+extracted once per text, and a matrix product counts the matches.
 """
 
 import math
@@ -26,7 +26,7 @@ from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.interface import Hypothesis
 
 Scores = Float64[Tensor, "hypothesis reference"]
-"""Of texts, one a row, against each as the reference, one a column; higher is better."""
+"""Utility of each text (row) with each text as the reference (column); higher is better."""
 Utility = Callable[[Sequence[str]], Scores]
 
 
@@ -35,8 +35,8 @@ def minimum_bayes_risk(
 ) -> list[Hypothesis]:
     """Return the ``nbest`` candidates of the highest expected utility, their score, best first.
 
-    Candidates with the same text become one, the first, with their summed weight: fewer than
-    ``nbest`` may come back. Ties stay in their order.
+    Candidates with the same text are merged into the first, with their summed weight, so the result
+    may have fewer than ``nbest``. Ties keep their order.
     """
     distinct = list(dict.fromkeys(texts))
     index = torch.tensor([distinct.index(text) for text in texts])
@@ -52,7 +52,7 @@ def minimum_bayes_risk(
 def weights(
     candidates: Sequence[Hypothesis], config: SearchConfig
 ) -> Float64[Tensor, " candidate"]:
-    """The probability of each candidate to be right: of samples equal, else by the model."""
+    """The weight of each candidate: equal for samples, else the model's probability."""
     if config.candidates_by == "sampling":
         return torch.full((len(candidates),), 1 / len(candidates), dtype=torch.float64)
     totals = [one.log_probability for one in candidates]
@@ -132,7 +132,7 @@ def utility_named(name: str) -> Utility:
         return UTILITIES[name]
     module, _, attribute = name.partition(":")
     try:
-        # An import runs code: not for a name without a callable.
+        # An import runs code: a name without a callable is not imported.
         metric = getattr(own_module(module if attribute else ""), attribute)
         if not callable(metric):
             raise ValueError(f"{attribute} is no function")

@@ -1,7 +1,7 @@
 """The Transformer: batches of tokens to logits. Table of contents, in the order of the paper.
 
 The paper is "Attention Is All You Need", Vaswani et al. 2017, https://arxiv.org/abs/1706.03762.
-Paths begin at this folder. docs/attention.md walks through the files.
+Paths begin at this folder. docs/attention.md explains the files.
 
 ==============================  =========================================  =====================
 In the paper                    File                                       Names
@@ -27,13 +27,13 @@ In the paper                    File                                       Names
 6.2, table 3: sizes             config.py                                  ModelConfig
 ==============================  =========================================  =====================
 
-The variants stand apart. build.py chooses them by the values of config.py:
+The variants are in other files. build.py chooses them by the values of config.py:
 
-- attention/attention_bias.py hands mask, pattern and positions to the attention.
-- attention/kernels/ computes the same attention faster; attention/sparse_patterns.py sees less.
-- attention/positions/ has a file for each kind of positions inside the attention.
-- attention/kv_cache.py keeps keys and values between the steps of a search.
-- convolution.py: an encoder layer with a convolution. single_stack.py: one stack alone.
+- attention/attention_bias.py: mask, pattern and positions of an attention.
+- attention/kernels/: the same attention, faster. attention/sparse_patterns.py: sparse attention.
+- attention/positions/: positions inside the attention.
+- attention/kv_cache.py: keys and values between the steps of a search.
+- convolution.py: an encoder layer with a convolution. single_stack.py: a model of one stack.
 - layers/lora.py: adapters. layers/quantization.py: fewer bits.
-- initialisation.py: first weights. heads.py: heads off. checkpoint/: the file of a model.
+- initialisation.py: initial weights. heads.py: switches heads off. checkpoint/: the model file.
 """

@@ -1,4 +1,4 @@
-"""ModelConfig to Transformer: turns the values of a config into modules."""
+"""ModelConfig to Transformer: builds the modules of a config."""
 
 from collections.abc import Callable
 from functools import partial
@@ -77,7 +77,7 @@ def build_embedding(config: ModelConfig, tokens: TokenEmbedding, token_dropout: 
 
 
 def build_encoder(config: ModelConfig, *, causal: bool = False) -> Encoder:
-    """The left stack; with ``causal`` that of a language model."""
+    """The left stack; with ``causal``, the stack of a language model."""
     layers = [build_encoder_layer(config, causal=causal) for _ in range(config.encoder_layers)]
     attention_bias = build_attention_bias(config, config.pattern, causal=causal)
     layers = shared_modules(layers, config)
@@ -171,9 +171,9 @@ def build_attention_bias(
 
 
 def build_attention(config: ModelConfig) -> MultiHeadAttention:
-    """Self-attention or cross-attention; both are built alike."""
-    # torch would try cuDNN first on some cards, which plans for every new shape of a batch;
-    # `sdpa_kernel` switches it on again where it is forced.
+    """Self-attention or cross-attention."""
+    # On some GPUs torch would try cuDNN first, which plans for every new batch shape;
+    # `sdpa_kernel` switches cuDNN on again if it is forced.
     torch.backends.cuda.enable_cudnn_sdp(False)
     kernels: dict[str, Kernel] = {
         "eager": eager,
@@ -193,7 +193,7 @@ def build_attention(config: ModelConfig) -> MultiHeadAttention:
 
 
 def build_feed_forward(config: ModelConfig) -> nn.Module:
-    """The block after the attention."""
+    """The feed-forward block."""
     activations: dict[ActivationName, Activation] = {
         "relu": F.relu,
         "gelu": F.gelu,
@@ -217,7 +217,7 @@ def build_feed_forward(config: ModelConfig) -> nn.Module:
 
 
 def build_residual(config: ModelConfig) -> Residual:
-    """The connection around a sublayer."""
+    """The residual connection around a sublayer."""
     norm = build_norm(config)
     if config.norm_order == "pre":
         return PreNorm(norm, config.dropout)
@@ -227,12 +227,12 @@ def build_residual(config: ModelConfig) -> Residual:
 
 
 def build_norm(config: ModelConfig) -> nn.Module:
-    """Over the width of the residual stream."""
+    """The norm over the width of the residual stream."""
     if config.norm == "rms":
         return nn.RMSNorm(config.d_model, eps=1e-6)
     return nn.LayerNorm(config.d_model)
 
 
 def build_final_norm(config: ModelConfig) -> nn.Module:
-    """The norm at the end of a stack whose residual stream is not normalised."""
+    """The norm at the end of a pre-norm or sandwich stack."""
     return build_norm(config) if config.norm_order in ("pre", "sandwich") else nn.Identity()

@@ -18,7 +18,7 @@ Precision = Literal["float32", "bfloat16", "int8"]
 Frozen = Literal["embeddings", "encoder", "decoder", "norms", "output"]
 
 LEARNING_KEYS = ("freeze", "lora_rank", "lora_alpha")
-"""Keys that decide what learns, and nothing of a trained model, whose adapters are merged."""
+"""Keys of training only: a trained model does not need them, since its adapters are merged."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,63 +28,63 @@ class ModelConfig:
     Attributes:
         source_vocab_size: Rows of the source embedding.
         target_vocab_size: Rows of the target embedding and width of the logits.
-        pad: Index of the padding symbol; its embedding starts at zero, its positions are masked.
+        pad: Index of the padding symbol; its embedding starts at zero, padding is masked.
         d_model: Width of the residual stream.
         num_heads: Attention heads.
-        num_kv_heads: Heads of keys and values, each shared by a group of query heads (Ainslie et
-            al. 2023); 1 is multi-query attention (Shazeer 2019), null one for each head.
+        num_kv_heads: Heads of keys and values; a group of query heads shares each (Ainslie et
+            al. 2023). 1 is multi-query attention (Shazeer 2019); null is ``num_heads``.
         head_dim: Width of one head; null is ``d_model / num_heads``.
-        query_key_norm: Normalise each query and key by its root mean square (Henry et al. 2020
-            by the Euclidean norm; so in Gemma 3 and Qwen 3).
+        query_key_norm: Normalise each query and key by its root mean square, as in Gemma 3 and
+            Qwen 3 (Henry et al. 2020 use the Euclidean norm).
         ffn_dim: Inner width of the feed-forward block.
         encoder_layers: Depth of the encoder.
-        decoder_layers: Depth of the decoder; 0 for an encoder alone.
-        dropout: On the embeddings and on each sublayer's output, before the residual sum.
-        attention_dropout: On the attention weights.
-        activation_dropout: Inside the feed-forward block, after the activation.
+        decoder_layers: Depth of the decoder; 0 for a model of an encoder only.
+        dropout: Dropout of the embeddings, and of each sublayer's output before the residual sum.
+        attention_dropout: Dropout of the attention weights.
+        activation_dropout: Dropout inside the feed-forward block, after the activation.
         source_token_dropout: Dropout of whole input tokens of the encoder, or of a single stack
             (Gal and Ghahramani 2016; Sennrich et al. 2016).
         target_token_dropout: Dropout of whole input tokens of the decoder.
-        layer_drop: Probability with which a layer is left out of a training step (Fan et al. 2020).
+        layer_drop: Probability that a training step skips a layer (Fan et al. 2020).
         norm: ``layer`` (Ba et al. 2016) or ``rms`` (Zhang and Sennrich 2019).
         norm_order: ``post`` normalises after the residual sum (the paper), ``pre`` before the
-            sublayer (Xiong et al. 2020), with one more norm at the end of each stack;
-            ``sandwich`` before and after it (Ding et al. 2021).
+            sublayer (Xiong et al. 2020), ``sandwich`` before and after the sublayer (Ding et al.
+            2021). ``pre`` and ``sandwich`` have one more norm at the end of each stack.
         positions: ``sinusoidal`` (the paper, section 3.5), ``fairseq`` (its sinusoids,
             layers/absolute_positions.py) or ``learned`` vectors added to the embeddings; or, inside
             self-attention, ``rotary`` (Su et al. 2021), ``alibi`` (Press et al. 2022) or
             ``relative`` buckets (T5, Raffel et al. 2020).
-        max_length: Number of learned positions, and of precomputed sinusoidal ones; the
-            translator cuts longer text into segments.
+        max_length: Number of learned positions, and of precomputed sinusoidal positions. The
+            translator splits longer text into segments.
         relative_buckets: Number of buckets of ``positions=relative``.
         relative_max_distance: All distances from here on share a bucket.
-        activation: Of the feed-forward block; ``swish`` is SiLU (Ramachandran et al. 2017),
-            ``swiglu`` and ``geglu`` are gated (Shazeer 2020).
-        convolution_window: Positions that a gated convolution before the self-attention of each
-            encoder layer sees (Gehring et al. 2017); null is no convolution.
-        encoder_layer, decoder_layer, feed_forward: ``MODULE:CLASS``, a subclass of `EncoderLayer`,
-            `DecoderLayer` and ``nn.Module`` that is built and called as ours, `FeedForward` the
-            last; null is ours.
+        activation: Activation of the feed-forward block; ``swish`` is SiLU (Ramachandran et al.
+            2017), ``swiglu`` and ``geglu`` are gated (Shazeer 2020).
+        convolution_window: Width of a gated convolution before the self-attention of each
+            encoder layer (Gehring et al. 2017); null is no convolution.
+        encoder_layer, decoder_layer, feed_forward: ``MODULE:CLASS``, a class that replaces ours:
+            a subclass of `EncoderLayer`, of `DecoderLayer`, or an ``nn.Module`` like
+            `FeedForward`. Constructor and call are the same as in our class; null is our class.
         share_layers: Modules that the layers of a stack share (ALBERT, Lan et al. 2020).
-        tie_embeddings: ``decoder`` shares the target embedding with the output projection,
-            ``all`` the source embedding too (Press and Wolf 2017), ``none`` nothing.
-        output_bias: Add a trained number to the logit of each token.
-        decoder_start: Index of the target symbol that the decoder starts with in place of the
-            beginning symbol; null is none (fairseq starts with the end symbol).
-        attention: The kernel. ``eager`` is the formula, ``sdpa`` torch's fused kernel, ``flex``
+        tie_embeddings: ``decoder`` ties target embedding and output projection, ``all`` also ties
+            the source embedding (Press and Wolf 2017), ``none`` ties nothing.
+        output_bias: Add a trained bias to the logits.
+        decoder_start: Index of the first target symbol of the decoder; null is the beginning
+            symbol (fairseq starts with the end symbol).
+        attention: The kernel. ``eager`` is the formula, ``sdpa`` is torch's fused kernel, ``flex``
             computes only the blocks that a pattern allows, ``auto`` chooses the fastest.
         sdpa_backend: Force one of torch's fused kernels; ``any`` lets torch choose.
         pattern: Which positions may attend to which in self-attention (``sparse_patterns.py``).
-        decoder_pattern: Pattern of the decoder; null is ``pattern``. The keys below serve both.
-        window: Positions on each side in all sparse patterns.
-        global_tokens: First positions that attend to all (longformer, bigbird).
+        decoder_pattern: Pattern of the decoder; null is ``pattern``. The next keys apply to both.
+        window: Number of positions on each side in all sparse patterns.
+        global_tokens: Number of first positions that attend to all (longformer, bigbird).
         random_blocks: Random links of each block (bigbird).
         random_block_size: Positions of a block (bigbird).
         pattern_seed: Seed of the random links (bigbird).
         freeze: Groups of weights that do not learn (``training/optimization/freezing.py``).
-        lora_rank: Rank of the adapters that learn in place of all other weights; 0 has none
-            (``layers/lora.py``).
-        lora_alpha: The product of an adapter counts ``lora_alpha / lora_rank`` times.
+        lora_rank: Rank of the adapters (``layers/lora.py``); only the adapters learn. 0 is no
+            adapters.
+        lora_alpha: The output of an adapter is multiplied by ``lora_alpha / lora_rank``.
 
     Raises InputError if a value is out of its range, or two values contradict each other.
     """

@@ -17,7 +17,8 @@ class GatedConvolution(nn.Module):
     """``(X * W + b) ⊗ sigmoid(X * V + c)`` over the ``window`` positions around each.
 
     Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", section 3.2. With
-    ``causal`` the window ends at its position; else an even one has one more before it than after.
+    ``causal``, the window ends at its position. Otherwise, an even window has one more position
+    before than after.
     """
 
     def __init__(self, d_model: int, window: int, *, causal: bool) -> None:
@@ -30,7 +31,7 @@ class GatedConvolution(nn.Module):
     def forward(
         self, hidden: HiddenStates, mask: Bool[Tensor, "#batch 1 1 length"] | None
     ) -> HiddenStates:
-        """Map each window; padding, where the mask is False, and what is outside count as zero."""
+        """Map each window; padding (mask False) and positions outside the text count as zero."""
         if mask is not None:
             # batch 1 1 length -> batch length 1
             hidden = hidden * mask[:, 0, 0, :, None]

@@ -1,6 +1,6 @@
 """The decoder: target embeddings and memory to hidden states (Vaswani et al. 2017, figure 1).
 
-State between decoding steps is outside, in attention/kv_cache.py.
+The state between decoding steps is not here, but in attention/kv_cache.py.
 """
 
 from collections.abc import Iterable

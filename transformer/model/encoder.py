@@ -65,7 +65,7 @@ class LayerStack(nn.Module):
 
 
 class Encoder(LayerStack):
-    """A stack of encoder layers; with a causal ``attention_bias``, that of a language model."""
+    """A stack of encoder layers; a causal ``attention_bias`` makes it a language model's stack."""
 
     def forward(self, hidden: HiddenStates, mask: Mask | None) -> HiddenStates:
         """Encode all positions."""

@@ -51,8 +51,8 @@ def attentions(model: Transformer) -> dict[Kind, list[MultiHeadAttention]]:
 def attention_heads(model: Transformer) -> list[HeadName]:
     """Every head once, in the order of the layers.
 
-    A head that layers share (``model.share_layers``) has the name of the first layer. With shared
-    keys and values (``model.num_kv_heads``), each head of queries counts.
+    If layers share a head (``model.share_layers``), it has the name of the first layer. If heads
+    share keys and values (``model.num_kv_heads``), each query head counts.
     """
     return [
         HeadName(kind, layer, head)

@@ -1,4 +1,4 @@
-"""Initial weights, as the paper's implementations draw them (tensor2tensor, fairseq)."""
+"""Initial weights, as in the paper's implementations (tensor2tensor, fairseq)."""
 
 import math
 
@@ -16,9 +16,9 @@ def initialise(
 ) -> None:
     """Draw the weights of a model.
 
-    Linear layers by Glorot and Bengio 2010, those of queries, keys and values with a gain of
-    ``1 / sqrt(2)`` (as one matrix of all three), biases zero, embeddings and trained positions
-    normal with variance ``1 / d_model``.
+    Linear layers follow Glorot and Bengio 2010. The projections of queries, keys and values have a
+    gain of ``1 / sqrt(2)``, as one matrix of all three has. Biases are zero. Embeddings and trained
+    positions are normal with variance ``1 / d_model``.
     The output projection is drawn like an embedding, or shares the table of ``tokens``.
     """
     std = config.d_model**-0.5

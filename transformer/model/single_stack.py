@@ -1,8 +1,8 @@
 """A single stack between an embedding and a projection: a tagger, or a language model.
 
-Bidirectional, it is the encoder of Devlin et al. 2019, "BERT"; causal, the decoder without
-cross-attention of Radford et al. 2018, "Improving Language Understanding by Generative
-Pre-Training".
+The bidirectional stack is the encoder of Devlin et al. 2019, "BERT". The causal stack is the
+decoder without cross-attention of Radford et al. 2018, "Improving Language Understanding by
+Generative Pre-Training".
 """
 
 from jaxtyping import Float, Int
@@ -45,9 +45,9 @@ class SingleStack(nn.Module):
 def build_single_stack(config: ModelConfig, *, causal: bool) -> SingleStack:
     """Build and initialise the stack of a config; ``causal`` hides later positions.
 
-    ``source_vocab_size`` is the size of the input vocabulary, ``target_vocab_size`` that of the
-    outputs; ``encoder_layers`` and ``pattern`` are those of the stack. Raises InputError if the two
-    vocabularies differ where embedding and projection are tied.
+    ``source_vocab_size`` is the size of the input vocabulary, ``target_vocab_size`` the size of the
+    output vocabulary. ``encoder_layers`` and ``pattern`` apply to the stack. Raises InputError if
+    embedding and projection are tied and the two vocabularies differ.
     """
     if config.tie_embeddings != "none" and config.source_vocab_size != config.target_vocab_size:
         raise InputError(

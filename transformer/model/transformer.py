@@ -35,7 +35,7 @@ class Transformer(nn.Module):
 
     @property
     def max_length(self) -> int | None:
-        """Limit of the tokens of a sentence; None if positions exist for any length."""
+        """Maximum tokens of a sentence; None if there are positions for any length."""
         return self.config.max_length if self.config.positions == "learned" else None
 
     def encode(self, source: Int[Tensor, "batch source"]) -> Memory:
@@ -50,10 +50,10 @@ class Transformer(nn.Module):
     def decode(
         self, target: Int[Tensor, "rows target"], cache: DecoderCache
     ) -> Float[Tensor, "rows target width"]:
-        """Hidden states of the target tokens that follow those in the cache.
+        """Hidden states of target tokens that follow the tokens in the cache.
 
-        Padding must be at the right end, where the causal mask hides it. There are one or more
-        rows for each sentence (``rows = batch * beam``).
+        Padding must be at the right end, where the causal mask hides it. Each sentence has one or
+        more hypotheses (``rows = batch * beam``).
         """
         if self.config.decoder_start is not None and not cache.length:
             target = F.pad(target[:, 1:], (1, 0), value=self.config.decoder_start)

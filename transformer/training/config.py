@@ -1,4 +1,4 @@
-"""The config of a run as typed values; Hydra ends here."""
+"""The config of a run as typed values; code below this module does not use Hydra."""
 
 import json
 import math
@@ -25,7 +25,7 @@ BUDGET_STEP = 1024
 """Automatic budgets are multiples of this, so that similar devices get the same budget."""
 
 _SIZES = ("source_vocab_size", "target_vocab_size", "pad")
-"""Fields of the model that the tokenizer decides."""
+"""Fields of the model that the tokenizer sets."""
 
 
 @dataclass(frozen=True)
@@ -33,15 +33,15 @@ class RunConfig:
     """All settings of a training run; ``conf/train.yaml`` has the same defaults, and explains them.
 
     Attributes:
-        seed: Of weights and dropout; ``data.seed`` is that of batch order and subword sampling.
+        seed: Seed of weights and dropout; ``data.seed`` is for batch order and subword sampling.
         checkpoint: File to resume from; null starts a new run.
         finetune_from: Checkpoint or run directory; a resumed run does not read it again.
         automatic_budget: Whether ``data.batch_tokens=auto`` is still to be measured
             (``auto_batch_size.py``); until then ``data`` has the smallest budget.
-        model: Fields of ``ModelConfig`` that are not its defaults; the tokenizer decides the sizes
-            of the vocabularies.
-        decoding, metrics: The search that validates and tests a translator, and its scores.
-        resolved: The same as the plain values of ``config.yaml``; ``train`` fills it in.
+        model: Fields of ``ModelConfig`` that are not its defaults; the tokenizer sets the
+            vocabulary sizes.
+        decoding, metrics: Search and scores of validation and test.
+        resolved: The same config as the plain values of ``config.yaml``; ``train`` sets it.
 
     Raises InputError if a value is wrong, or two contradict each other.
     """
@@ -88,7 +88,7 @@ class RunConfig:
 
 
 def run_config(resolved: Mapping[str, Any]) -> RunConfig:
-    """Turn the plain values of a composed config into typed ones; InputError if one is wrong."""
+    """Convert a composed config to typed values; InputError if a value is wrong."""
     hints: dict[str, Any] = get_type_hints(RunConfig)
     for derived in ("automatic_budget", "resolved"):
         del hints[derived]
@@ -110,7 +110,7 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
 
 
 def with_resolved(config: RunConfig) -> RunConfig:
-    """The config with ``resolved`` and the end of its cosine, if it was made without."""
+    """The config, completed by ``resolved`` and the end of its cosine schedule."""
     config = _with_total(config)
     return config if config.resolved else replace(config, resolved=plain_values(config))
 

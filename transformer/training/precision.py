@@ -32,7 +32,7 @@ def multiplies_bfloat16(device: torch.device) -> bool | None:
 
 
 def trains_on_gpu(trainer: TrainerConfig) -> bool:
-    """Whether the arguments of the trainer choose a GPU, and one is there."""
+    """Whether the arguments of the trainer choose a GPU, and there is a GPU."""
     return trainer.accelerator in ("gpu", "cuda", "auto") and torch.cuda.is_available()
 
 

@@ -49,7 +49,7 @@ _OURS = (
 def build_trainer(
     config: RunConfig, folder: Path, validation: Sequence[Callback], criterion: Criterion
 ) -> Trainer:
-    """Lightning's trainer with the arguments of the user; raises InputError if it refuses one."""
+    """Lightning's trainer with the user's arguments; raises InputError if it rejects one."""
     _quieten_lightning()
     given = resolve_devices(resolve_precision(config.trainer))
     arguments = {key: value for key, value in asdict(given).items() if key not in _OURS}
@@ -90,7 +90,7 @@ def build_trainer(
 def build_callbacks(
     config: RunConfig, validation: Sequence[Callback], criterion: Criterion, folder: Path
 ) -> list[Callback]:
-    """All callbacks, with those of the task at validation, in the order in which they run.
+    """All callbacks, also the task's validation callbacks, in the order of execution.
 
     A run that fine-tunes validates before its first update too.
     """
@@ -129,7 +129,7 @@ def bound_by_epochs(
     done: int = 0,
     before: dict[str, Any] | None = None,
 ) -> None:
-    """Convert the limit in epochs into one in updates, as the sequence of batches has no end."""
+    """Convert the limit in epochs to updates, because the sequence of batches has no end."""
     if epochs is None or epochs < 0:
         return
     batches, assignment = data.row, RankAssignment(trainer.world_size, data.accumulation)
@@ -162,7 +162,7 @@ def end_reason(trainer: Trainer, config: RunConfig) -> tuple[str, str]:
 
 
 def _quieten_lightning() -> None:
-    """Hide hints of Lightning, and warnings about what is intended."""
+    """Hide hints of Lightning, and warnings about intended behaviour."""
     for name in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
     for message in (

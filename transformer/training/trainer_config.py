@@ -11,7 +11,7 @@ from transformer.common.schema import Range
 
 @dataclass(frozen=True)
 class TrainerConfig:
-    """Arguments of ``pytorch_lightning.Trainer`` that conf/trainer/ sets, and some of our own."""
+    """The arguments of ``pytorch_lightning.Trainer`` in conf/trainer/, and our own arguments."""
 
     accelerator: str = "cpu"
     strategy: Literal["auto", "ddp", "fsdp"] = "auto"
@@ -49,7 +49,7 @@ class TrainerConfig:
 class CallbacksConfig:
     """Validation, averaging, stopping and checkpoints; ``conf/train.yaml`` explains the keys.
 
-    ``own`` are callbacks of the user, ``MODULE:CLASS`` each, called without arguments.
+    ``own`` lists the user's callbacks, each ``MODULE:CLASS``, built without arguments.
     """
 
     ema_decay: Annotated[float, Range(0, below=1)] = 0.0
@@ -85,7 +85,7 @@ class MLflowConfig:
 
 @dataclass(frozen=True)
 class LoggerConfig:
-    """Where metrics are written: ``metrics.csv``, ``tensorboard/``, and services."""
+    """Outputs of the metrics: ``metrics.csv``, ``tensorboard/``, and services."""
 
     csv: bool = True
     tensorboard: bool = True

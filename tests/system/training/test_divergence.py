@@ -69,7 +69,7 @@ def test_single_bad_updates_are_left_out_and_the_run_goes_on(
     assert last["global_step"] == 12
     assert last["recovery"]["skipped"] == 3
     assert last["recovery"]["returned"] == 0
-    assert "update 7 is left out: its loss is nan (2 in a row, 2 in all)" in caplog.text
+    assert "update 7 is skipped: its loss is nan (2 in a row, 2 in all)" in caplog.text
     with (tmp_path / "run" / "metrics.csv").open() as file:
         counted = [row["train/skipped"] for row in csv.DictReader(file) if row["train/skipped"]]
     assert list(map(float, counted)) == [0, 0, 0, 0, 0, 1, 2, 2, 2, 3, 3, 3]

@@ -183,7 +183,7 @@ def test_how_links_are_read_off_changes_no_translation(tmp_path: Path) -> None:
     ("argument", "message"),
     [
         # As typed: a number of the config would make 0.10 the head 0.1, which is there.
-        ("alignment_head=0.10", r"alignment_head=0\.10 is not there"),
+        ("alignment_head=0.10", r"alignment_head=0\.10 does not exist"),
         ("alignment_head=cross.1.0", r"alignment_head=cross\.1\.0 is not a head; write LAYER"),
         ("alignment_threshold=0", r"alignment_threshold=0\.0 must be in \(0, 1\]"),
         ("decoding.beam_size=2.5", r"decoding\.beam_size=2\.5 must be a whole number"),

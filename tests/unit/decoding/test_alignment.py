@@ -144,7 +144,7 @@ def test_what_cannot_be_is_an_input_error() -> None:
     kind, layer, head = HeadName("encoder", 0, 0), HeadName("cross", 2, 0), HeadName("cross", 0, 4)
     for name in (kind, layer, head, HeadName("cross", -1, 0)):
         with pytest.raises(
-            InputError, match="is not there: the decoder has layers 0 to 1 of heads"
+            InputError, match="does not exist: the decoder has layers 0 to 1 of heads"
         ):
             tiny_translator(aligner=Aligner(name))
     with pytest.raises(InputError, match=r"alignment_threshold=0\.0 must be in \(0, 1\]"):
@@ -157,7 +157,9 @@ def test_only_positions_that_end_bound_what_is_aligned(positions: str) -> None:
     pairs = [("a", "b"), (" ".join("a" * 10), " ".join("b" * 10))]
     model, tokenizer = translator.model, translator.tokenizer
     if positions == "learned":
-        message = r"pair 2 has a side of \d+ pieces, .* model\.max_length=8 has room for 7; .* ali"
+        message = (
+            r"pair 2 has a side of \d+ subwords, .* model\.max_length=8 has room for 7; .* ali"
+        )
         with pytest.raises(InputError, match=message):
             align(model, tokenizer, pairs, head=None, near_best=0.6)
         return

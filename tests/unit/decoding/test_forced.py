@@ -55,7 +55,7 @@ def test_a_pair_scores_as_it_does_alone_in_its_pieces() -> None:
 def test_what_cannot_be_scored_is_named() -> None:
     translator = tiny_translator(beam_size=1, positions="learned", max_length=8)
     with pytest.raises(
-        InputError, match=r"side of \d+ pieces, and .*model.max_length=8 has room for 7;"
+        InputError, match=r"side of \d+ subwords, and .*model.max_length=8 has room for 7;"
     ):
         score_pairs(translator.model, tiny_tokenizer(), [("a", "a"), ("a", "the dog " * 20)])
     with pytest.raises(InputError, match="pair 10 has a side"):

@@ -18,7 +18,7 @@ Row = Sequence[int] | np.ndarray
 """Subword ids of a sentence, without bos or eos."""
 
 UNTAGGED = -1
-"""In place of a tag where no word begins."""
+"""Tag of a subword that does not begin a word."""
 
 P = TypeVar("P", bound="PaddedBatch")
 
@@ -60,7 +60,7 @@ class PaddedBatch:
         return self._rows(slice(None, middle)), self._rows(slice(middle, None))
 
     def to(self: P, device: torch.device | str) -> P:
-        """Return the batch on ``device``; from page-locked memory the copies do not block."""
+        """Return the batch on ``device``; copies from page-locked memory do not block."""
         return self._each(lambda tensor: tensor.to(device, non_blocking=tensor.is_pinned()))
 
     def pin_memory(self: P) -> P:
@@ -84,9 +84,9 @@ class Batch(PaddedBatch):
     target_output: Int[Tensor, "batch target"]
     """Target subwords and EOS: the labels."""
     labelled: Int[Tensor, " token"]
-    """Flat indices of the labels that are not padding, so that no GPU has to count them."""
+    """Flat indices of the labels without padding; a GPU does not have to count them."""
     alignment: Bool[Tensor, "batch target source"] | None = None
-    """With word links: the source subwords that each subword of ``target_output`` is linked to.
+    """With word links: the linked source subwords of each subword of ``target_output``.
     EOS and padding have no links."""
 
     @property
@@ -178,7 +178,7 @@ def flat_indices(chosen: Bool[Tensor, "batch length"]) -> Int[Tensor, " chosen"]
 
 
 def pad_source(sources: Sequence[Row]) -> Int[Tensor, "batch source"]:
-    """Append EOS to each source and pad at the right, for training and inference alike."""
+    """Append EOS to each source and pad at the right, in training and inference."""
     return _pad(sources, bos=False)
 
 

@@ -23,7 +23,7 @@ Lengths = tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]
 class BatchSequence(ABC):
     """All batches of training, numbered from 0, without an end.
 
-    It does not depend on ranks and accumulation, so that a run can be resumed with others.
+    It does not depend on ranks and accumulation, so a resumed run can have other numbers of them.
     """
 
     @abstractmethod
@@ -32,7 +32,7 @@ class BatchSequence(ABC):
 
     @abstractmethod
     def largest(self) -> tuple[int, BatchKey]:
-        """Return the positions of the largest of the first batches, and that batch."""
+        """Return the largest of the first batches, after its number of positions."""
 
     @property
     @abstractmethod
@@ -57,7 +57,7 @@ class BatchSequence(ABC):
 
 
 class PlannedBatches(BatchSequence):
-    """The epochs of one plan, one after the other."""
+    """The epochs of one plan, one after another."""
 
     def __init__(self, plan: BatchPlan, corpus: int = 0) -> None:
         self.plan = plan
@@ -90,9 +90,9 @@ class PlannedBatches(BatchSequence):
 class MixedBatches(BatchSequence):
     """Batches of several sequences in random order, with fixed sampling weights.
 
-    Each batch is from one sequence, and each sequence keeps its own epochs: no pair comes twice in
-    an epoch of its corpus. Each thousand batches have the weights exactly (to a thousandth, and at
-    least one batch of each sequence), so that the index in each sequence follows from the number.
+    Each batch comes from one sequence. Each sequence has its own epochs: no pair occurs twice in an
+    epoch of its corpus. Each thousand batches have exactly the weights (to a thousandth, and at
+    least one batch of each sequence). So the index in each sequence follows from the number.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ def _apportioned(weights: np.ndarray, total: int) -> Int[np.ndarray, " sequence"
 
 
 class PlannedDataset(Dataset[B], ABC):
-    """Makes the whole batch of a key, and has lengths to plan batches with."""
+    """Makes the batch of a key, and has the lengths for planning batches."""
 
     @abstractmethod
     def __getitem__(self, key: BatchKey) -> B: ...
@@ -185,8 +185,8 @@ def next_batch(
 ) -> int:
     """Return the number of the first batch that a run has not used after ``done`` updates.
 
-    The updates include those of the runs it resumes; ``before`` is the state of the loader of the
-    last of these, or None. ``row`` and the assignment may be others now.
+    The updates include the updates of earlier runs that it resumes. ``before`` is the loader state
+    of the last earlier run, or None. ``row`` and the assignment may have changed.
     """
     if before is None:
         return done * assignment.batches

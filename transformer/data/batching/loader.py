@@ -30,13 +30,13 @@ class Update(Generic[B]):
 
     batches: list[B]
     numbers: list[int]
-    """Numbers of the batches in the endless sequence: seeds of all that is random for them."""
+    """Numbers of the batches in the endless sequence; they seed the random numbers."""
     tokens: int
     positions: int
 
     @classmethod
     def of(cls, batches: list[B], numbers: list[int]) -> "Update[B]":
-        """Make an update; the tokens are counted before a GPU would have to be waited for."""
+        """Make an update; the tokens are counted here, without waiting for a GPU."""
         tokens = sum(batch.tokens for batch in batches)
         return cls(batches, numbers, tokens, sum(batch.positions for batch in batches))
 
@@ -139,7 +139,7 @@ class UpdateLoader(Generic[B]):
             )
 
     def epochs(self, done: int) -> float:
-        """Return how many epochs ``done`` updates are, including those of the runs it resumes."""
+        """Return the number of epochs in ``done`` updates, including resumed runs."""
         if not self._started:
             self._start()
         return self.row.epochs(self._next(done))
@@ -172,7 +172,7 @@ class EpochLoader(Generic[B]):
 
 
 def _kill(workers: list[BaseProcess]) -> None:
-    """End the workers that are left when the process ends, as it waits for them."""
+    """End remaining workers at the end of the process, which waits for them."""
     for worker in workers:
         worker.kill()
 

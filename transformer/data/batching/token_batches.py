@@ -1,6 +1,6 @@
 """Token-budget batches of an epoch, a pure function of lengths and seed.
 
-Buckets by both lengths, as fairseq and Sockeye do. Does not know texts, tensors or ranks.
+Buckets by both lengths, like fairseq and Sockeye. It does not know texts, tensors or ranks.
 """
 
 import zlib
@@ -15,7 +15,7 @@ from transformer.common.errors import InputError
 
 @dataclass(frozen=True)
 class BatchKey:
-    """Names a batch: pairs of a corpus, and the epoch, on which subword sampling depends."""
+    """Key of a batch: pairs of a corpus, and the epoch, which seeds subword sampling."""
 
     epoch: int
     pairs: Int[np.ndarray, " batch"]
@@ -145,7 +145,7 @@ class BatchPlan:
         )
 
     def _full_batches(self, start: int, end: int) -> Int[np.ndarray, " bound"]:
-        """Fill batch after batch with a part of the layout, whose last pair is the longest."""
+        """Fill batches with a part of the layout; the last pair of the part is the longest."""
         bounds = [start]
         while bounds[-1] < end:
             first = bounds[-1]

@@ -1,4 +1,4 @@
-"""The sentences of an evaluation split, line for line; knows no subwords."""
+"""The sentences of an evaluation split, line for line; it does not know subwords."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -22,15 +22,15 @@ class Texts(NamedTuple):
 
     sources: list[str]
     references: list[tuple[str, ...]]
-    """Of each source, one at least."""
+    """References of each source, at least one."""
     ranges: dict[str, range]
     """The sources of each corpus, if there are several."""
 
 
 def with_references(pairs: Iterable[Pair], repeated: bool = False) -> list[Referenced]:
-    """Return each source with its targets: an `AnotherTarget` is of the source before it.
+    """Return each source with its targets: an `AnotherTarget` belongs to the previous source.
 
-    With ``repeated``, equal sources are one, except blank ones, which separate documents.
+    With ``repeated``, equal sources are merged, except blank sources, which separate documents.
     """
     found: dict[object, tuple[str, dict[str, None]]] = {}
     targets: dict[str, None] = {}

@@ -1,7 +1,7 @@
-"""Holds pairs out of a training text if no validation or test text is given.
+"""Holds pairs out of a training text if there is no validation or test text.
 
-What is held out depends on the content of the pairs only, not on a seed, the order of the lines or
-the direction. When a text grows, pairs move from the held-out splits into training, never back.
+The choice depends only on the content of the pairs, not on a seed, the order of the lines or the
+direction. When a text grows, pairs move from the held-out splits into training, never back.
 """
 
 import heapq
@@ -31,9 +31,9 @@ _VERSION = 2
 def hold_out(train: Split, sizes: Mapping[str, int], cache: Path) -> dict[str, Split]:
     """Return "train" without the held-out pairs, and the held-out splits of these sizes.
 
-    A pair goes with its `AnotherTarget`s or, if ``train.repeated_sources``, with all pairs of its
-    source. Of pairs that are equal, perhaps with the sides swapped, the first is held out and none
-    is used for training. Raises InputError if there are too few different pairs.
+    A pair is held out together with its `AnotherTarget`s or, if ``train.repeated_sources``, with
+    all pairs of its source. Of equal pairs, also with swapped sides, the first is held out, and
+    training uses none. Raises InputError if there are too few different pairs.
     """
     corpus, repeated = train.corpus, train.repeated_sources
     wanted = sum(sizes.values())

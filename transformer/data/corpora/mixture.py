@@ -79,7 +79,7 @@ def mixed_splits(
 
 
 def corpus_configs(config: DataConfig) -> dict[str, DataConfig]:
-    """Return the config of each corpus, without keys for all that its kind does not read."""
+    """Return the config of each corpus, without shared keys that its kind does not read."""
     found = {}
     for name, corpus in (config.corpora or {}).items():
         mixture = ("weight", "tag")
@@ -125,10 +125,10 @@ def sampling_weights(config: DataConfig, sizes: Sequence[int]) -> dict[str, floa
 
 
 class BalancedText:
-    """The training text of several corpora, with as many pairs of each as its sampling weight says.
+    """The training text of several corpora, with a number of pairs by their sampling weights.
 
-    It has as many pairs as all corpora together: a small corpus is read more than once, or part of
-    a large one is skipped.
+    It has as many pairs as all corpora together: a small corpus is read more than once, or a part
+    of a large corpus is skipped.
     """
 
     def __init__(self, config: DataConfig, parts: Mapping[str, Split]) -> None:
@@ -148,7 +148,7 @@ class BalancedText:
                     yield pair
 
     def fingerprint(self, cache: Path | None = None) -> str:
-        """Return a hash of all that decides what it yields."""
+        """Return a hash of everything that determines the pairs."""
         parts = (
             f"{part.fingerprint(cache)} {self._weights[name]:.12f}"
             for name, part in self._parts.items()

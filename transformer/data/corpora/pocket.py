@@ -1,4 +1,4 @@
-"""The pocket corpus: made-up English and German text that comes with the package."""
+"""The pocket corpus: generated English and German text, part of the package."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def _folder() -> Path:
 
 
 def pocket_text(language: str) -> dict[str, Path]:
-    """Return the text of each split of pocket, made-up text, in a language."""
+    """Return the text of each split of pocket in a language."""
     return {split: _folder() / f"{split}.{language}.gz" for split in _POCKET_SPLITS}
 
 

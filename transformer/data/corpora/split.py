@@ -1,4 +1,4 @@
-"""The lines of a corpus that one split has."""
+"""A split: some lines of a corpus."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -57,7 +57,7 @@ class Split:
         return file_digest(self._known_links()).hex()
 
     def fingerprint(self, cache: Path | None = None) -> str:
-        """Return a hash of all that decides what it yields, except links and tags."""
+        """Return a hash of everything that determines the pairs, except links and tags."""
         chosen = f"{self.corpus.fingerprint(cache)} {self.inverted} {sorted(self.lines)}"
         return hashlib.sha256(chosen.encode()).hexdigest()
 

@@ -1,4 +1,4 @@
-"""Guards against checkpoints of strangers, whose config may name any file to be read."""
+"""Guards against foreign checkpoints: their config may name any file to read."""
 
 import os
 from collections.abc import Container, Iterator, Mapping
@@ -52,10 +52,10 @@ def require_trust(
     *,
     advice: str = "",
 ) -> None:
-    """Refuse programs, and files outside of the working folder, that an untrusted checkpoint names.
+    """Raise InputError if an untrusted checkpoint names code, or files outside the working folder.
 
-    ``run`` is the config of the checkpoint ``whose``; ``given`` are dotted keys that the command
-    sets itself; the advice precedes that of trust.
+    ``run`` is the config of the checkpoint ``whose``. ``given`` has the dotted keys of the command.
+    The message gives ``advice`` before the advice on trust.
     """
     if not trusted and (outside := needs_trust(run, given)):
         names = ", ".join(f"{key}={path}" for key, path in outside)

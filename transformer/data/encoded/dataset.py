@@ -1,6 +1,6 @@
 """Encoded sentence pairs in memory-mapped Arrow files, and batches of them.
 
-The segmentations are the best, or sampled in each epoch (Kudo 2018, section 3).
+Segmentations are the best, or sampled in each epoch (Kudo 2018, section 3).
 """
 
 from collections.abc import Iterator, Sequence
@@ -53,7 +53,7 @@ class EncodedCorpus:
         self._starts = np.cumsum([0, *(batch.num_rows for batch in self._batches)])
 
     def __reduce__(self) -> tuple[type["EncodedCorpus"], tuple[Path | pa.RecordBatch, ...]]:
-        """Pickle the parts, not the maps."""
+        """Pickle the paths and batches, not the memory maps."""
         return type(self), self._parts
 
     def __len__(self) -> int:
@@ -105,7 +105,7 @@ class EncodedCorpus:
 class SegmentationSampler:
     """Samples a segmentation of each sentence in each epoch, or has the best (``sampling=0``).
 
-    It is a function of (seed, epoch, number of the pair), whatever the worker or rank.
+    It is a function of (seed, epoch, number of the pair), on any worker or rank.
     """
 
     tokenizer: Tokenizer
@@ -126,7 +126,7 @@ class SegmentationSampler:
         ]
 
     def lengths(self, corpus: EncodedCorpus, numbers: Indices) -> Lengths:
-        """Return lengths within the budget that 95% of the sampled segmentations do not exceed."""
+        """Return the 95th percentile of the lengths of sampled segmentations, within the budget."""
         source, target = corpus.sides_lengths()
         if not self.tokenizer.config.sampling or not len(corpus):
             return source, target

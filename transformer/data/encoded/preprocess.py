@@ -156,7 +156,7 @@ def encode_corpus(
 
     Args:
         split: its name in the log.
-        filters: which pairs to leave out; None keeps every line.
+        filters: criteria for leaving out pairs; None keeps every line.
         folder: of the shards, once complete; a second call resumes from ``FOLDER.parts``.
         links: called for each pass over the word links of the pairs; the sure ones are written.
         workers: processes that encode; None: as many as cores, 0 (or up to two shards): this one.
@@ -180,7 +180,7 @@ def encode_corpus(
 
 @contextmanager
 def _explained(split: str, parts: Path) -> Iterator[None]:
-    """Explain errors, and delete the parts of a text that has to change."""
+    """Explain errors, and delete the encoded parts if the text has to change."""
     try:
         yield
     except BrokenProcessPool as error:

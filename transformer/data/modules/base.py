@@ -54,10 +54,10 @@ class BatchModule(LightningDataModule, ABC):
         """Store the config; nothing is read yet.
 
         Args:
-            initial_tokenizer: of a checkpoint, used instead of learning one; ``tokenizer`` only
-                gives its sampling strength then.
+            initial_tokenizer: tokenizer of a checkpoint, used instead of learning one; then
+                ``tokenizer`` only sets its sampling strength.
             links: add the word alignment of the corpus to training batches of pairs.
-            positions: of the model, for one sentence and its bos or eos; None: unlimited.
+            positions: maximum positions of the model, bos or eos included; None: unlimited.
         """
         super().__init__()
         self._data = data
@@ -162,7 +162,7 @@ class BatchModule(LightningDataModule, ABC):
         return EpochLoader(self._validation, keys, pin_memory=self._on_gpu())
 
     def largest_batch(self) -> Any:
-        """Return the training batch that needs the most memory, as planned."""
+        """Return the planned training batch that needs the most memory."""
         _, key = self.row.largest()
         return self._training[key]
 
@@ -184,7 +184,7 @@ class BatchModule(LightningDataModule, ABC):
         count = len(lengths[0])
         if not len(usable):
             raise InputError(
-                f"{where}: every one of {count:,} {unit} is empty or longer than {limit} tokens; "
+                f"{where}: all {count:,} {unit} are empty or longer than {limit} tokens; "
                 "give other text, or raise data.max_length and data.batch_tokens"
             )
         if split == "validation" and (left := count - len(usable)):

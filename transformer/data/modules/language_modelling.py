@@ -1,7 +1,7 @@
 """The target side of a corpus, for a task of one language.
 
-Source and target of each pair are the same sentence, so that filters, batches and counts work as
-for translation.
+Source and target of each pair are the same sentence, so that filters, batches and counts work like
+in translation.
 """
 
 from collections.abc import Iterator, Sequence

@@ -45,7 +45,7 @@ class TaggedDataset(PlannedDataset[TaggedBatch]):
     """Tagged sentences as subwords, in memory."""
 
     def __init__(self, sentences: Sequence[TaggedSentence], tokenizer: Tokenizer) -> None:
-        """Split each word, none of which is blank, into subwords."""
+        """Split each word into subwords; no word is blank."""
         self.sentences = sentences
         words = list({word for sentence in sentences for word in sentence.words})
         subwords = dict(zip(words, tokenizer.encode_source(words), strict=True))
@@ -139,7 +139,7 @@ class TaggingData(BatchModule):
         return self._dataset("validation")
 
     def _dataset(self, split: str) -> TaggedDataset:
-        """Return a split without too long sentences, in training also without repeated ones."""
+        """Return a split without too long sentences; in training, without repetitions."""
         data, sentences = self._data, self.sentences(split)
         read = len(sentences)
         if split == "train" and data.deduplicate:

@@ -1,4 +1,4 @@
-"""Data of translation: text, tokenizer, encoded corpora; does not know models or scores."""
+"""Data of translation: text, tokenizer, encoded corpora. It does not know models or scores."""
 
 import hashlib
 import logging
@@ -109,7 +109,7 @@ class DataModule(BatchModule):
             self._encoded_path(name)
 
     def _log_unknown(self) -> None:
-        """Log how many tokens of each split the vocabularies lack."""
+        """Log the number of unknown tokens of each split."""
         found, largest = [], 0.0
         for name in ("train", *self.splits):
             corpus = EncodedCorpus(*map(self._encoded_path, self._parts(name)))
@@ -120,8 +120,8 @@ class DataModule(BatchModule):
         logger.info("unknown tokens of source and target: %s", ", ".join(found))
         if largest > _MANY_UNKNOWN:
             logger.warning(
-                "%.0f%% of the tokens of a side are unknown; is the vocabulary of other text? "
-                "See tokenizer, and finetune_from where it is given",
+                "%.0f%% of the tokens of a side are unknown; was the vocabulary learnt from other "
+                "text? See tokenizer, and finetune_from where it is given",
                 100 * largest,
             )
 

@@ -39,7 +39,7 @@ class NumberedPair(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What is wrong with one pair; no side means both."""
+    """A fault of one pair; no side means both sides."""
 
     side: Side | None
     message: str
@@ -55,7 +55,7 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True)
 class Finding:
-    """How often a fault occurs in a split."""
+    """The frequency of a fault in a split."""
 
     check: str
     split: str
@@ -70,10 +70,10 @@ class Finding:
 
 
 class Check(ABC):
-    """Looks for one kind of fault, or for several that are found in the same way."""
+    """Finds one fault, or several faults with the same method."""
 
     needs_all_pairs: ClassVar[bool] = False
-    """Whether `faults` gives an answer only after `see` was called with every pair."""
+    """Whether `faults` works only after `see` was called with every pair."""
 
     def __init__(self, split: str, max_examples: int) -> None:
         self.split, self.max_examples = split, max_examples
@@ -91,7 +91,7 @@ class Check(ABC):
         """Return the names of the faults of one pair."""
 
     def keep(self, pair: NumberedPair) -> None:
-        """Note that a pair stays in the cleaned text; called before the next call of `faults`."""
+        """Record that the cleaned text keeps a pair; called before the next call of `faults`."""
         return None
 
 
@@ -184,7 +184,7 @@ def allowed_fractions(thresholds: Mapping[str, float | None]) -> dict[str, float
 
 @dataclass(frozen=True)
 class ExaminationConfig:
-    """How a text is examined."""
+    """Settings of an examination."""
 
     checks: frozenset[str] = frozenset(CHECKS)
     examples: Annotated[int, Range(0)] = 3
@@ -193,7 +193,7 @@ class ExaminationConfig:
     """A pair whose ratio of characters differs from the median by this factor is out of proportion,
     whatever the text is like."""
     max_length: int = 250
-    """Tokens that a side may have (``data.max_length``)."""
+    """Maximum tokens of a side (``data.max_length``)."""
     languages: tuple[str, str] = ("en", "de")
     """Codes of source and target (``data.source``, ``data.target``). The language of a side whose
     name is no code, such as a key of JSONL, is detected from its text."""

@@ -1,4 +1,4 @@
-"""Repairs pairs, writes the good ones to files like their own, and the rejected ones to records.
+"""Repairs pairs, writes good pairs to files like the input, and rejected pairs to records.
 
 A repair undoes double encodings, decodes entities, removes tags that both sides have and invisible
 characters, and makes odd blanks one space. Words stay.
@@ -43,7 +43,7 @@ class CleanedSplit:
     repairs: Counter[str] = field(default_factory=Counter)
 
     def summary(self) -> str:
-        """Return how much is kept, the most frequent faults, and how to keep such pairs."""
+        """Return the number of kept pairs, the most frequent faults, and how to keep them."""
         (first, _), *_ = frequent = self.faults.most_common(_NAMED)
         faults = ", ".join(f"{name} {count:,}" for name, count in frequent)
         return (

@@ -81,7 +81,7 @@ class BufferReader:
 
 @dataclass(frozen=True)
 class StreamedKey(BatchKey):
-    """Names a batch of a stream, and has its contents: other processes do not have the pairs."""
+    """Key of a batch of a stream, with its content: other processes do not have the pairs."""
 
     content: EncodedCorpus = field(kw_only=True)
 

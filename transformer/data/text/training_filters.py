@@ -1,9 +1,9 @@
-"""Filters training pairs by length, ratio and duplicates, and counts what is left out."""
+"""Filters training pairs by length, ratio and duplicates, and counts the pairs left out."""
 
 import logging
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool
@@ -48,9 +48,9 @@ class Filters:
     def report(
         self, split: str, dropped: Counter[str], read: int, limit: float = 1.0, unit: str = "pairs"
     ) -> None:
-        """Log how many pairs of a training text are kept, and left out by reason.
+        """Log the numbers of kept pairs, and of pairs left out by reason.
 
-        It is a warning if more than a tenth is left out, an InputError for more than ``limit``.
+        If more than a tenth is left out, it warns; if more than ``limit``, it raises InputError.
         """
         left, duplicates = dropped.total(), dropped["duplicate"]
         line = f"{split}: {read - left:,} of {read:,} {unit} kept"
@@ -70,29 +70,6 @@ class Filters:
 def log_level(left: int, read: int) -> int:
     """Return the level to log that ``left`` of ``read`` are left out: a warning above a tenth."""
     return logging.WARNING if left > _FEW * read else logging.INFO
-
-
-@dataclass
-class Selection:
-    """Applies filters to pairs in their order, and counts what they leave out."""
-
-    filters: Filters | None
-    first: Bool[np.ndarray, " pair"] | None = None
-    """Whether each pair is the first of equal ones; None keeps duplicates."""
-    dropped: Counter[str] = field(default_factory=Counter)
-    read: int = 0
-
-    def keeps(self, source_length: int, target_length: int) -> bool:
-        """Whether the next pair, of these lengths, is kept."""
-        index, self.read = self.read, self.read + 1
-        if self.filters is None:
-            return True
-        reason = self.filters.reason(source_length, target_length)
-        if reason is None and self.first is not None and not self.first[index]:
-            reason = "duplicate"
-        if reason is not None:
-            self.dropped[reason] += 1
-        return reason is None
 
 
 def first_occurrences(pairs: Iterable[tuple[str, str]]) -> Bool[np.ndarray, " pair"]:

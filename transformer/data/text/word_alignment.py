@@ -24,7 +24,7 @@ Links = frozenset[Link]
 
 _LINK = re.compile(r"(\d{1,9})([-p])(\d{1,9})", re.ASCII)
 NO_WORD = -1
-"""In place of a word's number: a tag belongs to no word."""
+"""Number of no word: a tag belongs to no word."""
 
 # Bytes that separate words: the translator turns a line end into a space.
 _SPACES = ("<0x20>", "<0x0A>")
@@ -86,8 +86,8 @@ def word_count(text: str) -> int:
 def subword_words(subwords: Sequence[str]) -> list[int]:
     """Return the number of the word, from 0, of each subword, as spelt in the vocabulary.
 
-    A search may output sequences that no segmentation has; a subword without letters then belongs
-    to a neighbour. A tag has NO_WORD, and ends a word.
+    A search may output subwords that no segmentation has. Then a subword without letters belongs
+    to its neighbour. A tag has NO_WORD, and ends a word.
     """
     words: list[int] = []
     word, inside = -1, False
@@ -107,7 +107,7 @@ def linked_subwords(
     links: Int[np.ndarray, "link 2"], source_words: Sequence[int], target_words: Sequence[int]
 ) -> Bool[np.ndarray, "target source"]:
     """Link every subword of a source word to every subword of a target word linked to it."""
-    # The last row and column are NO_WORD: nothing is linked to it.
+    # The last row and column are NO_WORD, which has no links.
     table = np.zeros((max(target_words, default=-1) + 2, max(source_words, default=-1) + 2), bool)
     table[links[:, 1], links[:, 0]] = True
     return table[np.ix_(target_words, source_words)]

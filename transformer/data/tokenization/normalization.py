@@ -15,10 +15,10 @@ STAND_IN = "\uffff"
 def normalize(text: str) -> str:
     """Return the text as the tokenizer keeps it.
 
-    Characters are composed (NFC), runs of spaces become one space, and spaces at the ends go. Half
-    of a surrogate pair, which no UTF-8 file can hold, becomes a question mark, and U+FFFF, which is
-    no character, U+FFFD. Nothing else changes: compatibility forms (NFKC) would alter the target
-    text.
+    Characters are composed (NFC), several spaces become one space, and spaces at the ends are
+    removed. Half of a surrogate pair (impossible in UTF-8) becomes a question mark. U+FFFF, which
+    is no character, becomes U+FFFD. Nothing else changes: compatibility forms (NFKC) would alter
+    the target text.
     """
     if not text.isascii():
         text = text.encode("utf-8", "replace").decode("utf-8")

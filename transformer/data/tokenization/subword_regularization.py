@@ -1,10 +1,10 @@
 """Samples subword segmentations of a text: a function of vocabulary, text and seed.
 
-SentencePiece samples too, but its generator has another state in each process, so that no run
-could be repeated or resumed.
+SentencePiece samples too, but its random generator differs in each process, so a run could not be
+repeated or resumed.
 Unigram: Kudo 2018, section 3.3; forward filtering and backward sampling over the whole lattice.
-BPE: Provilkov et al. 2020, algorithm 1, which draws again before each merge whether each possible
-merge is dropped; SentencePiece drops a merge for good, and makes much smaller subwords.
+BPE: Provilkov et al. 2020, algorithm 1. Before each merge, it draws again which possible merges are
+dropped. SentencePiece drops a merge for good, and makes much smaller subwords.
 """
 
 import heapq

@@ -1,7 +1,7 @@
 """Tags: symbols before the source or between the sentences of a document.
 
-Tags have ids after the subword vocabulary, which no text can spell; a tag is written with a space,
-which no subword has.
+Tags have ids after the subword vocabulary; no text can spell them. The name of a tag has a space;
+no subword has a space.
 Target languages: Johnson et al. 2017, https://aclanthology.org/Q17-1024; tagged back-translation:
 Caswell et al. 2019, https://aclanthology.org/W19-5206; documents: Tiedemann and Scherrer 2017,
 https://aclanthology.org/W17-4811.
@@ -30,7 +30,7 @@ class SourceTags(NamedTuple):
     """Code of its own language (`Tags.both_sides`)."""
 
     def over(self, default: "SourceTags") -> "SourceTags":
-        """Return these tags, with those of ``default`` where they are None."""
+        """Return these tags; a tag that is None comes from ``default``."""
         own = zip(self, default, strict=True)
         return SourceTags(*(other if tag is None else tag for tag, other in own))
 
@@ -126,7 +126,7 @@ class Tags:
                 yield f"each source needs one of the tags {known}; set {key}={names[0]}"
 
     def extended(self, new: "Tags") -> "Tags":
-        """Return these tags, followed by those that another run has besides."""
+        """Return these tags, followed by additional tags of another run."""
         return replace(
             self,
             targets=tuple(dict.fromkeys((*self.targets, *new.targets))),

@@ -52,8 +52,8 @@ class Tokenizer:
     ) -> "Tokenizer":
         """Learn the vocabularies from the training text, called ``name`` in messages.
 
-        The folder ``cache`` keeps them, by the config and the ``content`` of the text: its
-        fingerprint; None: it is computed. Raises InputError if the text is unsuitable.
+        The folder ``cache`` stores them by the config and ``content``, the fingerprint of the text
+        (None: it is computed). Raises InputError if the text is unsuitable.
         """
         from transformer.data.tokenization.vocabulary_training import vocabularies
 
@@ -66,7 +66,7 @@ class Tokenizer:
 
     @property
     def same_ids(self) -> bool:
-        """True when the same id means the same subword on both sides, as if they were joint."""
+        """True when the same id means the same subword on both sides, as in a joint one."""
         if self.joint:
             return True
         source, target = (side.spelt(range(len(side))) for side in (self._source, self._target))
@@ -98,7 +98,7 @@ class Tokenizer:
 
     @property
     def cut_fingerprint(self) -> str:
-        """A hash of all that decides the ids of a text: without tags that it does not have."""
+        """A hash of everything that determines the ids of a text, except tags it does not have."""
         separator = self._target.separator
         before = self._leading(self.source_tags) + self._given(self.source_tags)
         subwords = self.with_tags(Tags()).fingerprint
@@ -200,7 +200,7 @@ class Tokenizer:
         return self._source.grown_from(before._source), self._target.grown_from(before._target)
 
     def in_one_thread(self) -> "Tokenizer":
-        """Return the same tokenizer that encodes in one thread, for one of several processes."""
+        """Return the same tokenizer with one thread, for one of several processes."""
         return Tokenizer(self.config, *self._models, self.tags, threads=1).tagged(self.source_tags)
 
     def to_state(self) -> dict[str, Any]:

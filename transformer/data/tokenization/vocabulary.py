@@ -1,6 +1,6 @@
 """One vocabulary: texts to tokens and back, with the tags after the tokens.
 
-Subwords are in subword_model.py; here are given tokens: characters, or the words between blanks.
+Subwords are in subword_model.py; characters and words between blanks are here.
 """
 
 import json
@@ -73,7 +73,7 @@ class Vocabulary(ABC):
         return rows
 
     def decode(self, rows: Iterable[Sequence[int]]) -> list[str]:
-        """Join tokens into texts; a separator is a space, other tags and controls nothing."""
+        """Join tokens into texts; a separator becomes a space, other tags and controls vanish."""
         return [" ".join(map(self.join, filter(None, self.sentences(row)))) for row in rows]
 
     def sentences(self, row: Sequence[int]) -> list[list[int]]:

@@ -1,7 +1,7 @@
-"""Compile constraints in text for the search of a batch, and enforce them at each of its steps.
+"""Compile text constraints for the search of a batch, and enforce them at each step.
 
-It knows the tokenizer, but neither the model nor how a search chooses. Phrases that must occur need
-a search of their own (dynamic_beam_allocation.py).
+It knows the tokenizer, but not the model or the search. Required phrases need a separate search
+(dynamic_beam_allocation.py).
 """
 
 import math
@@ -33,9 +33,9 @@ class CompiledConstraints:
     """The constraints of the sentences of one batch."""
 
     prefixes: Int[Tensor, "batch forced"]
-    """Subwords that come first, padded with -1."""
+    """Subwords of the prefix, padded with -1."""
     after_prefix: Bool[Tensor, "batch vocab"] | None
-    """Subwords that must not follow the prefix; None if all may."""
+    """Subwords that must not follow the prefix; None if all subwords may."""
     never: tuple[PhraseAutomaton, Int[Tensor, " batch"]] | None
     """Finds the forbidden phrases; and the start state of each sentence. None without any."""
     must: MustPhrases | None
@@ -53,7 +53,7 @@ class CompiledConstraints:
 
 
 class ConstrainedStep:
-    """A ``StepFunction`` over another one: gives the tokens that a constraint forbids ``-inf``."""
+    """Wraps a ``StepFunction``: forbidden tokens get ``-inf``."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class ConstrainedStep:
         # batch 1 -> batch beam 1
         index = subwords.clamp(min=0)[..., None].expand(-1, log_probabilities.size(1), -1)
         kept = log_probabilities.gather(2, index)
-        # No search may choose a tag; one that is given costs nothing.
+        # No search may choose a tag; a given tag adds nothing to the score.
         kept = kept.masked_fill(kept == -math.inf, 0.0)
         log_probabilities.masked_fill_(forced[..., None], -math.inf).scatter_(2, index, kept)
         return forced
@@ -112,7 +112,7 @@ class ConstrainedStep:
         return torch.cat((self.limits[:, None], self.states), dim=1)
 
     def receive(self, numbers: list[list[int]]) -> None:
-        """Ban what would complete a phrase in these states."""
+        """Ban tokens that would complete a phrase in these states."""
         if (automaton := self.automaton) is None:
             return
         states = [of_sentence for _, *of_sentence in numbers]
@@ -146,7 +146,7 @@ class ConstraintCompiler:
     """Compiles constraints for the target vocabulary of a tokenizer."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Spell the vocabulary only when the first constraint comes."""
+        """Spell the vocabulary only at the first constraint."""
         self.tokenizer = tokenizer
         self._automaton = lru_cache(_CACHED_AUTOMATA)(self._build)
 
@@ -159,8 +159,8 @@ class ConstraintCompiler:
     ) -> CompiledConstraints:
         """Compile the constraints of each sentence of a batch, for the device of the search.
 
-        A prefix of more than ``max_length`` subwords is cut, and so unmet. ``given`` are tags of
-        each sentence that come before its prefix.
+        A prefix of more than ``max_length`` subwords is cut, and so unmet. ``given`` has the tags
+        before the prefix of each sentence.
         """
         every = [one or Constraints() for one in constraints]
         encoded = self.tokenizer.encode_target([one_line(one.prefix) for one in every])
@@ -170,7 +170,7 @@ class ConstraintCompiler:
         must = [[self._cut(phrase) for phrase in one.must] for one in every]
         for text in (text for one in every for text in (one.prefix, *one.must)):
             if UNK in self.tokenizer.encode_target([one_line(text)])[0]:
-                raise InputError(f"{text!r} has what the target vocabulary lacks; leave it out")
+                raise InputError(f"{text!r} has tokens not in the target vocabulary; leave it out")
         return CompiledConstraints(
             pad_sequence(forced, batch_first=True, padding_value=-1).to(device),
             (closed[:, None] & self._unspaced).to(device) if closed.any() else None,
@@ -179,7 +179,7 @@ class ConstraintCompiler:
         )
 
     def width(self, must: Sequence[str], beam: int) -> int:
-        """Hypotheses that the search of a sentence with these phrases follows at once."""
+        """Beam size for a sentence with these phrases."""
         return beam_width(beam, sum(len(self._cut(phrase)[0]) for phrase in must))
 
     @cached_property

@@ -1,11 +1,11 @@
 """Beam search for translations that must contain given phrases: dynamic beam allocation.
 
-Hypotheses compete within banks, one bank for each number of phrase subwords that they contain. The
-beam is wider than without phrases. Each bank is guaranteed one slot; the last, whose hypotheses
-contain all phrases, half of the plain beam. The best hypotheses of any bank get the remaining
-slots. Besides the best continuations, the search tries those that continue a phrase. Only a
-hypothesis with all phrases may end; at its limit any may, and counts only if no better one ended.
-It does not know the model, nor text.
+Hypotheses compete within banks: hypotheses with the same number of phrase subwords form a bank. The
+beam is wider than without phrases. Each bank has at least one slot. The last bank, with all
+phrases, has at least half of the plain beam. The best hypotheses of any bank get the remaining
+slots. The search tries the best continuations, and the continuations of phrases. Only a hypothesis
+with all phrases may end. At its limit any hypothesis may end, but it counts only if no hypothesis
+with all phrases ended. It does not know the model or text.
 
 Source: Post and Vilar 2018, "Fast Lexically Constrained Decoding with Dynamic Beam Allocation for
 Neural Machine Translation", section 4; in tensors, as in Hu et al. 2019, "Improved Lexically
@@ -29,7 +29,7 @@ from transformer.decoding.search.loop import Advanced, Finished, Rows, Sentences
 
 @dataclass(frozen=True)
 class Allocated(Rows):
-    """Beams with the phrases of each hypothesis, and those that ended at their limit without all.
+    """Beams, phrases of each hypothesis, and hypotheses that ended without all phrases.
 
     ``slots`` are the widths of the beams.
     """
@@ -48,7 +48,7 @@ class Allocated(Rows):
     def advance(
         self, log_probabilities: LogProbabilities, sentences: Sentences, config: SearchConfig
     ) -> Advanced:
-        """Finish what contains all phrases, and divide the beam among the others."""
+        """Finish hypotheses with all phrases, and divide the beam among the rest."""
         live, finished, unmet, must = self.live, self.finished, self.unmet, self.must
         length, width = live.tokens.size(2) - 1, live.tokens.size(1)
         full = sentences.limits <= length
@@ -67,7 +67,7 @@ class Allocated(Rows):
         return Advanced(state, over, candidates.log_probabilities, parents)
 
     def result(self, config: SearchConfig) -> Finished:
-        """The n-best list; of what lacks a phrase, if nothing has all."""
+        """The n-best list; if no hypothesis has all phrases, hypotheses without them."""
         none = (self.finished.scores == -math.inf).all(1)
         parts = zip(vars(self.finished).values(), vars(self.unmet).values(), strict=True)
         found = (
@@ -81,7 +81,7 @@ class Allocated(Rows):
 def allocated_search(
     step: StepFunction, limits: Int[Tensor, " batch"], config: SearchConfig, must: MustPhrases
 ) -> list[list[Hypothesis]]:
-    """Return up to ``nbest`` hypotheses a sentence that contain the phrases; see ``beam_search``.
+    """Return up to ``nbest`` hypotheses per sentence with the phrases; see ``beam_search``.
 
     The step is as wide as the widest of ``must.widths``.
     """
@@ -101,7 +101,7 @@ def _candidates(
     must: MustPhrases,
     slots: Int[Tensor, " batch"],
 ) -> beam.Candidates:
-    """The best continuations of all, those that continue a phrase, and the best of each hypothesis.
+    """The best continuations, the continuations of phrases, and the best of each hypothesis.
 
     Without duplicates, the best first; padding has ``-inf``.
     """

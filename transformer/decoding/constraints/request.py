@@ -1,6 +1,6 @@
 """Requests: texts with the constraints of their translations.
 
-It knows text only: neither subwords nor the search that obeys.
+It knows only text, not subwords or the search.
 """
 
 import json
@@ -16,7 +16,7 @@ from transformer.decoding.line_windows import without_end
 
 @dataclass(frozen=True)
 class Constraints:
-    """Constraints of one translation, case-sensitive; without any, the search is free."""
+    """Constraints of one translation, case-sensitive."""
 
     prefix: str = ""
     """The translation begins with this text. It may end inside a word, which then

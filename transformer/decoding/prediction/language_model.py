@@ -1,6 +1,6 @@
 """Probability of texts: a causal stack predicts each subword and the end.
 
-It does not know how the stack is trained, files or the command line.
+It does not know training, files or the command line.
 """
 
 import math
@@ -34,7 +34,7 @@ class TextProbability:
     tokens: tuple[str, ...]
     """Its subwords."""
     token_log_probabilities: tuple[float, ...]
-    """Natural logarithms: of each subword given all before it, and of the end."""
+    """Natural logarithms: of each subword given the earlier subwords, and of the end."""
 
     @property
     def log_probability(self) -> float:
@@ -43,7 +43,7 @@ class TextProbability:
 
     @property
     def perplexity(self) -> float:
-        """The perplexity of a subword; the end counts as one."""
+        """The perplexity per subword; the end counts as a subword."""
         return perplexity(-self.log_probability / len(self.token_log_probabilities))
 
     def to_line(self) -> str:
@@ -86,7 +86,7 @@ class LanguageModel(Predictor):
 
     @torch.inference_mode()
     def log_probabilities(self, rows: Sequence[Sequence[int]]) -> list[Float[Tensor, " tokens"]]:
-        """Natural logarithms, of each token (without bos or eos) given all before it and of eos."""
+        """Natural logarithms of each token (without bos) given the earlier tokens, and of eos."""
         found = [torch.empty(0)] * len(rows)
         for indices in bucket_batches([len(row) + 1 for row in rows], self.batch_tokens):
             chosen = [list(rows[index]) for index in indices]

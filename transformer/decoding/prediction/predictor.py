@@ -1,6 +1,6 @@
 """Predictions of a model with one stack, line by line: the base of taggers and language models.
 
-It does not know what is predicted, files or the command line.
+It does not know the kind of prediction, files or the command line.
 """
 
 import os
@@ -32,10 +32,10 @@ class Prediction(Protocol):
     """The prediction for one text."""
 
     def to_line(self) -> str:
-        """As text, without a line end."""
+        """The prediction as text, without a line end."""
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """The prediction as plain values."""
 
 
 P = TypeVar("P", bound="Predictor")
@@ -46,7 +46,7 @@ class Predictor(ABC):
     """A stack in evaluation mode, and its tokenizer; ``batch_tokens`` of a batch count padding."""
 
     task: ClassVar[str]
-    """The task that trains such a model."""
+    """The task that trains this kind of model."""
     causal: ClassVar[bool]
     """Whether the stack sees only earlier tokens."""
 
@@ -73,7 +73,7 @@ class Predictor(ABC):
             config = typed(ModelConfig, portable["model"], "model")
             tokenizer = Tokenizer.from_state(portable["tokenizer"])
             if (config.source_vocab_size, config.target_vocab_size) != cls.sizes(tokenizer):
-                raise InputError("its model and its tokenizer have other sizes")
+                raise InputError("its model and its tokenizer have different sizes")
         model = build_single_stack(config, causal=cls.causal)
         load_weights(model, payload, file)
         return cls(model.to(device), tokenizer, batch_tokens)
@@ -94,10 +94,10 @@ class Predictor(ABC):
     def predict_stream(
         self, lines: Iterable[str], *, name: str = "", ready: Callable[[], bool] | None = None
     ) -> Iterator[Prediction]:
-        """Predict lines as they come, holding no more than a window of them.
+        """Predict lines of a stream; memory holds one window of lines.
 
-        For ``ready`` see ``Translator.translate_stream``; messages name the file ``name``. An
-        InputError for a line that is too long comes after the predictions of those before it.
+        For ``ready`` see ``Translator.translate_stream``. ``name`` is the file name in messages.
+        The predictions of earlier lines come before the InputError of a line that is too long.
         """
         for window in make_windows(self._check_lengths(lines, name), ready):
             yield from self.predict([without_end(line) for line in window])

@@ -1,6 +1,6 @@
-"""Tags of words: an encoder alone, which classifies each word at its first subword.
+"""Tags of words: an encoder classifies each word at its first subword.
 
-It does not know how the encoder is trained, files or the command line.
+It does not know training, files or the command line.
 """
 
 from collections.abc import Sequence

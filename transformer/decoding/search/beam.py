@@ -1,9 +1,10 @@
 """Batched beam search, for many sentences at once.
 
-It does not know the model: see ``StepFunction``. A hypothesis that ends within the ``beam_size``
-best candidates of its step is finished; the best candidates that do not end stay live, so that a
-sentence follows ``beam_size`` hypotheses to its last step. A sentence is done when no live
-hypothesis can enter the n-best list, or, with ``stopping=full``, when ``beam_size`` are finished.
+It does not know the model: see ``StepFunction``. A hypothesis is finished if it ends within the
+``beam_size`` best candidates of its step. The best candidates that do not end stay live, so a
+sentence has ``beam_size`` live hypotheses to its last step. A sentence is done when no live
+hypothesis can enter the n-best list, or, with ``stopping=full``, when ``beam_size`` hypotheses are
+finished.
 
 Sources: Graves 2012, "Sequence Transduction with Recurrent Neural Networks", section 2.5, for
 the search; Wu et al. 2016, section 7, for scores under a length penalty.
@@ -77,16 +78,16 @@ class Beams(Rows):
 def beam_search(
     step: StepFunction, limits: Int[Tensor, " batch"], config: SearchConfig
 ) -> list[list[Hypothesis]]:
-    """Return up to ``nbest`` hypotheses a sentence, the best first, in the order of the sentences.
+    """Return up to ``nbest`` hypotheses per sentence, the best first, in the sentences' order.
 
-    ``limits`` are the maximal subwords of each sentence, on the device of the step.
+    ``limits`` is the maximum number of subwords of each sentence, on the device of the step.
     """
     sentences = Sentences(limits)
     return run_search(start(sentences, config.beam_size), step, sentences, config)
 
 
 def start(sentences: Sentences, beam: int) -> Beams:
-    """One empty hypothesis a sentence; the first step fills the other slots."""
+    """One empty hypothesis per sentence; the first step fills the other slots."""
     limits = sentences.limits
     shape = (len(limits), beam)
     nothing = torch.full(shape, -math.inf, device=limits.device)
@@ -104,8 +105,8 @@ def largest(
 ) -> tuple[Float[Tensor, "batch count"], Int[Tensor, "batch count"]]:
     """The ``count`` largest of each row and their indices, the largest first.
 
-    It returns what ``topk`` does, three times as fast on a CPU: all are in the ``count`` blocks
-    with the largest maxima.
+    The result is the same as ``topk``'s, three times as fast on a CPU: all largest values are in
+    the ``count`` blocks with the largest maxima.
     """
     blocks = values.size(1) // BLOCK
     if blocks <= count:
@@ -133,7 +134,7 @@ def expand(live: Live, log_probabilities: LogProbabilities) -> Candidates:
 def finish(
     live: Live, finished: Finished, candidates: Candidates, config: SearchConfig
 ) -> Finished:
-    """Rank the best candidates that end together with the finished hypotheses."""
+    """Rank the finished hypotheses and the best candidates that end."""
     beam, length = live.tokens.size(1), live.tokens.size(2) - 1
     kept = finished.scores.size(1)
     parents = candidates.parents[:, :beam]
@@ -142,7 +143,7 @@ def finish(
     best = candidates.log_probabilities[:, :beam]
     best = best.masked_fill(candidates.tokens[:, :beam] != EOS, -math.inf)
     scores = torch.cat((finished.scores, best / config.penalty(length + 1)), dim=1)
-    # Stable: of a tie, the hypothesis that ended first stays.
+    # Stable: in a tie, the hypothesis that ended first stays.
     order = scores.sort(dim=1, descending=True, stable=True).indices[:, :kept]
     lengths = torch.full_like(parents, length)
     return Finished(
@@ -169,8 +170,8 @@ def done(
     """Return which sentences are done, by ``config.stopping``.
 
     With ``exact``, no further step can change the n-best list of a sentence. A log-probability only
-    falls, and the penalty is monotone in the length: the best score that a live hypothesis can
-    reach is its present log-probability over the penalty of its shortest or of its longest
+    falls, and the penalty is monotone in the length. So the best possible score of a live
+    hypothesis is its present log-probability divided by the penalty of its shortest or its longest
     possible target.
     """
     shortest = config.penalty(live.tokens.size(2))

@@ -1,6 +1,6 @@
 """Settings of a search, which a checkpoint stores; ``conf/decoding`` has presets.
 
-It does not know the searches, nor the model.
+It does not know the searches or the model.
 """
 
 import math
@@ -23,7 +23,7 @@ Fraction = Annotated[float, Range(0, below=1)]
 
 @dataclass(frozen=True, kw_only=True)
 class SearchConfig:
-    """How to search; by default a beam of five. A wrong value raises InputError."""
+    """Settings of a search; the default is a beam of five. A wrong value raises InputError."""
 
     algorithm: Literal["beam", "greedy", "sampling", "diverse", "mbr"] = "beam"
     """``diverse`` is diverse beam search, ``mbr`` minimum Bayes risk."""
@@ -40,8 +40,8 @@ class SearchConfig:
     min_length: Length = 0
     """Minimal number of subwords of a hypothesis; the upper limit comes first."""
     nbest: Count = 1
-    """Hypotheses returned for each sentence, the best first. ``sampling`` draws so many samples;
-    ``mbr`` returns the candidates of the highest expected utility."""
+    """Hypotheses returned for each sentence, the best first. ``sampling`` draws this many samples;
+    ``mbr`` returns the candidates with the highest expected utility."""
     length_penalty_form: PenaltyForm = "wu"
     """See `length_penalty`."""
     coverage_penalty: Weight = 0.0
@@ -49,16 +49,16 @@ class SearchConfig:
     no_repeat_ngram: Annotated[int, Range(0)] = 0
     """No n-gram of this length occurs twice in a hypothesis; 0 is off."""
     eos_threshold: Weight = 0.0
-    """A sentence may end only if the log-probability of its end is above this times that of the
-    best subword (Hannun et al. 2019, "Sequence-to-Sequence Speech Recognition with Time-Depth
-    Separable Convolutions", section 3.2.2); 0 is off."""
+    """A sentence may end only if the log-probability of its end is more than this factor times the
+    log-probability of the best subword (Hannun et al. 2019, "Sequence-to-Sequence Speech
+    Recognition with Time-Depth Separable Convolutions", section 3.2.2); 0 is off."""
     stopping: Literal["exact", "full"] = "exact"
     """When a beam ends. ``exact``: no live hypothesis can still enter the n-best list. ``full``:
     also when ``beam_size`` hypotheses are finished, as in other toolkits."""
     groups: Count = 1
-    """``diverse``: the beam is divided into so many groups."""
+    """``diverse``: number of groups of the beam."""
     diversity: Weight = 0.0
-    """``diverse``: penalty of a token for each hypothesis of earlier groups that just chose it."""
+    """``diverse``: penalty of a token for each hypothesis of earlier groups with this token."""
     temperature: Annotated[float, Range(above=0)] = 1.0
     """``sampling``: logits are divided by it first."""
     top_k: Annotated[int, Range(0)] = 0
@@ -72,15 +72,15 @@ class SearchConfig:
     seed: Annotated[int, Range(0)] = 1
     """``sampling``: the seed and the text determine the samples."""
     candidates: Count = 1
-    """``mbr``: number of candidates; a beam is as wide."""
+    """``mbr``: number of candidates, and beam size of their search."""
     candidates_by: Literal["sampling", "beam", "diverse"] = "sampling"
     """``mbr``: the search that finds the candidates, with its own settings."""
     utility: str = "chrf"
     """``mbr``: ``chrf``, ``bleu`` or ``MODULE:CALLABLE`` (`utility_named`)."""
 
     compile: bool = False
-    """Compile the step of the decoder (``torch.compile``): it starts slowly, and launches fewer
-    kernels. Scores may differ by rounding. A checkpoint without this key has it off."""
+    """Compile the step of the decoder (``torch.compile``): a slow start, but fewer kernel
+    launches. Scores may differ by rounding. A checkpoint without this key has it off."""
 
     def __post_init__(self) -> None:
         raise_objections(out_of_range(self, "decoding"))
@@ -88,13 +88,13 @@ class SearchConfig:
 
     @property
     def width(self) -> int:
-        """Hypotheses that the step computes at once, for each sentence."""
+        """Number of hypotheses per sentence in a step."""
         search = self.candidate_search
         return search.nbest if search.algorithm == "sampling" else search.beam_size
 
     @property
     def candidate_search(self) -> "SearchConfig":
-        """The search for the candidates of ``mbr``; any other algorithm is its own."""
+        """The search for the candidates of ``mbr``; for other algorithms, the search itself."""
         if self.algorithm != "mbr":
             return self
         changes: dict[str, Any] = {
@@ -107,7 +107,7 @@ class SearchConfig:
         return replace(self, **changes)
 
     def penalty(self, length: int | Tensor) -> Any:
-        """The length penalty of so many tokens, the end of the sentence included."""
+        """The length penalty of this many tokens, the end of the sentence included."""
         return length_penalty(length, self.length_penalty, self.length_penalty_form)
 
     def limit(self, source_length: int) -> int:
@@ -116,7 +116,7 @@ class SearchConfig:
 
 
 def length_penalty(length: int | Tensor, alpha: float, form: PenaltyForm = "wu") -> Any:
-    """Compute the divisor of a log-probability: a number, or a tensor as the length is one.
+    """Compute the divisor of a log-probability: a number, or a tensor if the length is a tensor.
 
     ``wu``: ``((5 + length) / 6) ** alpha`` (Wu et al. 2016, "Google's Neural Machine Translation
     System", equation 14). ``average``: ``length ** alpha``, the mean of the tokens at 1. The length

@@ -1,8 +1,8 @@
-"""The coverage penalty: hypotheses that leave source words unattended lose.
+"""The coverage penalty: hypotheses with unattended source words get lower scores.
 
-It does not know how hypotheses were found. Source: Wu et al. 2016, "Google's Neural Machine
+It does not know the search. Source: Wu et al. 2016, "Google's Neural Machine
 Translation System", section 7, equation 14. The attention is recomputed for the final hypotheses,
-so that the search keeps its fast kernel: the penalty ranks them, but does not steer the search.
+so that the search keeps its fast kernel. The penalty ranks the final hypotheses only.
 """
 
 import math

@@ -1,6 +1,6 @@
-"""Diverse beam search: groups of beams, each penalised for tokens that earlier groups just chose.
+"""Diverse beam search: each group of beams is penalised for the new tokens of earlier groups.
 
-It does not know the model; within a group it is beam search (beam.py). Source: Vijayakumar et al.
+It does not know the model. Each group runs beam search (beam.py). Source: Vijayakumar et al.
 2016, "Diverse Beam Search: Decoding Diverse Solutions from Neural Sequence Models", with Hamming
 diversity (section 4.2).
 """
@@ -66,7 +66,7 @@ class Groups:
 def diverse_search(
     step: StepFunction, limits: Int[Tensor, " batch"], config: SearchConfig
 ) -> list[list[Hypothesis]]:
-    """Return up to ``nbest`` hypotheses a sentence of all groups; see ``beam_search``."""
+    """Return up to ``nbest`` hypotheses per sentence from all groups; see ``beam_search``."""
     sentences = Sentences(limits)
     width = config.beam_size // config.groups
     groups = Groups([beam.start(sentences, width) for _ in range(config.groups)])

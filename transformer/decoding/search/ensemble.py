@@ -1,7 +1,7 @@
-"""Several models that translate as one: their distributions are averaged at every step.
+"""An ensemble of models: their distributions are averaged at every step.
 
-It does not know how a search chooses. Source: Sutskever et al. 2014, "Sequence to Sequence Learning
-with Neural Networks", section 3.6.
+It does not know the search. Source: Sutskever et al. 2014, "Sequence to Sequence Learning with
+Neural Networks", section 3.6.
 """
 
 import math
@@ -26,8 +26,8 @@ class Ensemble(nn.Module):
     Attributes:
         members: The models; attention is read from the first.
         averaging: ``probability`` takes the arithmetic mean of the distributions;
-            ``log_probability`` the geometric mean, normalised, by which one model can veto.
-        config: Of the first model, with the shortest ``max_length`` of all.
+            ``log_probability`` the normalised geometric mean, so that one model can veto.
+        config: Config of the first model, with the shortest ``max_length`` of all models.
     """
 
     def __init__(self, models: Sequence[Transformer], averaging: Averaging = "probability") -> None:
@@ -62,7 +62,7 @@ def ensemble_members(model: Model) -> list[Transformer]:
 
 
 class EnsembleStep:
-    """A ``StepFunction`` that averages those of all models."""
+    """A ``StepFunction`` that averages the steps of all models."""
 
     def __init__(
         self, ensemble: Ensemble, source: Int[Tensor, "batch source"], beam: int, compiled: bool
@@ -89,7 +89,7 @@ class EnsembleStep:
 def build_step(
     model: Model, source: Int[Tensor, "batch source"], beam: int, compiled: bool = False
 ) -> StepFunction:
-    """The step of a search over padded source tokens, ``beam`` hypotheses a sentence."""
+    """The step of a search over padded source tokens, ``beam`` hypotheses per sentence."""
     if isinstance(model, Ensemble):
         return EnsembleStep(model, source, beam, compiled)
     return ModelStep(model, source, beam, compiled)

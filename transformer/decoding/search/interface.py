@@ -1,6 +1,6 @@
-"""The interface of every search: the step it calls, the limits it keeps, the hypotheses it returns.
+"""The interface of every search: step, limits and hypotheses.
 
-It knows neither the model behind the step nor text.
+It does not know the model of the step, or text.
 """
 
 import math
@@ -16,19 +16,19 @@ from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 from transformer.decoding.search.config import SearchConfig
 
 LogProbabilities = Float[Tensor, "batch beam vocab"]
-"""Of the next token, one sentence a row and one hypothesis a column."""
+"""Log-probabilities of the next token: a row per sentence, a column per hypothesis."""
 
 
 @runtime_checkable
 class StepFunction(Protocol):
-    """Log-probabilities of the next token, one sentence a row and one hypothesis a column.
+    """Log-probabilities of the next token: a row per sentence, a column per hypothesis.
 
-    It keeps state. Between two calls the search may first let hypotheses branch and end
-    (``reorder``), then drop sentences (``keep``). A search begins with no token in its state.
+    It has a state, which is empty at the start of a search. Between two calls, the search may first
+    choose hypotheses to continue (``reorder``), then drop sentences (``keep``).
     """
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:
-        """Append one token to each hypothesis; return the log-probabilities of the next.
+        """Append one token to each hypothesis; return the log-probabilities of the next token.
 
         The values are float32 log-probabilities in memory that the search may overwrite.
         """
@@ -42,7 +42,7 @@ class StepFunction(Protocol):
 
 @runtime_checkable
 class LookingAhead(Protocol):
-    """A step that needs numbers on the host; the search reads them together with its own."""
+    """A step that needs numbers on the host; the search reads them with its own numbers."""
 
     def look_ahead(self, tokens: Int[Tensor, "batch beam"]) -> Int[Tensor, "batch numbers"]:
         """The numbers of each sentence to read before these tokens are appended."""
@@ -52,7 +52,7 @@ class LookingAhead(Protocol):
 
 
 class BanningStep:
-    """A ``StepFunction`` that gives some tokens of another one ``-inf``."""
+    """Wraps a ``StepFunction``: some tokens get ``-inf``."""
 
     def __init__(self, step: StepFunction, banned: Int[Tensor, " banned"]) -> None:
         self.step = step
@@ -87,11 +87,11 @@ def constrain(
 ) -> None:
     """Ban tokens in place: set their log-probabilities to ``-inf``, without normalising again.
 
-    Padding and the beginning are always banned. The end is banned before ``min_length`` subwords
-    and by ``eos_threshold``; a subword is banned that would repeat an n-gram. At the limit of a
-    sentence everything but the end is banned, however improbable the end is. The hypotheses in
-    ``tokens`` begin with ``BOS``; ``limits`` are the maximal subwords of each sentence, of which
-    the host knows that none is below ``shortest``.
+    Padding and the beginning symbol are always banned. The end is banned before ``min_length``
+    subwords and by ``eos_threshold``. A subword is banned if it would repeat an n-gram. At the
+    limit of a sentence, everything except the end is banned. The hypotheses in ``tokens`` begin
+    with ``BOS``. ``limits`` is the maximum number of subwords of each sentence; ``shortest`` is a
+    lower bound of ``limits`` on the host.
     """
     length = tokens.size(2) - 1
     for symbol in (PAD, BOS):
@@ -135,13 +135,13 @@ def _ban_doubtful_ends(log_probabilities: LogProbabilities, threshold: float) ->
     end = log_probabilities[..., EOS].clone()
     log_probabilities[..., EOS] = -math.inf
     best = log_probabilities.amax(-1)
-    # The end stays allowed where nothing else is.
+    # The end stays allowed if nothing else is.
     doubtful = (end <= threshold * best) & (best > -math.inf)
     log_probabilities[..., EOS] = end.masked_fill(doubtful, -math.inf)
 
 
 def not_a_number(length: int) -> InputError:
-    """The error of a step after so many target tokens: damaged weights, or too low a precision."""
+    """The error of a step that gives NaN: damaged weights, or too low a precision."""
     return InputError(
         f"the model gave NaN as log-probability after {length} target tokens; use another "
         "checkpoint, or precision=float32"

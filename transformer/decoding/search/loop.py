@@ -1,8 +1,8 @@
-"""The loop of every search: a step, its choice, and the sentences that leave the batch.
+"""The loop of every search: run a step, choose tokens, drop finished sentences.
 
-The host reads once a step, one number for each sentence: whether it is done, and whether the model
-gave NaN. What the sentences have found is read at the end. It knows neither the model nor how a
-search chooses.
+The host reads from the device once per step, one number per sentence: whether it is done, and
+whether the model gave NaN. It reads the hypotheses at the end. It does not know the model or the
+choice of a search.
 """
 
 import math
@@ -26,10 +26,10 @@ from transformer.decoding.search.interface import (
 from transformer.model.attention import kv_cache
 
 LIVE, DONE, NAN = 0, 1, 2
-"""What the host reads of a sentence after a step."""
+"""State of a sentence, read by the host after a step."""
 
-LEAVE = 16
-"""On a CPU, sentences leave when one in so many is done."""
+LEAVING = 16
+"""On a CPU, finished sentences leave when one in this many is done."""
 
 
 R = TypeVar("R", bound="Rows")
@@ -37,7 +37,7 @@ R = TypeVar("R", bound="Rows")
 
 @dataclass(frozen=True)
 class Rows:
-    """Tensors with one row a sentence, or parts that have such tensors."""
+    """Tensors with one row per sentence, or nested parts with these tensors."""
 
     def select(self: R, rows: Int[Tensor, " kept"]) -> R:
         """Only these rows."""
@@ -81,7 +81,7 @@ class Sentences:
         return max(self.host_limits)
 
     def end(self, outcomes: list[int]) -> list[int]:
-        """Note the outcome of a step for each row; return the rows of sentences that end now."""
+        """Record the outcome of a step for each row; return the rows of sentences that end now."""
         ended = [row for row in self.searched if outcomes[row] != LIVE]
         self.searched = [row for row in self.searched if outcomes[row] == LIVE]
         return ended
@@ -102,14 +102,14 @@ class Sentences:
 
 
 def kept_size(searched: int, rows: int, device: torch.device) -> int:
-    """Rows to continue with: those of ``searched`` sentences, and a few that are done.
+    """Rows to continue with: the ``searched`` sentences, and a few finished sentences.
 
-    On a CPU they stay until one in ``LEAVE`` is done: the others are copied when they leave.
-    Elsewhere they stay until a quarter is done, in sizes of ``2^n`` and ``3 * 2^n``: a step takes
-    hardly less time without them, and longer in a new shape.
+    On a CPU, finished sentences stay until one in ``LEAVING`` is done, because removing them copies
+    the rest. On other devices they stay until a quarter is done, and batch sizes are ``2^n`` and
+    ``3 * 2^n``: a smaller batch saves little time, and a new shape costs time.
     """
     if not kv_cache.repeats_shapes(device):
-        return searched if LEAVE * (rows - searched) >= rows else rows
+        return searched if LEAVING * (rows - searched) >= rows else rows
     power = 2 ** (searched - 1).bit_length()
     size = next(size for size in (power // 2, 3 * power // 4, power) if size >= searched)
     return size if 4 * size <= 3 * rows else rows
@@ -128,9 +128,9 @@ class Advanced:
     done: Bool[Tensor, " batch"]
     """Which sentences are done."""
     ranked: Float[Tensor, "batch *ranked"]
-    """Log-probabilities of what was chosen; NaN if the step gave NaN."""
+    """Log-probabilities of the chosen tokens; NaN if the step gave NaN."""
     parents: Int[Tensor, "batch beam"] | None = None
-    """The hypothesis that each one continues; None is itself."""
+    """The hypothesis that each hypothesis continues; None is itself."""
 
 
 @runtime_checkable
@@ -144,13 +144,13 @@ class SearchState(Protocol):
     def advance(
         self, log_probabilities: LogProbabilities, sentences: Sentences, config: SearchConfig
     ) -> Advanced:
-        """Choose the next tokens; without any read by the host."""
+        """Choose the next tokens; the host reads nothing."""
 
     def select(self, rows: Int[Tensor, " kept"]) -> "SearchState":
         """Only these sentences."""
 
     def result(self, config: SearchConfig) -> Finished:
-        """What a sentence returns that is done."""
+        """The result of a finished sentence."""
 
 
 def run_search(
@@ -184,7 +184,7 @@ def run_search(
 
 
 def read(advanced: Advanced, step: StepFunction) -> list[int]:
-    """The outcome of a step for each row, and for the step what it needs: the read of the host."""
+    """Read the outcome of a step for each row, and the numbers that the step needs."""
     nan = advanced.ranked.flatten(1).isnan().any(1)
     outcomes = torch.where(nan, NAN, advanced.done.long())
     if not isinstance(step, LookingAhead):

@@ -1,6 +1,6 @@
 """The step of a search by a Transformer with its cache.
 
-It knows the model, but neither how the search chooses nor text.
+It knows the model, but not the search or text.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from transformer.model.transformer import Transformer
 
 
 class ModelStep:
-    """A ``StepFunction``: one decoder position a call, for all hypotheses of all sentences.
+    """A ``StepFunction``: one decoder position per call, for all hypotheses of all sentences.
 
     Keys and values of the source are computed once, when it is built.
     """
@@ -33,7 +33,7 @@ class ModelStep:
     ) -> None:
         """Encode the padded source tokens of a batch for a search of ``beam`` hypotheses.
 
-        ``compiled`` computes by ``torch.compile`` from the second position on.
+        ``compiled`` uses ``torch.compile`` from the second position on.
         """
         self.model = model
         self.beam = beam
@@ -59,7 +59,7 @@ class ModelStep:
         return following.unflatten(0, tokens.shape)
 
     def _first(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:
-        """All hypotheses of a sentence begin alike: compute one and copy it."""
+        """Compute one hypothesis per sentence and copy it: all are the same at the start."""
         following = next_log_probabilities(self.model, tokens[:, :1], self.cache)
         sentences = torch.arange(len(tokens), device=tokens.device)
         self.cache.reorder(sentences.repeat_interleave(self.beam))

@@ -1,4 +1,4 @@
-"""Sampling: each next token is drawn from the model's distribution, or from its most likely part.
+"""Sampling: each token is drawn from the model's distribution, or from its most likely part.
 
 It does not know the model. Sources: Fan et al. 2018, "Hierarchical Neural Story Generation"
 (top-k); Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration" (top-p); Hewitt et al.
@@ -24,7 +24,7 @@ from transformer.decoding.search.loop import Advanced, Finished, Rows, Sentences
 
 @dataclass(frozen=True)
 class Samples(Rows):
-    """The samples of each sentence; those that ended have a length, the others -1."""
+    """The samples of each sentence; ended samples have a length, live samples -1."""
 
     tokens: Int[Tensor, "batch sample length"]
     totals: Float[Tensor, "batch sample"]
@@ -53,9 +53,9 @@ class Samples(Rows):
 def sample_search(
     step: StepFunction, limits: Int[Tensor, " batch"], config: SearchConfig, seeds: Sequence[int]
 ) -> list[list[Hypothesis]]:
-    """Return ``nbest`` samples a sentence, the best first, in the order of the sentences.
+    """Return ``nbest`` samples per sentence, the best first, in the order of the sentences.
 
-    The step is ``nbest`` wide. There is one seed a sentence. See also ``beam_search``.
+    The step is ``nbest`` wide. There is one seed per sentence. See also ``beam_search``.
     """
     sentences = Sentences(limits)
     tokens = limits.new_full((len(seeds), config.nbest, 1), BOS)
@@ -77,7 +77,7 @@ def derive_seed(subwords: Sequence[int], seed: int) -> int:
 def truncated(
     log_probabilities: Float[Tensor, "*rows vocab"], config: SearchConfig
 ) -> Float[Tensor, "*rows vocab"]:
-    """The logits of the tokens that may be drawn; the rest is ``-inf``, but never the best token.
+    """Logits with ``-inf`` for tokens that may not be drawn; the best token always may.
 
     The temperature comes first; each truncation applies to the result.
     """
@@ -109,7 +109,7 @@ def _noise(
         noise[row, :, : limit + 1] = torch.rand(
             (samples, limit + 1), generator=generator, dtype=torch.float64
         )
-    # Rounding must not make it 1, which is past the last token.
+    # Rounding must not give 1, which is beyond the last token.
     exact = exact_dtype(sentences.limits.device)
     return noise.clamp(max=1 - torch.finfo(exact).eps / 2).to(sentences.limits.device, exact)
 

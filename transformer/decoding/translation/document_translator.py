@@ -1,8 +1,8 @@
-"""Translate documents: windows of consecutive sentences together, and one translation a sentence.
+"""Translate documents: windows of consecutive sentences together, one translation per sentence.
 
-A model trained with ``data.documents`` reads and writes separators between sentences. A window
-whose translation has another number of sentences is translated again, sentence by sentence. It
-knows texts and translations, but neither the model nor the search.
+A model trained with ``data.documents`` reads and writes separators between sentences. If the
+translation of a window has another number of sentences, each sentence is translated alone. It
+knows texts and translations, but not the model or the search.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ from transformer.decoding.translation.translator import Translator
 class DocumentTranslator:
     """Translates texts as sentences of documents; a blank text ends a document.
 
-    The score and all other fields of a translation besides its text and tokens are those of the
+    All fields of a translation except its text and tokens, such as the score, are values of the
     whole window.
     """
 
@@ -48,10 +48,10 @@ class DocumentTranslator:
         ready: Callable[[], bool] | None = None,
         done: int = 0,
     ) -> Iterator[Translation]:
-        """Translate lines as they come, when their window is full or their document at an end.
+        """Translate a stream of lines when a window is full or a document ends.
 
-        See ``Translator.translate_stream``. An error ends the document; ``ready`` never changes the
-        windows. The first ``done`` lines are left out; the rest is translated as with them.
+        See ``Translator.translate_stream``. An error ends the document. ``ready`` never changes the
+        windows. The first ``done`` lines are skipped; this does not change the other windows.
         """
         held: list[Request] = []
         reading = make_windows(map(Request.from_line, lines), ready)
@@ -116,7 +116,7 @@ class DocumentTranslator:
         return [parts or [next(again) for _ in window] for window, parts in pairs]
 
     def _split(self, translation: Translation, count: int) -> list[Translation]:
-        """Return the translation of each sentence; none if their number is another."""
+        """Return the translation of each sentence; none if their number is wrong."""
         if count == 1:
             return [translation]
         candidates = [self._sentences(candidate) for candidate in translation.nbest]
@@ -144,7 +144,7 @@ class DocumentTranslator:
 
 
 def in_documents(translator: Translator) -> Translator | DocumentTranslator:
-    """The translator of the kind of text that the model was trained on: sentences or documents."""
+    """The translator for the training text of the model: sentences or documents."""
     return DocumentTranslator(translator) if translator.tokenizer.tags.sentences else translator
 
 

@@ -1,6 +1,6 @@
-"""The fingerprint of a model: an export of another model is refused.
+"""The fingerprint of a model: an export of another model is rejected.
 
-It does not know formats: any folder can hold the file.
+It does not know formats: any folder can have the file.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ FILE = "made_from.json"
 
 
 def compute_fingerprint(model: Transformer, tokenizer: Tokenizer) -> str:
-    """A hash of all that determines the output: weights, switched-off heads, vocabularies."""
+    """A hash of weights, switched-off heads and vocabularies, which determine the output."""
     # The tags before the sources belong to the call, not to the model.
     digest = hashlib.sha256(tokenizer.tagged(UNTAGGED).fingerprint.encode())
     config = {k: v for k, v in model.config.to_dict().items() if k not in LEARNING_KEYS}
@@ -52,7 +52,7 @@ def write_fingerprint(model: Transformer, tokenizer: Tokenizer, folder: Path) ->
 
 
 def check_fingerprint(model: Transformer, tokenizer: Tokenizer, folder: Path) -> None:
-    """Raise InputError unless an export was made from this model as it is now."""
+    """Raise InputError unless an export was made from the present state of this model."""
     try:
         known = json.loads((folder / FILE).read_text(encoding="utf-8"))["model"]
     except (OSError, ValueError, KeyError, TypeError):

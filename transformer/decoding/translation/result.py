@@ -1,6 +1,6 @@
-"""What a translator returns: text, subwords and scores.
+"""Results of a translator: text, subwords and scores.
 
-It does not know how they were found.
+It does not know the search.
 """
 
 from dataclasses import asdict, dataclass, field, replace

@@ -1,4 +1,4 @@
-"""Raw text in, raw text out: validation, ``evaluate`` and ``translate`` all translate here."""
+"""Raw text to raw text: validation, ``evaluate`` and ``translate`` all translate with it."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,7 +30,7 @@ from transformer.decoding.translation.result import BLANK, Candidate, Translatio
 from transformer.model.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from transformer.model.heads import HeadName
 from transformer.model.layers.dropout import evaluating
-from transformer.model.layers.quantization import in_precision
+from transformer.model.layers.linear import lay_out
 
 
 class Trained(NamedTuple):
@@ -42,7 +42,7 @@ class Trained(NamedTuple):
 
 
 def trained_with(checkpoint: Checkpoint) -> Trained:
-    """Read the settings: the search is that of validation, or the best that ``tune`` found."""
+    """Read the settings: the search of the validation, or the best search of ``tune``."""
     model = checkpoint.model.config
     with errors_name(checkpoint.path):
         tokenizer = Tokenizer.from_state(checkpoint.tokenizer)
@@ -55,12 +55,12 @@ class Translator:
     """A model, its tokenizer and a search.
 
     Attributes:
-        members: The model, or those of the ensemble.
-        model: The first of them; attention is read from it.
+        members: The model, or the models of the ensemble.
+        model: The first model; attention is read from it.
     """
 
     searcher: Callable[[Sequence[Segment]], list[list[Hypothesis]]]
-    """Finds up to ``nbest`` hypotheses a segment: the search of the model, or another engine."""
+    """Finds up to ``nbest`` hypotheses per segment: our search, or another engine."""
 
     def __init__(
         self,
@@ -75,9 +75,9 @@ class Translator:
         """Move the model to the device; each call uses its present weights.
 
         Args:
-            model: Or an ensemble. It may be in training; its mode is restored after each call.
-            batch_tokens: Maximal padded source tokens of a batch, counted once a hypothesis.
-            aligner: How alignment is read; None for a model that was not guided.
+            model: A model or an ensemble. It may be in training mode; each call restores the mode.
+            batch_tokens: Maximum padded source tokens of a batch, counted once per hypothesis.
+            aligner: Settings of the word links; None for a model without a guided head.
             coverage_head: The head that the coverage penalty reads: the guided head, if any.
         """
         self._model = model.to(device)
@@ -103,19 +103,19 @@ class Translator:
     ) -> "Translator":
         """Load a checkpoint file, the best of a run directory, or a model of the Hub, USER/MODEL.
 
-        ``search`` and ``aligner`` are those of the run, unless given.
+        By default, ``search`` and ``aligner`` come from the run.
         """
         checkpoint = load_checkpoint(local_path(os.fspath(path)))
         trained = trained_with(checkpoint)
         return cls(
-            in_precision(checkpoint.model, "float32", device),
+            lay_out(checkpoint.model) if torch.device(device).type == "cpu" else checkpoint.model,
             *(trained.tokenizer, search or trained.search, batch_tokens, device),
             aligner=aligner or trained.aligner,
             coverage_head=trained.aligner.head,
         )
 
     def with_search(self, search: SearchConfig) -> "Translator":
-        """The same model with another search of its own, whatever engine searches now."""
+        """The same model with this search by our code, for any present engine."""
         return Translator(
             *(self._model, self.tokenizer, search, self.batch_tokens, self.device),
             aligner=self.aligner,
@@ -124,12 +124,12 @@ class Translator:
 
     @property
     def device(self) -> torch.device:
-        """That of the model."""
+        """The device of the model."""
         return next(self.model.parameters()).device
 
     @property
     def max_subwords(self) -> int:
-        """The longest text that is not cut into segments."""
+        """Maximum length of a text without segments."""
         return max_subwords(self._model)
 
     def translate(
@@ -146,10 +146,10 @@ class Translator:
         A text longer than ``model.max_length`` is cut into segments, with a warning.
 
         Args:
-            texts: A ``TaggedText`` has its own tags, any other text those of the tokenizer.
-            constraints: Of each translation; ``Translation.unmet`` lists the violated ones.
-            attention, alignment: Also return those of the best candidate, by the aligner.
-            names: Of the texts, for warnings.
+            texts: A ``TaggedText`` has its own tags; other texts have the tokenizer's tags.
+            constraints: Constraints of each text; ``Translation.unmet`` lists the violated ones.
+            attention, alignment: Also return attention and word links of the best candidate.
+            names: Names of the texts, for warnings.
         """
         if isinstance(texts, str):
             raise TypeError("translate takes a list of texts, not one string; give [text]")
@@ -197,10 +197,10 @@ class Translator:
         alignment: bool = False,
         name: Callable[[int], str] = lambda index: f"line {index + 1}",
     ) -> Iterator[Translation]:
-        """Translate lines as they come; only a window of them is in memory.
+        """Translate a stream of lines; memory holds one window of lines.
 
         If reading fails, or the next line is not ``ready`` without waiting, the lines read so far
-        are translated first. ``name`` is the name of a line for warnings, from its index.
+        are translated first. ``name`` makes the name of a line from its index, for warnings.
         """
         start = 0
         for window in make_windows(map(Request.from_line, lines), ready):

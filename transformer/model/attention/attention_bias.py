@@ -1,8 +1,8 @@
-"""The mask of an attention, and what the variants of the paper's attention add to it.
+"""The mask of an attention, with the additions of the attention variants.
 
-In the paper it is the mask alone. Sparse patterns (sparse_patterns.py) hide more keys; relative
-positions (positions/) add to the scores, or rotate queries and keys. One ``AttentionBias`` serves
-all layers of a stack. It does not know queries, keys, values or kernels.
+In the paper it is only the mask. Sparse patterns (sparse_patterns.py) hide more keys. Relative
+positions (positions/) add to the scores, or rotate queries and keys. All layers of a stack share
+one ``AttentionBias``. It does not know queries, keys, values or kernels.
 """
 
 from collections.abc import Callable
@@ -46,12 +46,12 @@ class AttentionBias:
     Attributes:
         mask: True where a query may attend: the padding of a batch, or any other mask.
         queries: Positions of the queries; None unless another attribute depends on positions.
-        keys: Positions of the keys, likewise.
-        causal: A query sees no key after itself.
+        keys: Positions of the keys; None in the same case.
+        causal: A query does not see later keys.
         pattern: Sparse pattern; None allows every key.
-        bias: Summand of the scores by distance.
+        bias: Bias of the scores by distance.
         rotation: Rotation of queries and new keys by the positions of the queries.
-        unfilled: Number of last keys that are free room of a cache, and hidden (causal only).
+        unfilled: Number of last keys that are empty in a cache, and hidden (causal only).
     """
 
     mask: Mask | None = None
@@ -66,21 +66,21 @@ class AttentionBias:
 
     @property
     def only_causal(self) -> bool:
-        """Whether there is a causal mask and nothing else, not even earlier keys."""
+        """Whether there is only a causal mask, and no cached keys."""
         if not self.causal or self.queries is None or self.keys is None:
             return False
         more = self.mask is not None or self.pattern is not None or self.bias is not None
         return not more and len(self.queries) == len(self.keys)
 
     def sees(self, query: Positions, key: Positions) -> Bool[Tensor, "*shape"]:
-        """Whether a position may attend to another, regardless of ``mask``."""
+        """Whether a position may attend to another position, without ``mask``."""
         before = key <= query
         seen = before if self.causal else torch.ones_like(before)
         return seen if self.pattern is None else seen & self.pattern(query, key)
 
     @_once
     def dense_mask(self) -> Mask | None:
-        """Where every query may attend; None is everywhere."""
+        """The keys that every query may attend to; None is all keys."""
         seen = self.mask
         if self.queries is None or self.keys is None:
             return seen
@@ -162,7 +162,7 @@ class SelfAttentionBias(nn.Module):
     ) -> AttentionBias:
         """The bias of the queries from ``start`` to ``start + length``, over all keys up to there.
 
-        A cache with ``room`` for more keys hides these.
+        In a cache with ``room`` for more keys, the empty positions are hidden.
         """
         end = start + length
         keys = torch.arange(room or end, device=device)

@@ -1,7 +1,7 @@
-"""Cache of keys and values between decoding steps, outside of the modules.
+"""Cache of keys and values between decoding steps, outside the modules.
 
-Hypotheses are ordered by sentence: ``rows = batch * beam``. Cross-attention is cached once for
-each sentence, since all its hypotheses attend to the same source.
+Hypotheses are ordered by sentence: ``rows = batch * beam``. The keys and values of cross-attention
+are cached once per sentence, since all its hypotheses attend to the same source.
 """
 
 from dataclasses import dataclass
@@ -21,22 +21,22 @@ BLOCK = 16
 """Positions allocated at once on a CPU: the vector size of torch's softmax there."""
 
 REPEATED_BLOCK = 32
-"""The same where shapes should repeat."""
+"""Positions allocated at once where shapes should repeat."""
 
 
 def repeats_shapes(device: torch.device) -> bool:
     """Whether a search should repeat the shapes of its tensors, rather than make them smaller.
 
-    Everywhere but on a CPU: a kernel takes longer to start, or to compile, than to compute a few
-    rows and positions more.
+    True except on a CPU: starting or compiling a kernel takes longer than computing a few more
+    hypotheses and positions.
     """
     return device.type != "cpu"
 
 
 def room_for(past: int, new: int, device: torch.device) -> int:
-    """Positions that a layer allocates for past and new ones.
+    """Number of positions that a layer allocates for past and new positions.
 
-    The first ones get no more than they need: teacher forcing adds none later.
+    The first call allocates only the new positions: teacher forcing adds none later.
     """
     if not past:
         return new
@@ -59,7 +59,7 @@ class LayerCache:
     rows: Int[Tensor, " selected"] | None = None
 
     def append(self, keys: RowHeads, values: RowHeads) -> tuple[AllHeads, AllHeads]:
-        """Add new positions; return all, with zeros in the free room."""
+        """Add new positions; return all positions, with zeros in the empty ones."""
         if self.keys is None or self.values is None:
             self.keys, self.values = keys, values
         else:
@@ -89,8 +89,8 @@ class LayerCache:
 class DecoderCache:
     """The caches of all layers, the bias of the source, and the number of cached positions.
 
-    ``reorder`` takes effect when the next position is added: attention reads the keys right after,
-    while they are in the processor's cache (docs/decoding.md).
+    ``reorder`` takes effect when the next position is added. Then attention reads the keys while
+    they are in the processor's cache (docs/decoding.md).
     """
 
     layers: list[LayerCache]
@@ -98,14 +98,14 @@ class DecoderCache:
     length: int = 0
 
     def gather_source(self) -> None:
-        """Make the source side contiguous, as every step reads it, head by head."""
+        """Make the source side contiguous, because every step reads it head by head."""
         for layer in self.layers:
             layer.cross_keys = layer.cross_keys.contiguous()
             layer.cross_values = layer.cross_values.contiguous()
 
     def make_room(self) -> None:
-        """Make room for a position now, so that a compiled step always finds the same shapes."""
-        # With its masks kept, the step would be compiled twice: to make them, and to read them.
+        """Make room for a position now, so that a compiled step always has the same shapes."""
+        # With cached masks, the step would be compiled twice: to make them, and to read them.
         self.source_bias = AttentionBias(self.source_bias.mask)
         for layer in self.layers:
             layer.make_room(1)
@@ -117,7 +117,7 @@ class DecoderCache:
             layer.rows = rows if before is None else before[rows]
 
     def keep(self, sentences: Int[Tensor, " kept"], beam: int) -> None:
-        """Drop all sentences but these, with all their beams."""
+        """Keep only these sentences, with all their hypotheses."""
         offsets = torch.arange(beam, device=sentences.device)
         # kept beam -> (kept beam)
         self.reorder((sentences[:, None] * beam + offsets).flatten())

@@ -1,6 +1,6 @@
 """Boolean attention masks: True means "may attend".
 
-They broadcast to ``batch head query key`` and do not know which attention uses them.
+They broadcast to ``batch head query key``. They do not know which attention uses them.
 """
 
 import torch

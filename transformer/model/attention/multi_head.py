@@ -1,7 +1,7 @@
 """Multi-head attention (Vaswani et al. 2017, figure 2, right; section 3.2.2).
 
-It only projects: the attention of each head is a kernel, ``eager`` in the paper
-(scaled_dot_product.py). Nothing here knows layers, absolute positions or decoding.
+It only projects. A kernel computes the attention of each head: ``eager`` in the paper
+(scaled_dot_product.py). It does not know layers, absolute positions or decoding.
 """
 
 from jaxtyping import Float
@@ -22,18 +22,18 @@ Projected = Float[Tensor, "batch length heads_width"]
 class MultiHeadAttention(nn.Module):
     """``Concat(head_1 … head_h) W^O`` with ``head_i = attend(Q W_i^Q, K W_i^K, V W_i^V)``.
 
-    Self-attention is the case query = key = value; cross-attention takes its query from the
-    target and key and value from the source (section 3.2.3).
+    In self-attention, query = key = value. In cross-attention, the query comes from the target;
+    key and value come from the source (section 3.2.3).
 
     Args:
         d_model: Width of query, key, value and result.
         num_heads: Heads of queries.
-        num_kv_heads: Heads of keys and values, each shared by ``num_heads / num_kv_heads`` heads
-            of queries (``ModelConfig`` has the sources); None is ``num_heads``.
+        num_kv_heads: Heads of keys and values; ``num_heads / num_kv_heads`` query heads share
+            each (``ModelConfig`` has the sources). None is ``num_heads``.
         head_dim: ``d_k`` and ``d_v``; None is ``d_model / num_heads``.
         query_key_norm: Normalise every query and key by its root mean square.
-        dropout: On the weights.
-        kernel: The way to compute ``attend``.
+        dropout: Dropout of the attention weights.
+        kernel: The function that computes ``attend``.
     """
 
     head_mask: Tensor | None
@@ -84,11 +84,11 @@ class MultiHeadAttention(nn.Module):
         return attention_bias.rotate(queries), attention_bias.rotate(keys), values
 
     def split_queries(self, query: Projected) -> QueryHeads:
-        """The heads of what ``self.query`` has mapped."""
+        """Split the output of ``self.query`` into heads."""
         return self.query_norm(self._split(query))
 
     def split_keys(self, key: Projected, value: Projected) -> tuple[KeyHeads, KeyHeads]:
-        """The heads of what ``self.key`` and ``self.value`` have mapped, as a cache stores them."""
+        """Split the outputs of ``self.key`` and ``self.value`` into heads, for a cache."""
         return self.key_norm(self._split(key)), self._split(value)
 
     def attend_heads(

@@ -1,4 +1,4 @@
-"""Records attention weights: for the page of attention, alignments and guided alignment."""
+"""Records attention weights, for the attention page, alignments and guided alignment."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -15,9 +15,9 @@ from transformer.model.attention.scaled_dot_product import QueryHeads, attend_wi
 def recording(
     attentions: Iterable[MultiHeadAttention],
 ) -> Iterator[list[Float[Tensor, "batch head query key"]]]:
-    """Let these attentions compute by the formula, and list their weights before dropout.
+    """Compute these attentions by the formula, and list their weights before dropout.
 
-    Each call of an attention adds one tensor to the list; gradients flow through it.
+    Each call of an attention appends one tensor to the list, with its gradient.
     """
     weights: list[Tensor] = []
 

@@ -1,7 +1,7 @@
 """Scaled dot-product attention (Vaswani et al. 2017, figure 2, left; section 3.2.1).
 
-``attend`` is the formula. ``eager`` hands it to ``MultiHeadAttention``; the other kernels
-(kernels/) compute the same, faster or in less memory.
+``attend`` is the formula. ``eager`` is its kernel for ``MultiHeadAttention``. The kernels in
+kernels/ compute the same result, faster or in less memory.
 """
 
 import math
@@ -21,7 +21,7 @@ Weights = Float[Tensor, "batch head query key"]
 Bias = Float[Tensor, "#batch #head #query #key"]
 
 Kernel = Callable[[QueryHeads, KeyHeads, KeyHeads, AttentionBias, float], QueryHeads]
-"""Computes ``attend`` in its own way; keys and values may have fewer heads than queries."""
+"""An implementation of ``attend``; keys and values may have fewer heads than queries."""
 
 
 def attend(
@@ -36,9 +36,9 @@ def attend(
     """Compute ``softmax(Q K^T / sqrt(d_k)) V`` (equation 1) and return the weights with it.
 
     Args:
-        mask: True where a query may attend; a query that may attend to nothing yields zeros.
+        mask: True where a query may attend. If a query may attend to nothing, its result is zero.
         bias: Added to the scaled scores (relative positions).
-        dropout: Probability with which a weight is dropped.
+        dropout: Probability of dropping a weight.
 
     Returns:
         The weighted sums of the values, and the weights before dropout.
@@ -49,7 +49,7 @@ def attend(
         scores = scores + bias.to(scores.dtype)
     if mask is not None:
         scores = scores.masked_fill(~mask, -math.inf)
-        # softmax over -inf alone is 0/0: such a row attends to nothing and must stay zero.
+        # softmax over only -inf is 0/0: this query attends to nothing, its result must be zero.
         scores = scores.masked_fill(~mask.any(-1, keepdim=True), 0.0)
     weights = scores.softmax(dim=-1)
     if mask is not None:
@@ -67,13 +67,13 @@ def eager(
 def attend_with_weights(
     query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
 ) -> tuple[QueryHeads, Weights]:
-    """``attend`` under an attention bias; a head of keys serves its group of queries."""
+    """``attend`` with an attention bias; a group of query heads shares a head of keys."""
     mask, bias = attention_bias.dense_mask, attention_bias.dense_bias
     key, value = repeat_heads(query, key), repeat_heads(query, value)
     return attend(query, key, value, mask, bias=bias, dropout=dropout)
 
 
 def repeat_heads(query: QueryHeads, shared: KeyHeads) -> RepeatedHeads:
-    """Repeat each head of keys or values for its group of queries."""
+    """Repeat each head of keys or values for its group of query heads."""
     group = query.size(1) // shared.size(1)
     return shared if group == 1 else shared.repeat_interleave(group, dim=1)

@@ -1,8 +1,8 @@
 """Sparse attention patterns: which positions may attend to which.
 
-Each is a function of two tensors of positions that broadcast against each other; True means "may
-attend". It does not depend on length or padding, so that a sentence is treated alike in any batch.
-A decoder also hides later positions (``AttentionBias``).
+A pattern is a function of two tensors of positions that broadcast against each other; True means
+"may attend". It does not depend on length or padding, so a sentence has the same pattern in any
+batch. A decoder also hides later positions (``AttentionBias``).
 """
 
 from collections.abc import Callable
@@ -32,8 +32,8 @@ class Sliding:
 class Longformer(Sliding):
     """A sliding window; the first ``global_tokens`` see all and are seen by all.
 
-    Beltagy et al. 2020, "Longformer: The Long-Document Transformer", figure 2d: the pattern, not
-    the projections of their own that global tokens have there.
+    Beltagy et al. 2020, "Longformer: The Long-Document Transformer", figure 2d. Unlike in the
+    paper, global tokens have no separate projections.
     """
 
     global_tokens: int
@@ -48,8 +48,8 @@ class Longformer(Sliding):
 class BigBird(Longformer):
     """Longformer's pattern and random links between blocks of positions.
 
-    Each block is linked, both ways, with ``random_blocks`` blocks drawn among itself and those
-    before it: a draw depends on the seed and the block alone, not on the length of the text.
+    Each block is linked, both ways, with ``random_blocks`` random blocks among itself and earlier
+    blocks. The draw depends only on the seed and the block, not on the length of the text.
     Zaheer et al. 2020, "Big Bird: Transformers for Longer Sequences", section 2.
     """
 

@@ -1,8 +1,8 @@
 """A file of plain values and tensors: written whole or not at all, and read whole or not at all.
 
-A file is only opened with ``weights_only=True``, so that no code in it runs. Its records are
-checked against its size before it is opened, and the nesting of its values before they are used,
-so that time and memory are bounded by the size of the file.
+Files are opened with ``weights_only=True`` only, so that no code in a file runs. The records are
+checked against the file size before loading. The nesting of the values is checked before use. So
+the size of the file bounds time and memory.
 """
 
 import errno
@@ -34,10 +34,11 @@ _GLOBALS = ("collections OrderedDict", "torch._utils _rebuild_tensor_v2")
 
 
 def write_archive(values: Any, path: Path, previous: Path | None = None) -> None:
-    """Write plain values and tensors: a reader never sees half a file, nor after a power failure.
+    """Write plain values and tensors atomically: no reader sees a partial file.
 
-    The old file gets the name ``previous``, or is overwritten: at every moment a whole file has one
-    of the two names. Raises InputError if it cannot be written; the old file is then intact.
+    This is true after a power failure, too. The old file gets the name ``previous``, or is
+    overwritten: at every moment, one of the two names has a whole file. Raises InputError if the
+    file cannot be written; then the old file is intact.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +49,7 @@ def write_archive(values: Any, path: Path, previous: Path | None = None) -> None
     except OSError as error:
         reason = error.strerror or error
         raise InputError(
-            f"{path}: cannot be written ({reason}); mend the folder, or write elsewhere"
+            f"{path}: cannot be written ({reason}); check the folder, or choose another path"
         ) from error
 
 
@@ -66,15 +67,15 @@ def _save(values: Any, path: Path) -> None:
 
 
 class UnreadableFile(InputError):
-    """The system could not read a file, which may be whole."""
+    """The system could not read a file; the file may be whole."""
 
 
 def read_archive(path: Path) -> Any:
     """Read a file onto the CPU: dicts, lists, tuples, texts, numbers, None, dense tensors.
 
-    Checksums are verified, which torch does not do: it would read a flipped bit as a weight. Raises
-    InputError if it does not exist, is damaged, or holds something else; UnreadableFile if the
-    system could not read it.
+    Checksums are verified; torch alone would load a weight with a flipped bit. Raises InputError if
+    the file does not exist, is damaged, or contains other types; UnreadableFile if the system could
+    not read it.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -105,7 +106,7 @@ def _unreadable(path: Path, error: Exception) -> InputError:
 
 
 def _checked_size(archive: zipfile.ZipFile, path: Path) -> int:
-    """The size of the pickle of an archive; any exception is a fault of the archive."""
+    """The size of the pickle of an archive; any exception means a damaged archive."""
     records = archive.infolist()
     [pickled] = (record for record in records if record.filename.endswith("/data.pkl"))
     sound = (
@@ -130,10 +131,10 @@ def _is_plain(code: str, argument: Any) -> bool:
 
 
 def _first_fault(values: Any, max_values: int) -> str | None:
-    """What is wrong with the values of an archive; None if nothing is.
+    """The first fault in the values of an archive; None if there is none.
 
-    A pickle of ``max_values`` bytes holds no more values: a walk that meets more is in a list that
-    contains itself, or that is nested many times over.
+    A pickle of ``max_values`` bytes has at most ``max_values`` values. A walk over more values
+    means that a list contains itself, or is nested many times.
     """
     waiting, seen = [(values, 0)], 0
     views: dict[tuple[Any, ...], int] = {}

@@ -23,17 +23,17 @@ PORTABLE = "transformer"
 """Key of the portable part in the file."""
 
 WEIGHTS_PREFIX = "model."
-"""Lightning names a weight after the module's attribute that holds the model."""
+"""Prefix of the weights: Lightning's name for the attribute with the model."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A translator as it was read from a file.
+    """A model, tokenizer and config, read from a file.
 
     Attributes:
         model: In evaluation mode, on the CPU.
         tokenizer: Plain values; ``Tokenizer.from_state`` reads them.
-        config: The resolved configuration of the run that wrote it.
+        config: The resolved configuration of the run.
         path: The file.
     """
 
@@ -46,15 +46,15 @@ class Checkpoint:
 def portable_part(
     model: ModelConfig, tokenizer: dict[str, Any], config: dict[str, Any]
 ) -> dict[str, Any]:
-    """What inference needs besides the weights, stored under the key ``PORTABLE``."""
+    """The data for inference besides the weights, stored under the key ``PORTABLE``."""
     return {"format": FORMAT, "model": model.to_dict(), "tokenizer": tokenizer, "config": config}
 
 
 def read_payload(path: Path) -> dict[str, Any]:
     """Everything in the file, as plain values and tensors on the CPU.
 
-    Raises InputError if it is not a checkpoint of this framework, damaged, of another format, or
-    holds what no training writes (validation.py).
+    Raises InputError if the file is not a checkpoint of this framework, is damaged, has another
+    format, or has values that training never writes (validation.py).
     """
     payload = read_archive(path)
     parts = payload if isinstance(payload, dict) else {}
@@ -73,7 +73,7 @@ def read_payload(path: Path) -> dict[str, Any]:
 
 
 def read_merged(path: Path) -> dict[str, Any]:
-    """As ``read_payload``, with the adapters of the model (LoRA) merged into its weights.
+    """``read_payload``, with the adapters of the model (LoRA) merged into its weights.
 
     Raises InputError also if the adapters do not fit the weights.
     """
@@ -95,7 +95,8 @@ def read_merged(path: Path) -> dict[str, Any]:
 def find_last(path: Path) -> tuple[Path, dict[str, Any]]:
     """Find and read the checkpoint to resume from: a file, or the newest of a run directory.
 
-    If the newest is damaged, it is the previous one. Raises InputError if none can be read.
+    If the newest checkpoint is damaged, this is the previous one. Raises InputError if none can be
+    read.
     """
     path = given_path(path)
     file = find_checkpoint(path, LAST)
@@ -129,9 +130,9 @@ def require_translation(payload: dict[str, Any], file: Path) -> None:
 
 
 def load_weights(model: nn.Module, payload: dict[str, Any], file: Path) -> None:
-    """Fill a model, and put it into evaluation mode; new adapters (LoRA) stay as they are.
+    """Load the weights of a model, and set evaluation mode; new adapters (LoRA) do not change.
 
-    Raises InputError if the weights are another model's.
+    Raises InputError if the weights do not fit the model.
     """
     weights = {k: w for k, w in model.state_dict().items() if ".lora_" in k}
     weights |= {
@@ -146,7 +147,7 @@ def load_weights(model: nn.Module, payload: dict[str, Any], file: Path) -> None:
 
 @contextmanager
 def _weights_fit(file: Path) -> Iterator[None]:
-    """Turn what torch raises for weights of another model into an InputError."""
+    """Raise InputError in place of torch's errors for weights that do not fit the model."""
     try:
         yield
     except (LookupError, RuntimeError, TypeError, AttributeError) as error:
@@ -167,6 +168,6 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
 
 
 def write_payload(payload: Any, path: Path) -> None:
-    """Write the file as ``write_archive`` does; the newest of a run keeps the one before."""
+    """Write the file by ``write_archive``; the newest file of a run keeps the previous one."""
     before = path.with_name(f"{PREVIOUS}.ckpt") if path.name == f"{LAST}.ckpt" else None
     write_archive(payload, path, before)

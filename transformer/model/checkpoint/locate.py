@@ -11,7 +11,7 @@ TUNED = "tuned"
 """Name of the file that ``tune`` writes: the best weights of a run with the best search."""
 
 LAST, PREVIOUS = "last", "previous"
-"""Names of the newest file of a run, and of the one before it, its replacement if damaged."""
+"""Names of the newest file of a run, and of the previous file, used if the newest is damaged."""
 
 _FOLDER = "checkpoints"
 
@@ -26,10 +26,10 @@ ENGINE_EXPORT = (
 
 
 def find_checkpoint(path: Path, name: str = TUNED) -> Path:
-    """Find the checkpoint of a path: the file itself, or one of a run directory.
+    """Find the checkpoint of a path: the file itself, or a file of a run directory.
 
-    There it is the first that exists of tuned, best, last and previous, from ``name`` on. Raises
-    InputError if there is none.
+    In a run directory, it is the first existing file of tuned, best, last and previous, from
+    ``name`` on. Raises InputError if there is none.
     """
     path = given_path(path)
     try:
@@ -49,7 +49,7 @@ def find_checkpoint(path: Path, name: str = TUNED) -> Path:
 
 
 def _folder_content(path: Path, names: Sequence[str]) -> str:
-    """What a folder holds instead of checkpoints of these names, and what to do."""
+    """Message for a folder without these checkpoints: its content, and the solution."""
     if (path / ENGINE_WEIGHTS).is_file():
         return ENGINE_EXPORT
     if any(path.glob("*.ckpt")):
@@ -79,7 +79,7 @@ def is_ctranslate2(path: Path) -> bool:
 
 
 def run_folder(checkpoint: Path) -> Path:
-    """The run directory of a checkpoint; of a run directory, itself."""
+    """The run directory of a checkpoint; a run directory returns itself."""
     if checkpoint.is_file():
         folder = checkpoint.resolve().parent
         return folder.parent if folder.name == _FOLDER else folder

@@ -1,6 +1,7 @@
 """A checkpoint in several files: an index, and a shard with each rank's rows of every tensor.
 
-All are written and read like a checkpoint of one file (archive.py); reading joins them.
+Index and shards are written and read like a checkpoint of one file (archive.py). Reading joins
+them.
 """
 
 import logging
@@ -72,7 +73,7 @@ def join_shards(index: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _names(index: Any) -> list[str]:
-    """The shards that an index names; none unless all are plain file names."""
+    """The shards of an index; empty unless all are plain file names."""
     names = index.get(SHARDS) if isinstance(index, dict) else None
     plain = isinstance(names, list) and all(
         isinstance(name, str) and name.endswith(SUFFIX) and name == Path(name).name
@@ -82,7 +83,7 @@ def _names(index: Any) -> list[str]:
 
 
 def shard_names(file: Path) -> list[str]:
-    """The shards that a checkpoint names; none if it is one file, or damaged.
+    """The shards of a checkpoint; empty if it is one file, or damaged.
 
     Raises InputError if the system cannot read the file.
     """
@@ -100,9 +101,9 @@ def shard_names(file: Path) -> list[str]:
 
 
 def delete_unnamed(folder: Path) -> None:
-    """Delete the shards that no checkpoint of the folder names any more.
+    """Delete the shards that no checkpoint of the folder needs any more.
 
-    If the system cannot read a checkpoint, its shards are unknown, and all stay.
+    If the system cannot read a checkpoint, its shards are unknown, and nothing is deleted.
     """
     try:
         named = {name for file in folder.glob("*.ckpt") for name in shard_names(file)}

@@ -1,7 +1,7 @@
-"""What a checkpoint must hold to be read: format, model, config, weights that fit the model.
+"""Validates a checkpoint: format, model, config, weights that fit the model.
 
-Of the config, it checks that every group is there, with plain values; the class that reads a
-group checks the values.
+In the config, it checks that every group exists and has plain values. The class of a group checks
+its values.
 """
 
 import math
@@ -17,7 +17,7 @@ from transformer.common.schema import typed
 from transformer.model.config import ModelConfig
 
 FORMAT = 8
-"""Format of the portable part; every other is refused."""
+"""Format of the portable part; other formats are rejected."""
 
 GROUPS = (
     *("data", "tokenizer", "model", "loss", "optimizer", "schedule", "recovery", "trainer"),
@@ -45,7 +45,7 @@ def validate_portable(portable: Mapping[str, Any]) -> ModelConfig:
 
 
 def _faults(portable: Mapping[str, Any]) -> Iterator[str]:
-    """What no training writes; what comes after a fault relies on its absence."""
+    """Faults: values that training never writes. Later checks need the earlier ones to pass."""
     found = portable.get("format")
     if type(found) is not int or found != FORMAT:
         newer = type(found) is int and found > FORMAT
@@ -65,7 +65,7 @@ def _faults(portable: Mapping[str, Any]) -> Iterator[str]:
         yield "its config names no task"
     yield from _odd_values(config, "")
     utility = config["decoding"].get("utility", "")
-    # The import name of a metric is for the user alone to give: importing runs code.
+    # Only the user may give the import name of a metric: an import runs code.
     if not isinstance(utility, str) or ":" in utility:
         yield (
             f"it names a program, decoding.utility={str(utility)[:80]}, as no checkpoint that "
@@ -74,7 +74,7 @@ def _faults(portable: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _odd_values(node: Any, key: str) -> Iterator[str]:
-    """Tensors, NaN, and texts in which OmegaConf replaces something."""
+    """Tensors, NaN, and texts with an interpolation of OmegaConf."""
     if isinstance(node, dict):
         for name, value in node.items():
             yield from _odd_values(name, key)
@@ -92,7 +92,7 @@ def _odd_values(node: Any, key: str) -> Iterator[str]:
 
 
 def validate_weights(model: ModelConfig, payload: Mapping[str, Any]) -> None:
-    """Raise InputError unless the weights are as many as the model declares, and finite.
+    """Raise InputError unless the weights are finite, and as many as the model declares.
 
     The moments of the optimiser must be finite too.
     """
@@ -116,7 +116,7 @@ def validate_size(model: ModelConfig, max_numbers: int) -> None:
     attention = 2 * model.d_model * model.d_k * model.num_heads
     feed_forward = 2 * model.d_model * model.ffn_dim
     if model.encoder_layer or model.decoder_layer or model.feed_forward:
-        # Layers of a user may have fewer weights than ours.
+        # A user's own layers may have fewer weights than ours.
         attention = feed_forward = 0
     shared = {"attention": attention, "feed_forward": feed_forward}.get(model.share_layers, 0)
     declared = attention + feed_forward - shared

@@ -1,6 +1,6 @@
 """Vectors of positions, added to the embeddings (Vaswani et al. 2017, section 3.5).
 
-attention/positions/ has those that act inside the attention instead.
+attention/positions/ has the positions that act inside the attention.
 """
 
 import torch
@@ -15,8 +15,8 @@ def sinusoids(
 ) -> Float[Tensor, "length width"]:
     """``PE(pos, 2i) = sin(pos / 10000^(2i/d_model))``, the cosine at ``2i + 1``.
 
-    In fairseq (as in tensor2tensor) the last frequency is 1/10000: the exponent is
-    ``i / (d_model/2 - 1)``; the first position is 2, after those of its padding.
+    In fairseq (as in tensor2tensor), the last frequency is 1/10000: the exponent is
+    ``i / (d_model/2 - 1)``. The first position is 2.
     """
     start += 2 if fairseq else 0
     position = torch.arange(start, start + length, dtype=torch.float64)[:, None]
@@ -28,11 +28,11 @@ def sinusoids(
 
 
 _TABLE = 4096
-"""Limit of the table; positions beyond are computed when needed."""
+"""Maximum size of the table; larger positions are computed when needed."""
 
 
 class SinusoidalPositions(nn.Module):
-    """Fixed sinusoids for any length, precomputed up to the expected one."""
+    """Fixed sinusoids for any length, precomputed up to the expected length."""
 
     table: Tensor
 
@@ -52,14 +52,14 @@ class SinusoidalPositions(nn.Module):
 
 
 class LearnedPositions(nn.Module):
-    """One trained vector a position, up to ``max_length`` (Gehring et al. 2017)."""
+    """One trained vector per position, up to ``max_length`` (Gehring et al. 2017)."""
 
     def __init__(self, d_model: int, max_length: int) -> None:
         super().__init__()
         self.table = nn.Parameter(torch.empty(max_length, d_model))
 
     def forward(self, length: int, start: int = 0) -> Float[Tensor, "length width"]:
-        """Vectors of positions from ``start`` on; raises InputError if there are fewer."""
+        """Vectors of positions from ``start`` on; raises InputError beyond the last position."""
         if start + length > len(self.table):
             raise InputError(
                 f"a sentence of {start + length} tokens does not fit model.max_length="

@@ -1,7 +1,7 @@
 """Dropout (Srivastava et al. 2014) with a mask that is cheap on a CPU too.
 
-torch draws a CPU mask one number at a time, which takes a sixth of a training step of a small
-model; here eight elements share one draw of 64 bits.
+torch draws a CPU mask one number at a time; this takes a sixth of a training step of a small
+model. Here, eight elements share one draw of 64 bits.
 """
 
 from collections.abc import Iterator
@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 HiddenStates = Float[Tensor, "batch length width"]
-"""Between the blocks of a model."""
+"""Hidden states between the blocks of a model."""
 
 _LEVELS = 256
 """Values of a byte."""
 
 
 class Dropout(nn.Module):
-    """Zeroes elements in training and scales the rest up; the identity in evaluation.
+    """Zeroes random elements and scales up the rest, in training; the identity in evaluation.
 
     On a CPU the probability is rounded to a multiple of 1/256 below 1. The scale follows from the
     rounded probability, so that the expectation stays the same.
@@ -45,9 +45,9 @@ class Dropout(nn.Module):
 
 
 class TokenDropout(Dropout):
-    """Zeroes the embeddings of whole tokens in training and scales the rest up.
+    """Zeroes the embeddings of random tokens and scales up the rest, in training.
 
-    Each position is drawn independently; the end of a sentence may be dropped too, as in Nematus.
+    Each position is drawn independently. The end symbol may be dropped too, as in Nematus.
     Gal and Ghahramani 2016, "A Theoretically Grounded Application of Dropout in Recurrent Neural
     Networks", drop all occurrences of a word in a sentence; Sennrich et al. 2016, "Edinburgh
     Neural Machine Translation Systems for WMT 16", use it in translation.
@@ -84,7 +84,7 @@ def all_layers(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Switch dropout and gradients off, then put every module back into its mode."""
+    """Switch dropout and gradients off within the context; then restore each module's mode."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:

@@ -10,10 +10,10 @@ from transformer.model.layers.dropout import Dropout, HiddenStates, TokenDropout
 
 
 class TokenEmbedding(nn.Module):
-    """Look a token up and scale by ``sqrt(d_model)`` (Vaswani et al. 2017, section 3.4).
+    """Look up a token and scale by ``sqrt(d_model)`` (Vaswani et al. 2017, section 3.4).
 
-    The weight has a standard deviation of ``d_model ** -0.5``, so that it can serve as output
-    projection too; the scale brings the embedding back to unit variance.
+    The weight has a standard deviation of ``d_model ** -0.5``, so that the output projection can
+    share it. The scale gives the embedding unit variance.
     """
 
     def __init__(self, vocab_size: int, d_model: int, pad: int) -> None:
@@ -29,8 +29,8 @@ class TokenEmbedding(nn.Module):
 class Embedding(nn.Module):
     """Token embedding plus position, then dropout (sections 3.4, 3.5 and 5.4).
 
-    ``token_dropout`` drops the token and not its position. ``positions`` is None if the attention
-    has relative ones (attention/positions/).
+    ``token_dropout`` drops the token, but not its position. ``positions`` is None if the attention
+    has relative positions (attention/positions/).
     """
 
     def __init__(

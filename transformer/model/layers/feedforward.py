@@ -30,8 +30,8 @@ class FeedForward(nn.Module):
 class GatedFeedForward(nn.Module):
     """``(activation(x W_g + b_g) * (x W_1 + b_1)) W_2 + b_2``: SwiGLU with SiLU, GEGLU with GELU.
 
-    Shazeer 2020, "GLU Variants Improve Transformer". With its third matrix it has as many weights
-    as the plain block with 1.5 times ``ffn_dim``.
+    Shazeer 2020, "GLU Variants Improve Transformer". Because of the third matrix, it has as many
+    weights as the plain block with 1.5 times ``ffn_dim``.
     """
 
     def __init__(
@@ -45,6 +45,6 @@ class GatedFeedForward(nn.Module):
         self.outer = Linear(ffn_dim, d_model)
 
     def forward(self, hidden: HiddenStates) -> HiddenStates:
-        """Widen twice, let one half gate the other, narrow."""
+        """Widen twice, multiply by the gate, narrow."""
         gated = self.activation(self.gate(hidden)) * self.inner(hidden)
         return self.outer(self.dropout(gated))

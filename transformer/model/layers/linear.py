@@ -1,11 +1,10 @@
 """The linear map, by the fastest product of this processor.
 
-torch multiplies float32 with MKL. MKL is faster if the weight lies transposed in memory, and it
-uses only half of the vector width of some processors that are not Intel's. oneDNN, which comes with
-torch too, uses all of it, but takes longer to start. docs/decoding.md has measurements.
+torch multiplies float32 with MKL. MKL is faster if the weight lies transposed in memory, and uses
+only half of the vector width of some processors that are not Intel's. There oneDNN, which comes
+with torch too, is faster. docs/decoding.md has measurements.
 """
 
-import math
 import time
 from collections.abc import Callable
 from functools import cache
@@ -18,6 +17,12 @@ from torch.nn import functional as F
 
 Model = TypeVar("Model", bound=nn.Module)
 
+ONEDNN_FROM = 2**20
+"""Multiplications from which on oneDNN's start of 10 to 30 microseconds pays, if it is faster."""
+
+PAYS = 1.25
+"""oneDNN replaces MKL where it is so many times as fast: noise does not change the choice."""
+
 onednn_linear = (
     torch.ops.mkldnn._linear_pointwise
     if torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
@@ -25,69 +30,57 @@ onednn_linear = (
 )
 """It has no gradient."""
 
-PAYS = 1.25
-"""oneDNN replaces MKL where it is so many times as fast: noise does not change the choice."""
-
 
 class Linear(nn.Linear):
     """``x W^T + b``."""
 
-    laid_out = False
-    """Whether the weight is laid out for inference (``lay_out``)."""
-
     def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width_out"]:
         """Map the last axis."""
-        if not self.laid_out or not self._onednn_computes(x):
+        if onednn_linear is None or not self._onednn_computes(x):
             return super().forward(x)
-        assert onednn_linear is not None
         mapped: Tensor = onednn_linear(x, self.weight, self.bias, "none", [], "")
         return mapped
 
     def _onednn_computes(self, x: Tensor) -> bool:
         return (
             not torch.compiler.is_compiling()
+            and x.numel() * self.out_features >= ONEDNN_FROM
             and x.dtype == torch.float32
             and x.device.type == "cpu"
             and not torch.is_grad_enabled()
             and not torch.is_autocast_enabled("cpu")
-            and x.numel() * self.out_features >= onednn_pays_from()
+            and onednn_is_faster()
         )
 
 
-def lay_out(model: Model) -> Model:
-    """Transpose the weights of a model's linear maps in memory; for inference in float32 on a CPU.
+def lay_out(model: Model, *, untie: bool = False) -> Model:
+    """Transpose the float32 weights of a model's linear maps in memory, where MKL multiplies.
 
-    Their names, shapes and values stay. A projection whose weight is also an embedding gets a copy,
-    as an embedding reads rows.
+    Names, shapes and values stay. A weight that is also an embedding stays as it is, since an
+    embedding reads its rows; ``untie`` gives the linear map a copy, for models that are neither
+    trained nor saved.
     """
+    if onednn_is_faster():
+        return model
     embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
     for module in model.modules():
         if isinstance(module, Linear) and module.weight.dtype == torch.float32:
-            laid_out = module.weight.detach().t().contiguous().t()
-            if id(module.weight) in embeddings:
-                module.weight = nn.Parameter(laid_out)
-            else:
-                module.weight.data = laid_out
-            module.laid_out = True
+            tied = id(module.weight) in embeddings
+            if not tied or untie:
+                transposed = module.weight.detach().t().contiguous().t()
+                module.weight = nn.Parameter(transposed, module.weight.requires_grad)
     return model
 
 
 @cache
-def onednn_pays_from() -> float:
-    """Multiplications from which on oneDNN is faster on this processor; measured in milliseconds.
-
-    Infinite if it never is.
-    """
+def onednn_is_faster() -> bool:
+    """Whether oneDNN multiplies float32 faster than MKL on this processor, measured once."""
     if onednn_linear is None:
-        return math.inf
+        return False
     with torch.inference_mode():
-        for width in (128, 256, 512):
-            x, weight = torch.ones(64, width), torch.ones(width, width).t()
-            torch_time = best_time(F.linear, x, weight)
-            onednn = best_time(onednn_linear, x, weight, None, "none", [], "")
-            if torch_time > PAYS * onednn:
-                return float(x.numel() * width)
-    return math.inf
+        x, weight = torch.ones(64, 512), torch.ones(512, 512)
+        mkl = best_time(F.linear, x, weight)
+        return mkl > PAYS * best_time(onednn_linear, x, weight, None, "none", [], "")
 
 
 def best_time(compute: Callable[..., Tensor], *arguments: Any) -> float:

@@ -1,4 +1,4 @@
-"""Low-rank adapters of linear maps, which learn in their place, and are merged for inference.
+"""Low-rank adapters: they learn instead of the linear maps, and are merged for inference.
 
 Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1.
 """
@@ -17,9 +17,9 @@ DOWN, UP = "lora_down", "lora_up"
 
 
 class LowRankLinear(Linear):
-    """``x (W + scale B A)^T + b`` with a factor ``A`` to ``rank`` numbers and ``B`` back.
+    """``x (W + scale B A)^T + b``; ``A`` projects to width ``rank``, ``B`` projects back.
 
-    ``B`` is zero at the start, so that nothing changes.
+    ``B`` is zero at the start, so that the model's output does not change.
     """
 
     def __init__(self, base: nn.Linear, rank: int, scale: float) -> None:
@@ -44,7 +44,7 @@ def add_adapters(model: nn.Module, rank: int, alpha: float) -> None:
 
 
 def merge_adapters(weights: dict[str, Tensor], scale: float) -> dict[str, Tensor]:
-    """The same weights by name with each ``W + scale B A`` in the place of ``W``, ``A`` and ``B``.
+    """The same weights by name; ``W + scale B A`` replaces each ``W``, ``A`` and ``B``.
 
     Raises KeyError or RuntimeError if a factor is missing, or does not fit.
     """

@@ -1,6 +1,6 @@
-"""Types of products under autocast, and what the processor multiplies in few bits.
+"""Types of products under autocast, and instruction sets of the processor.
 
-In float32 nothing here changes anything.
+In float32 these functions have no effect.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -13,16 +13,16 @@ from torch.nn import functional as F
 
 
 class HeadNorm(nn.RMSNorm):
-    """RMS norm of heads, which in mixed precision are narrower than its weight."""
+    """RMS norm of heads; in mixed precision, heads have fewer bits than its weight."""
 
     def forward(self, heads: Float[Tensor, "*rows head_dim"]) -> Float[Tensor, "*rows head_dim"]:
-        """Normalise; the result is as narrow as the heads, where autocast makes it float32."""
+        """Normalise; the result has the type of the heads (autocast would make it float32)."""
         weight = self.weight.to(heads.dtype)
         return F.rms_norm(heads, self.normalized_shape, weight, self.eps).to(heads.dtype)
 
 
 def product_dtype(hidden: Float[Tensor, "*axes"]) -> torch.dtype:
-    """The type in which a product is computed: that of autocast, where it is on."""
+    """The type of a product: the type of autocast, if it is on."""
     device = hidden.device.type
     # Of the devices that models are on, meta has no autocast. torch 2.11 cannot compile
     # is_autocast_available.
@@ -31,12 +31,12 @@ def product_dtype(hidden: Float[Tensor, "*axes"]) -> torch.dtype:
 
 
 def for_products(hidden: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
-    """Cast as autocast would for a product: once, if several products follow."""
+    """Cast the input of several products once, as autocast would cast it for each."""
     return hidden.to(product_dtype(hidden)) if hidden.dtype == torch.float32 else hidden
 
 
 def without_autocast(device: str) -> AbstractContextManager[Any]:
-    """Compute in the types that tensors have; meta has no autocast to switch off."""
+    """Switch autocast off within the context; the device meta has no autocast."""
     if device == "meta":
         return nullcontext()
     return torch.autocast(device, enabled=False)

@@ -10,7 +10,7 @@ Sublayer = Callable[[HiddenStates], HiddenStates]
 
 
 class Residual(nn.Module):
-    """The norm and dropout of a residual connection; each subclass is one order of them."""
+    """A residual connection; each subclass is one order of norm, sublayer and dropout."""
 
     def __init__(self, norm: nn.Module, dropout: float) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class PostNorm(Residual):
     """``Norm(x + Dropout(Sublayer(x)))``: Vaswani et al. 2017, sections 3.1 and 5.4."""
 
     def forward(self, hidden: HiddenStates, sublayer: Sublayer) -> HiddenStates:
-        """Run the sublayer, add its output to the stream, normalise the stream."""
+        """Run the sublayer, add its output to the residual stream, normalise the stream."""
         return self.norm(hidden + self.dropout(sublayer(hidden)))
 
 

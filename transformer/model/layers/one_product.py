@@ -1,4 +1,4 @@
-"""Several linear maps of one input as one product, which a GPU launches once."""
+"""Several linear maps of one input as one product: a GPU launches one kernel."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,16 +16,16 @@ Outputs = tuple[Float[Tensor, "*rows width_out"], ...]
 
 
 def linear_together(x: Input, layers: Sequence[nn.Module]) -> Outputs:
-    """Map one input by several layers: in training on a GPU by one product."""
+    """Map one input by several layers; in training on a GPU, by one product."""
     x = for_products(x)
     return one_product(x, layers) if one_product_pays(x, layers) else tuple(f(x) for f in layers)
 
 
 def one_product_pays(x: Input, layers: Sequence[nn.Module]) -> bool:
-    """Whether several layers map one input faster by one product: in training on a GPU.
+    """Whether one product is faster than several layers: in training on a GPU.
 
-    Other kinds of layers have other weights. Sharded weights, which are no plain parameters, are
-    whole only while their own layer computes.
+    It needs plain linear layers. Sharded weights are not plain parameters: they are whole only
+    while their own layer computes.
     """
     return (
         x.device.type != "cpu"
@@ -35,7 +35,7 @@ def one_product_pays(x: Input, layers: Sequence[nn.Module]) -> bool:
 
 
 def one_product(x: Input, layers: Sequence[Any]) -> Outputs:
-    """Map one input by several layers with biases, whose weights are laid end to end."""
+    """Map one input by several layers with biases; their weights are concatenated."""
     weight = torch.cat([layer.weight for layer in layers])
     bias = torch.cat([layer.bias for layer in layers])
     return F.linear(x, weight, bias).split([layer.out_features for layer in layers], dim=-1)

@@ -1,8 +1,8 @@
 """A model for inference in fewer bits: bfloat16, or int8 linear maps.
 
-Weights are symmetric with a scale for each output; activations have a scale for each product,
-computed from its input. Jacob et al. 2018, "Quantization and Training of Neural Networks for
-Efficient Integer-Arithmetic-Only Inference", section 2.
+Quantized weights are symmetric, with a scale for each output. Activations have a scale for each
+product, computed from its input. Jacob et al. 2018, "Quantization and Training of Neural Networks
+for Efficient Integer-Arithmetic-Only Inference", section 2.
 """
 
 import warnings
@@ -39,7 +39,7 @@ def engines() -> list[str]:
 
 
 def pack(quantized: Tensor, bias: Tensor | None, engine: str) -> Any:
-    """The weight as an engine reads it."""
+    """The weight in the format of an engine."""
     before = torch.backends.quantized.engine
     torch.backends.quantized.engine = engine
     try:
@@ -61,17 +61,18 @@ class Int8Linear(nn.Module):
             # torch has deprecated such tensors, and has no other dynamic product yet.
             warnings.filterwarnings("ignore", "torch.quantize_per", UserWarning)
             quantized = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
-        self.packed = {name: pack(quantized, bias, name) for name in engines()}
         # Without them x86-64 adds two products in 16 bits, which overflow if the input has 8 bits.
         self.seven_bits = processor_has("avx2") is not False and not processor_has(*_WIDE_SUMS)
-        if weight.shape not in _measured:
-            _measured[weight.shape] = self._fastest(_FEW), self._fastest(_MANY)
-        self.engines = _measured[weight.shape]
-        self.packed = {name: self.packed[name] for name in set(self.engines)}
+        known = _measured.get(weight.shape)
+        self.packed = {name: pack(quantized, bias, name) for name in known or engines()}
+        if known is None:
+            known = _measured[weight.shape] = self._fastest(_FEW), self._fastest(_MANY)
+            self.packed = {name: self.packed[name] for name in known}
+        self.fastest = known
 
     def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width_out"]:
         """Map the last axis."""
-        few, many = self.engines
+        few, many = self.fastest
         return self._map(x, few if x.numel() < _SEVERAL * x.size(-1) else many)
 
     def _map(self, x: Tensor, engine: str) -> Tensor:
@@ -93,8 +94,8 @@ class Int8Linear(nn.Module):
 def in_precision(model: Model, precision: Precision, device: torch.device | str = "cpu") -> Model:
     """Convert a loaded model for inference in place, and return it.
 
-    In float32 on a CPU its weights are laid out for the processor. Raises InputError for int8 on
-    other than a CPU.
+    In float32 on a CPU, its weights are stored in the best layout for the processor. Raises
+    InputError for int8 on another device than a CPU.
     """
     if precision == "int8":
         if torch.device(device).type != "cpu":
@@ -109,4 +110,4 @@ def in_precision(model: Model, precision: Precision, device: torch.device | str 
     if precision == "bfloat16":
         return model.to(torch.bfloat16)
     model = model.float()
-    return lay_out(model) if torch.device(device).type == "cpu" else model
+    return lay_out(model, untie=True) if torch.device(device).type == "cpu" else model

@@ -1,4 +1,4 @@
-"""Early stopping; it does not know what the score measures."""
+"""Early stopping; it does not know the metric."""
 
 import logging
 
@@ -13,7 +13,8 @@ logger = logging.getLogger(__name__)
 class Patience(SavedCallback):
     """Stops training after some validations in a row without a better score.
 
-    A validation at the end of a run, off the interval, does not count: a longer run has none there.
+    A validation at the end of a run, off the interval, does not count: a longer run has no
+    validation at this update.
     """
 
     def __init__(self, criterion: Criterion, patience: int) -> None:
@@ -22,7 +23,7 @@ class Patience(SavedCallback):
         self.waited = 0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Stop at once if a stopped run is resumed with no more patience."""
+        """Stop at once if a stopped run is resumed with the same patience."""
         self._stop(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -1,4 +1,4 @@
-"""The exponential moving average of the weights (EMA), which validates in their place."""
+"""The exponential moving average of the weights (EMA), used for validation."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from transformer.training.step.outcome import Outcome
 
 
 class MovingAverage(EMAWeightAveraging):
-    """An exponential moving average of the weights, which validates in their place.
+    """An exponential moving average of the weights; validation uses the average.
 
     Buffers are not averaged: they would drift by rounding. Skipped updates do not count.
     """
@@ -22,7 +22,7 @@ class MovingAverage(EMAWeightAveraging):
         self.decay = decay
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Keep the average on the device on which the weights will be."""
+        """Keep the average on the device of the weights."""
         self._device = trainer.strategy.root_device
         super().setup(trainer, pl_module, stage)
 
@@ -39,7 +39,7 @@ class MovingAverage(EMAWeightAveraging):
 
     @torch.no_grad()
     def _follow(self, module: nn.Module, applied: Bool[Tensor, ""]) -> None:
-        """Update the average if the weights were updated, which the host need not know."""
+        """Update the average if the weights were updated, without a read by the host."""
         assert self._average_model is not None
         count = self._average_model.n_averaged
         # The first average is the weights themselves.
@@ -52,4 +52,4 @@ class MovingAverage(EMAWeightAveraging):
         count += applied
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Do not swap them: the last checkpoint, still to be written, holds both."""
+        """Do not swap weights and average: the last checkpoint, written later, has both."""

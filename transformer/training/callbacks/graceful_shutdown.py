@@ -25,7 +25,8 @@ logger = logging.getLogger(__name__)
 class GracefulStop(Callback):
     """Finishes the update at a signal; all ranks stop after the same update.
 
-    A validation is aborted, and comes first in the resumed run. A second Ctrl-C stops at once.
+    It aborts a validation; the resumed run starts with this validation. A second Ctrl-C stops at
+    once.
     """
 
     def __init__(self) -> None:
@@ -115,7 +116,7 @@ def raise_if_stopped(trainer: Trainer) -> None:
 
 @contextmanager
 def stoppable(folder: Path, resume: str) -> Iterator[None]:
-    """Raise Interrupted at a signal outside of training too, with the command that resumes.
+    """Raise Interrupted at a signal outside training too; the message has the resuming command.
 
     SIGUSR1 puts a SLURM job back into the queue (``#SBATCH --signal=SIGUSR1@90``).
     """
@@ -147,6 +148,6 @@ def _requeue() -> None:
         return
     try:
         subprocess.run(["scontrol", "requeue", job], check=True)
-        logger.info("job %s is in the queue again; with checkpoint=auto it goes on by itself", job)
+        logger.info("job %s is in the queue again; checkpoint=auto resumes it", job)
     except (OSError, subprocess.CalledProcessError) as error:
         logger.warning("scontrol requeue %s failed: %s", job, error)

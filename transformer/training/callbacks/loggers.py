@@ -1,4 +1,4 @@
-"""Loggers of metrics to a CSV file and TensorBoard, both continued by a resumed run."""
+"""Loggers of metrics to a CSV file and TensorBoard; a resumed run continues both."""
 
 import csv
 import logging
@@ -82,7 +82,7 @@ class ContinuedCSVLogger(EpochLogger):
 
     @rank_zero_only
     def save(self) -> None:
-        """Bring the file up to date."""
+        """Write new rows to the file."""
         if self._saved == self.rows:
             return
         try:
@@ -100,7 +100,7 @@ class ContinuedCSVLogger(EpochLogger):
             self._saved = self.rows
         except (OSError, NoSpaceLeft) as error:
             self._columns = []
-            log.warning("%s: %s; its rows wait", self.file, error)
+            log.warning("%s: %s; new rows are written later", self.file, error)
 
     def _writer(self, file: Any) -> "csv.DictWriter[str]":
         return csv.DictWriter(file, self._columns, lineterminator="\n", extrasaction="ignore")
@@ -112,7 +112,7 @@ class ContinuedCSVLogger(EpochLogger):
 
     @rank_zero_only
     def cut(self, rows: int) -> None:
-        """Delete all rows but the first few: the run has returned to their end."""
+        """Delete the later rows: the run has returned to an earlier update."""
         if self.rows > rows:
             del self._rows[rows:]
             self._saved, self._columns = -1, []
@@ -168,13 +168,13 @@ class ContinuedTensorBoard(TensorBoardLogger, EpochLogger):
 
 
 class ContinuedLogs(Callback):
-    """Gives a resumed run exactly the rows of a run without a break."""
+    """Gives a resumed run exactly the rows of an uninterrupted run."""
 
     rows: int | None = None
     steps: int | None = None
 
     def on_save_checkpoint(self, trainer: Trainer, _: object, checkpoint: dict[str, Any]) -> None:
-        """Write the metrics to the disk, and save how many there are."""
+        """Write the metrics to the disk, and save the number of rows."""
         for logger in trainer.loggers if trainer.is_global_zero else ():
             logger.save()
             if isinstance(logger, ContinuedCSVLogger):
@@ -183,12 +183,12 @@ class ContinuedLogs(Callback):
                 checkpoint["metrics_steps"] = logger.steps
 
     def on_load_checkpoint(self, trainer: Trainer, _: object, checkpoint: dict[str, Any]) -> None:
-        """Restore how many there were."""
+        """Restore the number of rows."""
         self.rows = checkpoint.get("metrics_rows")
         self.steps = checkpoint.get("metrics_steps", checkpoint["global_step"])
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Delete what was logged after the checkpoint."""
+        """Delete metrics that were logged after the checkpoint."""
         for logger in trainer.loggers:
             if isinstance(logger, EpochLogger):
                 logger.epochs = trainer.datamodule.epochs  # type: ignore[attr-defined]
@@ -199,7 +199,7 @@ class ContinuedLogs(Callback):
 
 
 def build_loggers(config: LoggerConfig, folder: Path) -> list[Logger]:
-    """The loggers that the config names."""
+    """The loggers of the config."""
     loggers: list[Logger] = [ContinuedCSVLogger(folder)] if config.csv else []
     if config.tensorboard:
         loggers.append(ContinuedTensorBoard(folder, name="tensorboard", version=""))

@@ -17,8 +17,8 @@ class Measure(Callback):
     """Logs loss, speed, padding, norm and learning rate since the last log, over all ranks.
 
     ``train/loss`` is the smoothed loss per target token, in nats, without skipped updates.
-    ``train/tokens_per_second`` counts real target tokens, and no time of validation.
-    ``train/alignment_loss`` is per linked target token, ``train/consistency``, the unweighted
+    ``train/tokens_per_second`` counts real target tokens, without the time of validations.
+    ``train/alignment_loss`` is per linked target token. ``train/consistency`` is the unweighted
     divergence of two passes, per target token.
     """
 
@@ -119,7 +119,7 @@ class Measure(Callback):
 
 
 class LastValidation(Callback):
-    """Adds a validation after the last update, so that its weights can be the best, too."""
+    """Adds a validation after the last update, so that its weights can be the best."""
 
     def on_train_batch_end(self, trainer: Trainer, *_: object) -> None:
         """Set the interval, which Lightning reads after this, so that it validates now."""

@@ -60,7 +60,7 @@ class ProgressBar(Callback):
         self._show(trainer, new_metrics=periodic)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Show the scores with their update; those of text have a log line of their own."""
+        """Show the scores with their update; text metrics have a separate log line."""
         self.validated = trainer.global_step
         self._show(trainer, new_metrics=True)
         if not self.is_logged_by_task:
@@ -89,7 +89,7 @@ class ProgressBar(Callback):
             self.progress.update(self.task, total=total, completed=done, line=line)
 
     def _log(self, trainer: Trainer, *, periodic: bool) -> None:
-        """Log all metrics and the time left, which the bar shows too, or those of a validation."""
+        """Log all metrics and the time left (also on the bar), or the metrics of a validation."""
         if trainer.is_global_zero:
             update = shown_update(_update(trainer), _epochs(trainer))
             metrics = self._metrics(trainer).items()
@@ -173,6 +173,6 @@ def _update(trainer: Trainer) -> str:
 
 
 def _max_updates(trainer: Trainer) -> int | None:
-    """Updates of the run, if anything but time limits it."""
+    """Number of updates of the run; None if only time limits it."""
     updates = trainer.estimated_stepping_batches
     return int(updates) if updates != float("inf") else None

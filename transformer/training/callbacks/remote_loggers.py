@@ -1,6 +1,6 @@
-"""Records of a run at Weights & Biases and MLflow, beside its own files.
+"""Records of a run at Weights & Biases and MLflow, in addition to its files.
 
-A record gets nothing more after its first error. A resumed run continues its record.
+A record ends at its first error. A resumed run continues its record.
 """
 
 import logging
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class RemoteLogger(EpochLogger):
-    """Sends metrics to a logger of Lightning, which it makes when it is needed.
+    """Sends metrics to a Lightning logger, built at its first use.
 
     ``id`` names the record, if it exists; ``known`` has the last value and update of its metrics.
     """
@@ -56,7 +56,7 @@ class RemoteLogger(EpochLogger):
         except Exception as error:  # Of a service, whatever it is.
             self._failed = True
             reason = " ".join(str(error).split())[:300]
-            log.warning("logger=%s gets nothing more: %s", self.kind, reason or repr(error))
+            log.warning("logger=%s stops: %s", self.kind, reason or repr(error))
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Send the metrics of an update that the record does not have."""
@@ -90,7 +90,7 @@ class ContinuedRecords(Callback):
         checkpoint["records"] = {one.kind: one.id for one in _remote(trainer)}
 
     def on_load_checkpoint(self, trainer: Trainer, _: object, checkpoint: dict[str, Any]) -> None:
-        """Restore their ids; ``metrics.csv`` has what was logged after the checkpoint, too."""
+        """Restore their ids; ``metrics.csv`` also has the metrics after the checkpoint."""
         logged = [one.newest() for one in trainer.loggers if isinstance(one, ContinuedCSVLogger)]
         for logger in _remote(trainer):
             if (found := checkpoint.get("records", {}).get(logger.kind)) is not None:
@@ -102,7 +102,7 @@ def _remote(trainer: Trainer) -> list[RemoteLogger]:
 
 
 def finish_records(trainer: Trainer, folder: Path, metrics: Mapping[str, float]) -> None:
-    """Send the scores of the test and files of the run directory, the last of a record."""
+    """Send the test scores and files of the run directory; this ends a record."""
     scores = {name: value for name, value in metrics.items() if name.startswith("test")}
     files = [folder / "config.yaml", *sorted(folder.glob("test*.json"))]
     for logger in _remote(trainer):
@@ -114,7 +114,7 @@ def finish_records(trainer: Trainer, folder: Path, metrics: Mapping[str, float])
 def build_remote_loggers(
     config: LoggerConfig, folder: Path, resolved: Mapping[str, Any]
 ) -> list[Logger]:
-    """The loggers of services that the config names; raises InputError without their package."""
+    """The service loggers of the config; raises InputError without their package."""
     builders: dict[str, Callable[[str | None], Logger]] = {}
     if config.wandb:
         builders["wandb"] = partial(_wandb, config.wandb, folder)

@@ -11,11 +11,11 @@ from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.checkpointing.training_state import SavedCallback
 
 _WITHOUT_TEXT: dict[str, Better] = {"loss": "lower", "perplexity": "lower", "accuracy": "higher"}
-"""Values of a validation that are no metrics of text."""
+"""Values of a validation that are not text metrics."""
 
 
 class Objective(SavedCallback):
-    """Remembers the ``best`` value of ``val/NAME``; NaN before the first that is a number."""
+    """Stores the ``best`` value of ``val/NAME``; NaN until a value is a number."""
 
     def __init__(self, metric: str, custom_better: Better = "higher") -> None:
         check_objective(metric)
@@ -27,7 +27,7 @@ class Objective(SavedCallback):
 
     @property
     def direction(self) -> str:
-        """Direction of optimisation, as Optuna names it."""
+        """Direction of optimisation, in Optuna's terms."""
         return "minimize" if self.criterion.mode == "min" else "maximize"
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -33,10 +33,10 @@ def newest_checkpoints(folder: Path) -> list[Path]:
 
 
 def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
-    """The payload of a checkpoint whose weights are the mean over all of them.
+    """The payload of a checkpoint with the mean weights of these checkpoints.
 
-    It sums in float64, with one file in memory at a time. Raises InputError if the files are not
-    of one model, or do not translate.
+    It sums in float64, with one file in memory at a time. Raises InputError if the files have
+    different models, or are not translators.
     """
     first = read_merged(paths[0])
     require_translation(first, paths[0])
@@ -55,7 +55,7 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
         name: (total / len(paths)).to(first["state_dict"][name].dtype)
         for name, total in sums.items()
     }
-    # Tied names share one tensor again, so that the file holds it once.
+    # Tied names share one tensor again, so that the file has it once.
     by_storage: dict[int, str] = {}
     for name, tensor in first["state_dict"].items():
         weights[name] = weights[by_storage.setdefault(tensor.data_ptr(), name)]

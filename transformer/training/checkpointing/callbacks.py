@@ -1,6 +1,6 @@
 """The callbacks that write checkpoints: the newest, the best, and the last few to average.
 
-A checkpoint holds no path, so that a run resumes after its directory has been moved or copied.
+A checkpoint has no paths, so a run can resume after its directory has been moved or copied.
 """
 
 from pathlib import Path
@@ -35,9 +35,9 @@ def save(trainer: Trainer, path: Path, *, weights_only: bool = False) -> InputEr
 
 
 class LastCheckpoint(SavedCallback, Checkpoint):
-    """Keeps ``last.ckpt``: at the start, at an interval, before every validation, at the end.
+    """Writes ``last.ckpt``: at the start, at an interval, before every validation, at the end.
 
-    It holds the state after a whole update, and whether a validation follows. With ``validates`` a
+    It has the state after a whole update, and whether a validation follows. With ``validates``, a
     new run also validates before its first update.
     """
 
@@ -57,7 +57,7 @@ class LastCheckpoint(SavedCallback, Checkpoint):
             trainer.should_stop = False
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
-        """Save a new run, or one that has returned; run a validation that a stop has prevented."""
+        """Save a new run, or a run after a return; run a validation that a stop prevented."""
         # Otherwise Lightning would repeat or skip a part of the loop.
         trainer.fit_loop.epoch_loop.restarting = False
         unused = None
@@ -94,7 +94,7 @@ class LastCheckpoint(SavedCallback, Checkpoint):
         self._save_unless_bad(trainer, pl_module)
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Record its end before the best and recent checkpoints are written, which hold it, too."""
+        """Record the end of the validation before the best and recent checkpoints are written."""
         self.validates = False
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -113,7 +113,7 @@ class LastCheckpoint(SavedCallback, Checkpoint):
 
 
 class BestCheckpoint(SavedCallback, Checkpoint):
-    """Keeps ``best.ckpt``: the state at the best validation so far."""
+    """Writes ``best.ckpt``: the state at the best validation so far."""
 
     def __init__(self, folder: Path, criterion: Criterion) -> None:
         self.path = folder / "best.ckpt"
@@ -137,7 +137,7 @@ class BestCheckpoint(SavedCallback, Checkpoint):
 class RecentCheckpoints(Checkpoint):
     """Keeps the weights of the last ``keep`` validations for ``average``; below 0 all.
 
-    They hold the weights, not their moving average, which best.ckpt holds.
+    They have the weights. best.ckpt has the moving average.
     """
 
     def __init__(self, folder: Path, keep: int) -> None:
@@ -151,7 +151,7 @@ class RecentCheckpoints(Checkpoint):
                     file.unlink()
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Save, unless nothing has been learnt yet, and delete the oldest."""
+        """Save, except before the first update, and delete the oldest."""
         if not self.keep or not trainer.global_step:
             return
         path = self.folder / f"step-{trainer.global_step:08d}.ckpt"
@@ -162,5 +162,5 @@ class RecentCheckpoints(Checkpoint):
 
 
 def _raise_on_rank(error: InputError, trainer: Trainer) -> NoReturn:
-    """Raise the error on rank 0, which reports it; on the other ranks one that is not reported."""
+    """Raise the error on rank 0, which reports it; the other ranks raise a silent error."""
     raise error if trainer.is_global_zero else AnotherRankFailed(str(error))

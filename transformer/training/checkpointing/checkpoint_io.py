@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Criterion:
-    """Compares validations by a value; of equals the lower ``val/loss`` is better."""
+    """Compares validations by a value; in a tie, the lower ``val/loss`` is better."""
 
     metric: str
     mode: Literal["max", "min"]
@@ -40,17 +40,16 @@ class Criterion:
         return self.improves(values[0], than and than[0])
 
     def improves(self, score: float, than: float | None) -> bool:
-        """Whether a score alone is better than another, or is the first; NaN never is."""
+        """Whether a score is better than another, or is the first; NaN never is."""
         if than is None or math.isnan(than):
             return True
         return score > than if self.mode == "max" else score < than
 
 
 class AtomicCheckpointIO(CheckpointIO):
-    """Writes a file whole or not at all, and opens it with ``weights_only=True`` alone.
+    """Writes files atomically, and opens them only with ``weights_only=True``.
 
-    ``error`` says why the last file could not be written. It is not raised, as the other ranks
-    wait.
+    ``error`` is the error of the last write. It is not raised, because the other ranks wait.
     """
 
     def __init__(self) -> None:
@@ -65,7 +64,7 @@ class AtomicCheckpointIO(CheckpointIO):
             write_payload(checkpoint, Path(path))
         except InputError as error:
             self.error = error
-            logger.error("%s; what was there is kept, and training goes on", error)
+            logger.error("%s; the old checkpoint is kept, and training continues", error)
 
     def load_checkpoint(
         self, path: Any, map_location: Any = None, weights_only: bool | None = None

@@ -15,7 +15,7 @@ LOCK = ".lock"
 """Name of the file that a process locks while it trains."""
 
 FINISHED = "finished"
-"""Name of the empty file of a run whose training and tests are over."""
+"""Name of an empty file: training and tests of the run are over."""
 
 _PATIENCE = 1.0
 """Seconds to wait for a process that only checks whether another one trains."""
@@ -38,7 +38,7 @@ def is_finished(folder: Path) -> bool:
 
 @contextmanager
 def locked(folder: Path, verb: str = "trains") -> Iterator[None]:
-    """Keep other processes from working in a folder; InputError if one does, or locking fails.
+    """Lock a folder for this process; InputError if another process has it, or locking fails.
 
     The system releases the lock when the process ends, for whatever reason.
     """

@@ -1,4 +1,4 @@
-"""What a checkpoint must hold of training, and how a run resumes from it.
+"""The training state of a checkpoint, and how a run resumes from it.
 
 A file is always written after a whole update. The number of updates decides the next batches
 (loader.py), the random numbers (update_module.py) and the learning rate.
@@ -90,7 +90,7 @@ LIGHTNING_READS = (
     *(PORTABLE, "state_dict", "optimizer_states", "loops"),
     *("current_model_state", "averaging_state"),
 )
-"""Keys of a file that a resumed run gets; the schedule follows from the number of updates."""
+"""Keys of a file for a resumed run; the schedule follows from the number of updates."""
 
 
 def find_resumable(path: Path) -> tuple[Path, dict[str, Any]]:
@@ -98,15 +98,14 @@ def find_resumable(path: Path) -> tuple[Path, dict[str, Any]]:
     file, payload = find_last(path)
     if "optimizer_states" not in payload:
         raise InputError(
-            f"{file} holds weights alone; training goes on from a run directory, best.ckpt or "
-            "last.ckpt"
+            f"{file} has only weights; resume from a run directory, best.ckpt or last.ckpt"
         )
     check_saved_state(payload, file)
     return file, payload
 
 
 def check_saved_state(payload: Mapping[str, Any], file: Path) -> None:
-    """Raise InputError unless a checkpoint holds the training state as a run writes it."""
+    """Raise InputError unless a checkpoint has the training state of a run."""
     with errors_name(file):
         required = ("global_step", "optimizer_states", "loops", "callbacks", "recovery")
         raise_objections(
@@ -127,7 +126,7 @@ def check_saved_state(payload: Mapping[str, Any], file: Path) -> None:
 
 
 def loader_state(payload: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The state of the data loader, which Lightning does not always hand back; None for none."""
+    """The state of the data loader, which Lightning does not always restore; None for none."""
     try:
         [state] = payload["loops"]["fit_loop"]["state_dict"].get("combined_loader", [None])
     except (LookupError, TypeError, ValueError, AttributeError):
@@ -173,7 +172,7 @@ def schedule_state(schedule: LambdaLR, done: int, scale: float) -> dict[str, Any
 
 
 def restore_progress(checkpoint: dict[str, Any], trainer: Trainer, module: LightningModule) -> None:
-    """Change what Lightning is about to restore, so that it resumes after the last update."""
+    """Change the state before Lightning restores it, so that it resumes after the last update."""
     if not any(isinstance(c, WeightAveraging) for c in trainer.callbacks):  # type: ignore[attr-defined]
         # Without callbacks.ema_decay, training resumes with the weights and not their average.
         checkpoint["state_dict"] = checkpoint.pop("current_model_state", checkpoint["state_dict"])

@@ -1,1 +1,1 @@
-"""Several processes: replicated weights, sharded weights."""
+"""Several processes: whole weights on each process, sharded weights."""

@@ -15,10 +15,10 @@ from transformer.training.trainer_config import TrainerConfig
 
 
 class ReplicatedStrategy(DDPStrategy):
-    """Connects processes as Lightning's DDP does, but does not wrap the model.
+    """Connects processes like Lightning's DDP, but does not wrap the model.
 
-    DDP's wrapper sends gradients during the backward pass, and a rank that runs out of memory there
-    leaves the others waiting for ever. With ``reduce_bfloat16`` gradients are summed in bfloat16.
+    DDP's wrapper sends gradients during the backward pass. If a rank runs out of memory there, the
+    other ranks wait for ever. With ``reduce_bfloat16``, gradients are summed in bfloat16.
     """
 
     def __init__(self, *, reduce_bfloat16: bool = False, **options: Any) -> None:
@@ -48,7 +48,7 @@ class ReplicatedStrategy(DDPStrategy):
 
 
 def resolve_devices(trainer: TrainerConfig) -> TrainerConfig:
-    """The arguments of the trainer, with the number of processes that torchrun has started."""
+    """The arguments of the trainer, with the number of processes of torchrun."""
     devices, nodes = trainer.devices, trainer.num_nodes
     if TorchElasticEnvironment.detect():
         here, machines = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["GROUP_WORLD_SIZE"])

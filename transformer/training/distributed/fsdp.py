@@ -40,7 +40,7 @@ class ShardedStrategy(ReplicatedStrategy):
         """Do nothing: each layer moves to the device when it is sharded."""
 
     def configure_ddp(self) -> None:
-        """Shard the model, unless it is: after a divergence the same model is fitted again."""
+        """Shard the model once: after a divergence the same model is fitted again."""
         model = self._trained_model()
         if isinstance(model, FSDPModule):
             # Lightning has moved it off the device at the end of the last fit.
@@ -58,7 +58,7 @@ class ShardedStrategy(ReplicatedStrategy):
         self._shard(model, mesh, reshard_after_forward=False)
 
     def _shard(self, module: nn.Module, mesh: DeviceMesh, **settings: Any) -> None:
-        """Shard the weights of a module, as rank 0 has them, unless they are sharded."""
+        """Shard the weights of a module, with the values of rank 0, unless they are sharded."""
         module.to(self.root_device)
         for tensor in (*module.parameters(), *module.buffers()):
             if not isinstance(tensor, DTensor):
@@ -77,7 +77,7 @@ class ShardedStrategy(ReplicatedStrategy):
         yield from (m for m in self._trained_model().modules() if isinstance(m, FSDPModule))
 
     def on_validation_start(self) -> None:
-        """Gather all weights, as the ranks translate different sentences, each at its own speed."""
+        """Gather all weights: ranks translate different sentences, each at its own speed."""
         with torch.inference_mode(False), torch.no_grad():
             for unit in self._units():
                 unit.unshard()
@@ -91,7 +91,7 @@ class ShardedStrategy(ReplicatedStrategy):
                 unit.reshard()
 
     def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
-        """Load whole weights, sharded as the model is."""
+        """Load whole weights, with the sharding of the model."""
         assert self.lightning_module is not None
         weights = dict(self.lightning_module.named_parameters(remove_duplicate=False))
         state = {
@@ -101,7 +101,7 @@ class ShardedStrategy(ReplicatedStrategy):
         self.lightning_module.load_state_dict(state, strict=strict)
 
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
-        """Load whole states, sharded as their weights are."""
+        """Load whole states, with the sharding of their weights."""
         for optimizer, saved in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
             weights = [p for group in optimizer.param_groups for p in group["params"]]
             state = {
@@ -123,14 +123,14 @@ class ShardedStrategy(ReplicatedStrategy):
             write_archive(parts, file.parent / names[self.global_rank])
         except InputError as failed:
             error = failed
-            logger.error("%s; what was there is kept, and training goes on", error)
-        # No rank knows before all have tried.
+            logger.error("%s; the old checkpoint is kept, and training continues", error)
+        # No rank knows the result before all have tried.
         failed_somewhere = self.reduce_boolean_decision(error is not None, all=False)
         if failed_somewhere:
             assert isinstance(self.checkpoint_io, AtomicCheckpointIO)
             self.checkpoint_io.error = error or InputError(
                 f"{file} cannot be written: another rank could not write its part; free some "
-                "space, or mend the folder"
+                "space, or check the folder"
             )
         if self.is_global_zero:
             if not failed_somewhere:

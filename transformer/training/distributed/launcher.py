@@ -1,4 +1,4 @@
-"""Starts the ranks of this machine under torch's elastic agent, as ``torchrun --standalone``."""
+"""Starts the ranks of this machine by torch's elastic agent, like ``torchrun --standalone``."""
 
 import logging
 import os
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from torch.distributed.elastic.agent.server import ElasticAgent
 
 RUN = "TRANSFORMER_RUN"
-"""Name of the environment variable that holds the run for rank 0."""
+"""Environment variable with the run for rank 0."""
 
 _TRAIN = ("-m", "transformer", "train")
 
 
 def count_devices(trainer: Any) -> int:
-    """Devices of this machine for the group ``trainer``; 1 if Lightning refuses the value."""
+    """Number of devices for the group ``trainer``; 1 if Lightning rejects the value."""
     devices, accelerator = trainer.devices, trainer.accelerator
     if devices in (1, "1"):
         return 1
@@ -41,7 +41,7 @@ def count_devices(trainer: Any) -> int:
 
 
 def run_ranks(count: int, run: str, command: Sequence[str] = _TRAIN) -> None:
-    """Start the ranks, each ``python`` with a command, and wait; once one has failed, all end."""
+    """Start the ranks, each ``python`` with a command, and wait; if one fails, all end."""
     from torch.distributed.elastic.agent.server import WorkerSpec
     from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs

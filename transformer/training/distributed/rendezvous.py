@@ -1,4 +1,4 @@
-"""Communication between ranks besides the gradients: the run, and the first rank that failed."""
+"""Communication between ranks besides the gradients: the run, and the first failed rank."""
 
 import logging
 import os
@@ -28,7 +28,7 @@ _SECONDS_FOR_NCCL = 10.0
 
 @dataclass(frozen=True)
 class Rank:
-    """A process of a group of ``ranks`` that torchrun or SLURM has started."""
+    """A process of a group of ``ranks``, started by torchrun or SLURM."""
 
     rank: int
     ranks: int
@@ -68,7 +68,7 @@ def shared_store(rank: Rank) -> "Store":
 
 
 def external_rank() -> Rank | None:
-    """The rank of this process in a group that torchrun or SLURM has started; None: no group."""
+    """The rank of this process in a group started by torchrun or SLURM; None: no group."""
     if "TORCHELASTIC_RUN_ID" not in os.environ and "SLURM_NTASKS" not in os.environ:
         return None
     from lightning_fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
@@ -97,7 +97,7 @@ def reporting_once(rank: Rank | None) -> Iterator[None]:
 
 
 def _other_error(rank: Rank, error: BaseException) -> AnotherRankFailed | None:
-    """What a rank raises in place of an error; None: this rank reports the error itself."""
+    """The replacement of an error on this rank; None: this rank reports the error itself."""
     code = _first_code(rank, error)
     if code is not None:
         return AnotherRankFailed("", code)
@@ -129,7 +129,7 @@ def leave_group(code: int) -> NoReturn:
 
 
 def _first_code(rank: Rank, error: BaseException) -> int | None:
-    """The exit code of the rank that has failed before this one; None if this one is the first."""
+    """The exit code of the rank that failed first; None if this rank is the first."""
     from torch import distributed as dist
 
     # Most errors at the start occur on all ranks, and only rank 0 can remove its directory or

@@ -13,19 +13,19 @@ Consistency = Literal["none", "r_drop", "simcut"]
 
 @dataclass(frozen=True)
 class LossConfig:
-    """How the loss is computed.
+    """Settings of the loss.
 
     Attributes:
         label_smoothing: Probability mass spread evenly over the vocabulary.
-        chunk: Rows of logits in memory at a time in the fused form; 0 takes the plain form.
+        chunk: Tokens with logits in memory at a time in the fused form; 0 takes the plain form.
         bfloat16: Multiply in bfloat16 in the fused form, with a relative error of the gradient of
-            3e-3; ``auto`` does so where the device has instructions for it.
+            3e-3; ``auto``: if the device has instructions for it.
         alignment_weight: Weight of guided alignment (``guided_alignment.py``).
         alignment_layer: Decoder layer of the head that learns the links; null: the last but one.
         consistency: Second pass over each batch (``consistency.py``): ``r_drop`` with another
             dropout mask, ``simcut`` with tokens cut.
         consistency_weight: Alpha of the paper: weight of the divergence of the two passes.
-        cut: Probability with which ``simcut`` cuts a token of either side.
+        cut: Probability of cutting a token (source and target) in ``simcut``.
     """
 
     label_smoothing: Annotated[float, Range(0, below=1)] = 0.1
@@ -43,7 +43,7 @@ class LossConfig:
 
 
 def _contradictions(config: LossConfig) -> Iterator[str]:
-    """Combinations that would train something else than the config says."""
+    """Keys that contradict each other."""
     kind = config.consistency
     if config.bfloat16 and not config.chunk:
         value = str(config.bfloat16).lower()

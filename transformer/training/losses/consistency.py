@@ -30,10 +30,10 @@ Passes = Float[Tensor, "2 token width"]
 
 
 class Terms(NamedTuple):
-    """Weights of the terms of a token; p is the prediction of the first pass, q of the second.
+    """Weights of the loss terms; p is the prediction of the first pass, q of the second.
 
-    ``cross_entropy`` weighs both passes, ``divergence`` KL(p || q) and KL(q || p), ``weight`` the
-    divergence beside the cross-entropy.
+    ``cross_entropy`` has the weights of both passes, ``divergence`` the weights of KL(p || q) and
+    KL(q || p), ``weight`` the weight of the divergence relative to the cross-entropy.
     """
 
     cross_entropy: tuple[float, float]
@@ -45,9 +45,9 @@ def paper_terms(config: LossConfig) -> Terms:
     """The terms of a paper.
 
     R-Drop adds up the cross-entropies of both passes and alpha times the mean of both divergences.
-    Here the sum is halved, so that learning rate, clipping and ``train/loss`` mean the same as
-    without: (CE + CE) / 2 + alpha / 2 * (KL + KL) / 2. SimCut adds alpha times KL(p || q) to the
-    cross-entropy of the first pass. The gradient runs through both p and q, as in its authors'
+    Here the sum is halved, so that learning rate, clipping and ``train/loss`` keep their meaning:
+    (CE + CE) / 2 + alpha / 2 * (KL + KL) / 2. SimCut adds alpha times KL(p || q) to the
+    cross-entropy of the first pass. The gradient flows through both p and q, as in the authors'
     code.
     """
     alpha = config.consistency_weight
@@ -60,7 +60,7 @@ class ConsistencyLoss(NamedTuple):
     """Sums over the tokens, in nats."""
 
     loss: Scalar
-    """Cross-entropy and weighted divergence; it alone has a gradient."""
+    """Cross-entropy and weighted divergence; only this sum has a gradient."""
     cross_entropy: Scalar
     """Smoothed."""
     divergence: Scalar
@@ -158,9 +158,9 @@ def consistency_loss(
     *,
     compiled: bool = False,
 ) -> ConsistencyLoss:
-    """The loss by terms, else those of the config; fused if the config has a chunk.
+    """The loss by ``terms``, by default the config's; fused if the config has a chunk.
 
-    The fused form does not hold all logits in memory.
+    The fused form never has all logits in memory.
     """
     terms, smoothing = terms or paper_terms(config), config.label_smoothing
     if config.chunk == 0:
@@ -175,7 +175,7 @@ def consistency_loss(
 def drawn_cut(
     tokens: Int[Tensor, "rows length"], probability: float
 ) -> Bool[Tensor, "rows length"] | None:
-    """Draw tokens to cut in the second half of the rows, no padding and no control symbols."""
+    """Draw tokens to cut in the second half of the batch, except padding and control symbols."""
     if probability == 0:
         return None
     cut = torch.rand(tokens.shape, device=tokens.device) < probability

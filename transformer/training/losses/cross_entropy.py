@@ -1,6 +1,6 @@
 """Label-smoothed cross-entropy, summed over the real target tokens, by formula and fused.
 
-The normaliser is the token count of a whole update, which only the training module knows.
+The training module divides by the token count of a whole update.
 Szegedy et al. 2016, "Rethinking the Inception Architecture", section 7.
 """
 
@@ -34,7 +34,7 @@ ROWS, GPU_ROWS = 512, 8192
 def joined_bias(
     hidden: Float[Tensor, "*rows width"], projection: nn.Linear
 ) -> tuple[Float[Tensor, "*rows width_in"], Float[Tensor, "vocab width_in"]]:
-    """Hidden states and matrix, whose product are the logits; a bias is one more column."""
+    """Hidden states and matrix; their product is the logits. A bias is one more column."""
     bias: Tensor | None = projection.bias
     if bias is None:
         return hidden, projection.weight
@@ -57,7 +57,7 @@ def negative_log_likelihood(hidden: Hidden, weight: Weight, target: Target) -> S
 
 
 class FusedLoss(torch.autograd.Function):
-    """Projection and loss in one pass over chunks of tokens, of one or more passes over each token.
+    """Projection and loss, chunk by chunk, for one or more passes of the model over each token.
 
     The forward pass computes the gradient with the logits (``softmax - target`` for the
     cross-entropy), so that only one chunk of logits is in memory. The loss is the weighted total of
@@ -129,7 +129,7 @@ def _by_blocks(
     means: Float[Tensor, "passes padded 1"],
     size: int,
 ) -> Iterator[Tensor]:
-    """The sums of each block of so many tokens, computed in the dtype of the means."""
+    """The sums over blocks of this many tokens, computed in the dtype of the means."""
     narrow = logits.dtype != means.dtype
     # One buffer for all blocks stays in the cache.
     buffer = means.new_empty(len(logits), size if narrow else 0, logits.size(-1))

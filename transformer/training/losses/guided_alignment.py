@@ -39,10 +39,10 @@ def alignment_loss(
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Cross-entropy between the links of each target token and the attention of a head.
 
-    The links of a token are a uniform distribution over its source tokens; row ``t`` belongs to the
-    step that predicts token ``t``. Returns the sum over the linked tokens, in nats, and their
-    number. The sum is divided by the number of all target tokens of the update (Garg et al.,
-    equation 5).
+    The links of a token are a uniform distribution over its source tokens. Query ``t`` is the step
+    that predicts token ``t``. Returns the sum over the linked tokens, in nats, and their number.
+    The training module divides the sum by the number of all target tokens of the update (Garg et
+    al., equation 5).
     """
     linked = links.any(-1)
     count = links.sum(-1).clamp_min(1)

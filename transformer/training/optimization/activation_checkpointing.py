@@ -1,4 +1,4 @@
-"""Layers whose activations are computed again in the backward pass, instead of being kept."""
+"""Activation checkpointing: the backward pass recomputes the activations of layers."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,9 +18,9 @@ Forward = Callable[..., Tensor]
 def recompute_layers(model: nn.Module, guided: nn.Module | None = None) -> None:
     """Recompute layers in the backward pass instead of keeping their activations.
 
-    The layer of the guided attention keeps them. The gradient is the same, bit for bit; with
-    relative positions within a sparse pattern, up to rounding. Chen et al. 2016, "Training Deep
-    Nets with Sublinear Memory Cost".
+    The layer with the guided attention keeps its activations. The gradient is the same, bit for
+    bit; with relative positions in a sparse pattern, up to rounding. Chen et al. 2016, "Training
+    Deep Nets with Sublinear Memory Cost".
     """
     for layer in model.modules():
         keeps = isinstance(layer, DecoderLayer) and layer.cross_attention is guided

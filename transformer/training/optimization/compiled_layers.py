@@ -24,9 +24,9 @@ _SETTINGS = ("trainer.compile=layers", "trainer.compile=none")
 def compile_layers(model: nn.Module, guided: nn.Module | None = None, **options: Any) -> None:
     """Compile the layers of a model, forward and backward, for any number of sentences and tokens.
 
-    The layers of the guided attention are not compiled, as its weights are recorded. A search,
-    which is in inference mode, computes the plain layers. To recompute layers as well, call
-    ``recompute_layers`` before. Ansel et al. 2024, "PyTorch 2".
+    Layers with a guided attention are not compiled, because its weights are recorded. A search (in
+    inference mode) runs the plain layers. To recompute layers as well, call ``recompute_layers``
+    before. Ansel et al. 2024, "PyTorch 2".
     """
     # Sizes that are equal in the first batch, such as length and width, may differ in the next.
     shape_settings.use_duck_shape = False
@@ -47,7 +47,7 @@ def check_compiler(device: torch.device) -> None:
 
 
 def _teach(forward: Forward) -> Forward:
-    """A decoder layer without its cache where there is a gradient: no later position reads it."""
+    """A decoder layer without its cache in training: no later position reads the cache."""
 
     def teach(hidden: Tensor, cache: LayerCache, *biases: AttentionBias) -> Tensor:
         return forward(hidden, replace(cache) if torch.is_grad_enabled() else cache, *biases)

@@ -1,4 +1,4 @@
-"""How much freed memory glibc keeps, and how many compiled products oneDNN."""
+"""Settings of glibc's freed memory, and of oneDNN's cache of compiled products."""
 
 import ctypes
 import os

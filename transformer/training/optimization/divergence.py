@@ -1,4 +1,4 @@
-"""Detects divergence: skips bad updates, and reports when too many follow each other.
+"""Detects divergence: skips bad updates, and reports too many bad updates in a row.
 
 Chowdhery et al. 2022, "PaLM", section 5.1, skip batches whose loss spikes.
 """
@@ -27,7 +27,7 @@ _MIN_LOSSES = 10
 
 @dataclass(frozen=True)
 class RecoveryConfig:
-    """When an update is bad, and what happens then; ``conf/train.yaml`` explains the keys.
+    """Criteria of a bad update, and the reaction; ``conf/train.yaml`` explains the keys.
 
     ``explosion`` is in nats per target token above the median of the last hundred.
     """
@@ -39,7 +39,7 @@ class RecoveryConfig:
 
 
 class Diverged(Exception):
-    """Too many bad updates in a row, of which ``update`` is the last; they changed no weights."""
+    """Too many bad updates in a row; ``update`` is the last. They changed no weights."""
 
     def __init__(self, reason: str, update: Update[Any], number: int) -> None:
         super().__init__(reason)
@@ -86,7 +86,7 @@ class DivergenceDetector:
         self.in_a_row += 1
         self.skipped += 1
         counts = f"{self.in_a_row} in a row, {self.skipped} in all"
-        logger.warning("update %d is left out: %s (%s)", update, self._reason(loss, norm), counts)
+        logger.warning("update %d is skipped: %s (%s)", update, self._reason(loss, norm), counts)
 
     def raise_if_diverged(self, update: Update[Any], number: int) -> None:
         """Raise Diverged after ``recovery.skips`` bad updates in a row."""
@@ -96,11 +96,11 @@ class DivergenceDetector:
 
     @property
     def lr_scale(self) -> float:
-        """Factor on the learning rate of the config."""
+        """Factor of the config's learning rate."""
         return self.config.lr_factor**self.returned
 
     def state_dict(self) -> dict[str, Any]:
-        """State with which a resumed run makes the same decisions."""
+        """The state; with it, a resumed run makes the same decisions."""
         counts = {name: getattr(self, name) for name in ("in_a_row", "skipped", "returned")}
         return {"losses": list(self._losses), **counts}
 

@@ -1,4 +1,4 @@
-"""Weights that do not learn: they get no gradient and no moments, and stay the same."""
+"""Frozen weights: they get no gradient and no moments, and do not change."""
 
 import re
 
@@ -19,7 +19,7 @@ _NAMES: dict[Frozen, str] = {
 
 
 def freeze(model: nn.Module, config: ModelConfig) -> None:
-    """Exclude ``model.freeze``, or all but adapters, from learning; InputError if none is left."""
+    """Freeze ``model.freeze``, or all except adapters; InputError if no weight learns."""
     frozen = [re.compile(_NAMES[group]) for group in config.freeze]
     for name, weight in model.named_parameters(remove_duplicate=False):
         base = config.lora_rank > 0 and not name.endswith((DOWN, UP))

@@ -1,4 +1,4 @@
-"""The learning rate as a function of the update: each schedule is a factor on ``optimizer.lr``."""
+"""The learning rate as a function of the update: each schedule is a factor of ``optimizer.lr``."""
 
 import math
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ class ScheduleConfig:
     """Which schedule, and how long it warms up.
 
     Attributes:
-        total: Updates until the cosine reaches ``floor``; null: ``trainer.max_steps``; -1: those of
-            ``trainer.max_epochs``.
+        total: Updates until the cosine reaches ``floor``; null: ``trainer.max_steps``; -1: the
+            updates of ``trainer.max_epochs``.
     """
 
     name: Literal["inverse_sqrt", "noam", "cosine", "constant"] = "cosine"
@@ -51,5 +51,5 @@ def schedule_factor(config: ScheduleConfig, d_model: int, update: int) -> float:
 
 def build_schedule(config: ScheduleConfig, optimizer: Optimizer, d_model: int) -> LambdaLR:
     """A scheduler that steps once per update."""
-    # torch counts finished updates; the formulas take the number of the next one.
+    # torch counts finished updates; the formulas take the number of the next update.
     return LambdaLR(optimizer, lambda done: schedule_factor(config, d_model, done + 1))

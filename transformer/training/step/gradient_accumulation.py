@@ -1,7 +1,7 @@
-"""The gradient of an update, summed over its micro-batches; a batch that is too large is halved.
+"""The gradient of an update, summed over its micro-batches; too large batches are halved.
 
-No rank waits for another before all its micro-batches are done. A rank that runs out of memory can
-therefore repeat its part without the others.
+A rank waits for other ranks only after all its micro-batches. So a rank that runs out of memory can
+repeat its part alone.
 """
 
 import random
@@ -29,7 +29,7 @@ Sending = Callable[[], AbstractContextManager[Any]]
 class Totals:
     """Sums over the micro-batches of an update.
 
-    ``tokens`` is a tensor once it is that of several ranks; ``sums`` are losses without gradient;
+    ``tokens`` is a tensor if it is summed over several ranks. ``sums`` are losses without gradient.
     ``signals`` counts the ranks that have received each signal.
     """
 
@@ -39,7 +39,7 @@ class Totals:
 
 
 def seed_for(seed: int, *path: int) -> None:
-    """Seed all generators for a micro-batch, so that a resumed or repeated one draws the same."""
+    """Seed all generators for a micro-batch, so that resuming or repeating draws the same."""
     word = int(np.random.SeedSequence([seed, len(path), *path]).generate_state(1, np.uint64)[0])
     torch.manual_seed(word)
     np.random.seed(word % 2**32)

@@ -1,4 +1,4 @@
-"""Turns the gradient of a sum into that of a mean, and clips its norm."""
+"""Converts the gradient of a sum to the gradient of a mean, and clips its norm."""
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +8,7 @@ from torch.distributed.tensor import DTensor
 def clip_mean_gradient(
     model: nn.Module, tokens: int | Tensor, max_norm: float | None, *, sharded: bool
 ) -> Tensor:
-    """Divide the gradients by the number of tokens, clip them, and return their norm before it.
+    """Divide the gradients by the number of tokens, clip them, and return the unclipped norm.
 
     Without a ``max_norm`` nothing is clipped. With sharded weights the norm is over all ranks.
     Pascanu et al. 2013, "On the difficulty of training recurrent neural networks", section 3.2.

@@ -13,9 +13,9 @@ logger = logging.getLogger(__name__)
 
 
 def runs_out_of_memory(compute: Callable[[], object]) -> bool:
-    """Whether memory does not suffice for a computation; raises its other errors.
+    """Whether a computation runs out of memory; raises its other errors.
 
-    The traceback, which holds the activations, is gone when this returns.
+    The traceback, which refers to the activations, is gone when this returns.
     """
     try:
         compute()

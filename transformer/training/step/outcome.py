@@ -1,4 +1,4 @@
-"""Sums over the ranks: of an update, whose outcome the host reads later, and of a validation."""
+"""Sums over the ranks, of an update and of a validation; the host reads an update's sums later."""
 
 import math
 from collections.abc import Mapping
@@ -53,11 +53,11 @@ def sum_over_ranks(
 
 
 class UpdateNumbers(NamedTuple):
-    """What the host knows of an update, over all ranks.
+    """The outcome of an update on the host, over all ranks.
 
-    ``good`` says whether it was applied, ``norm`` is that of the gradient before clipping, ``loss``
-    is per prediction, in nats, ``signal`` the last in the list that any of several ranks has
-    received. ``sums`` are plain numbers and lists to log, by name.
+    ``good``: whether the update was applied. ``norm``: norm of the gradient before clipping.
+    ``loss``: loss per prediction, in nats. ``signal``: the last signal in the list that any of
+    several ranks has received. ``sums``: plain numbers and lists to log, by name.
     """
 
     good: bool
@@ -121,7 +121,7 @@ class Means:
         self._counted[name] = (before + float(summed.detach()), count + number)
 
     def over_all_ranks(self) -> dict[str, float]:
-        """The means, equal on all ranks, of the names that any rank has counted; resets them."""
+        """The means of all names counted by any rank, equal on all ranks; resets them."""
         ranks = [self._counted]
         if dist.is_initialized():
             ranks *= dist.get_world_size()

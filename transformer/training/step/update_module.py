@@ -1,4 +1,4 @@
-"""The update that all tasks share: a sum of losses, one normaliser, clipping, optimiser."""
+"""The update of all tasks: a sum of losses, one normaliser, clipping, optimiser."""
 
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
@@ -38,18 +38,19 @@ if TYPE_CHECKING:
 
 
 class UpdateModule(LightningModule, ABC):
-    """Trains a model whose hidden states, projected, predict the right tokens.
+    """Trains a model that predicts tokens from projected hidden states.
 
-    A batch of Lightning is a whole update: the micro-batches of a rank. Its loss is a sum over its
-    predictions, divided by their number over all micro-batches and ranks: once, before clipping.
+    A Lightning batch is a whole update: the micro-batches of a rank. The loss is summed over the
+    predictions. It is divided once, before clipping, by the number of predictions over all
+    micro-batches and ranks.
 
     Args:
         clip: Maximum norm of the gradient; None does not clip.
-        seed: Of the random numbers of training.
+        seed: Seed of the random numbers of training.
         portable: Part of every checkpoint besides the weights (``checkpoint.portable_part``).
 
     Attributes:
-        signal: Signal that asks this rank to stop; ``agreed_signal`` that of all ranks.
+        signal: Signal that asks this rank to stop; ``agreed_signal`` is the signal of all ranks.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class UpdateModule(LightningModule, ABC):
 
     @abstractmethod
     def predictions(self, batch: Any) -> tuple[Tensor, Tensor]:
-        """Hidden states that predict, ``token width``, and the right tokens, ``token``."""
+        """Hidden states of the predictions, ``token width``, and the right tokens, ``token``."""
 
     def micro_loss(self, batch: Any) -> tuple[Tensor, int, dict[str, Tensor]]:
         """Sum of the loss over the predictions of a micro-batch, their number, and sums to log."""
@@ -107,7 +108,7 @@ class UpdateModule(LightningModule, ABC):
         good = self.detector.accepts(totals.sums["loss"] / totals.tokens, norm)
         optimizer: Any = self.optimizers()
         lr = optimizer.param_groups[0]["lr"]
-        # Adam leaves the weights as they are where this is 1.
+        # Adam does not change the weights if this is 1.
         optimizer.optimizer.found_inf = good.logical_not().float()
         optimizer.step()
         schedule: Any = self.lr_schedulers()
@@ -136,13 +137,13 @@ class UpdateModule(LightningModule, ABC):
         self._detector.raise_if_diverged(update, outcome.number)
 
     def check_memory(self, batch: Any, times: int = 1) -> None:
-        """Compute the gradient of the largest batch, as often as an update adds up, and drop it."""
+        """Compute and drop the gradient of the largest batch, as often as an update adds up."""
         with all_layers(self.model):
             self.accumulate(Update.of([batch] * times, [0] * times))
         self.zero_grad()
 
     def validation_step(self, batch: Any | None, batch_index: int) -> None:
-        """Count a batch; there may be none for this rank."""
+        """Count a batch; this rank may have none."""
         if batch is not None:
             self.validate(*self.predictions(batch))
 
@@ -173,14 +174,14 @@ class UpdateModule(LightningModule, ABC):
         self.accumulate.halving.alone = not self.sharded
 
     def on_train_start(self) -> None:
-        """Prepare the sum of gradients over the ranks, which sharded weights do themselves."""
+        """Prepare the sum of gradients over the ranks, except for sharded weights."""
         if self.trainer.world_size > 1 and not self.sharded and self._buckets is None:
             strategy: Any = self.trainer.strategy
             parameters = self.model.parameters()
             self._buckets = GradientBuckets(parameters, bfloat16=strategy.reduce_bfloat16)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add config, tokenizer and detector, so that the file needs no other."""
+        """Add config, tokenizer and detector, so that the file needs no other file."""
         checkpoint[PORTABLE] = self.portable
         checkpoint["recovery"] = self.detector.state_dict() | {"lr": self.optimizer.lr}
 

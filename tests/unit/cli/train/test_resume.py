@@ -81,7 +81,7 @@ def test_the_config_is_that_of_the_run(run: Path, tmp_path: Path) -> None:
     of_the_file.checkpoint = config.checkpoint
     assert config == of_the_file
     for file, message in (
-        (run / "checkpoints" / "tuned.ckpt", r"tuned\.ckpt holds weights alone; training goes on"),
+        (run / "checkpoints" / "tuned.ckpt", r"tuned\.ckpt has only weights; resume from"),
         (tmp_path / "nowhere", "nowhere does not exist"),
     ):
         with pytest.raises(InputError, match=message):

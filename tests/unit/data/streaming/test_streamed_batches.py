@@ -13,7 +13,7 @@ from transformer.common.errors import InputError
 from transformer.data.batching.batch_stream import RankAssignment
 from transformer.data.batching.loader import UpdateLoader
 from transformer.data.modules.streaming import StreamData
-from transformer.data.streaming import streamed_batches as buffers
+from transformer.data.streaming import streamed_batches
 from transformer.data.streaming.shards import _SHARD_BITS, Position
 
 
@@ -76,9 +76,9 @@ def test_to_resume_reads_one_buffer_and_none_before(
     state = module.row.state_dict(last)
     expected = module.row[last].pairs.tolist()
     filled = []
-    fill = buffers.BufferReader.fill
+    fill = streamed_batches.BufferReader.fill
     monkeypatch.setattr(
-        buffers.BufferReader,
+        streamed_batches.BufferReader,
         "fill",
         lambda self, position: (filled.append(position), fill(self, position))[1],
     )

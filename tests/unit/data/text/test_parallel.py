@@ -55,6 +55,7 @@ WRONG_FILES = [
     ("list.jsonl", '["a", "b"]\n', r'list\.jsonl:1: not a .* \(write {"en": "...", "de": "..."}'),
     ("key.jsonl", '{"en": "a", "ger": "b"}\n', r":1: the key 'de' has nothing \(keys: en, ger\)"),
     ("type.jsonl", '{"en": "a", "de": 3}\n', r"type\.jsonl:1: the key 'de' has 3, not one line"),
+    ("empty.jsonl", '{"en": "a", "de": []}\n', r"empty\.jsonl:1: the key 'de' has \[\]"),
     ("item.jsonl", '{"en": "a", "de": ["x", 3]}\n', r"item\.jsonl:1: the key 'de' has 3"),
     ("break.jsonl", '{"en": "a\\nb", "de": "c"}\n', r"break\.jsonl:1: the key 'en' has 'a"),
     ("end.jsonl", '{"en": "a", "de": "c\\r"}\n', r"end\.jsonl:1: the key 'de' has 'c"),

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.helpers.decoding.steps import RecurrentStep, search_config
-from transformer.decoding.search.greedy import greedy_search
+from transformer.decoding.search.greedy import first_largest, greedy_search
 
 GREEDY = search_config(algorithm="greedy", beam_size=1)
 
@@ -34,3 +34,12 @@ def test_finished_sentences_leave_the_batch() -> None:
     found = greedy_search(step, limits, search_config(min_length=9, beam_size=1))
     assert [len(hypothesis.tokens) for [hypothesis] in found] == [1, 4, 2]
     assert (step.calls, step.rows) == (5, 3 + 3 + 2 + 1 + 1)
+
+
+@pytest.mark.parametrize("many", [5, 128, 129, 300, 1000])
+def test_the_first_of_equal_values_is_found_as_max_does(many: int) -> None:
+    values = torch.randint(4, (50, many), generator=torch.Generator().manual_seed(many)).float()
+    values[0], values[1, -1], values[2, 0] = 0.0, 9.0, 9.0
+    best, index = first_largest(values)
+    expected = torch.tensor([row.index(max(row)) for row in values.tolist()])
+    assert torch.equal(index[:, 0], expected) and torch.equal(best[:, 0], values.amax(1))

@@ -48,7 +48,7 @@ def test_translations_that_reach_the_longest_length_are_counted(
     counts = translator.length_limit.pop_counts()
     assert counts == (sum(longest), 6) and counts[0] > 0  # the blank ones are not there
     warn_about_length_limit([counts, (0, 4)])
-    assert caplog.messages[0].startswith(f"{counts[0]} of 10 outputs reached the longest")
+    assert caplog.messages[0].startswith(f"{counts[0]} of 10 outputs reached the maximum")
     caplog.clear()
     free = tiny_translator(max_length_offset=12, max_length=14, **wide)
     free.translate(TEXTS[:1])

@@ -233,6 +233,7 @@ def test_slurm_gets_the_job_back(
     scontrol.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     for name, value in ({"SLURM_NTASKS": "2", "SLURM_JOB_NAME": "train"} | environment).items():
+        monkeypatch.delenv(name, raising=False)
         if value is not None:
             monkeypatch.setenv(name, value)
     with pytest.raises(Interrupted), stoppable(tmp_path, ""):

@@ -110,7 +110,7 @@ def test_where_the_disk_is_full_rows_wait(
             full.setattr(os, "fsync", lambda handle: _no_space())
             full.setattr(loggers_module, "open_unlinked", lambda *_, **__: _no_space())
             logger.save()
-        assert "its rows wait" in caplog.text
+        assert "new rows are written later" in caplog.text
         before = rows(tmp_path) if (tmp_path / "metrics.csv").exists() else []
         assert len(before) == step - 1
         logger.save()

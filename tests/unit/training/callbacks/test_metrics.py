@@ -202,7 +202,7 @@ def test_validation_scores_real_translations(caplog: pytest.LogCaptureFixture) -
     bleu, chrf = score(HYPOTHESES, REFERENCES, ("bleu", "chrf"), config=RAW)
     assert 0 < bleu.value < 100
     assert logged(module) == [{"val/bleu": bleu.value, "val/chrf": chrf.value}]
-    assert caplog.messages[0].startswith("1 of 5 outputs reached the longest length and")
+    assert caplog.messages[0].startswith("1 of 5 outputs reached the maximum length and")
     assert f"update 7, epoch 0.7: BLEU {bleu.value:.2f}" in caplog.messages[1]
     assert len(caplog.messages) == 4
     assert "zwei => two birds sing now . (reference: two birds" in caplog.messages[3]
@@ -277,7 +277,7 @@ def test_the_ranks_share_the_sentences(
         values += logged(module)
     assert sorted(asked) == sorted(SOURCES)  # each once
     bleu, chrf = score(HYPOTHESES, REFERENCES, ("bleu", "chrf"), config=RAW)
-    warning = f"{world_size} of {2 * world_size} outputs reached the longest"
+    warning = f"{world_size} of {2 * world_size} outputs reached the maximum"
     warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert [line.startswith(warning) for line in warnings] == [True]
     # Every rank logs the score of all sentences in their own order.

@@ -67,9 +67,7 @@ def test_no_error_of_a_service_reaches_the_training(
     for step in range(3):
         logger.log_metrics({"loss": 1.0}, step)
     logger.finalize("success")
-    assert [record.getMessage() for record in caplog.records] == [
-        "logger=wandb gets nothing more: no route"
-    ]
+    assert [record.getMessage() for record in caplog.records] == ["logger=wandb stops: no route"]
     assert build.call_count == 1
 
 

@@ -75,9 +75,9 @@ def test_the_guided_head(layers: int, changes: dict[str, int], expected: tuple[i
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"alignment_layer": 2}, r"loss\.alignment_layer=2 .* is not there: the decoder has"),
-        ({"alignment_head": 4}, r"loss\.alignment_head=4 is not there: the decoder has"),
-        ({"alignment_head": -1}, r"loss\.alignment_head=-1 is not there"),
+        ({"alignment_layer": 2}, r"loss\.alignment_layer=2 .* does not exist: the decoder has"),
+        ({"alignment_head": 4}, r"loss\.alignment_head=4 does not exist: the decoder has"),
+        ({"alignment_head": -1}, r"loss\.alignment_head=-1 does not exist"),
         ({}, r"set model\.layer_drop=0 or model\.share_layers=none"),
     ],
 )

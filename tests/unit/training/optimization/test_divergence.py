@@ -48,7 +48,7 @@ def test_what_would_do_harm_is_left_out(
 ) -> None:
     detector = seasoned()
     assert not judged(detector, loss, norm, 21)
-    assert caplog.messages == [f"update 21 is left out: {reason} (1 in a row, 1 in all)"]
+    assert caplog.messages == [f"update 21 is skipped: {reason} (1 in a row, 1 in all)"]
     assert judged(detector, 6.9, 1e9, 22)
     assert (detector.in_a_row, detector.skipped) == (0, 1)
 

@@ -1,4 +1,4 @@
-"""Characters that do not belong in a text, or that its side or the vocabulary does not use.
+"""Wrong characters in a text: invalid ones, and ones that its side or the vocabulary lacks.
 
 Control and replacement characters, wrong encodings, letters of another script.
 """

@@ -1,9 +1,9 @@
 """Texts in another language than their side, and pairs that are not translated.
 
-A copy is found by words that the corpus translates; text in another language only if two signs
-agree: it has hardly any of the common words of its side, and py3langid (extra ``doctor``; Lui and
-Baldwin 2012, "langid.py") is confident of another language. Text in the same other language on both
-sides is a quotation, a name or code.
+A copy is found by words that the corpus usually translates. A text is in another language if two
+signs agree: it has hardly any common words of its side, and py3langid (extra ``doctor``; Lui and
+Baldwin 2012, "langid.py") is confident of another language. If both sides are in the same other
+language, the text is a quotation, a name or code.
 """
 
 import re

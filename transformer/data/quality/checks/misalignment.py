@@ -1,9 +1,9 @@
 """Stretches in which line i of one side is no translation of line i of the other.
 
-A missing or extra line on one side shifts all lines after it. Only lengths are compared, 12 bytes
-of memory a pair, by a hidden Markov model over shifts: given the length of its source, that of a
-target has a normal distribution (after Gale and Church 1993, "A program for aligning sentences in
-bilingual corpora"), and the shift seldom changes. Viterbi finds the most probable shifts.
+A missing or extra line on one side shifts all later lines. A hidden Markov model over shifts
+compares only lengths, with 12 bytes of memory per pair. Given the source length, the target length
+has a normal distribution (after Gale and Church 1993, "A program for aligning sentences in
+bilingual corpora"). The shift seldom changes. Viterbi finds the most probable shifts.
 """
 
 from array import array

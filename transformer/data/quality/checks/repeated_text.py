@@ -1,6 +1,7 @@
-"""Text that occurs again: duplicates, other translations, and held-out text in training text.
+"""Repeated text: duplicates, other translations, and held-out text in training text.
 
-Stores 64-bit hashes: among ten million pairs the chance of a false match is three in a million.
+It stores 64-bit hashes: for ten million pairs, a false match has a probability of three in a
+million.
 """
 
 from array import array

@@ -1,7 +1,7 @@
 """Sparse attention: computes only the blocks of keys that a block of queries may see.
 
-On a GPU by torch's ``flex_attention`` (Dong et al. 2024, "Flex Attention"); on a CPU, where that
-has no gradient, by block_sparse.py.
+On a GPU it calls torch's ``flex_attention`` (Dong et al. 2024, "Flex Attention"). This function
+has no gradient on a CPU; there it calls block_sparse.py.
 """
 
 from collections.abc import Callable
@@ -18,13 +18,13 @@ from transformer.model.attention.kernels.sdpa import Sdpa
 from transformer.model.attention.scaled_dot_product import KeyHeads, QueryHeads
 
 SPARSE_FROM = 1024
-"""Keys from which skipping blocks pays; below, one masked product is faster (docs/attention.md)."""
+"""With fewer keys, one masked product is faster than skipped blocks (docs/attention.md)."""
 
 
 def auto(
     query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
 ) -> QueryHeads:
-    """``flex`` for a sparse pattern over a long sequence, if it can compute it, else ``sdpa``."""
+    """``flex`` for a sparse pattern over a long sequence if torch can compute it, else ``sdpa``."""
     long = key.size(2) >= SPARSE_FROM and query.size(2) == key.size(2)
     cannot = query.device.type != "cpu" and (dropout > 0 or _flex_cannot(query, key) is not None)
     if attention_bias.pattern is not None and long and not cannot:
@@ -35,12 +35,12 @@ def auto(
 def flex(
     query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
 ) -> QueryHeads:
-    """Read only the blocks of keys that a block of queries may see; on a GPU without dropout.
+    """Attend to only the visible blocks of keys; on a GPU without dropout.
 
     Raises InputError if torch cannot compute this on a GPU.
     """
     if attention_bias.queries is None or query.size(2) != key.size(2):
-        # Cross-attention has no pattern; a step of decoding has too few queries to skip blocks.
+        # Cross-attention has no pattern; a decoding step has too few queries to skip blocks.
         return Sdpa()(query, key, value, attention_bias, dropout)
     if query.device.type == "cpu":
         from transformer.model.attention.kernels.block_sparse import attend_blocks
@@ -69,7 +69,7 @@ def attend_flex(
 ) -> QueryHeads:
     """Compute ``attend`` under an attention bias by ``attention``, compiled or plain."""
     bias, first = attention_bias.bias, key.size(2) - query.size(2)
-    # A query that may attend to nothing yields zeros here, too.
+    # The result of a query that may attend to nothing is zero here, too.
     attended: QueryHeads = attention(
         query,
         key,

@@ -1,4 +1,4 @@
-"""torch's fused kernel, and the mask in the form that it reads.
+"""torch's fused kernel, and the mask in its format.
 
 Dao et al. 2022, "FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness".
 """
@@ -33,14 +33,14 @@ class HiddenKeys(NamedTuple):
 
 
 def hide(mask: Mask, dtype: torch.dtype) -> HiddenKeys:
-    """Turn a mask into a summand.
+    """Convert a mask to a bias of the scores.
 
-    Kernels differ on a query that may attend to nothing: NaN or the mean, also in the gradient.
-    Here it attends to everything, and its result is multiplied by zero.
+    If a query may attend to nothing, kernels return NaN or the mean, also in the gradient. Here
+    this query attends to everything, and its result is multiplied by zero.
     """
     sees = mask.any(-1, keepdim=True)
     rows, keys = mask.shape[:-1], mask.size(-1)
-    # Never just as many: torch would compile that separately.
+    # Never exactly as many: torch would compile this case separately.
     room = keys + _ALIGNMENT - keys % _ALIGNMENT
     summand = torch.zeros(*rows, room, dtype=dtype, device=mask.device)
     summand[..., :keys].masked_fill_(sees & ~mask, -math.inf)
@@ -56,7 +56,7 @@ def hidden_keys(attention_bias: AttentionBias, dtype: torch.dtype) -> HiddenKeys
 
 
 def prepare(attention_bias: AttentionBias, dtype: torch.dtype) -> None:
-    """Make what the kernel reads in this dtype; a compiled layer could not make it for the next."""
+    """Compute the kernel's mask in this dtype; a compiled layer cannot cache it for the next."""
     _ = attention_bias.dense_mask, attention_bias.dense_bias
     if not attention_bias.only_causal:
         hidden_keys(attention_bias, dtype)
@@ -74,12 +74,12 @@ def attend_fused(
 ) -> QueryHeads:
     """Compute ``attend`` with torch's fused kernel, without keeping the weights.
 
-    Keys and values may have fewer heads than queries. A mask may come as ``hide`` makes it.
+    Keys and values may have fewer heads than queries. ``mask`` may be an output of ``hide``.
     ``causal=True`` replaces a causal mask, so that kernels skip hidden keys; it excludes ``mask``
     and ``bias``.
     """
     grouped = False
-    # Branches, as a compiled comparison of sizes is no bool.
+    # Branches, because a compiled comparison of sizes is no bool.
     if key.size(1) != query.size(1):
         # With a mask, torch groups heads only in its slow kernel, which keeps the weights.
         grouped = mask is None and bias is None

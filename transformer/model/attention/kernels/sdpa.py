@@ -78,10 +78,10 @@ class Sdpa:
 def plain_is_faster(
     query: QueryHeads, key: KeyHeads, attention_bias: AttentionBias, dropout: float
 ) -> bool:
-    """Whether plain products are the fastest: on a CPU, in training on short sentences.
+    """Whether plain products are faster: on a CPU, for short sentences in training.
 
-    Likewise in a decoding step over enough keys. torch's fused kernel computes each sentence and
-    head separately there (docs/performance.md, docs/decoding.md).
+    They are also faster in a decoding step over enough keys. On a CPU, torch's fused kernel
+    computes each sentence and head separately (docs/performance.md, docs/decoding.md).
     """
     if query.device.type != "cpu" or torch.compiler.is_compiling():
         return False
@@ -94,10 +94,10 @@ def plain_is_faster(
 def attend_short(
     query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
 ) -> QueryHeads:
-    """The formula in the form that torch's softmax computes fast; each query must see a key.
+    """The formula with inputs that suit torch's softmax; each query must see a key.
 
-    On a CPU that is float32 and at least 16 keys: hidden keys are added up to that number
-    (docs/performance.md).
+    On a CPU, the softmax is fast in float32 with at least 16 keys: hidden keys are added up to
+    this number (docs/performance.md).
     """
     key, value = repeat_heads(query, key), repeat_heads(query, value)
     summand, missing = penalty(attention_bias), VECTOR - key.size(2)

@@ -13,7 +13,7 @@ Indices = Int[Tensor, "*#shape"]
 
 
 class AlibiBias(nn.Module):
-    """``-slope * |key - query|``, with a slope for each head.
+    """The bias ``-slope * |key - query|``, with a slope for each head.
 
     In an encoder the penalty is the same in both directions.
     """
@@ -23,15 +23,15 @@ class AlibiBias(nn.Module):
         self.num_heads = num_heads
 
     def forward(self, head: Indices, distance: Indices) -> Float[Tensor, "*shape"]:
-        """The summand of a head at ``distance = key - query``."""
+        """The bias of a head at ``distance = key - query``."""
         return -alibi_slope(head, self.num_heads) * distance.abs()
 
 
 def alibi_slope(head: Int[Tensor, "*shape"], num_heads: int) -> Float[Tensor, "*shape"]:
     """``2 ** (-8i / n)`` for the i-th of n heads, where n is a power of two.
 
-    Between two powers the slopes of the smaller one come first, then every other one of the larger
-    (the authors' code, ``get_slopes``).
+    For other n, the slopes of the next smaller power come first, then every other slope of the next
+    larger power (the authors' code, ``get_slopes``).
     """
     power = 2 ** math.floor(math.log2(num_heads))
     between = (2 * (head - power) + 1) / 2

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 Heads = Float[Tensor, "batch head length head_dim"]
 
 
-# Not frozen: torch.compile of torch 2.11 loses the fields of a frozen one that a graph makes.
+# Not frozen: torch.compile of torch 2.11 loses the fields of a frozen dataclass made in a graph.
 @dataclass
 class Rotation:
     """Cosine and sine of the angles that rotate the pairs of a head, for each position."""
@@ -18,7 +18,7 @@ class Rotation:
     sine: Float[Tensor, "length head_dim"]
 
     def __call__(self, heads: Heads) -> Heads:
-        """Rotate each position of queries or keys by its own angles."""
+        """Rotate each position of queries or keys by its angles."""
         # Component i makes a pair with component i + head_dim / 2.
         left, right = heads.chunk(2, dim=-1)
         swapped = torch.cat((-right, left), dim=-1)
@@ -28,7 +28,7 @@ class Rotation:
 class RotaryPositions(nn.Module):
     """Rotary position embedding: the score of a query and a key depends on their distance.
 
-    Su et al. 2021, "RoFormer", section 3.4.2, with the pairs laid out in halves.
+    Su et al. 2021, "RoFormer", section 3.4.2; component i pairs with ``i + head_dim / 2``.
     """
 
     def __init__(self, head_dim: int, base: float = 10_000.0) -> None:

@@ -1,4 +1,4 @@
-"""Relative positions of T5: a trained summand of the scores for each bucket of distances.
+"""Relative positions of T5: a trained bias of the scores for each bucket of distances.
 
 Raffel et al. 2020, "Exploring the Limits of Transfer Learning", section 2.1.
 """
@@ -15,9 +15,9 @@ Indices = Int[Tensor, "*#shape"]
 class BucketBias(nn.Module):
     """A trained bias for each head and each bucket of distances, shared by the layers of a stack.
 
-    Half of the buckets hold one distance each, the rest grow logarithmically up to
-    ``max_distance``; larger distances share the last one. Unlike in T5, scores are divided by the
-    root of ``d_k``.
+    Half of the buckets have one distance each. The other half grow logarithmically up to
+    ``max_distance``; larger distances share the last bucket. Unlike in T5, scores are divided by
+    the root of ``d_k``.
     """
 
     def __init__(self, num_heads: int, *, buckets: int, max_distance: int, causal: bool) -> None:
@@ -28,11 +28,11 @@ class BucketBias(nn.Module):
         self.table = nn.Parameter(torch.empty(buckets, num_heads))
 
     def forward(self, head: Indices, distance: Indices) -> Float[Tensor, "*shape"]:
-        """The summand of a head at ``distance = key - query``."""
+        """The bias of a head at ``distance = key - query``."""
         return self.table[self.bucket(distance), head]
 
     def bucket(self, distance: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
-        """The row of the table for a distance; a causal table has none for later keys."""
+        """Index of the bucket of a distance; a causal table has no buckets for later keys."""
         buckets = len(self.table)
         if self.causal:
             offset, steps = torch.zeros_like(distance), (-distance).clamp(min=0)
