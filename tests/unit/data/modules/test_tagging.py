@@ -92,7 +92,7 @@ def test_training_leaves_out_what_is_repeated_or_too_long(
 
 @pytest.mark.parametrize(("stage", "split"), [("fit", "train"), ("validate", "validation")])
 def test_a_text_without_a_usable_sentence_is_named(tmp_path: Path, stage: str, split: str) -> None:
-    with pytest.raises(InputError, match=rf"{split}: every .* than 1 tokens; .*data\.max_length"):
+    with pytest.raises(InputError, match=rf"{split}: all .* than 1 tokens; .*data\.max_length"):
         files(tmp_path, max_length=1).setup(stage)
 
 

@@ -149,7 +149,7 @@ def test_validation_text_keeps_what_the_loss_leaves_out(
     # Nothing may be left.
     (folder / "long.tsv").write_text("a " * 60 + "\tb\n\tb\n")
     module = data_module(folder, validation=str(folder / "long.tsv"))
-    with pytest.raises(InputError, match=r"long\.tsv: every .* than 50 tokens; .*max_length"):
+    with pytest.raises(InputError, match=r"long\.tsv: all .* than 50 tokens; .*max_length"):
         module.setup("validate")
 
 

@@ -111,5 +111,5 @@ def test_constraints_hold_for_given_tokens(must: str) -> None:
         assert must in " ".join(forced.text.split())
         assert begun.text.startswith("w")
         assert not {"w", "i"} & {*free.text.split(" ")}
-        with pytest.raises(InputError, match="'Q' has what the target vocabulary lacks"):
+        with pytest.raises(InputError, match="'Q' has tokens not in the target vocabulary"):
             translator.translate(["walk"], [Constraints(must=("Q",))])
