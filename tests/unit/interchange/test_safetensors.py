@@ -11,9 +11,11 @@ from safetensors.torch import load_file, save_file
 
 from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from tests.helpers.model.models import tiny_transformer
+from tests.helpers.runs.tuning_runs import write_run
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
+from transformer.decoding.translation.translator import Translator
 from transformer.interchange.safetensors import (
     read_safetensors,
     verify_safetensors,
@@ -141,3 +143,17 @@ def test_wrong_settings_are_refused(part: str, value: Any, says: str, tmp_path: 
     file.write_text(json.dumps(json.loads(file.read_text()) | {part: value}))
     with pytest.raises(InputError, match=f"{tmp_path}: .*{says}"):
         read_safetensors(tmp_path)
+
+
+def test_a_model_that_was_loaded_to_translate_is_written_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformer.model.layers.linear.onednn_is_faster", lambda: False)
+    translator = Translator.load(write_run(tmp_path))
+    assert translator.model.encoder.layers[0].attention.query.weight.t().is_contiguous()  # type: ignore[union-attr]
+    expected = translator.model.state_dict()
+    (tmp_path / "written").mkdir()
+    write_safetensors(translator.model, translator.tokenizer, RUN, tmp_path / "written")
+    found = read_safetensors(tmp_path / "written").model.state_dict()
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], weight) for name, weight in expected.items())

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from tests.helpers.decoding.translators import tiny_tokenizer
 from tests.helpers.runs.runs import composed
@@ -26,6 +28,16 @@ def files(folder: Path, *overrides: str, sentences: list[TaggedSentence] = SENTE
     given = [f"data.{name}={write(folder / name, sentences)}" for name in ("train", "validation")]
     config = composed(["data=files", *given, *ALONE, *overrides], folder / "cache")
     return Tagging(config, tiny_tokenizer())
+
+
+@torch.no_grad()
+def test_accuracy_in_training_is_the_percentage_of_words(tmp_path: Path) -> None:
+    module: Any = files(tmp_path).module.eval()
+    hidden = torch.randn(4, module.model.projection.in_features)
+    right = module.model.logits(hidden).argmax(-1)
+    right[0] = (right[0] + 1) % module.model.projection.out_features
+    module.validate(hidden, right)
+    assert module.means.over_all_ranks()["val/accuracy"] == 75.0
 
 
 def test_the_order_of_the_sentences_is_kept(tmp_path: Path) -> None:
