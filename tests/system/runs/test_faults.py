@@ -140,7 +140,7 @@ def test_where_the_disk_is_full_training_goes_on_or_ends(home: Path, tmp_path: P
     values, folder = tiny_config(home), tmp_path / "run"
     finish(values, folder, DiskFull(3, 6))
     assert "last.ckpt: cannot be written (No space left on device)" in said(folder)
-    assert "training goes on" in said(folder)
+    assert "training continues" in said(folder)
     one, other = outcome(home / "whole"), outcome(folder)
     assert differences(one["last"]["state_dict"], other["last"]["state_dict"]) == []
     assert differences(one["rows"], other["rows"]) == []
