@@ -163,10 +163,10 @@ def quoted(text: str, index: int = 0) -> str:
 
 
 CHECKS = (
-    *("empty", "ratio", "misaligned", "duplicate", "leak", "leak_source", "leak_target", "copy"),
-    *("numbers", "urls", "script", "language", "control", "markup", "markup_both", "replacement"),
-    *("mojibake", "unknown_characters", "too_long", "not_nfc", "several_targets"),
-    "several_sources",
+    *("empty", "noise", "ratio", "misaligned", "duplicate", "leak", "leak_source", "leak_target"),
+    *("copy", "numbers", "urls", "script", "language", "control", "markup", "markup_both"),
+    *("replacement", "mojibake", "unknown_characters", "too_long", "not_nfc"),
+    *("several_targets", "several_sources"),
 )
 """Names of all checks, in the order of a report; docs/doctor.md describes the faults."""
 

@@ -18,7 +18,14 @@ from transformer.data.quality.base import (
     Side,
     either_side,
 )
-from transformer.data.quality.checks import characters, languages, lengths, markup, numbers_and_urls
+from transformer.data.quality.checks import (
+    characters,
+    languages,
+    lengths,
+    markup,
+    noise,
+    numbers_and_urls,
+)
 from transformer.data.quality.checks.misalignment import Misalignment
 from transformer.data.quality.checks.repeated_text import Leaks, Repeats
 from transformer.data.quality.texts import numbered
@@ -79,6 +86,7 @@ class Checks:
         config, has_features = self.config, self.splits[split].corpus.features
         return {
             "empty": lengths.find_empty_side,
+            "noise": noise.find_noise,
             "numbers": numbers_and_urls.find_different_numbers,
             "urls": numbers_and_urls.find_different_urls,
             "control": _find_control_in_features if has_features else characters.find_control,

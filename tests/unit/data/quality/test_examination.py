@@ -31,8 +31,8 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Examination:
     return examine(splits, examination_config())
 
 
-ONCE = ("empty", "ratio", "copy", "duplicate", "script", "control", "markup", "replacement")
-ONCE += ("mojibake", "not_nfc", "too_long", "markup_both", "numbers", "urls")
+ONCE = ("empty", "noise", "ratio", "copy", "duplicate", "script", "control", "markup")
+ONCE += ("replacement", "mojibake", "not_nfc", "too_long", "markup_both", "numbers", "urls")
 """Checks that find nothing else in the planted text."""
 
 

@@ -35,6 +35,7 @@ def planted_texts() -> tuple[Texts, dict[str, tuple[str, int]]]:
 
     where = {
         "empty": plant(3, target="  "),
+        "noise": plant(5, target=f"Haha{'ha' * 16} lala{'la' * 8}."),
         "ratio": plant(7, source=" ".join([english] * 6)),
         "duplicate": plant(201, english, german),
         "copy": plant(12, target=train[11][0].lower()),

@@ -22,6 +22,8 @@ _NEARLY_ALWAYS = 0.98
 # Limits for a sentence: characters of the longer side, tails, logarithm of the ratio. The second
 # ones hold if it has more sentences or the other side breaks off. Titles are translated freely.
 _FAR, _FAR_AND_MARKED = (100, 2.2, math.log(2)), (60, 1.3, 0.5)
+# A third of the length is too little for a shorter sentence, too.
+_A_THIRD = (80, 2.2, math.log(3))
 # A shorter side of fewer characters may abbreviate what the other explains: up to so many tails.
 _FEW_CHARACTERS, _MAX_TAILS_OF_FEW = 60, 3.2
 # A possible end of a sentence; and a certain one, if no small letter follows: no abbreviation.
@@ -163,10 +165,11 @@ def _says_more(log_deviation: float, tails: float, shorter: str, longer: str, br
     """Whether the longer text says more than the shorter one, not only in other words."""
     if tails > 1 and _is_twice(longer) and not _is_twice(shorter):
         return True
-    is_far, may_be_far = (
+    is_far, is_a_third, may_be_far = (
         len(longer) >= characters and tails > max_tails and log_deviation > log_ratio
-        for characters, max_tails, log_ratio in (_FAR, _FAR_AND_MARKED)
+        for characters, max_tails, log_ratio in (_FAR, _A_THIRD, _FAR_AND_MARKED)
     )
+    is_far |= is_a_third
     sentences = _sentences(longer)
     if not sentences or not may_be_far:
         return False
