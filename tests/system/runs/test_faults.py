@@ -152,6 +152,7 @@ def test_where_the_disk_is_full_training_goes_on_or_ends(home: Path, tmp_path: P
     assert_equals_whole(home, folder)
 
 
+@pytest.mark.thorough
 def test_a_damaged_last_checkpoint_gives_way_to_the_one_before(home: Path, tmp_path: Path) -> None:
     values, folder = tiny_config(home), tmp_path / "run"
     finish(values, folder, KilledAt("save", 7), -signal.SIGKILL)

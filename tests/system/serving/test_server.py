@@ -290,6 +290,7 @@ def test_a_line_is_a_text_where_no_sentences_are_translated() -> None:
         assert found == {"language": "en", "confidence": 0.0}
 
 
+@pytest.mark.thorough
 def test_a_crowd_gets_what_one_gets_offline(url: str, model: Translator) -> None:
     texts = [f"{source} {number} ." for number in range(25) for source in SENTENCES]
     expected = [one.text for one in model.translate(texts)]

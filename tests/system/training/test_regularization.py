@@ -12,7 +12,8 @@ from tests.helpers.runs.processes import finish, tiny_config
 TOKENS = ["model.source_token_dropout=0.1", "model.target_token_dropout=0.1"]
 
 
-@pytest.mark.parametrize("loss", ["r_drop", pytest.param("simcut", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("loss", ["r_drop", "simcut"])
 def test_a_run_that_goes_on_draws_alike(tmp_path: Path, loss: str) -> None:
     values = tiny_config(tmp_path, f"loss={loss}", *TOKENS, "trainer.max_steps=14")
     finish(values, tmp_path / "whole")

@@ -35,7 +35,11 @@ def test_ranks_find_the_run_and_each_other(tmp_path: Path) -> None:
         pytest.param("raise SystemExit(143 if rank else 0)", 143, "^$", marks=pytest.mark.thorough),
         pytest.param("raise TypeError", 1, "^$", marks=pytest.mark.thorough),
         (f"if rank: os.kill(os.getpid(), 9)\n{WAIT}", 1, "rank 1 was killed by SIGKILL; give the"),
-        (f"if rank: os.kill(os.getpid(), 40)\n{WAIT}", 1, "rank 1 was killed by signal 40; give"),
+        pytest.param(
+            *(f"if rank: os.kill(os.getpid(), 40)\n{WAIT}", 1),
+            "rank 1 was killed by signal 40; give",
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 def test_a_rank_that_fails_ends_all(code: str, exits: int, says: str) -> None:

@@ -106,6 +106,7 @@ def test_validation_passes_once(kind: dict[str, Any]) -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [R_DROP, SIMCUT])
 def test_training_with_it_lowers_the_plain_loss(kind: dict[str, Any]) -> None:
     trained = module(kind | {"label_smoothing": 0.0}, dropout=0.1, target_token_dropout=0.1)
