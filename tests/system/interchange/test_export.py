@@ -76,6 +76,25 @@ def test_the_engine_translates_alike(home: Path) -> None:
         assert theirs["score"] == pytest.approx(ours["score"], abs=1e-2)
 
 
+def test_an_engine_that_is_there_is_used_if_it_searches_alike(home: Path, engines: Path) -> None:
+    text = ["checkpoint=engines", "input=test.src"]
+    code, ours, stderr = verb("translate", *text, "engine=auto", home=home)
+    assert code == 0 and "auto: torch searches; decoding.stopping=exact is not" in stderr, stderr
+    assert ours == verb("translate", *text, home=home)[1]
+    assert not list((engines / "export").glob("auto-*"))
+    full = [*text, "decoding.stopping=full", "engine=auto"]
+    for said in (f"auto: writing {engines}/export/auto-", "auto: CTranslate2 searches, with /"):
+        code, found, stderr = verb("translate", *full, home=home)
+        assert code == 0 and said in stderr, stderr
+    assert "writing" not in stderr
+    assert found == verb("translate", *text, "decoding.stopping=full", home=home)[1]
+    scored = ["checkpoint=engines", "decoding.stopping=full", "engine=auto"]
+    code, _, stderr = verb("evaluate", *scored, home=home)
+    assert code == 0 and "length_penalty=1 engine=ctranslate2\n" in stderr, stderr
+    code, _, stderr = verb("translate", *full, "precision=int8", home=home)
+    assert code == 0 and "auto: torch searches; CTranslate2 is for float32" in stderr, stderr
+
+
 @pytest.fixture(scope="module")
 def alone(home: Path, engines: Path) -> Path:
     """An export of a run that was validated by greedy search, moved away from it."""

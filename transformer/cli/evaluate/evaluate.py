@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from omegaconf import DictConfig, ListConfig
 
 from transformer.cli.config.compose import resolve_path, resolve_value
+from transformer.cli.engine import translator_by_engine
 from transformer.cli.evaluate import scored_text
 from transformer.cli.load import (
     checkpoint_paths,
-    load_translator,
     resolve_batch_tokens,
     resolve_device,
     resolve_file,
@@ -24,7 +24,7 @@ from transformer.data.text.parallel import Referenced
 from transformer.data.text.phrases import read_phrases
 from transformer.data.text.word_alignment import WordLinks, read_links
 from transformer.decoding.alignment import align
-from transformer.decoding.batched_search import warn_about_length_limit
+from transformer.decoding.batched_search import ModelSearcher, warn_about_length_limit
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.translation.document_translator import in_documents
 from transformer.decoding.translation.translator import Translator
@@ -78,7 +78,7 @@ def _evaluate_again(config: DictConfig, task: str) -> None:
 
 
 def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None:
-    translator, run = load_translator(config, arguments)
+    translator, run = translator_by_engine(config, arguments)
     metrics = scored_text.resolve_metrics(config, run)
     names = resolve_value(config, "scores", Sequence[str] | None) or metrics.tested
     for metric in names:
@@ -121,6 +121,8 @@ def _description(config: DictConfig, translator: Translator) -> str:
     precision = resolve_precision(config, translator.device)
     if precision != "float32":
         words.append(f"precision={precision}")
+    if not isinstance(translator.searcher, ModelSearcher):
+        words.append("engine=ctranslate2")
     return f"{', '.join(files)}, {' '.join(words)}"
 
 

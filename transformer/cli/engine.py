@@ -1,0 +1,116 @@
+"""The engine that searches: ours, or CTranslate2 with an export of the checkpoint."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from omegaconf import DictConfig, ListConfig
+
+from transformer.cli.config.compose import compose_config, resolve_path, resolve_value
+from transformer.cli.load import load_translator, resolve_device
+from transformer.common.errors import InputError, require_package
+from transformer.decoding.translation.fingerprint import compute_fingerprint
+from transformer.decoding.translation.translator import Translator
+from transformer.model.checkpoint.locate import is_ctranslate2, is_exported, run_folder
+from transformer.model.transformer import Transformer
+
+log = logging.getLogger(__name__)
+
+
+def translator_by_engine(
+    config: DictConfig, arguments: Sequence[str]
+) -> tuple[Translator, dict[str, Any]]:
+    """The translator of ``engine=``, and the config of the run that trained the model."""
+    engine = resolve_value(config, "engine", Literal["torch", "ctranslate2", "auto"])
+    if engine == "torch":
+        return load_translator(config, arguments)
+    if engine == "auto":
+        return _by_automatic_engine(config, arguments)
+    if isinstance(config.checkpoint, ListConfig) or config.precision not in (None, "float32"):
+        raise InputError(
+            "engine=ctranslate2 takes one checkpoint and no precision=; an export has its own: "
+            "transformer export quantization=int8"
+        )
+    require_package("ctranslate2", "engine=ctranslate2", "export")
+    folder = _export_folder(config)
+    device = resolve_device(config.device)
+    if is_ctranslate2(resolve_path(config, "checkpoint")):
+        for key in ("alignment", "attention", "heads_off"):
+            if config.get(key):
+                raise InputError(
+                    f"{key}= needs the run that {config.checkpoint} was exported from; set "
+                    f"checkpoint=RUN engine_folder={config.checkpoint}"
+                )
+        # CTranslate2 alone has the weights of an export.
+        config = config.copy()
+        config.device = "meta"
+    translator, trained = load_translator(config, arguments)
+    from transformer.interchange.ctranslate2_engine import CTranslate2Searcher
+
+    translator.searcher = CTranslate2Searcher(translator, folder, device)
+    return translator, trained
+
+
+def _by_automatic_engine(
+    config: DictConfig, arguments: Sequence[str]
+) -> tuple[Translator, dict[str, Any]]:
+    """With CTranslate2 if it does the same search on this machine; a line on stderr says which."""
+    translator, trained = load_translator(config, arguments)
+    try:
+        folder = _automatic_export(config, translator)
+        from transformer.interchange.ctranslate2_engine import CTranslate2Searcher
+
+        translator.searcher = CTranslate2Searcher(translator, folder)
+    except InputError as reason:
+        log.warning("engine=auto: torch searches; %s", reason)
+    else:
+        log.warning("engine=auto: CTranslate2 searches, with %s", folder)
+    return translator, trained
+
+
+def _automatic_export(config: DictConfig, translator: Translator) -> Path:
+    """The export of the checkpoint as it is, made and verified if it is not there.
+
+    Raises InputError that says why the engine cannot do what is asked.
+    """
+    require_package("ctranslate2", "CTranslate2", "export")
+    search, model = translator.search, translator.model
+    if not isinstance(model, Transformer) or is_exported(resolve_path(config, "checkpoint")):
+        raise InputError("CTranslate2 is for one checkpoint of a run")
+    if translator.device.type != "cpu" or config.precision not in (None, "float32"):
+        raise InputError("CTranslate2 is for float32 on a CPU; export has quantization=int8")
+    if config.get("heads_off"):
+        raise InputError("heads_off= is of this call alone")
+    if search.stopping == "exact" and search.beam_size > 1:
+        raise InputError(
+            "decoding.stopping=exact is not a search of CTranslate2; decoding.stopping=full is"
+        )
+    name = f"auto-{compute_fingerprint(model, translator.tokenizer)[:12]}"
+    folder = run_folder(resolve_path(config, "checkpoint")) / "export" / name
+    if not folder.is_dir():
+        from transformer.cli.export import write_export
+
+        export = compose_config("export", ["checkpoint=RUN", "format=ctranslate2"])
+        export.checkpoint, export.trust = config.checkpoint, config.trust
+        log.warning("engine=auto: writing %s and comparing it on validation", folder)
+        write_export(export, [], folder)
+    return folder
+
+
+def _export_folder(config: DictConfig) -> Path:
+    """The folder that the user names, else the checkpoint if it is one, else that of the run."""
+    folder = resolve_path(config, "engine_folder", resolve_path(config, "checkpoint"))
+    if is_ctranslate2(folder):
+        return folder
+    if config.engine_folder is None:
+        folder = run_folder(folder) / "export"
+    found = sorted(file.parent for file in folder.glob("ctranslate2*/model.bin"))
+    if len(found) == 1:
+        return found[0]
+    advice = f"make one: transformer export checkpoint={config.checkpoint} format=ctranslate2"
+    if found:
+        advice = f"choose one: engine_folder={' or '.join(map(str, found))}"
+    raise InputError(
+        f"{folder} holds {len(found) or 'no'} exports for engine=ctranslate2; {advice}"
+    )
