@@ -109,6 +109,7 @@ def exported(folder: Path, kind: str) -> Any:
     return theirs(Path("back"), kind)[1]
 
 
+@pytest.mark.thorough
 def test_an_imported_model_is_tuned_and_served_with_its_languages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -158,7 +158,14 @@ def check_recipe(call: list[str], *, elided: bool) -> None:
     compose_config("train", [word for word in call if word not in own_given])
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[] if page.name == "README.md" else pytest.mark.thorough)
+        for page in PAGES
+    ],
+    ids=lambda page: page.name,
+)
 def test_the_commands_of_a_page_compose(page: Path) -> None:
     found = map(objection, commands(page.read_text("utf-8")))
     assert [one for one in found if one] == []

@@ -170,7 +170,7 @@ def test_two_processes_begin_with_the_weights_of_one(
             r"model\.(encoder|.*_embedding|projection)\.",
             marks=pytest.mark.thorough,
         ),
-        (["model.lora_rank=2"], r"(?!.*lora_)"),
+        pytest.param(["model.lora_rank=2"], r"(?!.*lora_)", marks=pytest.mark.thorough),
     ],
 )
 def test_what_is_frozen_stays_bit_for_bit_and_has_no_moments(

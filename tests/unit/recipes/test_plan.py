@@ -26,6 +26,7 @@ def test_a_dry_run_writes_nothing(
     assert train in stages["05_student"]
 
 
+@pytest.mark.thorough
 def test_the_teachers_translate_further_text(
     base: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

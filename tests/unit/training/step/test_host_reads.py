@@ -110,7 +110,7 @@ def update() -> Update[Any]:
     return Update.of([PAIRS, PAIRS], [0, 1]).to("meta")
 
 
-@pytest.mark.parametrize("loss", [{"chunk": 3}, R_DROP])
+@pytest.mark.parametrize("loss", [{"chunk": 3}, pytest.param(R_DROP, marks=pytest.mark.thorough)])
 def test_each_outcome_is_read_once_and_late(
     loss: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
