@@ -152,8 +152,14 @@ def _prepare(config: RunConfig) -> tuple[RunConfig, Task, ResumeState]:
     done, state = payload["global_step"], loader_state(payload)
     task.data.resume_from(state)
     logger.info("going on from %s, after %s", resume, shown_update(done, task.data.epochs(done)))
-    for line in changes(payload[PORTABLE]["config"], config.resolved):
+    changed = changes(payload[PORTABLE]["config"], config.resolved)
+    for line in changed:
         logger.info("changed: %s", line)
+    if any(line.startswith("decoding.") for line in changed):
+        logger.warning(
+            "validation scores from here on are of another search: best.ckpt stays until one of "
+            "them is higher than all before"
+        )
     return config, task, ResumeState(resume, done, state)
 
 

@@ -66,8 +66,10 @@ def test_a_run_without_test_does_not_see_the_test_set(home: Path, tmp_path: Path
     assert is_finished(tmp_path / "run")
     assert outcome(tmp_path / "run")["last"]["global_step"] == 4
     assert not list((tmp_path / "run").glob("test*"))
-    finish(tiny_config(home, "trainer.max_steps=4"), tmp_path / "run")
+    again = tiny_config(home, "trainer.max_steps=4", "decoding.length_penalty=0.5")
+    finish(again, tmp_path / "run")
     assert (tmp_path / "run" / "test.json").exists()
+    assert "scores from here on are of another search: best.ckpt stays" in said(tmp_path / "run")
     assert "nothing to train or test" not in said(tmp_path / "run")
 
 
