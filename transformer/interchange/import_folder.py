@@ -65,7 +65,7 @@ def read_folder(folder: Path) -> Imported:
     ours = import_weights(weights, family, model, vocabulary.source, vocabulary.target)
     if not all(weight.isfinite().all() for weight in ours.values()):
         raise InputError(f"{folder}: its weights hold NaN or infinity; use another model")
-    settings["output_bias"] = "projection.bias" in ours
+    settings["output_bias"] = "projection.bias" in ours and (family.output_bias or "fixed")
     decoding = {
         "beam_size": config.num_beams,
         "length_penalty": config.length_penalty,

@@ -49,7 +49,7 @@ def build_transformer(config: ModelConfig) -> Transformer:
         target = build_token_embedding(config, config.target_vocab_size)
     model = Transformer(
         config,
-        projection=Linear(config.d_model, config.target_vocab_size, bias=config.output_bias),
+        projection=build_projection(config),
         source_embedding=build_embedding(config, source, config.source_token_dropout),
         target_embedding=build_embedding(config, target, config.target_token_dropout),
         encoder=build_encoder(config),
@@ -73,6 +73,15 @@ def set_first_weights(
 def build_token_embedding(config: ModelConfig, size: int) -> TokenEmbedding:
     """The embedding of a vocabulary of this size."""
     return TokenEmbedding(size, config.d_model, config.pad, scaled=config.scale_embedding)
+
+
+def build_projection(config: ModelConfig) -> Linear:
+    """The linear map of hidden states to logits."""
+    bias = config.output_bias is not False
+    projection = Linear(config.d_model, config.target_vocab_size, bias=bias)
+    if bias:
+        projection.bias.requires_grad_(config.output_bias != "fixed")
+    return projection
 
 
 def build_embedding(config: ModelConfig, tokens: TokenEmbedding, token_dropout: float) -> Embedding:

@@ -72,7 +72,8 @@ class ModelConfig:
         tie_embeddings: ``decoder`` ties target embedding and output projection, ``all`` also ties
             the source embedding (Press and Wolf 2017), ``inputs`` ties both embeddings alone (T5
             1.1), ``none`` ties nothing.
-        output_bias: Add a trained bias to the logits.
+        output_bias: Add a trained bias to the logits; ``fixed`` does not train it (an imported
+            model that has none bans some symbols by it).
         scale_embedding: Multiply token embeddings by the root of ``d_model``; T5 and BART do not.
         scale_output: Divide the hidden states by it before the output projection (T5 1.0).
         embedding_norm: Normalise the embeddings, with their positions (BART, Lewis et al. 2020).
@@ -137,7 +138,7 @@ class ModelConfig:
     encoder_layer: str | None = None
     decoder_layer: str | None = None
     feed_forward: str | None = None
-    output_bias: bool = False
+    output_bias: bool | Literal["fixed"] = False
     freeze: Sequence[Frozen] = ()
     lora_rank: Annotated[int, Range(0, below=2**31)] = 0
     lora_alpha: Annotated[float, Range(above=0, below=math.inf)] = 16.0

@@ -13,6 +13,7 @@ from transformer.model.attention.masks import padding_mask
 from transformer.model.build import (
     build_embedding,
     build_encoder,
+    build_projection,
     build_token_embedding,
     set_first_weights,
 )
@@ -20,7 +21,6 @@ from transformer.model.config import ModelConfig
 from transformer.model.encoder import Encoder
 from transformer.model.layers.dropout import HiddenStates
 from transformer.model.layers.embedding import Embedding
-from transformer.model.layers.linear import Linear
 
 
 class SingleStack(nn.Module):
@@ -66,7 +66,7 @@ def build_single_stack(config: ModelConfig, *, causal: bool) -> SingleStack:
     tokens = build_token_embedding(config, config.source_vocab_size)
     model = SingleStack(
         config,
-        projection=Linear(config.d_model, config.target_vocab_size, bias=config.output_bias),
+        projection=build_projection(config),
         embedding=build_embedding(config, tokens, config.source_token_dropout),
         stack=build_encoder(config, causal=causal),
     )

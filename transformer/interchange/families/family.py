@@ -8,7 +8,7 @@ docs/interchange.md adds one step by step. Source: transformers 5, ``models/``.
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from transformer.common.errors import raise_objections
 from transformer.common.schema import typed, typed_value
@@ -56,7 +56,7 @@ class Family(NamedTuple):
         prefix: Of the names of its embeddings.
         halves: Whether positions have all sines before all cosines.
         position_offset: Number of unused learned positions, before the others.
-        output_bias: Whether there is a ``final_logits_bias``.
+        output_bias: Whether there is a ``final_logits_bias``, and whether it learns.
         stores_positions: Whether sinusoids are among the weights.
         own_head_dim: Whether the width of a head may be another than ``d_model / num_heads``.
         languages: The keys of the languages in ``tokenizer_config.json``; with ``tags_both_sides``
@@ -74,7 +74,7 @@ class Family(NamedTuple):
     prefix: str = "model."
     halves: bool = False
     position_offset: int = 0
-    output_bias: bool = True
+    output_bias: bool | Literal["fixed"] = "fixed"
     stores_positions: bool = False
     own_head_dim: bool = False
     languages: tuple[str, str] = ("source_lang", "target_lang")
@@ -100,6 +100,7 @@ FAMILIES = (
         {**_PLAIN, "norm_order": ("post",), "tie_embeddings": ("all", "decoder")},
         fairseq_names(),
         halves=True,
+        output_bias=True,
     ),
     Family(
         "pegasus",
@@ -107,6 +108,7 @@ FAMILIES = (
         {**_PLAIN, "norm_order": ("pre",)},
         fairseq_names(final_norm=True),
         halves=True,
+        output_bias=True,
         stores_positions=True,
     ),
     Family(
