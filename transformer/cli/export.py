@@ -30,7 +30,7 @@ def write_export(config: DictConfig, arguments: Sequence[str], folder: Path) -> 
     chosen = FORMATS[config.format]
     require_package(chosen.package, f"format={config.format}", chosen.extra)
     translator, run = load_translator(config, arguments)
-    given = {"char", "words"} & {*translator.tokenizer.config.algorithms}
+    given = {"bytes", "char", "huggingface", "words"} & {*translator.tokenizer.config.algorithms}
     if given and config.format != "safetensors":
         raise InputError(
             f"format={config.format} cuts text with SentencePiece, not as tokenizer={min(given)} "
