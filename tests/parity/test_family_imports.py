@@ -8,7 +8,12 @@ import pytest
 import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from tests.helpers.interchange.family_folders import mbart_folder, t5_folder
+from tests.helpers.interchange.family_folders import (
+    bart_folder,
+    byt5_folder,
+    mbart_folder,
+    t5_folder,
+)
 from tests.helpers.interchange.imported_twins import assert_same_logits, limited_search
 from tests.helpers.interchange.marian_folders import sentences
 from transformer.__main__ import main
@@ -39,8 +44,13 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
         mbart_folder,
         {"sentencepiece_file": True, "activation_function": "gelu_new"},
     ),
+    "bart": (bart_folder, {}),
+    "bart of two files": (bart_folder, {"old_files": True, "scale_embedding": True, "seed": 2}),
+    "bart-large-cnn": (bart_folder, {"fewer": 1}),
+    "blenderbot": (bart_folder, {"kind": "blenderbot", "scale_embedding": True}),
+    "byt5": (byt5_folder, GATED),
 }
-FAST = ("t5 1.0", "t5 1.1", "mbart")
+FAST = ("t5 1.0", "t5 1.1", "mbart", "bart", "byt5")
 
 
 def each_case(fast: tuple[str, ...] = FAST) -> Any:
@@ -82,6 +92,8 @@ def test_an_imported_model_is_that_of_transformers(name: str, tmp_path: Path) ->
         tokenizer.src_lang = "en_XX"
         given = [TaggedText(text, SourceTags("de_DE", source="en_XX")) for text in texts]
         forced["forced_bos_token_id"] = tokenizer.convert_tokens_to_ids("de_DE")
+    elif "bart" in name:
+        forced["forced_bos_token_id"] = 0
     encoded = tokenizer(texts, return_tensors="pt", padding=True)
     rows = [[*row, EOS] for row in translator.tokenizer.encode_source(given)]
     lengths = encoded.attention_mask.sum(1).tolist()
@@ -108,7 +120,7 @@ def test_an_imported_model_is_that_of_transformers(name: str, tmp_path: Path) ->
         expected = [row[1 : row.index(end, 1)] if end in row[1:] else None for row in found]
         # At the limit of the length, transformers takes the end for certain.
         whole = [i for i, row in enumerate(expected) if row and len(row) < LIMIT]
-        assert len(whole) >= len(texts) // 2, len(whole)
+        assert len(whole) >= len(texts) // 3, len(whole)
         assert len({tuple(expected[i] or ()) for i in whole}) > 5
         ours = limited_search(translator, beam, LIMIT).translate(given)
         found_ids = [[ids.rows[numbers[token]] for token in one.tokens] for one in ours]
@@ -126,7 +138,7 @@ def names(translator: Translator) -> list[str]:
     return tokenizer.subwords(range(tokenizer.target_vocab_size))
 
 
-@each_case(("t5 1.1", "mbart"))
+@each_case(("t5 1.1", "mbart", "bart"))
 def test_an_imported_model_goes_back_bit_for_bit(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

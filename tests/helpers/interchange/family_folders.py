@@ -9,8 +9,16 @@ from typing import Any
 
 import sentencepiece
 import torch
+from tokenizers import ByteLevelBPETokenizer
 from torch import nn
 from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    BartTokenizer,
+    BlenderbotConfig,
+    BlenderbotForConditionalGeneration,
+    BlenderbotTokenizer,
+    ByT5Tokenizer,
     MBart50Tokenizer,
     MBartConfig,
     MBartForConditionalGeneration,
@@ -46,14 +54,22 @@ def unigram(**ids: int) -> bytes:
 
 
 def randomize(model: Any, ends: float, end: int) -> None:
-    """Draw all weights; the logit of the end varies ``ends`` times as much as the others."""
+    """Draw all weights; the logit of the end varies ``ends`` times as much as the others.
+
+    Positions matter more than in a model before training, so that texts do not repeat a token.
+    """
     with torch.no_grad():
         for name, weight in model.named_parameters():
             noise = torch.randn_like(weight)
             scale = "norm" in name and name.endswith("weight")
             weight.copy_(1 + noise * 0.1 if scale else noise * (0.25 if weight.dim() > 1 else 0.1))
+            if "relative_attention_bias" in name:
+                weight.mul_(8)
+            elif "embed_positions" in name:
+                weight.mul_(4)
+            elif "encoder_attn.out_proj" in name:
+                weight.mul_(0.5)
         output = model.get_output_embeddings().weight
-        # Hidden states are of one scale after the last norm, and so are the logits.
         output.mul_(0.5)
         output[end] *= ends
 
@@ -66,7 +82,7 @@ def t5_folder(
     kind: str = "t5",
     layout: str = "t5",
     vocab_size: int = 640,
-    ends: float = 3.0,
+    ends: float = 4.0,
     seed: int = 1,
     **changes: Any,
 ) -> Path:
@@ -103,7 +119,7 @@ def mbart_folder(
     *,
     sentencepiece_file: bool = False,
     seed: int = 1,
-    ends: float = 3.0,
+    ends: float = 2.0,
     **changes: Any,
 ) -> Path:
     """Write a folder of mBART-50."""
@@ -120,5 +136,52 @@ def mbart_folder(
     torch.manual_seed(seed)
     model = MBartForConditionalGeneration(MBartConfig(**values)).eval()
     randomize(model, ends, 2)
+    model.save_pretrained(folder)
+    return folder
+
+
+def bart_folder(
+    folder: Path,
+    *,
+    kind: str = "bart",
+    old_files: bool = False,
+    fewer: int = 0,
+    seed: int = 1,
+    ends: float = 2.0,
+    **changes: Any,
+) -> Path:
+    """Write a folder of BART or Blenderbot; ``fewer`` tokens have no vector."""
+    folder.mkdir(parents=True)
+    trained = ByteLevelBPETokenizer()
+    symbols = ["<s>", "<pad>", "</s>", "<unk>"]
+    if kind == "blenderbot":
+        symbols = ["<pad>", "<s>", "</s>", "<unk>"]
+    text = chain(sentences("en"), sentences("de"))
+    trained.train_from_iterator(text, 500, special_tokens=symbols, show_progress=False)
+    trained.save_model(str(folder))
+    tokenizer = (BartTokenizer if kind == "bart" else BlenderbotTokenizer).from_pretrained(folder)
+    if not old_files:
+        for name in ("vocab.json", "merges.txt"):
+            (folder / name).unlink()
+        tokenizer.save_pretrained(folder)
+    values: dict[str, Any] = {**SIZES, "vocab_size": len(tokenizer) - fewer, **changes}
+    torch.manual_seed(seed)
+    if kind == "bart":
+        model: Any = BartForConditionalGeneration(BartConfig(**values)).eval()
+    else:
+        model = BlenderbotForConditionalGeneration(BlenderbotConfig(**values)).eval()
+    randomize(model, ends, 2)
+    model.save_pretrained(folder)
+    return folder
+
+
+def byt5_folder(folder: Path, *, seed: int = 1, ends: float = 4.0, **changes: Any) -> Path:
+    """Write a folder of ByT5."""
+    folder.mkdir(parents=True)
+    ByT5Tokenizer().save_pretrained(folder)
+    torch.manual_seed(seed)
+    config = T5Config(**{**T5_SIZES, "vocab_size": 384, **changes}, tie_word_embeddings=True)
+    model = T5ForConditionalGeneration(config).eval()
+    randomize(model, ends, 1)
     model.save_pretrained(folder)
     return folder

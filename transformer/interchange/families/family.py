@@ -15,7 +15,7 @@ from transformer.common.schema import typed, typed_value
 from transformer.data.tokenization.tokenizer import BOS, EOS
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.expressible import Values
-from transformer.interchange.families import m2m, marian, t5
+from transformer.interchange.families import bart, m2m, marian, t5
 from transformer.interchange.families.config_files import (
     ConfigFile,
     FairseqConfig,
@@ -36,6 +36,11 @@ _PLAIN: Values = {
 }
 """Of most families; each names its own values of these and of ``norm_order``."""
 
+_LEARNED: Values = {
+    **_PLAIN,
+    "positions": ("learned",),
+    "scale_embedding": (True, False),
+}
 _T5: Values = {
     **{"norm": ("rms",), "norm_order": ("pre",), "positions": ("relative",), "biases": (False,)},
     **{"activation": ("relu", "gelu", "gelu_tanh", "geglu_tanh", "swiglu")},
@@ -64,6 +69,7 @@ class Family(NamedTuple):
         import_tokenizer: From a folder and ``vocab_size`` of its ``config.json``.
         export_tokenizer: Writes a translator with the config of its run into a folder; returns the
             ids of the source and the target.
+        tokenizers: Values of ``tokenizer.algorithm`` that it writes.
     """
 
     model_type: Kind
@@ -83,6 +89,7 @@ class Family(NamedTuple):
     export_tokenizer: Callable[
         [Translator, dict[str, Any], Path], tuple[ExportedIds, ExportedIds]
     ] = marian.export_tokenizer
+    tokenizers: tuple[str, ...] = ("unigram", "bpe", "sentencepiece")
 
     @property
     def start(self) -> int:
@@ -120,17 +127,18 @@ FAMILIES = (
         output_bias=False,
         import_tokenizer=m2m.import_tokenizer,
         export_tokenizer=m2m.export_tokenizer,
+        tokenizers=("bpe", "unigram"),
         **_TWO_LANGUAGES,
     ),
     Family(
         "mbart",
         "MBartForConditionalGeneration",
-        {**_PLAIN, "norm_order": ("pre",), "positions": ("learned",), "decoder_start": (EOS,)}
-        | {"embedding_norm": (True,), "scale_embedding": (True, False)},
+        {**_LEARNED, "norm_order": ("pre",), "decoder_start": (EOS,), "embedding_norm": (True,)},
         fairseq_names(final_norm=True, embedding_norm=True, positions=True),
         position_offset=2,
         import_tokenizer=m2m.import_mbart,
         export_tokenizer=m2m.export_mbart,
+        tokenizers=("unigram",),
         **_TWO_LANGUAGES,
     ),
     Family(
@@ -144,6 +152,26 @@ FAMILIES = (
         own_head_dim=True,
         import_tokenizer=t5.import_tokenizer,
         export_tokenizer=t5.export_tokenizer,
+        tokenizers=("unigram", "bytes"),
+    ),
+    Family(
+        "bart",
+        "BartForConditionalGeneration",
+        {**_LEARNED, "norm_order": ("post",), "decoder_start": (EOS,), "embedding_norm": (True,)},
+        fairseq_names(embedding_norm=True, positions=True),
+        position_offset=2,
+        import_tokenizer=bart.import_bart,
+        export_tokenizer=bart.export_tokenizer,
+        tokenizers=("huggingface",),
+    ),
+    Family(
+        "blenderbot",
+        "BlenderbotForConditionalGeneration",
+        {**_LEARNED, "norm_order": ("pre",)},
+        fairseq_names(final_norm=True, positions=True),
+        import_tokenizer=bart.import_blenderbot,
+        export_tokenizer=bart.export_tokenizer,
+        tokenizers=("huggingface",),
     ),
 )
 

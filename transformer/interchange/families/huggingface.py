@@ -45,6 +45,8 @@ def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path)
         "model.head_dim=null": family.own_head_dim
         or config.head_dim in (None, config.d_model // config.num_heads),
         "model.positions=fairseq for data.target_tag=both": family.tags_both_sides or not tagged,
+        f"tokenizer={' or '.join(family.tokenizers)}": set(translator.tokenizer.config.algorithms)
+        <= set(family.tokenizers),
     }
     raise_objections(f"transformers needs {name}" for name, holds in required.items() if not holds)
     check_heads(model)
@@ -67,6 +69,7 @@ def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path)
         # With the start, and the end, which is no input.
         "max_length": config.max_length + 1,
         **{key: values[key] for key in values if key.endswith("_token_id")},
+        **({"forced_bos_token_id": target.bos} if translator.tokenizer.tags.begin else {}),
     }
     write_json(generation, folder / "generation_config.json")
     # save_file ignores the umask.

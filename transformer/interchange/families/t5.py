@@ -17,6 +17,7 @@ from transformer.common.schema import typed_value
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK
 from transformer.decoding.translation.translator import Translator
+from transformer.interchange.families import bart
 from transformer.interchange.families.subwords import (
     EXTRA,
     UNKNOWN,
@@ -35,6 +36,7 @@ from transformer.interchange.files import read_mapping
 START = 0
 """The id with which a translation starts."""
 
+_CLASS = "tokenizer_class"
 _SENTINEL = re.compile(r"<extra_id_\d+>")
 _END = "</s>"
 _LAYOUTS = (("<pad>", _END, UNKNOWN), (UNKNOWN, "<s>", _END))
@@ -47,6 +49,9 @@ _NONE = "<none>"
 def import_tokenizer(folder: Path, vocab_size: Any) -> ImportedTokenizer:
     """The tokenizer of a folder, and its ids; raises InputError if it cannot be imported."""
     vocab_size = typed_value(vocab_size, int, "config.json.vocab_size")
+    files = (folder / "config.json", folder / "tokenizer_config.json")
+    if "ByT5Tokenizer" in (read_mapping(file, optional=True).get(_CLASS) for file in files):
+        return bart.import_bytes(folder, vocab_size)
     own = _read(folder)
     names = [one.piece for one in own.pieces]
     layout = next((one for one in _LAYOUTS if tuple(names[:3]) == one), None)
@@ -93,19 +98,24 @@ def export_tokenizer(
 
     library: Any = transformers
     tokenizer = translator.tokenizer
-    one = tokenizer.joint and tokenizer.tags == Tags() and tokenizer.config.algorithm == "unigram"
     lacking = {
-        "two vocabularies, tags, or a tokenizer.algorithm other than unigram": not one,
+        "two vocabularies": not tokenizer.joint,
+        "tags": tokenizer.tags != Tags(),
         "output bias": has_learnt_bias(translator.model),
     }
     raise_objections(f"T5 has no {name}" for name, used in lacking.items() if used)
+    if tokenizer.config.algorithm == "bytes":
+        return bart.export_tokenizer(translator, run, folder)
     own = parse_subwords(bytes(tokenizer.to_state()["source"].numpy()))
     ids = _export_ids([piece.piece for piece in own.pieces])
     scores = {piece.piece: piece.score for piece in own.pieces}
+    # The ids without a name are the last.
+    unnamed = {EXTRA.format(number) for number in range(len(ids.names))}
+    named = [name for name in ids.names if name not in unnamed]
     written = library.T5Tokenizer(
-        vocab=[(name, scores.get(name, 0.0)) for name in ids.names],
+        vocab=[(name, scores.get(name, 0.0)) for name in named],
         extra_ids=0,
-        additional_special_tokens=[name for name in ids.names if _SENTINEL.fullmatch(name)],
+        additional_special_tokens=[name for name in named if _SENTINEL.fullmatch(name)],
         pad_token=ids.names[ids.pad],
         _spm_precompiled_charsmap=own.normalizer_spec.precompiled_charsmap or None,
     )
