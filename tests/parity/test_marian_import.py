@@ -288,8 +288,8 @@ def spoil_weight() -> None:
 
 FAULTS: dict[str, tuple[Callable[[], object], str]] = {
     "another model": (
-        lambda: change("config.json", model_type="t5"),
-        "config.json.model_type='t5' must be marian or pegasus or m2m_100",
+        lambda: change("config.json", model_type="bert"),
+        "config.json.model_type='bert' must be marian or pegasus or m2m_100",
     ),
     "huge": (lambda: change("config.json", d_model=10**9), "d_model=1000000000 must be"),
     "odd": (lambda: change("config.json", d_model=33), "d_model=33 must be even"),

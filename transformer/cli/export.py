@@ -30,8 +30,8 @@ def write_export(config: DictConfig, arguments: Sequence[str], folder: Path) -> 
     chosen = FORMATS[config.format]
     require_package(chosen.package, f"format={config.format}", chosen.extra)
     translator, run = load_translator(config, arguments)
-    given = {"char", "words"} & {*translator.tokenizer.config.algorithms}
-    if given and config.format != "safetensors":
+    given = {"bytes", "char", "huggingface", "words"} & {*translator.tokenizer.config.algorithms}
+    if given and config.format not in ("safetensors", "huggingface"):
         raise InputError(
             f"format={config.format} cuts text with SentencePiece, not as tokenizer={min(given)} "
             "does; choose format=safetensors"

@@ -18,6 +18,10 @@ class MissingFile(InputError):
     """A file that the user or the config of a run names does not exist."""
 
 
+class MissingPackage(InputError):
+    """A package of an extra is not installed."""
+
+
 @contextmanager
 def errors_name(file: Path | str) -> Iterator[None]:
     """Begin the message of an InputError with a file, or a line of it, unless it names that."""
@@ -55,9 +59,9 @@ def how_to_install(extra: str) -> str:
 
 
 def require_package(package: str, who: str, extra: str) -> None:
-    """Raise InputError unless a package of an extra is installed."""
+    """Raise MissingPackage unless a package of an extra is installed."""
     if find_spec(package) is None:
-        raise InputError(f"{who} needs {package}: {how_to_install(extra)}")
+        raise MissingPackage(f"{who} needs {package}: {how_to_install(extra)}")
 
 
 def is_out_of_memory(error: BaseException) -> bool:

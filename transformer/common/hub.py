@@ -8,8 +8,7 @@ from transformer.common.files import HUB
 
 _NAME = re.compile(r"(?:hf://)?([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
 _CACHED = re.compile(r".*/([\w.-]+)--([\w.-]+)/[0-9a-f]{40}/run", re.ASCII)
-# Weights in several files, which cannot be imported, are not fetched.
-_FILES = ["*.json", "model.safetensors", "pytorch_model.bin", "*.spm", "*.model"]
+_FILES = ["*.json", "model*.safetensors", "pytorch_model*.bin", "*.spm", "*.model", "merges.txt"]
 
 
 def repository(name: str) -> tuple[str, str | None]:

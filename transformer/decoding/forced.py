@@ -54,9 +54,9 @@ def score_pairs(
     encoded = tokenizer.encode_pairs(pairs)
     check_lengths(encoded, model.max_length, "score", first=first)
     scores = score_subwords(model, encoded, batch_tokens)
-    if tokenizer.tags.both_sides:
-        # As in the search, the tag of the language is given, and adds nothing to the score.
-        scores = [[0.0, *row[1:]] if row[1:] else row for row in scores]
+    if given := tokenizer.tags.given:
+        # As in the search, these tags add nothing to the score; a blank target has none.
+        scores = [[0.0] * given + row[given:] if row[1:] else row for row in scores]
     return [
         TargetScore(math.fsum(row), (*tokenizer.subwords(target), "</s>"), tuple(row))
         for (_, target), row in zip(encoded, scores, strict=True)

@@ -25,7 +25,7 @@ class Segment:
     is_part: bool = False
     """Whether the text has more than one segment."""
     given: tuple[int, ...] = ()
-    """The tags that its translation begins with (``Tags.both_sides``)."""
+    """The tags that its translation begins with (``Tags.given``)."""
 
 
 def split_segments(

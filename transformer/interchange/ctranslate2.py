@@ -46,9 +46,10 @@ def write_ctranslate2(
     Raises InputError if the engine cannot express the model.
     """
     check_expressible(model.config, "CTranslate2", CTRANSLATE2)
-    if tokenizer.tags.both_sides:
+    if tokenizer.tags.given:
         raise InputError(
-            "data.target_tag=both cannot be expressed in CTranslate2, only true or false"
+            "data.target_tag=both, and a first symbol as that of BART, cannot be expressed in "
+            "CTranslate2, only data.target_tag=true or false"
         )
     spec = _spec(model.config)
     _fill(spec, model)

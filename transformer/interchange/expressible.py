@@ -24,12 +24,7 @@ CTRANSLATE2: Values = {
     "positions": ("sinusoidal", "learned", "rotary"),
     "decoder_start": (None,),
 }
-TRANSFORMERS: Values = {
-    **_FULL,
-    "norm": ("layer",),
-    "activation": ("relu", "gelu", "swish"),
-    "num_kv_heads": (None,),
-}
+TRANSFORMERS: Values = {**_FULL, "num_kv_heads": (None,)}
 """Of all families; each has settings of its own (``families/family.py``)."""
 
 

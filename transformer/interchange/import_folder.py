@@ -13,11 +13,11 @@ from torch import Tensor
 
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import typed, typed_value
-from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, Tokenizer
-from transformer.interchange.families.family import Kind, read_config
+from transformer.data.tokenization.tokenizer import EOS, PAD, Tokenizer
+from transformer.interchange.families.family import model_settings, read_config
 from transformer.interchange.families.npz import DECODER, read_npz
 from transformer.interchange.families.subwords import ImportedTokenizer
-from transformer.interchange.families.weight_names import import_weights
+from transformer.interchange.families.weight_names import import_weights, is_untied
 from transformer.interchange.files import read_mapping, readable
 from transformer.interchange.safetensors import read_safetensors
 from transformer.model.checkpoint.checkpoint import PORTABLE, WEIGHTS_PREFIX, portable_part
@@ -47,35 +47,42 @@ def read_folder(folder: Path) -> Imported:
     """
     languages: tuple[str | None, ...] = (None, None)
     if (folder / DECODER).is_file() and not (folder / "config.json").is_file():
-        config, weights, vocabulary = read_npz(folder)
+        config, family, weights, vocabulary = read_npz(folder)
     else:
         values = read_mapping(folder / "config.json")
-        typed_value(values.get("model_type"), Kind, "config.json.model_type")
         values |= read_mapping(folder / "generation_config.json", optional=True)
-        config = read_config(values)
+        config, family = read_config(values)
         weights = read_weights(folder)
-        family = config.family
         vocabulary = family.import_tokenizer(folder, values.get("vocab_size"))
-        _check_symbols(values, vocabulary, family.decoder_start or BOS)
+        _check_symbols(values, vocabulary, family.start)
         names = read_mapping(folder / "tokenizer_config.json", optional=True)
         languages = tuple(_code(names.get(key)) for key in family.languages)
-    ours = import_weights(weights, config, vocabulary.source, vocabulary.target)
+    settings = model_settings(config, family, untied=is_untied(weights, family))
+    if settings["tie_embeddings"] not in family.has["tie_embeddings"]:
+        raise InputError(f"{folder}: lm_head.weight is not that of the embeddings, as it must be")
+    sizes = _sizes(vocabulary.tokenizer)
+    model = typed(ModelConfig, settings | sizes, "model")
+    ours = import_weights(weights, family, model, vocabulary.source, vocabulary.target)
     if not all(weight.isfinite().all() for weight in ours.values()):
         raise InputError(f"{folder}: its weights hold NaN or infinity; use another model")
-    settings = config.settings() | {"output_bias": "projection.bias" in ours}
+    settings["output_bias"] = "projection.bias" in ours and (family.output_bias or "fixed")
     decoding = {
         "beam_size": config.num_beams,
         "length_penalty": config.length_penalty,
         # There a score is the mean of the log-probabilities of the tokens.
         "length_penalty_form": "average",
+        "no_repeat_ngram": config.no_repeat_ngram_size,
+        # There the start counts.
+        "min_length": max(0, config.min_length - 1),
     }
     return Imported(settings, vocabulary.tokenizer, ours, languages, decoding)
 
 
 def _check_symbols(values: Mapping[str, Any], vocabulary: ImportedTokenizer, start: int) -> None:
     """Raise InputError if a config has other control symbols than the vocabulary."""
-    source, target = vocabulary.source.rows, vocabulary.target.rows
-    known = {"pad": source[PAD], "eos": target[EOS], "decoder_start": target[start]}
+    source, target = vocabulary.source, vocabulary.target.rows
+    padding = source.rows[PAD] if source.padding is None else source.padding
+    known = {"pad": padding, "eos": target[EOS], "decoder_start": target[start]}
     raise_objections(
         f"{key}_token_id={str(given)[:20]} in config.json or generation_config.json must be {own}, "
         "as in the vocabulary"
@@ -90,18 +97,33 @@ def _code(name: Any) -> str | None:
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """The tensors of a folder, from safetensors or from a file of torch that runs no code.
+    """The tensors of a folder, from safetensors or from files of torch that run no code.
 
-    Raises InputError if there is none, or it cannot be read.
+    They are mapped into the memory. Raises InputError if there are none, or they cannot be read.
     """
+    for name in ("model.safetensors", "pytorch_model.bin"):
+        if (folder / name).is_file():
+            return _read_file(folder / name)
+        if (index := folder / f"{name}.index.json").is_file():
+            listed = typed_value(
+                read_mapping(index).get("weight_map"), Mapping[str, str], str(index)
+            )
+            parts = sorted(set(listed.values()))
+            if not parts or any(part != Path(part.replace("\\", "/")).name for part in parts):
+                raise InputError(f"{index} must name files of its own folder")
+            return {k: w for part in parts for k, w in _read_file(folder / part).items()}
+    raise InputError(f"{folder} holds neither model.safetensors nor pytorch_model.bin")
+
+
+def _read_file(file: Path) -> dict[str, Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    if (file := folder / "model.safetensors").is_file():
+    if file.suffix == ".safetensors":
         with readable(file, SafetensorError):
             return load_file(file)
-    # Files of torch before 1.6 are no archives, and cannot be mapped into the memory.
-    mapped = zipfile.is_zipfile(file := folder / "pytorch_model.bin")
+    # Files of torch before 1.6 are no archives, and cannot be mapped.
+    mapped = zipfile.is_zipfile(file)
     with readable(file, pickle.UnpicklingError), warnings.catch_warnings():
         # Before it refuses a pickle, torch warns of its protocol.
         warnings.simplefilter("ignore", UserWarning)
@@ -113,13 +135,14 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 def imported_payload(found: Imported, config: dict[str, Any]) -> dict[str, Any]:
     """The content of a checkpoint, with the resolved config of a training run."""
-    sizes = {
-        "source_vocab_size": found.tokenizer.source_vocab_size,
-        "target_vocab_size": found.tokenizer.target_vocab_size,
-        "pad": PAD,
-    }
-    model = typed(ModelConfig, {**config["model"], **sizes}, "model")
+    model = typed(ModelConfig, {**config["model"], **_sizes(found.tokenizer)}, "model")
     return _payload(model, found.tokenizer.to_state(), config, found.weights)
+
+
+def _sizes(tokenizer: Tokenizer) -> dict[str, int]:
+    """The settings of a model that depend on its tokenizer."""
+    sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
+    return {"source_vocab_size": sizes[0], "target_vocab_size": sizes[1], "pad": PAD}
 
 
 def is_own(folder: Path) -> bool:

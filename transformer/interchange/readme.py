@@ -121,6 +121,12 @@ def _table(tests: Tests) -> str:
     return "\n".join(lines)
 
 
+_LEARNT = """\
+- As in training, characters are composed (NFC), and nothing else is normalised. SentencePiece takes
+  U+2581 for a space; so it is cut as U+FFFF, and gets its own bytes afterwards."""
+_FILE = "- As in training, text is normalised as SentencePiece's model says, and in no other way."
+
+
 def ctranslate2_readme(tokenizer: Tokenizer, search: SearchConfig, max_subwords: int) -> str:
     """The text, with a program that has the beam, penalty and length limit of ``search``."""
     tags = tokenizer.tags
@@ -132,6 +138,9 @@ def ctranslate2_readme(tokenizer: Tokenizer, search: SearchConfig, max_subwords:
     rows = "[cut(text) for text in texts]"
     if before:
         rows = f"[{before} + pieces if pieces else [] for pieces in map(cut, texts)]"
+    cut, note = _asset("cut_learnt.py.txt"), _LEARNT
+    if tokenizer.config.algorithms[0] == "sentencepiece":
+        cut, note = "    return source.encode(text, out_type=str)", _FILE
     # Without a penalty the engine would stop earlier than our search.
     power = search.length_penalty or 1e-6
     score = "value"
@@ -141,6 +150,8 @@ def ctranslate2_readme(tokenizer: Tokenizer, search: SearchConfig, max_subwords:
         ctranslate2=version("ctranslate2"),
         sentencepiece=version("sentencepiece"),
         target="source" if tokenizer.joint else "target",
+        cut=cut.rstrip(),
+        note=note,
         rows=rows,
         ratio=search.max_length_ratio,
         offset=search.max_length_offset,

@@ -24,7 +24,12 @@ from transformer.model.encoder import Encoder, EncoderLayer
 from transformer.model.initialisation import initialise
 from transformer.model.layers.absolute_positions import LearnedPositions, SinusoidalPositions
 from transformer.model.layers.embedding import Embedding, TokenEmbedding
-from transformer.model.layers.feedforward import Activation, FeedForward, GatedFeedForward
+from transformer.model.layers.feedforward import (
+    Activation,
+    FeedForward,
+    GatedFeedForward,
+    gelu_tanh,
+)
 from transformer.model.layers.linear import Linear
 from transformer.model.layers.norm import PostNorm, PreNorm, Residual, SandwichNorm
 from transformer.model.transformer import Transformer
@@ -38,13 +43,13 @@ def build_transformer(config: ModelConfig) -> Transformer:
         raise InputError("model.decoder_layers=0 leaves no decoder; set at least 1")
     if (config.decoder_start or 0) >= config.target_vocab_size:
         raise InputError(f"model.decoder_start={config.decoder_start} is not in the vocabulary")
-    source = TokenEmbedding(config.source_vocab_size, config.d_model, config.pad)
+    source = build_token_embedding(config, config.source_vocab_size)
     target = source
-    if config.tie_embeddings != "all":
-        target = TokenEmbedding(config.target_vocab_size, config.d_model, config.pad)
+    if config.tie_embeddings in ("none", "decoder"):
+        target = build_token_embedding(config, config.target_vocab_size)
     model = Transformer(
         config,
-        projection=Linear(config.d_model, config.target_vocab_size, bias=config.output_bias),
+        projection=build_projection(config),
         source_embedding=build_embedding(config, source, config.source_token_dropout),
         target_embedding=build_embedding(config, target, config.target_token_dropout),
         encoder=build_encoder(config),
@@ -65,6 +70,20 @@ def set_first_weights(
         add_adapters(model, config.lora_rank, config.lora_alpha)
 
 
+def build_token_embedding(config: ModelConfig, size: int) -> TokenEmbedding:
+    """The embedding of a vocabulary of this size."""
+    return TokenEmbedding(size, config.d_model, config.pad, scaled=config.scale_embedding)
+
+
+def build_projection(config: ModelConfig) -> Linear:
+    """The linear map of hidden states to logits."""
+    bias = config.output_bias is not False
+    projection = Linear(config.d_model, config.target_vocab_size, bias=bias)
+    if bias:
+        projection.bias.requires_grad_(config.output_bias != "fixed")
+    return projection
+
+
 def build_embedding(config: ModelConfig, tokens: TokenEmbedding, token_dropout: float) -> Embedding:
     """The input of a stack: tokens, absolute positions (if the config has them), dropout."""
     positions: SinusoidalPositions | LearnedPositions | None = None
@@ -73,7 +92,13 @@ def build_embedding(config: ModelConfig, tokens: TokenEmbedding, token_dropout: 
         positions = SinusoidalPositions(config.d_model, config.max_length, fairseq=fairseq)
     elif config.positions == "learned":
         positions = LearnedPositions(config.d_model, config.max_length)
-    return Embedding(tokens, positions, token_dropout=token_dropout, dropout=config.dropout)
+    return Embedding(
+        tokens,
+        positions,
+        norm=build_norm(config) if config.embedding_norm else nn.Identity(),
+        token_dropout=token_dropout,
+        dropout=config.dropout,
+    )
 
 
 def build_encoder(config: ModelConfig, *, causal: bool = False) -> Encoder:
@@ -187,6 +212,8 @@ def build_attention(config: ModelConfig) -> MultiHeadAttention:
         num_kv_heads=config.num_kv_heads,
         head_dim=config.head_dim,
         query_key_norm=config.query_key_norm,
+        scale_scores=config.scale_scores,
+        biases=config.biases,
         dropout=config.attention_dropout,
         kernel=kernels[config.attention],
     )
@@ -197,15 +224,17 @@ def build_feed_forward(config: ModelConfig) -> nn.Module:
     activations: dict[ActivationName, Activation] = {
         "relu": F.relu,
         "gelu": F.gelu,
+        "gelu_tanh": gelu_tanh,
         "swish": F.silu,
         "swiglu": F.silu,
         "geglu": F.gelu,
+        "geglu_tanh": gelu_tanh,
     }
-    block: type[nn.Module] = FeedForward
+    block: Callable[..., nn.Module] = partial(FeedForward, bias=config.biases)
     if config.feed_forward is not None:
         block = own_class("model.feed_forward", config.feed_forward, nn.Module)
-    elif config.activation in ("swiglu", "geglu"):
-        block = GatedFeedForward
+    elif config.activation in ("swiglu", "geglu", "geglu_tanh"):
+        block = partial(GatedFeedForward, bias=config.biases)
     activation, dropout = activations[config.activation], config.activation_dropout
     try:
         return block(config.d_model, config.ffn_dim, activation=activation, dropout=dropout)

@@ -12,7 +12,7 @@ Size = Annotated[int, Range(1, below=2**31)]
 Probability = Annotated[float, Range(0, below=1)]
 
 PatternName = Literal["full", "sliding", "longformer", "bigbird"]
-ActivationName = Literal["relu", "gelu", "swish", "swiglu", "geglu"]
+ActivationName = Literal["relu", "gelu", "gelu_tanh", "swish", "swiglu", "geglu", "geglu_tanh"]
 Positions = Literal["sinusoidal", "fairseq", "learned", "rotary", "alibi", "relative"]
 Precision = Literal["float32", "bfloat16", "int8"]
 Frozen = Literal["embeddings", "encoder", "decoder", "norms", "output"]
@@ -36,6 +36,7 @@ class ModelConfig:
         head_dim: Width of one head; null is ``d_model / num_heads``.
         query_key_norm: Normalise each query and key by its root mean square, as in Gemma 3 and
             Qwen 3 (Henry et al. 2020 use the Euclidean norm).
+        scale_scores: Divide the scores by the root of ``d_k``; T5 does not.
         ffn_dim: Inner width of the feed-forward block.
         encoder_layers: Depth of the encoder.
         decoder_layers: Depth of the decoder; 0 for a model of an encoder only.
@@ -59,7 +60,9 @@ class ModelConfig:
         relative_buckets: Number of buckets of ``positions=relative``.
         relative_max_distance: All distances from here on share a bucket.
         activation: Activation of the feed-forward block; ``swish`` is SiLU (Ramachandran et al.
-            2017), ``swiglu`` and ``geglu`` are gated (Shazeer 2020).
+            2017), ``swiglu`` and ``geglu`` are gated (Shazeer 2020). ``gelu_tanh`` and
+            ``geglu_tanh`` have the approximation of Hendrycks and Gimpel 2016, section 2.
+        biases: Linear maps of the layers have biases; those of T5 have none.
         convolution_window: Width of a gated convolution before the self-attention of each
             encoder layer (Gehring et al. 2017); null is no convolution.
         encoder_layer, decoder_layer, feed_forward: ``MODULE:CLASS``, a class that replaces ours:
@@ -67,8 +70,13 @@ class ModelConfig:
             `FeedForward`. Constructor and call are the same as in our class; null is our class.
         share_layers: Modules that the layers of a stack share (ALBERT, Lan et al. 2020).
         tie_embeddings: ``decoder`` ties target embedding and output projection, ``all`` also ties
-            the source embedding (Press and Wolf 2017), ``none`` ties nothing.
-        output_bias: Add a trained bias to the logits.
+            the source embedding (Press and Wolf 2017), ``inputs`` ties both embeddings alone (T5
+            1.1), ``none`` ties nothing.
+        output_bias: Add a trained bias to the logits; ``fixed`` does not train it (an imported
+            model that has none bans some symbols by it).
+        scale_embedding: Multiply token embeddings by the root of ``d_model``; T5 and BART do not.
+        scale_output: Divide the hidden states by it before the output projection (T5 1.0).
+        embedding_norm: Normalise the embeddings, with their positions (BART, Lewis et al. 2020).
         decoder_start: Index of the first target symbol of the decoder; null is the beginning
             symbol (fairseq starts with the end symbol).
         attention: The kernel. ``eager`` is the formula, ``sdpa`` is torch's fused kernel, ``flex``
@@ -97,6 +105,7 @@ class ModelConfig:
     num_kv_heads: Size | None = None
     head_dim: Size | None = None
     query_key_norm: bool = False
+    scale_scores: bool = True
     ffn_dim: Size = 256
     encoder_layers: Size = 4
     decoder_layers: Annotated[int, Range(0, below=2**31)] = 4
@@ -113,8 +122,9 @@ class ModelConfig:
     relative_buckets: Annotated[int, Range(4, below=2**31)] = 32
     relative_max_distance: Size = 128
     activation: ActivationName = "relu"
+    biases: bool = True
     share_layers: Literal["none", "all", "attention", "feed_forward"] = "none"
-    tie_embeddings: Literal["none", "decoder", "all"] = "all"
+    tie_embeddings: Literal["none", "decoder", "inputs", "all"] = "all"
     attention: Literal["auto", "eager", "sdpa", "flex"] = "auto"
     sdpa_backend: Literal["any", "flash", "efficient", "cudnn", "math"] = "any"
     pattern: PatternName = "full"
@@ -128,11 +138,14 @@ class ModelConfig:
     encoder_layer: str | None = None
     decoder_layer: str | None = None
     feed_forward: str | None = None
-    output_bias: bool = False
+    output_bias: bool | Literal["fixed"] = False
     freeze: Sequence[Frozen] = ()
     lora_rank: Annotated[int, Range(0, below=2**31)] = 0
     lora_alpha: Annotated[float, Range(above=0, below=math.inf)] = 16.0
     decoder_start: Annotated[int, Range(0)] | None = None
+    scale_embedding: bool = True
+    scale_output: bool = False
+    embedding_norm: bool = False
 
     def __post_init__(self) -> None:
         raise_objections(out_of_range(self, "model"))
@@ -142,6 +155,11 @@ class ModelConfig:
     def d_k(self) -> int:
         """Width of one head."""
         return self.head_dim or self.d_model // self.num_heads
+
+    @property
+    def output_scale(self) -> float:
+        """Factor of the hidden states before the output projection."""
+        return self.d_model**-0.5 if self.scale_output else 1.0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for the checkpoint."""
@@ -167,9 +185,10 @@ def _contradictions(config: ModelConfig) -> Iterator[str]:
         yield "model.attention=flex drops no weights; set model.attention_dropout=0, or choose sdpa"
     if config.encoder_layer is not None and config.convolution_window is not None:
         yield "model.encoder_layer has no convolution of ours; set model.convolution_window=null"
-    if config.tie_embeddings == "all" and config.source_vocab_size != config.target_vocab_size:
+    one_table = config.tie_embeddings in ("all", "inputs")
+    if one_table and config.source_vocab_size != config.target_vocab_size:
         yield (
-            "model.tie_embeddings=all needs one vocabulary for both sides; "
+            f"model.tie_embeddings={config.tie_embeddings} needs one vocabulary for both sides; "
             "set tokenizer.joint=true or model.tie_embeddings=decoder"
         )
 

@@ -35,8 +35,10 @@ def initialise(
     # A second pass: otherwise a seed would give other weights than in earlier versions.
     for module in model.modules():
         if isinstance(module, MultiHeadAttention):
-            for linear in (module.query, module.key, module.value):
-                nn.init.xavier_uniform_(linear.weight, gain=1 / math.sqrt(2))
+            # Without a scale, the scores begin as small as with it.
+            scale = 1.0 if config.scale_scores else module.head_dim**-0.5
+            for linear, factor in ((module.query, scale), (module.key, 1.0), (module.value, 1.0)):
+                nn.init.xavier_uniform_(linear.weight, gain=factor / math.sqrt(2))
     nn.init.normal_(projection.weight, std=std)
-    if config.tie_embeddings != "none":
+    if config.tie_embeddings in ("decoder", "all"):
         projection.weight = tokens.lookup.weight

@@ -10,12 +10,17 @@ from torch import Tensor, nn
 
 from transformer.common.errors import InputError
 from transformer.model.attention.masks import padding_mask
-from transformer.model.build import build_embedding, build_encoder, set_first_weights
+from transformer.model.build import (
+    build_embedding,
+    build_encoder,
+    build_projection,
+    build_token_embedding,
+    set_first_weights,
+)
 from transformer.model.config import ModelConfig
 from transformer.model.encoder import Encoder
 from transformer.model.layers.dropout import HiddenStates
-from transformer.model.layers.embedding import Embedding, TokenEmbedding
-from transformer.model.layers.linear import Linear
+from transformer.model.layers.embedding import Embedding
 
 
 class SingleStack(nn.Module):
@@ -35,7 +40,8 @@ class SingleStack(nn.Module):
         # The causal mask hides padding at the right end.
         causal = self.stack.attention_bias.causal
         mask = None if causal else padding_mask(tokens, self.config.pad)
-        return self.stack(self.embedding(tokens), mask)
+        hidden = self.stack(self.embedding(tokens), mask)
+        return hidden * self.config.output_scale if self.config.scale_output else hidden
 
     def logits(self, hidden: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocab"]:
         """Project hidden states to the outputs."""
@@ -49,15 +55,18 @@ def build_single_stack(config: ModelConfig, *, causal: bool) -> SingleStack:
     output vocabulary. ``encoder_layers`` and ``pattern`` apply to the stack. Raises InputError if
     embedding and projection are tied and the two vocabularies differ.
     """
-    if config.tie_embeddings != "none" and config.source_vocab_size != config.target_vocab_size:
+    if (
+        config.tie_embeddings in ("decoder", "all")
+        and config.source_vocab_size != config.target_vocab_size
+    ):
         raise InputError(
             f"model.tie_embeddings={config.tie_embeddings} needs outputs of the same vocabulary "
             "as the input; set model.tie_embeddings=none"
         )
-    tokens = TokenEmbedding(config.source_vocab_size, config.d_model, config.pad)
+    tokens = build_token_embedding(config, config.source_vocab_size)
     model = SingleStack(
         config,
-        projection=Linear(config.d_model, config.target_vocab_size, bias=config.output_bias),
+        projection=build_projection(config),
         embedding=build_embedding(config, tokens, config.source_token_dropout),
         stack=build_encoder(config, causal=causal),
     )

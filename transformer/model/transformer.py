@@ -57,7 +57,8 @@ class Transformer(nn.Module):
         """
         if self.config.decoder_start is not None and not cache.length:
             target = F.pad(target[:, 1:], (1, 0), value=self.config.decoder_start)
-        return self.decoder(self.target_embedding(target, cache.length), cache)
+        hidden = self.decoder(self.target_embedding(target, cache.length), cache)
+        return hidden * self.config.output_scale if self.config.scale_output else hidden
 
     def forward(
         self, source: Int[Tensor, "batch source"], target_input: Int[Tensor, "batch target"]

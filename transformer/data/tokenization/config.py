@@ -13,9 +13,14 @@ PAD, UNK, BOS, EOS = 0, 1, 2, 3
 Pairs = Callable[[], Iterable[tuple[str, str]]]
 """Called at the start of each pass over the aligned (source, target) text."""
 
-Algorithm = Literal["unigram", "bpe", "char", "words"]
+Algorithm = Literal["unigram", "bpe", "char", "words", "sentencepiece", "huggingface", "bytes"]
 SYMBOLS: tuple[Algorithm, ...] = ("char", "words")
 """Algorithms without subwords: each token is a character, or a word, of the text."""
+FILES: tuple[Algorithm, ...] = ("sentencepiece", "huggingface", "bytes")
+"""Vocabularies that are not learnt (file_vocabulary.py)."""
+
+SENTINEL = "<extra_id_{}>"
+"""The sentinels of T5 (Raffel et al. 2020, section 3.1.4), as transformers spells them."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,9 @@ class TokenizerConfig:
 
     algorithm: Algorithm = "bpe"
     """Subwords: "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016). Without subwords
-    (vocabulary.py): "char", the Unicode characters, or "words", which spaces separate."""
+    (vocabulary.py): "char", the Unicode characters, or "words", which spaces separate. Not learnt:
+    "sentencepiece" and "huggingface", the vocabulary of a ``file``, or "bytes", with the ids of
+    ByT5 (Xue et al. 2022)."""
     vocab_size: Annotated[int, Range(5)] | None = 8000
     """Size of each vocabulary of subwords: four control symbols, 256 bytes, the alphabet, then
     longer subwords. For characters and words it is the maximum size; None: no maximum."""
@@ -57,28 +64,62 @@ class TokenizerConfig:
     features: str | None = None
     """Separator of the features of a source, such as ";" in ``walk TAB V;PST``. Each feature is
     one token after the characters or words of the source. None: sources have no features."""
+    file: str | Sequence[str] | None = None
+    """sentencepiece: a ``.model``; huggingface: a ``tokenizer.json``; [SOURCE, TARGET] gives each
+    side its own. The checkpoint has the content."""
+    sentinels: Annotated[int, Range(0, 1000)] = 0
+    """Number of sentinels, ``<extra_id_0>`` and so on: words as those of ``add``, which stand for
+    spans of text (``task=denoising``)."""
 
     def __post_init__(self) -> None:
         raise_objections(self._objections())
 
     def _objections(self) -> Iterator[str]:
         yield from out_of_range(self, "tokenizer")
-        subwords = {*self.algorithms} - {*SYMBOLS}
-        if self.vocab_size is None and subwords:
-            yield f"tokenizer.vocab_size=null: a vocabulary of {min(subwords)} needs a size"
-        if self.sampling and not subwords:
-            yield "tokenizer.sampling draws subwords, which char and words do not have; set it to 0"
+        learnt = {*self.algorithms} - {*SYMBOLS, *FILES}
+        if self.vocab_size is None and learnt:
+            yield f"tokenizer.vocab_size=null: a vocabulary of {min(learnt)} needs a size"
+        if self.sampling and not learnt:
+            yield "tokenizer.sampling draws subwords of unigram and bpe; set it to 0"
         for word in self.add:
             if word.split() != [word] or "\u2581" in word:  # SentencePiece's mark of a space
                 yield f"tokenizer.add has {word!r}; a word to add has no spaces and is not empty"
-        if self.add and len(subwords) < len({*self.algorithms}):
-            yield "tokenizer.add is for subwords: char and words take all tokens of the text"
+        if self.words and {*self.algorithms} & {*SYMBOLS, "bytes"}:
+            yield (
+                "tokenizer.add and sentinels are for subwords: char and words take all tokens of "
+                "the text, and bytes have sentinels"
+            )
+        yield from self._file_objections()
         if self.decompose and "char" not in self.algorithms:
             yield "tokenizer.decompose is for characters; set tokenizer.source or target to char"
         if self.features is not None and self.algorithms[0] not in SYMBOLS:
             yield "tokenizer.features are read with tokenizer.source=char or words; set one of them"
         if self.features == "":
             yield "tokenizer.features='' separates nothing; set it to ';', or null"
+
+    def _file_objections(self) -> Iterator[str]:
+        read = {*self.algorithms} & {"sentencepiece", "huggingface"}
+        if read and not all(self.files):
+            yield f"tokenizer={min(read)} reads a vocabulary; set tokenizer.file=PATH"
+        elif self.file is not None and not read:
+            yield (
+                f"tokenizer.file is not read with tokenizer={self.algorithm}; leave it out, or set "
+                "tokenizer=sentencepiece or huggingface"
+            )
+        if len(self.files) != 2:
+            yield "tokenizer.file must be one file, or [SOURCE,TARGET]"
+
+    @property
+    def files(self) -> tuple[str | None, ...]:
+        """The files of source and target."""
+        if self.file is None or isinstance(self.file, str):
+            return self.file, self.file
+        return tuple(self.file)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of ``add``, and the sentinels."""
+        return (*self.add, *map(SENTINEL.format, range(self.sentinels)))
 
     @property
     def algorithms(self) -> tuple[Algorithm, Algorithm]:
@@ -88,4 +129,5 @@ class TokenizerConfig:
     @property
     def one_vocabulary(self) -> bool:
         """Whether both sides share one vocabulary."""
-        return self.joint and self.algorithms[0] == self.algorithms[1]
+        same = self.algorithms[0] == self.algorithms[1] and self.files[0] == self.files[1]
+        return self.joint and same

@@ -2,29 +2,26 @@
 
 import struct
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import sentencepiece
 
-from transformer.data.tokenization.config import SYMBOLS, UNK, TokenizerConfig
+from transformer.data.tokenization.config import UNK, TokenizerConfig
 from transformer.data.tokenization.normalization import STAND_IN, WORD_START, normalize
 from transformer.data.tokenization.subword_regularization import SegmentationSampler
 from transformer.data.tokenization.tags import Tags
-from transformer.data.tokenization.vocabulary import Symbols, Vocabulary
+from transformer.data.tokenization.vocabulary import Vocabulary
 
 # The type of a piece that a text is cut into before all others.
 _USER_DEFINED = 4
 
 
-def with_words(model: bytes, words: Sequence[str]) -> bytes:
+def with_subwords(model: bytes, words: Sequence[str]) -> bytes:
     """Append words to a SentencePiece model as user-defined pieces, unless they are pieces.
 
     The file is a protocol buffer, whose repeated field 1, the pieces, may go on at its end.
     """
-    if not words:  # the model may be of characters or words
-        return model
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     known = {processor.id_to_piece(index) for index in range(processor.get_piece_size())}
     for word in dict.fromkeys(words):
@@ -109,15 +106,5 @@ class Subwords(Vocabulary):
     def _sampler(self) -> SegmentationSampler:
         config = self._config
         return SegmentationSampler(
-            self.processor, config.algorithm, config.sampling, list(map(normalize, config.add))
+            self.processor, config.algorithm, config.sampling, list(map(normalize, config.words))
         )
-
-
-def open_vocabulary(
-    model: bytes, config: TokenizerConfig, side: int, tags: Tags, threads: int
-) -> Vocabulary:
-    """Return a learnt vocabulary, of the source (``side`` 0) or the target (1)."""
-    algorithm = config.algorithms[side]
-    if algorithm in SYMBOLS:
-        return Symbols(model, tags)
-    return Subwords(model, replace(config, algorithm=algorithm), tags, threads)

@@ -8,7 +8,7 @@ https://aclanthology.org/W17-4811.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from transformer.common.errors import InputError, raise_objections
 SENTENCE_END = "\n"
 """Between the sentences of a document in one text; a line of a file never has it."""
 
-_SEPARATOR, _TARGET, _CORPUS = "< >", "<2 {}>", "<tag {}>"
+_SEPARATOR, _BEGIN, _TARGET, _CORPUS = "< >", "< begin>", "<2 {}>", "<tag {}>"
 
 
 class SourceTags(NamedTuple):
@@ -82,12 +82,21 @@ class Tags:
     """Each side begins with the tag of its own language, of ``targets`` (Fan et al. 2021, "Beyond
     English-Centric Multilingual Machine Translation", section 2.1), not the source with the tag of
     the target language. The search does not choose the tag of the target: it is given."""
+    begin: bool = field(default=False, repr=False)
+    """Both sides of every pair begin with one and the same symbol, the ``<s>`` of BART (Lewis et
+    al. 2020); it is given, too. An imported model has it."""
+
+    @property
+    def given(self) -> int:
+        """Number of tags that each target begins with."""
+        return self.begin + self.both_sides
 
     @cached_property
     def spelt(self) -> tuple[str, ...]:
         """All tags as a vocabulary spells them, in the order of their ids."""
         return (
             *([_SEPARATOR] if self.sentences else []),
+            *([_BEGIN] if self.begin else []),
             *map(_TARGET.format, self.targets),
             *map(_CORPUS.format, self.corpora),
         )
@@ -96,16 +105,18 @@ class Tags:
         """Return the indices in `spelt` of a source's tags; raises InputError if one is missing."""
         raise_objections(self._objections(tags, required=True))
         language = tags.source if self.both_sides else tags.target
-        found = [] if language is None else [_TARGET.format(language)]
+        found = [_BEGIN] if self.begin else []
+        found += [] if language is None else [_TARGET.format(language)]
         found += [] if tags.tag is None else [_CORPUS.format(tags.tag)]
         return [self.spelt.index(tag) for tag in found]
 
     def target_indices(self, tags: SourceTags) -> list[int]:
         """Return the indices in `spelt` of the target's tags; raises InputError as `indices`."""
-        if not self.both_sides:
-            return []
-        self.indices(tags)
-        return [self.spelt.index(_TARGET.format(tags.target))]
+        found = [_BEGIN] if self.begin else []
+        if self.both_sides:
+            self.indices(tags)
+            found.append(_TARGET.format(tags.target))
+        return [self.spelt.index(tag) for tag in found]
 
     def check_known(self, tags: SourceTags) -> None:
         """Raise an InputError for tags that the vocabulary does not have."""

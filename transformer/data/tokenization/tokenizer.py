@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, MissingPackage
 from transformer.common.schema import typed
 from transformer.data.tokenization.config import BOS, EOS, PAD, UNK, Pairs, TokenizerConfig
+from transformer.data.tokenization.file_vocabulary import open_vocabulary, with_words
 from transformer.data.tokenization.normalization import normalize
-from transformer.data.tokenization.subword_model import open_vocabulary, with_words
 from transformer.data.tokenization.tags import UNTAGGED, SourceTags, Tags, parse_tags
 
 __all__ = ["BOS", "EOS", "PAD", "UNK", "Pairs", "Tokenizer", "TokenizerConfig", "normalize"]
@@ -191,7 +191,10 @@ class Tokenizer:
     def with_words(self, words: Sequence[str]) -> "Tokenizer":
         """Return a tokenizer in which these words are subwords as well, on both sides."""
         added = list(map(normalize, words))
-        source, target = (model and with_words(model, added) for model in self._models)
+        source, target = (
+            model and with_words(model, added, algorithm)
+            for model, algorithm in zip(self._models, self.config.algorithms, strict=True)
+        )
         config = replace(self.config, add=tuple(dict.fromkeys((*self.config.add, *added))))
         return Tokenizer(config, source or b"", target, self.tags)
 
@@ -219,6 +222,8 @@ class Tokenizer:
                 None if state["target"] is None else bytes(state["target"].numpy()),
                 typed(Tags, state["tags"], "tags"),
             )
+        except MissingPackage:
+            raise
         except (KeyError, ValueError, TypeError, AttributeError, RuntimeError, InputError) as error:
             raise InputError(
                 f"the tokenizer of the checkpoint is damaged ({error}); use another checkpoint"

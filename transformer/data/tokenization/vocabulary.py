@@ -17,6 +17,9 @@ from transformer.data.tokenization.config import BOS, EOS, PAD, UNK, TokenizerCo
 from transformer.data.tokenization.normalization import WORD_START
 from transformer.data.tokenization.tags import SENTENCE_END, Tags, is_tag
 
+CONTROL = ("<pad>", "<unk>", "<s>", "</s>")
+"""The control symbols as spelt, in the order of their ids."""
+
 
 class Vocabulary(ABC):
     """Splits texts into tokens, and joins them.
@@ -114,8 +117,6 @@ class Vocabulary(ABC):
 FEATURES = "\t"
 """Before the features of a source, and before each of them in the vocabulary."""
 
-_CONTROL = ("<pad>", "<unk>", "<s>", "</s>")
-
 
 @dataclass(frozen=True)
 class _Model:
@@ -141,7 +142,7 @@ class Symbols(Vocabulary):
         self._decompose = read.decompose
         # U+2047 stands for UNK, as in SentencePiece.
         self._texts = ["", "\u2047", "", "", *symbols]
-        self._ids = {symbol: index for index, symbol in enumerate(symbols, len(_CONTROL))}
+        self._ids = {symbol: index for index, symbol in enumerate(symbols, len(CONTROL))}
         self.first_tag, self.tags = len(self._texts), tags
         self.control = frozenset((PAD, BOS, EOS))
         self.never_written = (UNK, *filter(self._is_feature, range(self.first_tag)))
@@ -170,8 +171,8 @@ class Symbols(Vocabulary):
 
     def spell(self, token: int) -> str:
         """Return a token as SentencePiece would spell it: a blank as U+2581, words after one."""
-        if token < len(_CONTROL):
-            return WORD_START * (self._words and token == UNK) + _CONTROL[token]
+        if token < len(CONTROL):
+            return WORD_START * (self._words and token == UNK) + CONTROL[token]
         text = self._texts[token]
         if self._is_feature(token):
             return f"{WORD_START}[{text[1:]}]"
@@ -206,7 +207,7 @@ def count_symbols(texts: Iterable[str], config: TokenizerConfig, side: int, name
     )
     # Equal counts in the order of code points.
     order = sorted(counts, key=lambda token: (-counts[token], token))
-    room = len(order) if config.vocab_size is None else config.vocab_size - len(_CONTROL)
+    room = len(order) if config.vocab_size is None else config.vocab_size - len(CONTROL)
     symbols = [token for token in order[:room] if counts[token] >= config.min_frequency]
     if not symbols:
         raise InputError(

@@ -16,7 +16,17 @@ import sentencepiece
 
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
-from transformer.data.tokenization.config import BOS, EOS, PAD, SYMBOLS, UNK, Pairs, TokenizerConfig
+from transformer.data.tokenization.config import (
+    BOS,
+    EOS,
+    FILES,
+    PAD,
+    SYMBOLS,
+    UNK,
+    Pairs,
+    TokenizerConfig,
+)
+from transformer.data.tokenization.file_vocabulary import read_vocabulary
 from transformer.data.tokenization.normalization import WORD_START, normalize
 from transformer.data.tokenization.vocabulary import count_symbols
 
@@ -56,7 +66,7 @@ def learn_vocabulary(texts: Iterable[str], config: TokenizerConfig, name: object
             model_writer=model,
             model_type=config.algorithm,
             vocab_size=config.vocab_size,
-            user_defined_symbols=list(map(normalize, config.add)),
+            user_defined_symbols=list(map(normalize, config.words)),
             character_coverage=config.character_coverage,
             byte_fallback=True,
             normalization_rule_name="identity",
@@ -107,7 +117,7 @@ def vocabularies(
     config: TokenizerConfig, pairs: Pairs, cache: Path | None, content: str | None, name: object
 ) -> tuple[bytes, bytes | None]:
     """Return the models of source and target, as `Tokenizer.train`; the second is None if joint."""
-    if cache is None:
+    if cache is None or {*config.algorithms} <= {*FILES}:
         return _learn(config, pairs, name)
     digest = hashlib.sha256((content or "").encode())
     for pair in pairs() if content is None else ():
@@ -115,6 +125,8 @@ def vocabularies(
     # Sampling changes how the vocabulary is used, not what it holds.
     learnt = asdict(config) | {"sampling": None, "library": sentencepiece.__version__}
     digest.update(json.dumps(learnt, sort_keys=True).encode())
+    for side in (0, 1):
+        digest.update(read_vocabulary(config, side) if config.algorithms[side] in FILES else b"")
     key = digest.hexdigest()[:24]
     sides = ("source",) if config.one_vocabulary else ("source", "target")
     paths = [cache / f"tokenizer-{key}.{side}.model" for side in sides]
@@ -129,7 +141,9 @@ def vocabularies(
 
 def _learn(config: TokenizerConfig, pairs: Pairs, name: object) -> tuple[bytes, bytes | None]:
     def learn(texts: Iterable[str], side: int) -> bytes:
-        if (algorithm := config.algorithms[side]) not in SYMBOLS:
+        if (algorithm := config.algorithms[side]) in FILES:
+            return read_vocabulary(config, side)
+        if algorithm not in SYMBOLS:
             return learn_vocabulary(texts, replace(config, algorithm=algorithm), name)
         return count_symbols(texts, config, side, name)
 

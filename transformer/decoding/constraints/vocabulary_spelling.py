@@ -26,7 +26,7 @@ WITHIN = 3
 Spelling = tuple[tuple[int, int], ...]
 """(byte, kind) of each byte of a text."""
 
-_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+_BYTES = re.compile(rf"{WORD_START}?((<0x[0-9A-F]{{2}}>)+)")
 # First bytes of letters: Latin to Arabic, Indic and Georgian, Ethiopic to Hangul. Other characters
 # beyond ASCII are mostly punctuation, signs, or of scripts without spaces.
 _LETTER_BYTES = frozenset((*range(0xC3, 0xE0), 0xE0, 0xE1, 0xEB, 0xEC, 0xED))
@@ -100,8 +100,10 @@ def _spell_subword(number: int, subword: str) -> Spelling:
         return ()
     if number == UNK:
         return spell(" \u2047 ")  # as SentencePiece writes it
-    if match := _BYTE.fullmatch(subword):
-        return ((byte := int(match[1], 16), _byte_kind(byte)),)
+    if match := _BYTES.fullmatch(subword):
+        content = bytes.fromhex(match[1].replace("<0x", "").replace(">", ""))
+        space = spell(" ") if subword.startswith(WORD_START) else ()
+        return (*space, *((byte, _byte_kind(byte)) for byte in content))
     return spell(subword.replace(WORD_START, " "))
 
 

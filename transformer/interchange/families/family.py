@@ -1,25 +1,52 @@
 """The families of models that transformers has, and their ``config.json``.
 
-A new family is an entry of FAMILIES and, if its vocabulary has another form, a module with
-``import_tokenizer`` and ``export_tokenizer``. Source: transformers 5, ``models/``.
+A new family is an entry of FAMILIES: the names of its settings (``config_files.py``), the values of
+ours that its models have, the names of its modules (``module_names.py``), and its tokenizer.
+docs/interchange.md adds one step by step. Source: transformers 5, ``models/``.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from transformer.common.errors import raise_objections
-from transformer.common.schema import Range, typed
-from transformer.data.tokenization.tokenizer import EOS
+from transformer.common.schema import typed, typed_value
+from transformer.data.tokenization.tokenizer import BOS, EOS
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.expressible import Values
-from transformer.interchange.families import m2m, marian
+from transformer.interchange.families import bart, m2m, marian, t5
+from transformer.interchange.families.config_files import (
+    ConfigFile,
+    FairseqConfig,
+    Kind,
+    T5Config,
+    settings,
+    values,
+)
+from transformer.interchange.families.module_names import fairseq_names, t5_names
 from transformer.interchange.families.subwords import ExportedIds, ImportedTokenizer
 from transformer.model.config import ModelConfig
 
-Kind = Literal["marian", "pegasus", "m2m_100"]
-"""Values of ``model_type`` in a ``config.json``; Pegasus with the tokenizer of Marian."""
+_PLAIN: Values = {
+    **{"norm": ("layer",), "activation": ("relu", "gelu", "gelu_tanh", "swish")},
+    **{"biases": (True,), "scale_scores": (True,), "scale_embedding": (True,)},
+    **{"scale_output": (False,), "embedding_norm": (False,), "positions": ("sinusoidal",)},
+    **{"decoder_start": (None,), "tie_embeddings": ("all",)},
+}
+"""Of most families; each names its own values of these and of ``norm_order``."""
+
+_LEARNED: Values = {
+    **_PLAIN,
+    "positions": ("learned",),
+    "scale_embedding": (True, False),
+}
+_T5: Values = {
+    **{"norm": ("rms",), "norm_order": ("pre",), "positions": ("relative",), "biases": (False,)},
+    **{"activation": ("relu", "gelu", "gelu_tanh", "geglu_tanh", "swiglu")},
+    **{"scale_scores": (False,), "scale_embedding": (False,), "scale_output": (False, True)},
+    "tie_embeddings": ("all", "inputs"),
+}
 
 
 class Family(NamedTuple):
@@ -28,130 +55,167 @@ class Family(NamedTuple):
     Attributes:
         model_type: Its name in a ``config.json``.
         architecture: The class.
-        norm_order, positions, decoder_start: Those of ``model.`` in a config of ours.
-        ties: Values of ``model.tie_embeddings``.
-        output_bias: Whether there is a ``final_logits_bias``.
-        stores_positions: Whether the positions are among the weights.
+        has: Values of settings under ``model.`` that its models have; the first is the usual one.
+        modules: The names of our modules there (``module_names.py``).
+        config: The settings of its ``config.json``.
+        prefix: Of the names of its embeddings.
+        halves: Whether positions have all sines before all cosines.
+        position_offset: Number of unused learned positions, before the others.
+        output_bias: Whether there is a ``final_logits_bias``, and whether it learns.
+        stores_positions: Whether sinusoids are among the weights.
+        own_head_dim: Whether the width of a head may be another than ``d_model / num_heads``.
         languages: The keys of the languages in ``tokenizer_config.json``; with ``tags_both_sides``
             source and target begin with them.
         import_tokenizer: From a folder and ``vocab_size`` of its ``config.json``.
         export_tokenizer: Writes a translator with the config of its run into a folder; returns the
             ids of the source and the target.
+        tokenizers: Values of ``tokenizer.algorithm`` that it writes.
     """
 
     model_type: Kind
     architecture: str
-    norm_order: Literal["pre", "post"]
-    positions: Literal["sinusoidal", "fairseq"] = "sinusoidal"
-    decoder_start: int | None = None
-    ties: tuple[Literal["all", "decoder"], ...] = ("all",)
-    output_bias: bool = True
+    has: Values
+    modules: Mapping[str, str]
+    config: type[ConfigFile] = FairseqConfig
+    prefix: str = "model."
+    halves: bool = False
+    position_offset: int = 0
+    output_bias: bool | Literal["fixed"] = "fixed"
     stores_positions: bool = False
+    own_head_dim: bool = False
     languages: tuple[str, str] = ("source_lang", "target_lang")
     tags_both_sides: bool = False
     import_tokenizer: Callable[[Path, Any], ImportedTokenizer] = marian.import_tokenizer
     export_tokenizer: Callable[
         [Translator, dict[str, Any], Path], tuple[ExportedIds, ExportedIds]
     ] = marian.export_tokenizer
+    tokenizers: tuple[str, ...] = ("unigram", "bpe", "sentencepiece")
 
-    def settings(self) -> Values:
-        """The settings of its models under ``model.``."""
-        own = {"norm_order": (self.norm_order,), "positions": (self.positions,)}
-        return {**own, "decoder_start": (self.decoder_start,), "tie_embeddings": self.ties}
+    @property
+    def start(self) -> int:
+        """Our id of the first symbol of the decoder."""
+        start: int = self.has["decoder_start"][0] or BOS
+        return start
 
+
+_TWO_LANGUAGES: dict[str, Any] = {"languages": ("src_lang", "tgt_lang"), "tags_both_sides": True}
 
 FAMILIES = (
-    Family("marian", "MarianMTModel", "post", ties=("all", "decoder")),
-    Family("pegasus", "PegasusForConditionalGeneration", "pre", stores_positions=True),
+    Family(
+        "marian",
+        "MarianMTModel",
+        {**_PLAIN, "norm_order": ("post",), "tie_embeddings": ("all", "decoder")},
+        fairseq_names(),
+        halves=True,
+        output_bias=True,
+    ),
+    Family(
+        "pegasus",
+        "PegasusForConditionalGeneration",
+        {**_PLAIN, "norm_order": ("pre",)},
+        fairseq_names(final_norm=True),
+        halves=True,
+        output_bias=True,
+        stores_positions=True,
+    ),
     Family(
         "m2m_100",
         "M2M100ForConditionalGeneration",
-        "pre",
-        "fairseq",
-        decoder_start=EOS,
+        {**_PLAIN, "norm_order": ("pre",), "positions": ("fairseq",), "decoder_start": (EOS,)},
+        fairseq_names(final_norm=True),
+        halves=True,
         output_bias=False,
-        languages=("src_lang", "tgt_lang"),
-        tags_both_sides=True,
         import_tokenizer=m2m.import_tokenizer,
         export_tokenizer=m2m.export_tokenizer,
+        tokenizers=("bpe", "unigram"),
+        **_TWO_LANGUAGES,
+    ),
+    Family(
+        "mbart",
+        "MBartForConditionalGeneration",
+        {**_LEARNED, "norm_order": ("pre",), "decoder_start": (EOS,), "embedding_norm": (True,)},
+        fairseq_names(final_norm=True, embedding_norm=True, positions=True),
+        position_offset=2,
+        import_tokenizer=m2m.import_mbart,
+        export_tokenizer=m2m.export_mbart,
+        tokenizers=("unigram",),
+        **_TWO_LANGUAGES,
+    ),
+    Family(
+        "t5",
+        "T5ForConditionalGeneration",
+        {**_PLAIN, **_T5},
+        t5_names(),
+        config=T5Config,
+        prefix="",
+        output_bias=False,
+        own_head_dim=True,
+        import_tokenizer=t5.import_tokenizer,
+        export_tokenizer=t5.export_tokenizer,
+        tokenizers=("unigram", "bytes"),
+    ),
+    Family(
+        "bart",
+        "BartForConditionalGeneration",
+        {**_LEARNED, "norm_order": ("post",), "decoder_start": (EOS,), "embedding_norm": (True,)},
+        fairseq_names(embedding_norm=True, positions=True),
+        position_offset=2,
+        import_tokenizer=bart.import_bart,
+        export_tokenizer=bart.export_tokenizer,
+        tokenizers=("huggingface",),
+    ),
+    Family(
+        "blenderbot",
+        "BlenderbotForConditionalGeneration",
+        {**_LEARNED, "norm_order": ("pre",)},
+        fairseq_names(final_norm=True, positions=True),
+        import_tokenizer=bart.import_blenderbot,
+        export_tokenizer=bart.export_tokenizer,
+        tokenizers=("huggingface",),
     ),
 )
 
-_SAME = "d_model encoder_layers decoder_layers dropout attention_dropout activation_dropout"
-SETTINGS = {
-    **{name: (name,) for name in _SAME.split()},
-    "num_heads": ("encoder_attention_heads", "decoder_attention_heads"),
-    "ffn_dim": ("encoder_ffn_dim", "decoder_ffn_dim"),
-    "layer_drop": ("encoder_layerdrop", "decoder_layerdrop"),
-    "max_length": ("max_position_embeddings",),
-}
-"""Our settings of a model of any family, and their names in a ``config.json``."""
 
-
-@dataclass(frozen=True)
-class TransformersConfig:
-    """The values of a ``config.json`` that decide what the model computes."""
-
-    model_type: Kind
-    d_model: Annotated[int, Range(2, 2**16)]
-    encoder_layers: Annotated[int, Range(1, 1000)]
-    decoder_layers: Annotated[int, Range(1, 1000)]
-    encoder_attention_heads: Annotated[int, Range(1, 2**16)]
-    decoder_attention_heads: Annotated[int, Range(1, 2**16)]
-    encoder_ffn_dim: Annotated[int, Range(1, 2**20)]
-    decoder_ffn_dim: Annotated[int, Range(1, 2**20)]
-    activation_function: Literal["swish", "silu", "relu", "gelu"]
-    scale_embedding: Literal[True]
-    max_position_embeddings: Annotated[int, Range(1, 2**20)]
-    tie_word_embeddings: Literal[True] = True
-    share_encoder_decoder_embeddings: bool = True
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    activation_dropout: float = 0.0
-    encoder_layerdrop: float = 0.0
-    num_beams: Annotated[int, Range(1, 1000)] = 4
-    length_penalty: Annotated[float, Range(-100, 100)] = 1.0
-
-    def __post_init__(self) -> None:
-        objections = [
-            f"encoder_{part} and decoder_{part} differ; they must be the same"
-            for part in ("attention_heads", "ffn_dim")
-            if getattr(self, f"encoder_{part}") != getattr(self, f"decoder_{part}")
-        ]
-        odd = [f"config.json.d_model={self.d_model} must be even"] if self.d_model % 2 else []
-        raise_objections(objections + odd)
-
-    @property
-    def family(self) -> Family:
-        """That of ``model_type``."""
-        return next(one for one in FAMILIES if one.model_type == self.model_type)
-
-    def settings(self) -> dict[str, Any]:
-        """The keys under ``model.`` of a run."""
-        swish = self.activation_function == "silu"
-        return {
-            **{ours: getattr(self, names[0]) for ours, names in SETTINGS.items()},
-            **{name: values[0] for name, values in self.family.settings().items()},
-            "activation": "swish" if swish else self.activation_function,
-            "norm": "layer",
-            "tie_embeddings": "all" if self.share_encoder_decoder_embeddings else "decoder",
-        }
-
-
-def read_config(values: Mapping[str, Any]) -> TransformersConfig:
+def read_config(given: Mapping[str, Any]) -> tuple[Any, Family]:
     """Read a ``config.json``; raises InputError for a model that cannot be imported."""
-    own = {field.name for field in fields(TransformersConfig)}
-    given = {key: value for key, value in values.items() if key in own and value is not None}
-    return typed(TransformersConfig, given, "config.json")
+    kind = typed_value(given.get("model_type"), Kind, "config.json.model_type")
+    # mT5 is T5 with other defaults, all of which its config.json has.
+    kind = "t5" if kind == "mt5" else kind
+    family = next(one for one in FAMILIES if one.model_type == kind)
+    own = {field.name for field in fields(family.config)}
+    known = {key: value for key, value in given.items() if key in own and value is not None}
+    config: Any = typed(family.config, known, "config.json")
+    required = {
+        "scale_embedding": family.has["scale_embedding"],
+        "normalize_before": (family.has["norm_order"][0] == "pre",),
+        "normalize_embedding": family.has["embedding_norm"],
+    }
+    raise_objections(
+        f"config.json.{key}={str(value).lower()} cannot be imported as {kind}, only "
+        f"{' or '.join(str(one).lower() for one in allowed)}"
+        for key, allowed in required.items()
+        if (value := getattr(config, key, None)) is not None and value not in allowed
+    )
+    return config, family
+
+
+def model_settings(config: Any, family: Family, *, untied: bool = False) -> dict[str, Any]:
+    """The keys under ``model.`` of a run; ``untied`` is an output with an embedding of its own."""
+    own = {name: allowed[0] for name, allowed in family.has.items()} | settings(config)
+    if isinstance(config, T5Config):
+        own["scale_output"] = config.model_type == "t5" and config.tie_word_embeddings
+        own["tie_embeddings"] = "inputs" if untied else "all"
+    elif not config.share_encoder_decoder_embeddings:
+        own["tie_embeddings"] = "decoder"
+    return own
 
 
 def nearest_family(config: ModelConfig) -> Family:
     """The family that has the most settings of a model; of several, that of its norm order."""
 
     def equal(family: Family) -> tuple[int, bool]:
-        settings = family.settings()
-        count = sum(getattr(config, name) in has for name, has in settings.items())
-        return count, config.norm_order in settings["norm_order"]
+        count = sum(getattr(config, name) in allowed for name, allowed in family.has.items())
+        return count, config.norm_order in family.has["norm_order"]
 
     return max(FAMILIES, key=equal)
 
@@ -159,22 +223,24 @@ def nearest_family(config: ModelConfig) -> Family:
 def config_values(config: ModelConfig, source: ExportedIds, target: ExportedIds) -> dict[str, Any]:
     """The content of the ``config.json`` of a model."""
     family = nearest_family(config)
+    fairseq = {
+        "static_position_embeddings": config.positions != "learned",
+        "tie_word_embeddings": True,
+        "share_encoder_decoder_embeddings": config.tie_embeddings == "all",
+        "decoder_vocab_size": len(target.names),
+        "bos_token_id": target.bos,
+        "forced_eos_token_id": target.eos,
+    }
     return {
         "architectures": [family.architecture],
         "model_type": family.model_type,
         "is_encoder_decoder": True,
-        **{name: getattr(config, ours) for ours, names in SETTINGS.items() for name in names},
-        "activation_function": config.activation,
-        "scale_embedding": True,
-        "static_position_embeddings": True,
-        "tie_word_embeddings": True,
-        "share_encoder_decoder_embeddings": config.tie_embeddings == "all",
+        **values(family.config, config),
+        # T5 scales its output by this alone; its weights say whether it is tied.
+        **({"tie_word_embeddings": config.scale_output} if family.config is T5Config else fairseq),
         "vocab_size": len(source.names),
-        "decoder_vocab_size": len(target.names),
         "pad_token_id": source.pad,
-        "bos_token_id": target.bos,
         "eos_token_id": target.eos,
-        "forced_eos_token_id": target.eos,
         "decoder_start_token_id": target.start,
         "dtype": "float32",
     }

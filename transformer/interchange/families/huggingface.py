@@ -17,6 +17,7 @@ from torch import Tensor
 from transformer.common.errors import raise_objections
 from transformer.data.text.parallel import Referenced
 from transformer.data.tokenization.tags import parse_tags
+from transformer.data.tokenization.tokenizer import BOS, PAD
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.interchange.expressible import TRANSFORMERS, check_expressible, check_heads
@@ -24,6 +25,9 @@ from transformer.interchange.families.family import config_values, nearest_famil
 from transformer.interchange.families.weight_names import export_weights
 from transformer.interchange.files import write_json
 from transformer.interchange.verification import PLAIN, compare_texts
+
+_MARIAN = ("Marian", "Pegasus")
+"""Beginnings of architectures whose exports have the tokenizer of Marian."""
 
 
 def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path) -> None:
@@ -35,11 +39,14 @@ def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path)
 
     model, search = translator.model, translator.search
     config, family = model.config, nearest_family(model.config)
-    check_expressible(config, family.architecture, {**TRANSFORMERS, **family.settings()})
+    check_expressible(config, family.architecture, {**TRANSFORMERS, **family.has})
     tagged = translator.tokenizer.tags.both_sides
     required = {
-        "model.head_dim=null": config.head_dim in (None, config.d_model // config.num_heads),
+        "model.head_dim=null": family.own_head_dim
+        or config.head_dim in (None, config.d_model // config.num_heads),
         "model.positions=fairseq for data.target_tag=both": family.tags_both_sides or not tagged,
+        f"tokenizer={' or '.join(family.tokenizers)}": set(translator.tokenizer.config.algorithms)
+        <= set(family.tokenizers),
     }
     raise_objections(f"transformers needs {name}" for name, holds in required.items() if not holds)
     check_heads(model)
@@ -49,18 +56,20 @@ def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path)
     values = config_values(config, source, target)
     write_json(values, folder / "config.json")
     # Symbols, and codes of languages.
-    never = {0, target.rows[target.start], *translator.tokenizer.never_written}
+    never = {PAD, BOS, *translator.tokenizer.never_written}
     banned = [[number] for number, row in enumerate(target.rows) if row in never]
     generation = {
         # The languages of a model of both are forced, so they cannot be banned.
         "bad_words_ids": None if family.tags_both_sides else banned,
         "num_beams": search.beam_size,
+        "no_repeat_ngram_size": search.no_repeat_ngram,
         # The mean of the log-probabilities; there is no other form.
         "length_penalty": search.length_penalty,
         "renormalize_logits": True,
         # With the start, and the end, which is no input.
         "max_length": config.max_length + 1,
         **{key: values[key] for key in values if key.endswith("_token_id")},
+        **({"forced_bos_token_id": target.bos} if translator.tokenizer.tags.begin else {}),
     }
     write_json(generation, folder / "generation_config.json")
     # save_file ignores the umask.
@@ -86,12 +95,12 @@ def generate_greedily(folder: Path, texts: Sequence[str]) -> list[str]:
     with warnings.catch_warnings():
         # The package is recommended, and not used.
         warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")
-        kind = "AutoTokenizer" if architecture.startswith("M2M") else "MarianTokenizer"
+        kind = "MarianTokenizer" if architecture.startswith(_MARIAN) else "AutoTokenizer"
         tokenizer: Any = getattr(transformers, kind).from_pretrained(folder)
     found: list[str] = []
     for tags, group in groupby(texts, parse_tags):
         lines, forced = list(group), {}
-        if kind == "AutoTokenizer":
+        if tags.target is not None and kind == "AutoTokenizer":
             tokenizer.src_lang, tokenizer.tgt_lang = tags.source, tags.target
             forced["forced_bos_token_id"] = tokenizer(text_target="").input_ids[0]
         for start in range(0, len(lines), 32):

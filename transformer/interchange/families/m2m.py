@@ -1,13 +1,13 @@
-"""Imports and exports the tokenizer of an M2M-100 or NLLB model of Hugging Face.
+"""Imports and exports the tokenizer of an M2M-100, NLLB or mBART-50 model of Hugging Face.
 
 M2M-100 has a SentencePiece model and ``vocab.json``; NLLB has a ``tokenizer.json`` with the merges
-of BPE. Their ids are symbols, pieces, languages, then unused ids up to ``vocab_size``. Our
-tokenizer is a new SentencePiece model: our symbols, the pieces, the unused ids; the languages are
-tags. An export is M2M-100 if transformers has its list of languages for M2M-100, otherwise NLLB.
-Source: transformers 5, ``models/m2m_100``.
+of BPE, mBART-50 one with scores, or a SentencePiece model. Their ids are symbols, pieces,
+languages, then unused ids up to ``vocab_size``. Our tokenizer is a new SentencePiece model: our
+symbols, the pieces, the unused ids; the languages are tags. An export of M2M-100 is M2M-100 if
+transformers has its list of languages for it, otherwise NLLB. Source: transformers 5,
+``models/m2m_100``, ``models/mbart50``.
 """
 
-import base64
 import re
 from itertools import groupby
 from pathlib import Path
@@ -19,25 +19,30 @@ from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.families.subwords import (
-    NEVER_TRAINED,
+    EXTRA,
     ExportedIds,
     ImportedIds,
     ImportedTokenizer,
+    charsmap,
+    has_learnt_bias,
     parse_subwords,
     plain_subwords,
     read_subwords,
+    read_unigram,
     read_vocabulary,
     tokenizer_of,
     with_subwords,
 )
 from transformer.interchange.files import read_json, read_mapping, readable, write_json
-from transformer.model.transformer import Transformer
 
 SYMBOLS = {"<pad>": 1, "<unk>": 3, "<s>": 0, "</s>": 2}
 """The symbols in our order, with their ids in M2M-100 and NLLB."""
 
-EXTRA, REST = "<extra{}>", "<rest>"
-"""Our names of the unused ids, and of a mark before the pieces that ``vocab.json`` lacks."""
+REST = "<rest>"
+"""Our name of a mark before the pieces that ``vocab.json`` lacks."""
+
+MASK = "<mask>"
+"""The first id after the languages of mBART-50."""
 
 _MOST_EXTRA = 1000
 """Maximum number of unused ids."""
@@ -50,9 +55,25 @@ Ids = dict[str, int]
 
 def import_tokenizer(folder: Path, vocab_size: Any) -> ImportedTokenizer:
     """The tokenizer of a folder, and its ids; raises InputError if it cannot be imported."""
-    vocab_size = typed_value(vocab_size, int, "config.json.vocab_size")
     read = _read_m2m if (folder / "vocab.json").is_file() else _read_nllb
-    subwords, ids, codes = read(folder)
+    return _tokenizer(folder, vocab_size, *read(folder))
+
+
+def import_mbart(folder: Path, vocab_size: Any) -> ImportedTokenizer:
+    """The tokenizer of a folder of mBART-50; raises InputError if it cannot be imported."""
+    name = _settings(folder).get("tokenizer_class")
+    if str(name).removesuffix("Fast") != "MBart50Tokenizer":
+        raise InputError(
+            f"{folder}: tokenizer_class={str(name)[:40]} cannot be imported, only mBART-50's, "
+            "MBart50Tokenizer: source and target begin with their languages"
+        )
+    return _tokenizer(folder, vocab_size, *_read_mbart(folder))
+
+
+def _tokenizer(
+    folder: Path, vocab_size: Any, subwords: Any, ids: Ids, codes: Ids
+) -> ImportedTokenizer:
+    vocab_size = typed_value(vocab_size, int, "config.json.vocab_size")
     used = [*ids.values(), *codes.values()]
     symbols = {name: ids.pop(name, -1) for name in SYMBOLS}
     if not codes or symbols != SYMBOLS:
@@ -104,14 +125,30 @@ def _read_nllb(folder: Path) -> tuple[Any, Ids, Ids]:
         unsorted = {str(name): int(one) for name, one in model["vocab"].items()} | added
         ids = dict(sorted(unsorted.items(), key=lambda entry: entry[1]))
         merges = [tuple(one.split(" ") if isinstance(one, str) else one) for one in model["merges"]]
-        steps = (values["normalizer"] or {}).get("normalizers", [])
-        maps = [one["precompiled_charsmap"] for one in steps if one["type"] == "Precompiled"]
         pieces = [name for name in ids if name not in added]
-        charsmap = base64.b64decode(maps[0]) if maps else b""
-        subwords = _sentencepiece(pieces, merges, charsmap)
+        subwords = _sentencepiece(pieces, merges, charsmap(values))
     codes = {name: ids[name] for name in ids if name in added and _CODE.fullmatch(name)}
     special = added.keys() - SYMBOLS.keys()
     return subwords, {name: ids[name] for name in ids if name not in special}, codes
+
+
+def _read_mbart(folder: Path) -> tuple[Any, Ids, Ids]:
+    """The same of mBART-50: pieces of a SentencePiece model have the ids from 4 on."""
+    from transformers.models.mbart50.tokenization_mbart50 import FAIRSEQ_LANGUAGE_CODES
+
+    symbols = sorted(SYMBOLS, key=lambda name: SYMBOLS[name])
+    if (file := folder / "sentencepiece.bpe.model").is_file():
+        subwords = read_subwords(file)
+        names = [*symbols, *(one.piece for one in subwords.pieces[3:]), *FAIRSEQ_LANGUAGE_CODES]
+    else:
+        subwords = read_unigram(folder / "tokenizer.json")
+        names = [one.piece for one in subwords.pieces if one.piece != MASK]
+    for one in subwords.pieces:
+        if one.piece in (*SYMBOLS, *FAIRSEQ_LANGUAGE_CODES, MASK):
+            one.type = one.CONTROL
+    ids = {name: number for number, name in enumerate(names)}
+    codes = {name: ids.pop(name) for name in FAIRSEQ_LANGUAGE_CODES if name in ids}
+    return subwords, ids, codes
 
 
 def _settings(folder: Path) -> dict[str, Any]:
@@ -121,7 +158,7 @@ def _settings(folder: Path) -> dict[str, Any]:
     return special | config
 
 
-def _sentencepiece(names: list[str], merges: list[tuple[str, ...]], charsmap: bytes) -> Any:
+def _sentencepiece(names: list[str], merges: list[tuple[str, ...]], replaced: bytes) -> Any:
     """A SentencePiece model of the kind BPE; raises ValueError if it would merge differently.
 
     BPE ranks pairs of pieces, SentencePiece the piece that a pair becomes. The two agree if merges
@@ -143,8 +180,8 @@ def _sentencepiece(names: list[str], merges: list[tuple[str, ...]], charsmap: by
         score = scores.get(name, -float(len(ranked)))
         model.pieces.add(piece=name, score=score, type=model.SentencePiece.NORMAL)
     model.trainer_spec.model_type = model.trainer_spec.BPE
-    model.normalizer_spec.precompiled_charsmap = charsmap
-    model.normalizer_spec.remove_extra_whitespaces = bool(charsmap)
+    model.normalizer_spec.precompiled_charsmap = replaced
+    model.normalizer_spec.remove_extra_whitespaces = bool(replaced)
     return model
 
 
@@ -160,8 +197,8 @@ def export_tokenizer(
 
     library: Any = transformers
     tokenizer = translator.tokenizer
-    ids = _export_ids(translator.model, tokenizer)
-    languages = {"src_lang": run["data"]["source"], "tgt_lang": run["data"]["target"]}
+    ids = _export_ids(tokenizer, "M2M-100", bias=has_learnt_bias(translator.model))
+    languages = _languages(run)
     codes = list(tokenizer.tags.targets)
     # The exported id of the first language: tags are the first ids that no translation has.
     first = ids.rows.index(tokenizer.never_written[0])
@@ -194,19 +231,51 @@ def export_tokenizer(
     return ids, ids
 
 
-def _export_ids(model: Transformer, tokenizer: Tokenizer) -> ExportedIds:
-    """Symbols, pieces, languages and unused ids; raises InputError for what M2M-100 lacks."""
+def export_mbart(
+    translator: Translator, run: dict[str, Any], folder: Path
+) -> tuple[ExportedIds, ExportedIds]:
+    """Write the tokenizer of mBART-50; returns the ids of source and target, which are equal.
+
+    Raises InputError for other languages than its own.
+    """
+    import transformers
+    from transformers.models.mbart50.tokenization_mbart50 import FAIRSEQ_LANGUAGE_CODES
+
+    library: Any = transformers
+    tokenizer = translator.tokenizer
+    ids = _export_ids(tokenizer, "mBART-50")
+    lacking = {
+        "other languages than its 52": list(tokenizer.tags.targets) != FAIRSEQ_LANGUAGE_CODES,
+        "tokenizer.algorithm but unigram": tokenizer.config.algorithm != "unigram",
+    }
+    raise_objections(f"mBART-50 has no {name}" for name, used in lacking.items() if used)
+    own = parse_subwords(bytes(tokenizer.to_state()["source"].numpy()))
+    scores = {one.piece: one.score for one in own.pieces}
+    names = [MASK if name == EXTRA.format(0) else name for name in ids.names]
+    written = library.MBart50Tokenizer(
+        vocab=[(name, scores.get(name, 0.0)) for name in names],
+        _spm_precompiled_charsmap=own.normalizer_spec.precompiled_charsmap or None,
+        **_languages(run),
+    )
+    written.save_pretrained(folder)
+    return ids, ids
+
+
+def _languages(run: dict[str, Any]) -> dict[str, str]:
+    return {"src_lang": run["data"]["source"], "tgt_lang": run["data"]["target"]}
+
+
+def _export_ids(tokenizer: Tokenizer, family: str, *, bias: bool = False) -> ExportedIds:
+    """Symbols, pieces, languages and unused ids; raises InputError for what a family lacks."""
     tags = tokenizer.tags
     names = tokenizer.subwords(range(tokenizer.target_vocab_size))
-    bias = model.projection.bias
-    learnt = bias is not None and bool(((bias != 0) & (bias >= NEVER_TRAINED)).any())
     one_tag = tags.both_sides and tokenizer.joint and not (tags.corpora or tags.sentences)
     lacking = {
         "other tags than data.target_tag=both, or two vocabularies": not one_tag,
         "pieces of single bytes": "<0x00>" in names,
-        "output bias": learnt,
+        "output bias": bias,
     }
-    raise_objections(f"M2M-100 has no {name}" for name, used in lacking.items() if used)
+    raise_objections(f"{family} has no {name}" for name, used in lacking.items() if used)
     # Our ids: symbols, pieces up to ``end``, unused ids (``extra``) and REST, languages.
     first_language = len(names) - len(tags.targets)
     after = EXTRA.format(0), REST

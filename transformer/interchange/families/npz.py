@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from transformer.common.errors import InputError, raise_objections
-from transformer.interchange.families.family import TransformersConfig, read_config
+from transformer.interchange.families.config_files import FairseqConfig
+from transformer.interchange.families.family import Family, read_config
 from transformer.interchange.families.marian import START, build_tokenizer
+from transformer.interchange.families.module_names import layer_names
 from transformer.interchange.families.subwords import ImportedTokenizer, checked_ids, read_subwords
-from transformer.interchange.families.weight_names import layers
 from transformer.interchange.files import read_arrays, read_yaml, readable
 
 DECODER = "decoder.yml"
@@ -46,8 +47,10 @@ _PARTS = {"self_attn": "self", "encoder_attn": "context", "final_layer_norm": "f
 _PARTS |= {f"{name}_layer_norm": f"{_PARTS[name]}_Wo_ln" for name in ("self_attn", "encoder_attn")}
 
 
-def read_npz(folder: Path) -> tuple[TransformersConfig, dict[str, Tensor], ImportedTokenizer]:
-    """The config, the weights and the tokenizer of a folder with a ``decoder.yml``.
+def read_npz(
+    folder: Path,
+) -> tuple[FairseqConfig, Family, dict[str, Tensor], ImportedTokenizer]:
+    """The config, its family, the weights and the tokenizer of a folder with a ``decoder.yml``.
 
     Raises InputError if a file is missing, damaged, or has what cannot be expressed here.
     """
@@ -57,7 +60,7 @@ def read_npz(folder: Path) -> tuple[TransformersConfig, dict[str, Tensor], Impor
     arrays = read_arrays(model)
     with readable(model):
         text = arrays.pop(_CONFIG).tobytes().rstrip(b"\0")
-    config = _config(read_yaml(model, text), decoder, shared="Wemb" in arrays)
+    config, family = _config(read_yaml(model, text), decoder, shared="Wemb" in arrays)
     if vocabularies[0].suffix == ".spm":
         subwords = [read_subwords(file) for file in vocabularies]
         ids = [{one.piece: index for index, one in enumerate(s.pieces)} for s in subwords]
@@ -72,7 +75,8 @@ def read_npz(folder: Path) -> tuple[TransformersConfig, dict[str, Tensor], Impor
     tables = 1 if config.share_encoder_decoder_embeddings else 2
     if tables == 1 and ids[0] != ids[1]:
         raise InputError(f"{folder / DECODER} names two vocabularies, and {model} has one table")
-    return config, _weights(arrays, config), build_tokenizer(subwords, starting[:tables])
+    weights = _weights(arrays, config, family)
+    return config, family, weights, build_tokenizer(subwords, starting[:tables])
 
 
 def _files(folder: Path, decoder: Mapping[str, Any], key: str, number: int) -> list[Path]:
@@ -92,7 +96,7 @@ def _number(values: Mapping[str, Any], key: str, kind: type, default: Any = None
 
 def _config(
     settings: Mapping[str, Any], decoder: Mapping[str, Any], *, shared: bool
-) -> TransformersConfig:
+) -> tuple[FairseqConfig, Family]:
     raise_objections(
         f"{key} cannot be imported, only with the value {' or '.join(map(repr, values))}"
         for key, values in _ASSUMED.items()
@@ -117,7 +121,7 @@ def _config(
     )
 
 
-def _weights(arrays: dict[str, Any], config: TransformersConfig) -> dict[str, Tensor]:
+def _weights(arrays: dict[str, Any], config: FairseqConfig, family: Family) -> dict[str, Tensor]:
     """The weights with the names of transformers; raises InputError for another array."""
 
     def take(name: str) -> Tensor:
@@ -127,7 +131,7 @@ def _weights(arrays: dict[str, Any], config: TransformersConfig) -> dict[str, Te
         return torch.from_numpy(np.atleast_2d(array).astype(np.float32))
 
     found = {}
-    for _, there in layers(config, config.family):
+    for _, there in layer_names(family.modules, config.encoder_layers, config.decoder_layers):
         weight, bias = _names(there)
         found[f"{there}.weight"] = take(weight).flatten() if "norm" in there else take(weight).T
         found[f"{there}.bias"] = take(bias).flatten()

@@ -1,5 +1,6 @@
 """Vocabularies of other programs as SentencePiece models, and their ids."""
 
+import base64
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +12,12 @@ from transformer.data.tokenization.subword_model import UNCUT
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 from transformer.interchange.files import read_json, readable
+from transformer.model.transformer import Transformer
 
 UNKNOWN = "<unk>"
+
+EXTRA = "<extra{}>"
+"""Our names of ids without a name."""
 
 ALGORITHMS: dict[int, Literal["unigram", "bpe"]] = {1: "unigram", 2: "bpe"}
 """By ``model_type`` of SentencePiece."""
@@ -33,11 +38,13 @@ class ImportedIds:
         rows: For each of our ids, the original id whose vector it has.
         never: Our ids without an original id; no translation has them.
         codes: Languages, such as ``deu`` of ``>>deu<<``; they become tags.
+        padding: The original id of padding, if our padding has the vector of another.
     """
 
     rows: tuple[int, ...]
     never: tuple[int, ...]
     codes: tuple[str, ...]
+    padding: int | None = None
 
 
 class ImportedTokenizer(NamedTuple):
@@ -98,6 +105,38 @@ def parse_subwords(content: bytes) -> Any:
     return messages.ModelProto.FromString(content)
 
 
+def read_unigram(file: Path) -> Any:
+    """The SentencePiece model in a ``tokenizer.json`` of the library ``tokenizers``."""
+    values = read_json(file)
+    with readable(file):
+        if values["model"]["type"] != "Unigram":
+            raise ValueError(f"its model is {values['model']['type']}, not Unigram")
+        special = {str(one["content"]) for one in values["added_tokens"] if one["special"]}
+        model = parse_subwords(b"")
+        kinds = model.SentencePiece
+        for number, (name, score) in enumerate(values["model"]["vocab"]):
+            kind = kinds.CONTROL if name in special else kinds.NORMAL
+            kind = kinds.UNKNOWN if number == values["model"]["unk_id"] else kind
+            model.pieces.add(piece=name, score=score, type=kind)
+        model.normalizer_spec.precompiled_charsmap = charsmap(values)
+    model.trainer_spec.model_type = model.trainer_spec.UNIGRAM
+    return model
+
+
+def charsmap(values: Mapping[str, Any]) -> bytes:
+    """The characters that the normalizer of a ``tokenizer.json`` replaces, for SentencePiece."""
+    normalizer = values["normalizer"] or {}
+    steps = normalizer.get("normalizers", [normalizer])
+    maps = [one["precompiled_charsmap"] for one in steps if one.get("type") == "Precompiled"]
+    return base64.b64decode(maps[0]) if maps else b""
+
+
+def has_learnt_bias(model: Transformer) -> bool:
+    """Whether the output has a bias besides that of symbols that no translation has."""
+    bias = model.projection.bias
+    return bias is not None and bool(((bias != 0) & (bias >= NEVER_TRAINED)).any())
+
+
 def tokenizer_of(source: Any, target: Any, tags: Tags) -> Tokenizer:
     """The tokenizer of one SentencePiece model or two; raises InputError if one is refused."""
     config = TokenizerConfig(
@@ -120,10 +159,13 @@ def plain_subwords(model: Any) -> dict[str, Any]:
     return {p.piece: p for p in model.pieces if p.type in plain and not p.piece.endswith(UNCUT)}
 
 
-def with_subwords(own: Any, names: Iterable[str], foreign: Collection[str] = ()) -> Any:
+def with_subwords(
+    own: Any, names: Iterable[str], foreign: Collection[str] = (), words: Collection[str] = ()
+) -> Any:
     """A SentencePiece model that cuts as ``own`` does, with pieces in another order.
 
-    Other names are symbols, or ``foreign``: no text is cut into them.
+    Other names are symbols, or ``foreign``: no text is cut into them. Text is cut into ``words``
+    before all others.
     """
     mine, kinds = plain_subwords(own), own.SentencePiece
     lowest = min((one.score for one in mine.values()), default=0.0) - 1.0
@@ -131,7 +173,9 @@ def with_subwords(own: Any, names: Iterable[str], foreign: Collection[str] = ())
     model.CopyFrom(own)
     del model.pieces[:]
     for name in names:
-        if name in mine:
+        if name in words:
+            model.pieces.add(piece=name, score=0.0, type=kinds.USER_DEFINED)
+        elif name in mine:
             model.pieces.add(piece=name, score=mine[name].score, type=mine[name].type)
         elif name in foreign:
             # BPE merges unused pieces and cuts them again: no text must have this name, and its

@@ -4,6 +4,8 @@ It only projects. A kernel computes the attention of each head: ``eager`` in the
 (scaled_dot_product.py). It does not know layers, absolute positions or decoding.
 """
 
+import math
+
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -32,13 +34,15 @@ class MultiHeadAttention(nn.Module):
             each (``ModelConfig`` has the sources). None is ``num_heads``.
         head_dim: ``d_k`` and ``d_v``; None is ``d_model / num_heads``.
         query_key_norm: Normalise every query and key by its root mean square.
+        scale_scores: Divide the scores by the root of ``d_k``.
+        biases: Whether the projections have biases.
         dropout: Dropout of the attention weights.
         kernel: The function that computes ``attend``.
     """
 
     head_mask: Tensor | None
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- all but two by name
         self,
         d_model: int,
         num_heads: int,
@@ -46,6 +50,8 @@ class MultiHeadAttention(nn.Module):
         num_kv_heads: int | None = None,
         head_dim: int | None = None,
         query_key_norm: bool = False,
+        scale_scores: bool = True,
+        biases: bool = True,
         dropout: float = 0.0,
         kernel: Kernel = eager,
     ) -> None:
@@ -54,10 +60,12 @@ class MultiHeadAttention(nn.Module):
         kv_heads = num_kv_heads or num_heads
         self.dropout = dropout
         self.kernel = kernel
-        self.query = Linear(d_model, num_heads * self.head_dim)
-        self.key = Linear(d_model, kv_heads * self.head_dim)
-        self.value = Linear(d_model, kv_heads * self.head_dim)
-        self.output = Linear(num_heads * self.head_dim, d_model)
+        # Every kernel divides the scores by the root of d_k.
+        self.query_scale = None if scale_scores else math.sqrt(self.head_dim)
+        self.query = Linear(d_model, num_heads * self.head_dim, bias=biases)
+        self.key = Linear(d_model, kv_heads * self.head_dim, bias=biases)
+        self.value = Linear(d_model, kv_heads * self.head_dim, bias=biases)
+        self.output = Linear(num_heads * self.head_dim, d_model, bias=biases)
         self.query_norm = HeadNorm(self.head_dim, eps=1e-6) if query_key_norm else nn.Identity()
         self.key_norm = HeadNorm(self.head_dim, eps=1e-6) if query_key_norm else nn.Identity()
         # A factor for the result of each head; 0 switches it off (heads.py).
@@ -85,7 +93,8 @@ class MultiHeadAttention(nn.Module):
 
     def split_queries(self, query: Projected) -> QueryHeads:
         """Split the output of ``self.query`` into heads."""
-        return self.query_norm(self._split(query))
+        queries = self.query_norm(self._split(query))
+        return queries if self.query_scale is None else queries * self.query_scale
 
     def split_keys(self, key: Projected, value: Projected) -> tuple[KeyHeads, KeyHeads]:
         """Split the outputs of ``self.key`` and ``self.value`` into heads, for a cache."""

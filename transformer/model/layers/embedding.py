@@ -13,13 +13,13 @@ class TokenEmbedding(nn.Module):
     """Look up a token and scale by ``sqrt(d_model)`` (Vaswani et al. 2017, section 3.4).
 
     The weight has a standard deviation of ``d_model ** -0.5``, so that the output projection can
-    share it. The scale gives the embedding unit variance.
+    share it. The scale gives the embedding unit variance; without ``scaled`` there is none.
     """
 
-    def __init__(self, vocab_size: int, d_model: int, pad: int) -> None:
+    def __init__(self, vocab_size: int, d_model: int, pad: int, *, scaled: bool = True) -> None:
         super().__init__()
         self.lookup = nn.Embedding(vocab_size, d_model, padding_idx=pad)
-        self.scale = math.sqrt(d_model)
+        self.scale = math.sqrt(d_model) if scaled else 1.0
 
     def forward(self, tokens: Int[Tensor, "batch length"]) -> HiddenStates:
         """Embed tokens, padding included (masks hide it)."""
@@ -27,7 +27,7 @@ class TokenEmbedding(nn.Module):
 
 
 class Embedding(nn.Module):
-    """Token embedding plus position, then dropout (sections 3.4, 3.5 and 5.4).
+    """Token embedding plus position, a norm in BART, then dropout (sections 3.4, 3.5 and 5.4).
 
     ``token_dropout`` drops the token, but not its position. ``positions`` is None if the attention
     has relative positions (attention/positions/).
@@ -38,6 +38,7 @@ class Embedding(nn.Module):
         tokens: TokenEmbedding,
         positions: SinusoidalPositions | LearnedPositions | None,
         *,
+        norm: nn.Module,
         token_dropout: float,
         dropout: float,
     ) -> None:
@@ -45,6 +46,7 @@ class Embedding(nn.Module):
         self.tokens = tokens
         self.token_dropout = TokenDropout(token_dropout)
         self.positions = positions
+        self.norm = norm
         self.dropout = Dropout(dropout)
 
     def forward(self, tokens: Int[Tensor, "batch length"], start: int = 0) -> HiddenStates:
@@ -52,4 +54,4 @@ class Embedding(nn.Module):
         embedded = self.token_dropout(self.tokens(tokens))
         if self.positions is not None:
             embedded = embedded + self.positions(tokens.size(1), start)
-        return self.dropout(embedded)
+        return self.dropout(self.norm(embedded))

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from transformer.model.layers.dropout import Dropout, HiddenStates
 from transformer.model.layers.linear import Linear
@@ -10,17 +11,28 @@ from transformer.model.layers.linear import Linear
 Activation = Callable[[Tensor], Tensor]
 
 
+def gelu_tanh(x: Tensor) -> Tensor:
+    """GELU by a hyperbolic tangent (Hendrycks and Gimpel 2016, section 2); ``gelu_new`` of T5."""
+    return F.gelu(x, approximate="tanh")
+
+
 class FeedForward(nn.Module):
     """``FFN(x) = activation(x W_1 + b_1) W_2 + b_2`` (equation 2)."""
 
     def __init__(
-        self, d_model: int, ffn_dim: int, *, activation: Activation, dropout: float
+        self,
+        d_model: int,
+        ffn_dim: int,
+        *,
+        activation: Activation,
+        dropout: float,
+        bias: bool = True,
     ) -> None:
         super().__init__()
-        self.inner = Linear(d_model, ffn_dim)
+        self.inner = Linear(d_model, ffn_dim, bias=bias)
         self.activation = activation
         self.dropout = Dropout(dropout)
-        self.outer = Linear(ffn_dim, d_model)
+        self.outer = Linear(ffn_dim, d_model, bias=bias)
 
     def forward(self, hidden: HiddenStates) -> HiddenStates:
         """Widen, activate, narrow."""
@@ -35,14 +47,20 @@ class GatedFeedForward(nn.Module):
     """
 
     def __init__(
-        self, d_model: int, ffn_dim: int, *, activation: Activation, dropout: float
+        self,
+        d_model: int,
+        ffn_dim: int,
+        *,
+        activation: Activation,
+        dropout: float,
+        bias: bool = True,
     ) -> None:
         super().__init__()
-        self.gate = Linear(d_model, ffn_dim)
-        self.inner = Linear(d_model, ffn_dim)
+        self.gate = Linear(d_model, ffn_dim, bias=bias)
+        self.inner = Linear(d_model, ffn_dim, bias=bias)
         self.activation = activation
         self.dropout = Dropout(dropout)
-        self.outer = Linear(ffn_dim, d_model)
+        self.outer = Linear(ffn_dim, d_model, bias=bias)
 
     def forward(self, hidden: HiddenStates) -> HiddenStates:
         """Widen twice, multiply by the gate, narrow."""

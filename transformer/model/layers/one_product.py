@@ -35,7 +35,7 @@ def one_product_pays(x: Input, layers: Sequence[nn.Module]) -> bool:
 
 
 def one_product(x: Input, layers: Sequence[Any]) -> Outputs:
-    """Map one input by several layers with biases; their weights are concatenated."""
+    """Map one input by several layers, all with biases or none; their weights are concatenated."""
     weight = torch.cat([layer.weight for layer in layers])
-    bias = torch.cat([layer.bias for layer in layers])
+    bias = None if layers[0].bias is None else torch.cat([layer.bias for layer in layers])
     return F.linear(x, weight, bias).split([layer.out_features for layer in layers], dim=-1)

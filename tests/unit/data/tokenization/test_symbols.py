@@ -84,7 +84,7 @@ def test_decomposed_characters_are_letters_and_marks_and_come_back_composed() ->
     ("changes", "says"),
     [
         ({"algorithm": "bpe"}, "vocab_size=null: a vocabulary of bpe needs a size"),
-        ({"sampling": 0.1}, "sampling draws subwords, which char and words do not have"),
+        ({"sampling": 0.1}, "sampling draws subwords of unigram and bpe"),
         ({"source": "bpe", "vocab_size": 9, "features": ";"}, "features are read with .*=char"),
         ({"algorithm": "words", "decompose": True}, "decompose is for characters"),
         ({"features": ""}, "features='' separates nothing"),

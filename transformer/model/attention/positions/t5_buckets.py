@@ -16,8 +16,8 @@ class BucketBias(nn.Module):
     """A trained bias for each head and each bucket of distances, shared by the layers of a stack.
 
     Half of the buckets have one distance each. The other half grow logarithmically up to
-    ``max_distance``; larger distances share the last bucket. Unlike in T5, scores are divided by
-    the root of ``d_k``.
+    ``max_distance``; larger distances share the last bucket. In T5 itself, scores are not
+    divided by the root of ``d_k`` (``model.scale_scores=false``).
     """
 
     def __init__(self, num_heads: int, *, buckets: int, max_distance: int, causal: bool) -> None:

@@ -1,0 +1,187 @@
+"""Folders of T5, mBART-50 and BART of Hugging Face, with random weights."""
+
+import json
+from functools import cache
+from io import BytesIO
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import sentencepiece
+import torch
+from tokenizers import ByteLevelBPETokenizer
+from torch import nn
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    BartTokenizer,
+    BlenderbotConfig,
+    BlenderbotForConditionalGeneration,
+    BlenderbotTokenizer,
+    ByT5Tokenizer,
+    MBart50Tokenizer,
+    MBartConfig,
+    MBartForConditionalGeneration,
+    MT5Config,
+    MT5ForConditionalGeneration,
+    T5Config,
+    T5ForConditionalGeneration,
+    T5Tokenizer,
+)
+
+from tests.helpers.interchange.marian_folders import SIZES, pieces, sentences
+
+T5_SIZES: dict[str, Any] = {
+    **{"d_model": 32, "d_kv": 6, "d_ff": 48, "num_heads": 4, "num_layers": 3},
+    **{"num_decoder_layers": 2, "decoder_start_token_id": 0},
+}
+
+
+@cache
+def unigram(**ids: int) -> bytes:
+    """A unigram model of the pocket text with these ids of its symbols."""
+    model = BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=chain(sentences("en"), sentences("de")),
+        model_writer=model,
+        vocab_size=500,
+        num_threads=1,
+        minloglevel=2,
+        normalization_rule_name="nmt_nfkc",
+        **ids,
+    )
+    return model.getvalue()
+
+
+def randomize(model: Any, ends: float, end: int) -> None:
+    """Draw all weights; the logit of the end varies ``ends`` times as much as the others.
+
+    Positions matter more than in a model before training, so that texts do not repeat a token.
+    """
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            noise = torch.randn_like(weight)
+            scale = "norm" in name and name.endswith("weight")
+            weight.copy_(1 + noise * 0.1 if scale else noise * (0.25 if weight.dim() > 1 else 0.1))
+            if "relative_attention_bias" in name:
+                weight.mul_(8)
+            elif "embed_positions" in name:
+                weight.mul_(4)
+            elif "encoder_attn.out_proj" in name:
+                weight.mul_(0.5)
+        output = model.get_output_embeddings().weight
+        output.mul_(0.5)
+        output[end] *= ends
+
+
+def t5_folder(
+    folder: Path,
+    *,
+    sentencepiece_file: bool = False,
+    untied: bool = False,
+    kind: str = "t5",
+    layout: str = "t5",
+    vocab_size: int = 640,
+    ends: float = 4.0,
+    seed: int = 1,
+    **changes: Any,
+) -> Path:
+    """Write a folder of T5 or mT5, with 100 sentinels; MADLAD-400's layout has none."""
+    folder.mkdir(parents=True)
+    madlad = layout == "madlad"
+    ids = {"unk_id": 0, "bos_id": 1, "eos_id": 2} if madlad else {"pad_id": 0, "eos_id": 1}
+    ids = ids if madlad else {**ids, "unk_id": 2, "bos_id": -1}
+    (folder / "spiece.model").write_bytes(unigram(**ids))
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "T5Tokenizer", "extra_ids": 0 if madlad else 100})
+    )
+    if not sentencepiece_file:
+        tokenizer = T5Tokenizer.from_pretrained(folder, extra_ids=0 if madlad else 100)
+        (folder / "spiece.model").unlink()
+        tokenizer.save_pretrained(folder)
+    symbols = {"pad_token_id": 1, "eos_token_id": 2} if madlad else {}
+    values = {**T5_SIZES, "vocab_size": vocab_size, **symbols, **changes}
+    torch.manual_seed(seed)
+    classes = {"t5": (T5Config, T5ForConditionalGeneration)}
+    classes["mt5"] = (MT5Config, MT5ForConditionalGeneration)
+    config, model = classes[kind]
+    built = model(config(**values, tie_word_embeddings=not untied)).eval()
+    if untied:
+        built.lm_head.weight = nn.Parameter(torch.empty_like(built.lm_head.weight))
+        built.config.tie_word_embeddings = False
+    randomize(built, ends, 2 if madlad else 1)
+    built.save_pretrained(folder)
+    return folder
+
+
+def mbart_folder(
+    folder: Path,
+    *,
+    sentencepiece_file: bool = False,
+    seed: int = 1,
+    ends: float = 2.0,
+    **changes: Any,
+) -> Path:
+    """Write a folder of mBART-50."""
+    folder.mkdir(parents=True)
+    subwords = pieces("en de")
+    (folder / "sentencepiece.bpe.model").write_bytes(subwords)
+    own = {"tokenizer_class": "MBart50Tokenizer", "src_lang": "en_XX", "tgt_lang": "de_DE"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(own))
+    tokenizer = MBart50Tokenizer.from_pretrained(folder)
+    if not sentencepiece_file:
+        (folder / "sentencepiece.bpe.model").unlink()
+        tokenizer.save_pretrained(folder)
+    values = {**SIZES, "vocab_size": len(tokenizer), "decoder_start_token_id": 2, **changes}
+    torch.manual_seed(seed)
+    model = MBartForConditionalGeneration(MBartConfig(**values)).eval()
+    randomize(model, ends, 2)
+    model.save_pretrained(folder)
+    return folder
+
+
+def bart_folder(
+    folder: Path,
+    *,
+    kind: str = "bart",
+    old_files: bool = False,
+    fewer: int = 0,
+    seed: int = 1,
+    ends: float = 2.0,
+    **changes: Any,
+) -> Path:
+    """Write a folder of BART or Blenderbot; ``fewer`` tokens have no vector."""
+    folder.mkdir(parents=True)
+    trained = ByteLevelBPETokenizer()
+    symbols = ["<s>", "<pad>", "</s>", "<unk>"]
+    if kind == "blenderbot":
+        symbols = ["<pad>", "<s>", "</s>", "<unk>"]
+    text = chain(sentences("en"), sentences("de"))
+    trained.train_from_iterator(text, 500, special_tokens=symbols, show_progress=False)
+    trained.save_model(str(folder))
+    tokenizer = (BartTokenizer if kind == "bart" else BlenderbotTokenizer).from_pretrained(folder)
+    if not old_files:
+        for name in ("vocab.json", "merges.txt"):
+            (folder / name).unlink()
+        tokenizer.save_pretrained(folder)
+    values: dict[str, Any] = {**SIZES, "vocab_size": len(tokenizer) - fewer, **changes}
+    torch.manual_seed(seed)
+    if kind == "bart":
+        model: Any = BartForConditionalGeneration(BartConfig(**values)).eval()
+    else:
+        model = BlenderbotForConditionalGeneration(BlenderbotConfig(**values)).eval()
+    randomize(model, ends, 2)
+    model.save_pretrained(folder)
+    return folder
+
+
+def byt5_folder(folder: Path, *, seed: int = 1, ends: float = 4.0, **changes: Any) -> Path:
+    """Write a folder of ByT5."""
+    folder.mkdir(parents=True)
+    ByT5Tokenizer().save_pretrained(folder)
+    torch.manual_seed(seed)
+    config = T5Config(**{**T5_SIZES, "vocab_size": 384, **changes}, tie_word_embeddings=True)
+    model = T5ForConditionalGeneration(config).eval()
+    randomize(model, ends, 1)
+    model.save_pretrained(folder)
+    return folder

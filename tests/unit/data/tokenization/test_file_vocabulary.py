@@ -1,0 +1,222 @@
+"""Vocabularies of files and of bytes: their ids, symbols, spelling, and the text they give back."""
+
+import gzip
+import io
+import pickle
+import sys
+import unicodedata
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sentencepiece
+import torch
+
+from tests.helpers.data.vocabulary_files import (
+    byte_level_file,
+    sentencepiece_file,
+    word_piece_file,
+)
+from transformer.common.errors import InputError
+from transformer.data.tokenization.config import BOS, EOS, PAD, UNK, TokenizerConfig
+from transformer.data.tokenization.file_vocabulary import FileVocabulary
+from transformer.data.tokenization.tags import SENTENCE_END, SourceTags, TaggedText, Tags
+from transformer.data.tokenization.tokenizer import Tokenizer
+
+
+def pocket(language: str) -> list[str]:
+    file = files("transformer").parent / "data" / "pocket" / f"train.{language}.gz"  # type: ignore[attr-defined]
+    return gzip.decompress(file.read_bytes()).decode().split("\n")[:-1]
+
+
+TEXTS = [*pocket("en")[::40], *pocket("de")[::40]]
+
+
+def opened(algorithm: str, file: Any = None, **changes: Any) -> Tokenizer:
+    config = TokenizerConfig(algorithm=algorithm, file=file, **changes)  # type: ignore[arg-type]
+    return Tokenizer.train(config, lambda: [])
+
+
+def rows(tokenizer: Tokenizer) -> tuple[int | None, ...]:
+    assert isinstance(tokenizer._source, FileVocabulary)
+    return tokenizer._source.rows
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "char", "word"])
+def test_a_model_of_sentencepiece_cuts_as_itself_with_our_ids(kind: str, tmp_path: Path) -> None:
+    symbols = {"user_defined_symbols": ["<sep>"], "control_symbols": ["<task>"]}
+    file = sentencepiece_file(tmp_path / "a.model", TEXTS, kind, **symbols)
+    tokenizer, own = opened("sentencepiece", file), sentencepiece.SentencePieceProcessor(file)
+    to_theirs = rows(tokenizer)
+    assert to_theirs[: EOS + 1] == (5, 0, None, 2)
+    assert sorted(row for row in to_theirs if row is not None) == list(range(len(own)))
+    assert list(to_theirs[4:]) == sorted({*range(len(own))} - {5, 0, 2})
+    assert own.is_control(own.piece_to_id("<task>")) and tokenizer.joint
+    assert {PAD, BOS, EOS}.isdisjoint(tokenizer.never_written)
+    texts = [*TEXTS[:20], "ﬁne <sep>  caf\u0065\u0301 \u2581 <s></s><task> 日本", " ", ""]
+    for text, ids in zip(texts, tokenizer.encode_source(texts), strict=True):
+        assert [to_theirs[token] for token in ids] == own.encode(text)
+        assert tokenizer.decode_target([ids]) == [own.decode(own.encode(text))]
+        if kind in ("unigram", "bpe"):  # all characters are known
+            shown = " ".join(unicodedata.normalize("NFKC", text).replace("\u2581", " ").split())
+            assert tokenizer.decode_target([ids]) == [shown]
+
+
+def test_symbols_of_a_file_without_them_are_added_and_never_spelt_twice(tmp_path: Path) -> None:
+    none = {"unk_id": 3, "bos_id": -1, "eos_id": -1, "pad_id": -1}
+    words = {"user_defined_symbols": ["<pad>", "<s>"]}
+    tokenizer = opened("sentencepiece", sentencepiece_file(tmp_path / "a", TEXTS, **none, **words))
+    assert rows(tokenizer)[:4] == (None, 3, None, None)
+    spelt = tokenizer.subwords(range(tokenizer.target_vocab_size))
+    assert len(set(spelt)) == len(spelt)
+    [ids] = tokenizer.encode_source(["a <pad> b"])
+    assert tokenizer.decode_source([[PAD, BOS, *ids, EOS]]) == ["a <pad> b"]
+    assert PAD not in ids
+
+
+def test_bytes_have_the_ids_of_byt5() -> None:
+    transformers = pytest.importorskip("transformers")
+    theirs, tokenizer = transformers.ByT5Tokenizer(), opened("bytes")
+    assert tokenizer.source_vocab_size == len(theirs) + 1 == 385  # there is no bos
+    for text in ("Größe <extra_id_0> is <extra_id_124>.", "日本 \u2581 </s>x", "\0<extra_id_125>"):
+        [ids] = tokenizer.encode_source([text])
+        assert tokenizer.decode_source([ids]) == [text]
+        if "</s>" not in text and "_125" not in text:
+            assert [rows(tokenizer)[token] for token in [*ids, EOS]] == theirs(text).input_ids
+    [ids] = tokenizer.encode_target(["é b<extra_id_7>"])
+    assert tokenizer.subwords(ids) == ["<0xC3>", "<0xA9>", "\u2581", "b", "<extra_id_7>"]
+    assert tokenizer.decode_target([ids[1:3]]) == ["\ufffd "]
+
+
+def test_a_tokenizer_json_cuts_as_in_transformers(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    file = byte_level_file(tmp_path / "tokenizer.json", TEXTS)
+    theirs = transformers.PreTrainedTokenizerFast(tokenizer_file=file)
+    tokenizer = opened("huggingface", file)
+    assert rows(tokenizer)[:6] == (1, 3, 0, 2, 4, 5)
+    for text in [*TEXTS[:20], "  Two  spaces ", "日本 \u2581\0 \ud800"]:
+        [ids] = tokenizer.encode_source([text])
+        whole = text.encode("utf-8", "replace").decode()
+        assert [rows(tokenizer)[i] for i in [BOS, *ids, EOS]] == theirs(whole).input_ids
+        assert tokenizer.decode_source([[BOS, *ids, EOS]]) == [whole]
+    # A symbol in a text is text; another added token is itself.
+    [ids] = tokenizer.encode_source(["</s> a<mask>"])
+    assert tokenizer.source_subwords(ids)[-1] == "<mask>" and min(ids) > EOS
+    assert tokenizer.decode_source([ids]) == ["</s> a<mask>"]
+
+
+def test_word_piece_decodes_as_its_file_says(tmp_path: Path) -> None:
+    tokenizer = opened("huggingface", word_piece_file(tmp_path / "tokenizer.json", TEXTS))
+    assert rows(tokenizer)[:5] == (0, 1, 2, 3, 4)
+    [ids] = tokenizer.encode_source(["The dog,  sleeps ☃ [SEP]"])
+    assert UNK in ids and EOS not in ids
+    assert tokenizer.source_subwords(ids)[0].startswith("\u2581T")
+    assert tokenizer.decode_source([ids])[0].startswith("The dog, sleeps [UNK]")
+
+
+KINDS = ["sentencepiece", "huggingface", "bytes"]
+
+
+def build(kind: str, folder: Path, **changes: Any) -> Tokenizer:
+    if kind == "bytes":
+        return opened(kind, **changes)
+    make = sentencepiece_file if kind == "sentencepiece" else byte_level_file
+    return opened(kind, make(folder / kind, TEXTS), **changes)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_checkpoint_has_the_whole_file(kind: str, tmp_path: Path) -> None:
+    tokenizer = build(kind, tmp_path)
+    if kind != "bytes":
+        content = (tmp_path / kind).read_bytes()
+        assert bytes(tokenizer.to_state()["source"].numpy()) == content
+        (tmp_path / kind).unlink()
+    state = io.BytesIO()
+    torch.save(tokenizer.to_state(), state)
+    state.seek(0)
+    loaded = Tokenizer.from_state(torch.load(state, weights_only=True))
+    tags = Tags(targets=("de",), sentences=2, subwords=90)
+    text = TaggedText(f"{TEXTS[0]}{SENTENCE_END}{TEXTS[1]}", SourceTags("de"))
+    for same in (loaded, pickle.loads(pickle.dumps(tokenizer)), tokenizer.in_one_thread()):
+        assert same.fingerprint == tokenizer.fingerprint
+        [ids] = same.with_tags(tags).encode_source([text])
+        assert same.leading_tags(ids) == 1
+        assert same.with_tags(tags).decode_source([ids]) == [f"{TEXTS[0]} {TEXTS[1]}"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_pocket_corpus_comes_back_from_its_ids(kind: str, tmp_path: Path) -> None:
+    tokenizer, texts = build(kind, tmp_path), [*pocket("en")[::16], *pocket("de")[::16]]
+    assert tokenizer.decode_source(tokenizer.encode_source(texts)) == texts
+
+
+@pytest.mark.parametrize("kind", KINDS[:2])
+def test_sentinels_and_added_words_follow_the_tokens_of_the_file(kind: str, tmp_path: Path) -> None:
+    plain = build(kind, tmp_path)
+    tokenizer = build(kind, tmp_path, sentinels=2, add=["<sum>"])
+    size = plain.source_vocab_size
+    assert tokenizer.source_subwords(range(size)) == plain.source_subwords(range(size))
+    added = ["<sum>", "<extra_id_0>", "<extra_id_1>"]
+    assert tokenizer.source_subwords(range(size, size + 3)) == added
+    text = "<sum> a <extra_id_1> b"
+    [ids] = tokenizer.encode_source([text])
+    assert {size, size + 2} <= {*ids} and size + 1 not in ids
+    assert tokenizer.decode_source([ids]) == [text]
+    assert plain.with_words(["<new>"]).encode_source(["<new>"])[0][-1] == size
+    assert plain.with_words(["<new>"]).grown_from(plain)[0][size]
+
+
+def test_each_side_has_its_own_file(tmp_path: Path) -> None:
+    names = [sentencepiece_file(tmp_path / name, pocket(name)[::40]) for name in ("en", "de")]
+    tokenizer = opened("sentencepiece", names)
+    assert not tokenizer.joint and not tokenizer.same_ids
+    assert opened("sentencepiece", [names[0]] * 2).joint
+    mixed = Tokenizer.train(
+        TokenizerConfig(algorithm="sentencepiece", target="char", file=names[0], vocab_size=None),
+        lambda: [("a", "b")],
+        tmp_path / "cache",
+    )
+    assert mixed.subwords(mixed.encode_target(["b"])[0]) == ["b"]
+    # The cache knows a file by its content.
+    sentencepiece_file(tmp_path / "en", pocket("de")[::30])
+    again = Tokenizer.train(mixed.config, lambda: [("a", "b")], tmp_path / "cache")
+    assert again.fingerprint != mixed.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"algorithm": "sentencepiece"}, "reads a vocabulary; set tokenizer.file=PATH"),
+        ({"algorithm": "bytes", "file": "x"}, "tokenizer.file is not read with tokenizer=bytes"),
+        ({"algorithm": "huggingface", "file": ["a", "b", "c"]}, r"or \[SOURCE,TARGET\]"),
+        ({"algorithm": "bytes", "sampling": 0.1}, "sampling draws subwords of unigram and bpe"),
+        ({"algorithm": "bytes", "sentinels": 9}, "bytes have sentinels"),
+        ({"algorithm": "char", "vocab_size": None, "sentinels": 9}, "char and words take all"),
+    ],
+)
+def test_settings_that_do_not_fit_a_vocabulary(settings: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        TokenizerConfig(**settings)
+
+
+def test_a_file_of_another_kind_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = sentencepiece_file(tmp_path / "a.model", TEXTS)
+    tokenizer = byte_level_file(tmp_path / "tokenizer.json", TEXTS)
+    for content in ("", "{}", "[1]", '{"model": {"type": "BPE"}}'):
+        path = tmp_path / "damaged"
+        path.write_text(content)
+        for kind in KINDS[:2]:
+            with pytest.raises(InputError, match=f"damaged is no file for tokenizer={kind}"):
+                opened(kind, str(path))
+    for kind, file in (("sentencepiece", tokenizer), ("huggingface", model)):
+        with pytest.raises(InputError, match=f"is no file for tokenizer={kind}"):
+            opened(kind, file)
+    state = opened("huggingface", tokenizer).to_state()
+    damaged = {**state, "source": torch.tensor(list(b"[]"), dtype=torch.uint8)}
+    with pytest.raises(InputError, match="the tokenizer of the checkpoint is damaged"):
+        Tokenizer.from_state(damaged)
+    monkeypatch.setattr("transformer.common.errors.find_spec", lambda _: None)
+    monkeypatch.delitem(sys.modules, "tokenizers", raising=False)
+    with pytest.raises(InputError, match="tokenizer=huggingface needs tokenizers: pip"):
+        Tokenizer.from_state(state)

@@ -1,0 +1,135 @@
+"""Vocabularies that are not learnt: files of other programs, and bytes.
+
+Our ids are those of PAD, UNK, BOS and EOS, then the other tokens of the file in its order. Text is
+normalized as the file says, and in no other way.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from transformer.common.errors import InputError, errors_name
+from transformer.common.files import given_path, named
+from transformer.data.tokenization.config import (
+    BOS,
+    EOS,
+    FILES,
+    PAD,
+    SYMBOLS,
+    UNK,
+    TokenizerConfig,
+)
+from transformer.data.tokenization.normalization import STAND_IN
+from transformer.data.tokenization.segmenters import (
+    HuggingFace,
+    Segmenter,
+    SentencePiece,
+    Utf8Bytes,
+    with_tokens,
+)
+from transformer.data.tokenization.subword_model import Subwords, with_subwords
+from transformer.data.tokenization.tags import Tags
+from transformer.data.tokenization.vocabulary import CONTROL, Symbols, Vocabulary
+
+_SEGMENTERS: dict[str, Callable[[bytes, int], Segmenter]] = {
+    "sentencepiece": SentencePiece,
+    "huggingface": HuggingFace,
+    "bytes": Utf8Bytes,
+}
+
+
+class FileVocabulary(Vocabulary):
+    """Gives our ids to the tokens of a segmenter.
+
+    Attributes:
+        rows: For each of our ids that of the file; None for a symbol that the file does not have.
+    """
+
+    def __init__(self, model: bytes, algorithm: str, tags: Tags, threads: int) -> None:
+        """Open the content of a file; raises ValueError or RuntimeError if it is damaged."""
+        self._arguments = (model, algorithm, tags, threads)
+        self._file = _SEGMENTERS[algorithm](model, threads)
+        plain = [token for token in self._file.ids if token not in self._file.symbols]
+        self.rows: tuple[int | None, ...] = (*self._file.symbols, *plain)
+        # A text that spells a symbol is text.
+        self._ours = dict.fromkeys(self._file.ids, UNK)
+        self._ours |= {token: our for our, token in enumerate(plain, len(CONTROL))}
+        self.first_tag, self.tags = len(self.rows), tags
+        self.control = frozenset((PAD, BOS, EOS))
+        self.never_written = (UNK,) if self.rows[UNK] is None else ()
+
+    def __reduce__(self) -> tuple[type["FileVocabulary"], tuple[Any, ...]]:
+        """Pickle the content of the file."""
+        return type(self), self._arguments
+
+    def split(
+        self, sentences: Sequence[str], seeds: Sequence[int] | None = None
+    ) -> list[list[int]]:
+        """Return the token ids of sentences; half of a surrogate pair becomes a question mark."""
+        del seeds  # there is one segmentation
+        texts = [text.encode("utf-8", "replace").decode("utf-8") for text in sentences]
+        rows = zip(texts, self._file.cut(texts), strict=True)
+        return [[self._ours[token] for token in row] if text.strip() else [] for text, row in rows]
+
+    def join(self, ids: list[int]) -> str:
+        """Return the sentence of token ids."""
+        return self._file.join([row for token in ids if (row := self.rows[token]) is not None])
+
+    def spell(self, token: int) -> str:
+        """Return a token as SentencePiece would spell it; no two have the same spelling."""
+        return self._names[token]
+
+    @cached_property
+    def _names(self) -> list[str]:
+        names = dict.fromkeys(CONTROL)
+        for token in self.rows[len(CONTROL) :]:
+            name = self._file.name(token or 0)
+            while name in names:
+                name += STAND_IN
+            names[name] = None
+        return list(names)
+
+
+def open_vocabulary(
+    model: bytes, config: TokenizerConfig, side: int, tags: Tags, threads: int
+) -> Vocabulary:
+    """Return the vocabulary of the source (``side`` 0) or the target (1)."""
+    algorithm = config.algorithms[side]
+    if algorithm in FILES:
+        return FileVocabulary(model, algorithm, tags, threads)
+    if algorithm in SYMBOLS:
+        return Symbols(model, tags)
+    return Subwords(model, replace(config, algorithm=algorithm), tags, threads)
+
+
+def read_vocabulary(config: TokenizerConfig, side: int) -> bytes:
+    """Return the vocabulary of a side that is not learnt, with ``config.words`` in it.
+
+    Raises InputError if its file is not of the kind that the config names.
+    """
+    algorithm = config.algorithms[side]
+    if algorithm == "bytes":
+        return Utf8Bytes.CONTENT
+    path = given_path(config.files[side] or "")
+    with named(path):
+        model = path.read_bytes()
+    try:
+        with errors_name(path):
+            FileVocabulary(model, algorithm, Tags(), threads=1)
+    except (RuntimeError, ValueError) as error:
+        raise InputError(
+            f"{path} is no file for tokenizer={algorithm} ({' '.join(str(error).split())[:200]}); "
+            "give a .model of SentencePiece to tokenizer=sentencepiece, or a tokenizer.json to "
+            "tokenizer=huggingface"
+        ) from error
+    return with_words(model, config.words, algorithm)
+
+
+def with_words(model: bytes, words: Sequence[str], algorithm: str) -> bytes:
+    """Return a vocabulary with these words as tokens, after its others, unless it has them."""
+    if not words:  # the model may be of characters or words
+        return model
+    if algorithm != "huggingface":
+        return with_subwords(model, words)
+    return with_tokens(model, words)

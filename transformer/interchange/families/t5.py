@@ -1,0 +1,144 @@
+"""The tokenizer of a T5, mT5 or MADLAD-400 folder of transformers as ours, and back.
+
+``spiece.model`` or ``tokenizer.json`` has symbols and pieces, sentinels follow, then ids without a
+name up to ``vocab_size``. Translations start with id 0: ``<pad>`` of T5, ``<unk>`` of MADLAD-400.
+Our start symbol has its vector, and our padding the last id without a name, so that each id is one
+of ours. Where every id has a name, one symbol of ours has the vector of another, and no translation
+has it. Source: transformers 5, ``models/t5/tokenization_t5.py``.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from transformer.common.errors import InputError, raise_objections
+from transformer.common.schema import typed_value
+from transformer.data.tokenization.tags import Tags
+from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK
+from transformer.decoding.translation.translator import Translator
+from transformer.interchange.families import bart
+from transformer.interchange.families.subwords import (
+    EXTRA,
+    UNKNOWN,
+    ExportedIds,
+    ImportedIds,
+    ImportedTokenizer,
+    has_learnt_bias,
+    parse_subwords,
+    read_subwords,
+    read_unigram,
+    tokenizer_of,
+    with_subwords,
+)
+from transformer.interchange.files import read_mapping
+
+START = 0
+"""The id with which a translation starts."""
+
+_CLASS = "tokenizer_class"
+_SENTINEL = re.compile(r"<extra_id_\d+>")
+_END = "</s>"
+_LAYOUTS = (("<pad>", _END, UNKNOWN), (UNKNOWN, "<s>", _END))
+"""The symbols of T5 and of MADLAD-400, by their ids; the padding of the latter is ``<s>``."""
+
+_NONE = "<none>"
+"""Our name of a symbol without an id of its own."""
+
+
+def import_tokenizer(folder: Path, vocab_size: Any) -> ImportedTokenizer:
+    """The tokenizer of a folder, and its ids; raises InputError if it cannot be imported."""
+    vocab_size = typed_value(vocab_size, int, "config.json.vocab_size")
+    files = (folder / "config.json", folder / "tokenizer_config.json")
+    if "ByT5Tokenizer" in (read_mapping(file, optional=True).get(_CLASS) for file in files):
+        return bart.import_bytes(folder, vocab_size)
+    own = _read(folder)
+    names = [one.piece for one in own.pieces]
+    layout = next((one for one in _LAYOUTS if tuple(names[:3]) == one), None)
+    if layout is None or not len(names) <= vocab_size < len(names) + 10_000:
+        raise InputError(
+            f"{folder}: its tokenizer must begin with {' or '.join(map(', '.join, _LAYOUTS))}, and "
+            f"have at most vocab_size={vocab_size} pieces and sentinels, not {len(names)}"
+        )
+    names += map(EXTRA.format, range(len(names), vocab_size))
+    padding = original = layout.index("<pad>" if "<pad>" in layout else "<s>")
+    if padding == START and names[-1] == EXTRA.format(vocab_size - 1):
+        padding = vocab_size - 1
+    symbols = (padding, layout.index(UNKNOWN), START, layout.index(_END))
+    never = (PAD,) if padding == START else (BOS,) if symbols[UNK] == START else ()
+    rest = [number for number in range(vocab_size) if number not in symbols]
+    spelt = [_NONE if one in never else names[number] for one, number in enumerate(symbols)]
+    ours = (*spelt, *(names[number] for number in rest))
+    words = frozenset(filter(_SENTINEL.fullmatch, ours))
+    imported = ImportedIds((*symbols, *rest), never, (), original)
+    model = with_subwords(own, ours, words=words)
+    return ImportedTokenizer(tokenizer_of(model, None, Tags()), imported, imported)
+
+
+def _read(folder: Path) -> Any:
+    """The SentencePiece model of a folder, with its sentinels."""
+    if not (file := folder / "spiece.model").is_file():
+        return read_unigram(folder / "tokenizer.json")
+    model = read_subwords(file)
+    values = read_mapping(folder / "tokenizer_config.json", optional=True)
+    count = typed_value(values.get("extra_ids", 100), int, "tokenizer_config.json.extra_ids")
+    for number in reversed(range(min(count, 1000))):
+        model.pieces.add(piece=f"<extra_id_{number}>", score=0.0, type=model.SentencePiece.CONTROL)
+    return model
+
+
+def export_tokenizer(
+    translator: Translator, run: dict[str, Any], folder: Path
+) -> tuple[ExportedIds, ExportedIds]:
+    """Write the tokenizer of T5 into a folder; returns the ids of source and target, equal.
+
+    Raises InputError for a model or tokenizer that T5 does not have.
+    """
+    import transformers
+
+    library: Any = transformers
+    tokenizer = translator.tokenizer
+    lacking = {
+        "two vocabularies": not tokenizer.joint,
+        "tags": tokenizer.tags != Tags(),
+        "output bias": has_learnt_bias(translator.model),
+    }
+    raise_objections(f"T5 has no {name}" for name, used in lacking.items() if used)
+    if tokenizer.config.algorithm == "bytes":
+        return bart.export_tokenizer(translator, run, folder)
+    own = parse_subwords(bytes(tokenizer.to_state()["source"].numpy()))
+    ids = _export_ids([piece.piece for piece in own.pieces])
+    scores = {piece.piece: piece.score for piece in own.pieces}
+    # The ids without a name are the last.
+    unnamed = {EXTRA.format(number) for number in range(len(ids.names))}
+    named = [name for name in ids.names if name not in unnamed]
+    written = library.T5Tokenizer(
+        vocab=[(name, scores.get(name, 0.0)) for name in named],
+        extra_ids=0,
+        additional_special_tokens=[name for name in named if _SENTINEL.fullmatch(name)],
+        pad_token=ids.names[ids.pad],
+        _spm_precompiled_charsmap=own.normalizer_spec.precompiled_charsmap or None,
+    )
+    written.save_pretrained(folder)
+    return ids, ids
+
+
+def _export_ids(spelt: Sequence[str]) -> ExportedIds:
+    """The ids of an imported vocabulary, or those that T5 would give ours."""
+    rest = range(4, len(spelt))
+    names = [spelt[number] for number in rest]
+    if spelt[PAD] == "<s>":  # MADLAD-400
+        symbols, last = {UNKNOWN: UNK, "<s>": PAD, _END: EOS}, []
+    else:
+        symbols, last = {"<pad>": BOS, _END: EOS, UNKNOWN: UNK}, [PAD]
+    if spelt[PAD] == _NONE:
+        last = []
+    unnamed = [EXTRA.format(len(spelt) - 1) for _ in last]
+    return ExportedIds(
+        (*symbols, *names, *unnamed),
+        (*symbols.values(), *rest, *last),
+        pad=[*symbols].index("<s>" if spelt[PAD] == "<s>" else "<pad>"),
+        bos=START,
+        eos=[*symbols].index(_END),
+        start=START,
+    )
