@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from transformer.common.errors import raise_objections
+from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import Range, out_of_range
 
 _NAME = re.compile(r"[\w.+-]+")
@@ -42,6 +42,25 @@ class CorpusConfig:
     ``data.temperature``."""
     tag: str | None = None
     """Tag before each source, so that the model can distinguish this corpus."""
+
+
+@dataclass(frozen=True)
+class DenoisingConfig:
+    """The noise of ``task=denoising`` (encoded/denoising.py)."""
+
+    objective: Literal["spans", "infilling"] = "spans"
+    """"spans": a sentinel for each masked span, and the model writes the spans (T5). "infilling": a
+    mask for each span, and the model writes the whole text (BART)."""
+    density: Annotated[float, Range(above=0, below=1)] = 0.15
+    """Fraction of the tokens that is masked; BART has 0.3."""
+    mean_span: Annotated[float, Range(1)] = 3.0
+    """Mean tokens of a span."""
+    permute: bool = False
+    """infilling: sentences of a line are in random order."""
+
+    def __post_init__(self) -> None:
+        if self.permute and self.objective == "spans":
+            raise InputError("data.denoising.permute needs data.denoising.objective=infilling")
 
 
 @dataclass(frozen=True)
@@ -125,6 +144,9 @@ class DataConfig:
     """Evaluation texts: the targets of equal sources are references of one source, and are held out
     together (not with several directions of one text)."""
 
+    denoising: DenoisingConfig = DenoisingConfig()
+    """The noise of ``task=denoising``."""
+
     def __post_init__(self) -> None:
         raise_objections(_objections(self))
 
@@ -132,6 +154,7 @@ class DataConfig:
 def _objections(config: DataConfig) -> Iterator[str]:
     corpora = config.corpora or {}
     yield from out_of_range(config, "data")
+    yield from out_of_range(config.denoising, "data.denoising")
     for name, corpus in corpora.items():
         yield from out_of_range(corpus, f"data.corpora.{name}")
     yield from _bad_names(config, corpora)

@@ -7,13 +7,12 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from transformer.data.text.phrases import SENTENCE_ENDS
 from transformer.data.tokenization.normalization import WORD_START
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Constraints
 
 log = logging.getLogger(__name__)
-
-SENTENCE_ENDS = (".", "!", "?", "\u2026", "。", "！", "？")
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,12 @@ from transformer.data.corpora.mixture import config_tags
 from transformer.data.corpora.trust import require_trust
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.model.checkpoint.checkpoint import PORTABLE, checkpoint_task, read_merged
+from transformer.model.checkpoint.checkpoint import (
+    PORTABLE,
+    TEXT_TO_TEXT,
+    checkpoint_task,
+    read_merged,
+)
 from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.model.config import LEARNING_KEYS
 from transformer.runs.resume import other_weights
@@ -33,7 +38,7 @@ def initial_payload(config: RunConfig, path: Path) -> dict[str, Any]:
     """The checkpoint that a new run begins with; InputError if it is of another model."""
     with errors_name("finetune_from"):
         payload = read_merged(find_checkpoint(path))
-    if checkpoint_task(payload) != config.task:
+    if not _same_kind(payload, config.task):
         return payload
     now = {"tokenizer": asdict(config.tokenizer), "model": config.model}
     if other := other_model(_former(payload), now):
@@ -42,10 +47,16 @@ def initial_payload(config: RunConfig, path: Path) -> dict[str, Any]:
             f"finetune_from={path} has another vocabulary or model than this run; set "
             f"{' '.join(settings)}"
         )
-    if is_translation(config.task):
+    if is_translation(config.task) or config.task in TEXT_TO_TEXT:
         _log_other_scoring(config, path, payload[PORTABLE]["config"])
         payload = grown(payload, config_tags(config.data), config.tokenizer.add)
     return payload
+
+
+def _same_kind(payload: dict[str, Any], task: str) -> bool:
+    """Whether a task can begin with the weights of a checkpoint."""
+    trained = checkpoint_task(payload)
+    return trained == task or {trained, task} <= {*TEXT_TO_TEXT}
 
 
 def _log_other_scoring(config: RunConfig, path: Path, before: Mapping[str, Any]) -> None:
@@ -102,7 +113,7 @@ def take_model(config: DictConfig, given: Collection[str], *, trusted: bool) -> 
     except InputError:
         return
     now: Any = OmegaConf.to_container(config)
-    if checkpoint_task(payload) != now["task"]:
+    if not _same_kind(payload, now["task"]):
         return
     require_trust({"model": payload[PORTABLE]["model"]}, trusted, config.finetune_from, given)
     both = payload[PORTABLE]["tokenizer"]["tags"].get("both_sides")

@@ -11,7 +11,7 @@ from pytorch_lightning import Callback, Trainer, seed_everything
 
 from transformer.common.errors import InputError
 from transformer.data.corpora.trust import needs_trust
-from transformer.model.checkpoint.checkpoint import PORTABLE, load_weights
+from transformer.model.checkpoint.checkpoint import PORTABLE, TEXT_TO_TEXT, load_weights
 from transformer.model.checkpoint.locate import run_folder
 from transformer.runs.config_warnings import warn_about_config
 from transformer.runs.resume import changes, check_no_other_run
@@ -85,7 +85,8 @@ def train(
             finish_records(trainer, folder, metrics)
         mark_finished(folder)
         if objective is None:
-            verb = "translate" if is_translation(config.task) else "predict"
+            texts = config.task in TEXT_TO_TEXT or is_translation(config.task)
+            verb = "translate" if texts else "predict"
             logger.info("done; new text: transformer %s checkpoint=%s", verb, folder)
         return metrics
 

@@ -10,6 +10,7 @@ from pytorch_lightning import Callback
 from rich.text import Text
 
 from transformer.common.errors import InputError
+from transformer.data.config import DenoisingConfig
 from transformer.data.modules.base import BatchModule
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.evaluation.metrics import Score
@@ -103,7 +104,13 @@ def build_module(
 
 
 _DECODER_KEYS = ("decoder_layers", "decoder_pattern", "target_token_dropout")
-_TRANSLATION_DATA = ("corpora", "target_tag", "documents", "streaming")
+TRANSLATION_DATA = ("corpora", "target_tag", "documents", "streaming")
+
+
+def check_no_noise(config: RunConfig) -> None:
+    """Raise an InputError if a task other than denoising has its settings."""
+    if config.data.denoising != DenoisingConfig():
+        raise InputError(f"data.denoising is not read with task={config.task}; leave it out")
 
 
 def single_stack_data(
@@ -115,12 +122,13 @@ def single_stack_data(
     unused: Mapping[str, Any],
 ) -> D:
     """The data of a task with one stack and one text; InputError if it does not use a setting."""
+    check_no_noise(config)
     model, loss, data = config.model, config.loss, config.data
     keys = {
         **{f"model.{key}": model[key] for key in _DECODER_KEYS},
         "loss.alignment_weight": loss.alignment_weight,
         "loss.consistency": loss.consistency if loss.consistency != "none" else None,
-        **{f"data.{key}": getattr(data, key) for key in _TRANSLATION_DATA},
+        **{f"data.{key}": getattr(data, key) for key in TRANSLATION_DATA},
         **unused,
     }
     if tokenizer is None:

@@ -13,7 +13,12 @@ from transformer.common.own_code import import_code, own_class
 from transformer.data.corpora.trust import named_classes, require_trust
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.evaluation.metrics import Score
-from transformer.model.checkpoint.checkpoint import PORTABLE, checkpoint_task, read_payload
+from transformer.model.checkpoint.checkpoint import (
+    PORTABLE,
+    TEXT_TO_TEXT,
+    checkpoint_task,
+    read_payload,
+)
 from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.report.scores import print_table, save_report, table_console
 from transformer.tasks.base import Evaluation, Task
@@ -21,6 +26,7 @@ from transformer.training.config import RunConfig, run_config
 
 TASKS = {
     "translation": "transformer.tasks.translation:TranslationTask",
+    "denoising": "transformer.tasks.denoising:Denoising",
     "tagging": "transformer.tasks.tagging:Tagging",
     "language_modelling": "transformer.tasks.language_modelling:LanguageModelling",
 }
@@ -50,8 +56,9 @@ def make_task(config: RunConfig, payload: dict[str, Any] | None = None) -> Task:
     task = task_class(config.task)
     if payload is None:
         return task(config, None)
-    if (trained := checkpoint_task(payload)) != config.task:
-        key = "checkpoint" if config.checkpoint is not None else "finetune_from"
+    trained, resumed = checkpoint_task(payload), config.checkpoint is not None
+    if trained != config.task and (resumed or not {trained, config.task} <= {*TEXT_TO_TEXT}):
+        key = "checkpoint" if resumed else "finetune_from"
         raise InputError(
             f"{key}={getattr(config, key)} was trained for task={trained}; it cannot go on with "
             f"task={config.task}"

@@ -22,7 +22,7 @@ from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import METRICS, MetricsConfig, build_metric, score
 from transformer.model.build import build_transformer
 from transformer.model.config import ModelConfig
-from transformer.tasks.base import Evaluation, Task, build_module
+from transformer.tasks.base import Evaluation, Task, build_module, check_no_noise
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.callbacks.progress import shown_update
 from transformer.training.checkpointing.checkpoint_io import Criterion
@@ -44,6 +44,7 @@ class TranslationTask(Task):
 
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
         self.config = config
+        check_no_noise(config)
         for name in config.metrics.tested:
             build_metric(name, config.metrics)  # an error now is better than after training
         kind: type[DataModule] = DataModule

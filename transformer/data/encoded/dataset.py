@@ -143,7 +143,7 @@ class SegmentationSampler:
     ) -> list[list[list[int]]]:
         samplers = (self.tokenizer.sample_source, self.tokenizer.sample_target)
         return [
-            sample(corpus.texts(side, pairs), _seeds(self.data.seed, epoch, numbers, index))
+            sample(corpus.texts(side, pairs), mixed_seeds(self.data.seed, epoch, numbers, index))
             for index, (side, sample) in enumerate(zip(SIDES, samplers, strict=True))
         ]
 
@@ -188,7 +188,7 @@ class BatchDataset(PlannedDataset[Batch]):
         return source[self._pairs], target[self._pairs]
 
 
-def _seeds(seed: int, epoch: int, pairs: Indices, side: int) -> list[int]:
+def mixed_seeds(seed: int, epoch: int, pairs: Indices, side: int) -> list[int]:
     """Mix the four numbers into 32 bits a pair, with the finaliser of SplitMix64."""
     mixed = np.full(len(pairs), seed, dtype=np.uint64)
     for number in (np.uint64(epoch), pairs.astype(np.uint64), np.uint64(side)):

@@ -15,6 +15,8 @@ from transformer.data.tokenization.normalization import normalize
 WORD, SPACE, OTHER = 0, 1, 2
 """Kinds of characters: of a word, space, and others such as punctuation."""
 
+SENTENCE_ENDS = (".", "!", "?", "\u2026", "。", "！", "？")
+
 # Scripts without spaces: every position may be a word boundary.
 _UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
 

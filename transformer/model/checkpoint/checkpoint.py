@@ -114,6 +114,10 @@ def find_last(path: Path) -> tuple[Path, dict[str, Any]]:
     raise InputError("; and ".join(dict.fromkeys(damages)) + hint)
 
 
+TEXT_TO_TEXT = ("translation", "denoising")
+"""Tasks of an encoder-decoder: one begins with the weights of the other."""
+
+
 def checkpoint_task(payload: dict[str, Any]) -> str:
     """The task of the run that wrote the checkpoint."""
     return str(payload[PORTABLE]["config"]["task"])
@@ -122,7 +126,7 @@ def checkpoint_task(payload: dict[str, Any]) -> str:
 def require_translation(payload: dict[str, Any], file: Path) -> None:
     """Raise InputError if the model was trained for another task."""
     # A task of the user may be anything; a model without a decoder is refused when it is built.
-    if (task := checkpoint_task(payload)) != "translation" and ":" not in task:
+    if (task := checkpoint_task(payload)) not in TEXT_TO_TEXT and ":" not in task:
         raise InputError(
             f"{file} was trained for task={task}, not text to text; predict checkpoint=… "
             "takes new text, evaluate checkpoint=… split=test scores it"

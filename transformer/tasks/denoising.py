@@ -1,0 +1,68 @@
+"""Denoising as a task: an encoder-decoder learns plain text, to be fine-tuned on pairs.
+
+Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
+Transformer"; Lewis et al. 2020, "BART".
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from pytorch_lightning import Callback
+
+from transformer.common.errors import InputError
+from transformer.data.modules.denoising import DenoisingData
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.decoding.forced import score_subwords
+from transformer.decoding.prediction.language_model import perplexity
+from transformer.decoding.translation.translator import Translator
+from transformer.evaluation.metrics import Score
+from transformer.tasks.base import TRANSLATION_DATA, Evaluation
+from transformer.tasks.translation import TranslationTask
+from transformer.training.checkpointing.checkpoint_io import Criterion
+from transformer.training.config import RunConfig
+
+
+class Denoising(TranslationTask):
+    """The task ``denoising``: translation from a text with noise, scored by its loss."""
+
+    data: DenoisingData
+
+    def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
+        keys = {f"data.{key}": getattr(config.data, key) for key in TRANSLATION_DATA}
+        keys["loss.alignment_weight"] = config.loss.alignment_weight
+        if given := " ".join(f"{key}={value}" for key, value in keys.items() if value):
+            raise InputError(f"task=denoising reads one text, and not {given}; leave that out")
+        self.config = config
+        self.data = DenoisingData(config.data, config.tokenizer, initial_tokenizer=tokenizer)
+
+    @staticmethod
+    def criterion(config: RunConfig) -> Criterion:
+        """What chooses the best checkpoint at validation."""
+        return Criterion("val/loss", "min")
+
+    @classmethod
+    def validation_metrics(cls, config: RunConfig) -> list[str]:
+        """The loss alone."""
+        return ["val/loss"]
+
+    def callbacks(self) -> Sequence[Callback]:
+        """None: nothing is translated."""
+        return []
+
+    def evaluator(
+        self, checkpoint: Path, device: torch.device | str
+    ) -> Callable[[str], Evaluation]:
+        """Compute the perplexity of what the model learns to write."""
+        model = Translator.load(checkpoint, device=device).model
+
+        def evaluate(split: str) -> Evaluation:
+            found = score_subwords(model, self.data.noisy(split), self.config.data.batch_tokens)
+            count = sum(map(len, found))
+            value = perplexity(-sum(map(sum, found)) / count)
+            noise = self.config.data.denoising
+            full = f"per:subwords+ends|count:{count}|{noise.objective}:{noise.density:g}"
+            fields = {"name": "perplexity", "score": round(value, 4), "signature": full}
+            return Evaluation([Score("perplexity", value, full, fields, decimals=3)], None)
+
+        return evaluate
