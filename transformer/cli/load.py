@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from omegaconf import DictConfig, ListConfig, OmegaConf
@@ -30,6 +30,9 @@ from transformer.model.checkpoint.locate import (
 from transformer.model.config import Precision
 from transformer.model.heads import head_name, parse_heads, switch_off
 from transformer.model.layers.quantization import in_precision
+
+if TYPE_CHECKING:
+    from transformer.evaluation.failures.flags import Detector
 
 CPU_TOKENS, GPU_TOKENS = 4096, 65_536
 """Padded source tokens of a batch, counted once a hypothesis."""
@@ -86,6 +89,14 @@ def translator_by_engine(
 
     translator.searcher = CTranslate2Searcher(translator, folder, device)
     return translator, trained
+
+
+def load_detector(config: DictConfig, run: Mapping[str, Any]) -> "Detector":
+    """The detector of failures, with the thresholds of the run of the (first) checkpoint."""
+    from transformer.evaluation.failures.flags import Detector, Thresholds
+
+    run_directory = run_folder(checkpoint_paths(config.checkpoint)[0])
+    return Detector(Thresholds.read(run_directory, run["data"]))
 
 
 def _export_folder(config: DictConfig) -> Path:

@@ -51,13 +51,15 @@ class Translation:
     indices from 0; spaces separate words."""
     unmet: tuple[str, ...] | None = None
     """The violated constraints, such as ``must: Haus``; None if the text had no constraints."""
+    flags: tuple[str, ...] | None = None
+    """On request, the failures of the text (``transformer/evaluation/failures/flags.py``)."""
 
     def checked(self, constraints: Constraints | None) -> "Translation":
         """A copy with ``unmet``; without constraints, this translation itself."""
         return replace(self, unmet=constraints.unmet(self.text)) if constraints else self
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; attention, alignment and unmet only if they are not None."""
+        """Plain values; attention, alignment, unmet and flags only if they are not None."""
         values: dict[str, Any] = {
             "text": self.text,
             "score": self.score,
@@ -71,6 +73,8 @@ class Translation:
             values["alignment"] = format_links(self.alignment)
         if self.unmet is not None:
             values["unmet"] = self.unmet
+        if self.flags is not None:
+            values["flags"] = self.flags
         return values
 
     def to_line(self) -> str:
