@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from omegaconf import DictConfig, ListConfig, OmegaConf
@@ -18,6 +18,7 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.ensemble import Averaging, Ensemble, Model
+from transformer.decoding.translation.result import OnFailure
 from transformer.decoding.translation.translator import Translator, trained_with
 from transformer.model.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from transformer.model.checkpoint.locate import (
@@ -30,9 +31,6 @@ from transformer.model.checkpoint.locate import (
 from transformer.model.config import Precision
 from transformer.model.heads import head_name, parse_heads, switch_off
 from transformer.model.layers.quantization import in_precision
-
-if TYPE_CHECKING:
-    from transformer.evaluation.failures.flags import Detector
 
 CPU_TOKENS, GPU_TOKENS = 4096, 65_536
 """Padded source tokens of a batch, counted once a hypothesis."""
@@ -91,12 +89,15 @@ def translator_by_engine(
     return translator, trained
 
 
-def load_detector(config: DictConfig, run: Mapping[str, Any]) -> "Detector":
-    """The detector of failures, with the thresholds of the run of the (first) checkpoint."""
-    from transformer.evaluation.failures.flags import Detector, Thresholds
+def with_flags(
+    config: DictConfig, translator: Translator, run: Mapping[str, Any], on_failure: OnFailure | None
+) -> Translator:
+    """The translator whose translations have flags."""
+    from transformer.evaluation.failures.flagging import FlaggingTranslator
+    from transformer.evaluation.failures.flags import Detector
 
-    run_directory = run_folder(checkpoint_paths(config.checkpoint)[0])
-    return Detector(Thresholds.read(run_directory, run["data"]))
+    detector = Detector.load(checkpoint_paths(config.checkpoint)[0], run["data"])
+    return FlaggingTranslator(translator, detector, on_failure)
 
 
 def _export_folder(config: DictConfig) -> Path:

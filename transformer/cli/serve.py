@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from omegaconf import DictConfig
 
 from transformer.cli.config.compose import resolve_fields, resolve_value
-from transformer.cli.load import checkpoint_paths, load_detector, translator_by_engine
+from transformer.cli.load import checkpoint_paths, translator_by_engine, with_flags
 from transformer.common.errors import InputError, require_package
 from transformer.common.files import given_path
 from transformer.common.schema import typed
-from transformer.evaluation.failures.flagging import FlaggingTranslator, OnFailure
+from transformer.decoding.translation.result import OnFailure
 from transformer.serving.languages import Direction, Directions, trained_directions
 
 _PACKAGES = (
@@ -73,8 +73,7 @@ def _directions(config: DictConfig, arguments: Sequence[str]) -> Iterator[Direct
         one = config.copy()
         one.checkpoint = str(checkpoint)
         translator, trained = translator_by_engine(one, arguments)
-        detector = load_detector(one, trained)
-        translator = FlaggingTranslator(translator, detector, on_failure)
+        translator = with_flags(one, translator, trained, on_failure)
         if translator.tokenizer.tags.sentences:
             raise InputError(f"{checkpoint} translates documents; serve takes models of sentences")
         yield from trained_directions(translator, trained, named, sentences)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from transformer.common.schema import Range
-from transformer.evaluation.failures.flagging import OnFailure
+from transformer.decoding.translation.result import OnFailure
 
 
 @dataclass(frozen=True)

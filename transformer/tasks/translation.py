@@ -25,7 +25,6 @@ from transformer.evaluation.failures.monitor import SentenceFlags, as_outputs, f
 from transformer.evaluation.failures.thresholds import SAMPLE, Thresholds, lowest_usual
 from transformer.evaluation.metrics import METRICS, MetricsConfig, build_metric, score
 from transformer.model.build import build_transformer
-from transformer.model.checkpoint.locate import run_folder
 from transformer.model.config import ModelConfig
 from transformer.tasks.base import Evaluation, Task, build_module
 from transformer.tasks.translation_module import TranslationModule
@@ -110,7 +109,7 @@ class TranslationTask(Task):
             checkpoint, search=config.decoding, batch_tokens=self._search_tokens, device=device
         )
         precision = config.trainer.precision
-        detector = Detector(Thresholds.read(run_folder(checkpoint), asdict(config.data)))
+        detector = Detector.load(checkpoint, asdict(config.data))
 
         def evaluate(split: str) -> Evaluation:
             texts = self.data.texts(split)

@@ -10,7 +10,6 @@ from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.evaluate import scored_text
 from transformer.cli.load import (
     checkpoint_paths,
-    load_detector,
     load_translator,
     resolve_batch_tokens,
     resolve_device,
@@ -30,6 +29,7 @@ from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.translation.document_translator import in_documents
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.alignment_error import count_links
+from transformer.evaluation.failures.flags import Detector
 from transformer.evaluation.failures.monitor import as_outputs, find_failures
 from transformer.evaluation.metrics import Score, build_metric, score
 from transformer.evaluation.term_accuracy import term_accuracy
@@ -116,7 +116,8 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     print(escaped(_description(config, translator)), file=sys.stderr)
     print_table(name, scores)
     outputs = as_outputs(found, by_sentence)
-    failures = find_failures(load_detector(config, run), sources, references, outputs)
+    detector = Detector.load(checkpoint_paths(config.checkpoint)[0], run["data"])
+    failures = find_failures(detector, sources, references, outputs)
     table_console().print(failures_table(failures))
     print_json(format_json(scores))
     if output is not None:

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.config.compose import resolve_path, resolve_value
-from transformer.cli.load import load_detector, resolve_precision, translator_by_engine
+from transformer.cli.load import resolve_precision, translator_by_engine, with_flags
 from transformer.cli.translate.line_io import Form, line_files, open_input, open_output
 from transformer.cli.translate.part_files import LineAssignment, PartFiles
 from transformer.common.errors import InputError, Interrupted, errors_name
@@ -28,9 +28,8 @@ from transformer.decoding.batched_search import warn_about_length_limit
 from transformer.decoding.constraints.request import Request
 from transformer.decoding.translation.document_translator import DocumentTranslator
 from transformer.decoding.translation.fingerprint import compute_fingerprint
-from transformer.decoding.translation.result import Translation
+from transformer.decoding.translation.result import OnFailure, Translation
 from transformer.decoding.translation.translator import Translator
-from transformer.evaluation.failures.flagging import FlaggingTranslator, OnFailure
 from transformer.model.checkpoint.locate import ENGINE_WEIGHTS, is_ctranslate2
 from transformer.report.unknown_symbols import checked_symbols
 
@@ -76,9 +75,7 @@ def _translator(
             "out, or set on_failure=mark"
         )
     if documents is False or not translator.tokenizer.tags.sentences:
-        if not flags:
-            return translator
-        return FlaggingTranslator(translator, load_detector(config, trained), on_failure)
+        return with_flags(config, translator, trained, on_failure) if flags else translator
     if looks or flags or assignment.world > 1:
         raise InputError(
             "a document has no alignment, attention or flags, and one process reads all of it; set "

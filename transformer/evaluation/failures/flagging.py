@@ -3,17 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 from transformer.common.errors import InputError
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.search.config import NEUTRAL, SearchConfig
-from transformer.decoding.translation.result import Translation
+from transformer.decoding.translation.result import OnFailure, Translation
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.failures.flags import ACTING, Detector
 from transformer.evaluation.failures.monitor import as_output
-
-OnFailure = Literal["mark", "next_best", "resample"]
 
 SAMPLES, EPSILON = 16, 0.02
 """Samples of ``resample``, and their least probable token (``epsilon``): Freitag et al. 2023,

@@ -5,10 +5,12 @@ It knows neither models nor searches. docs/failures.md has the definitions and t
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from importlib.util import find_spec
 from itertools import pairwise
 from math import inf, log
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from transformer.data.quality.base import NumberedPair
 from transformer.data.quality.checks.characters import describe_foreign_script, find_replacement
@@ -21,6 +23,7 @@ from transformer.data.quality.checks.numbers_and_urls import (
 )
 from transformer.data.text.placeholders import keeps_placeholders
 from transformer.evaluation.failures.thresholds import Thresholds
+from transformer.model.checkpoint.locate import run_folder
 
 FLAGS = (
     *("empty", "repetition", "detached", "copy", "wrong_language", "under_translation"),
@@ -72,6 +75,11 @@ class Detector:
         absent["low_confidence"] = thresholds.low_confidence is None
         self.names = tuple(flag for flag in FLAGS if not absent.get(flag))
         """The flags that it looks for."""
+
+    @classmethod
+    def load(cls, checkpoint: Path, data: Mapping[str, Any]) -> "Detector":
+        """With the thresholds of the run of a checkpoint; ``data`` is that group of its config."""
+        return cls(Thresholds.read(run_folder(checkpoint), data))
 
     def flags(self, source: str, output: Output, reference: str | None = None) -> tuple[str, ...]:
         """The flags of an output; ``names`` needs a reference. A blank source has none."""
@@ -130,7 +138,7 @@ def _is_repetitive(source: str, text: str) -> bool:
         most, most_of_source = (max(_ngrams(units), default=0) for units in (words, _units(source)))
         if most - most_of_source >= _MORE:
             return True
-    if repeated >= _IN_A_ROW - 1 and longest_run(text) >= _IN_A_ROW > longest_run(source):
+    if repeated and longest_run(text) >= _IN_A_ROW > longest_run(source):
         return True
     return _AGAIN.search(text) is not None and _AGAIN.search(source) is None
 

@@ -97,9 +97,10 @@ def _flag_all(
 def as_output(found: Translation, limit: LengthLimit, candidate: Candidate | None = None) -> Output:
     """A candidate of a translation, by default the best, with its length and probability."""
     best = candidate or found.nbest[0]
+    text = found.text if candidate is None else candidate.text
     per_token = best.log_probability / (len(best.tokens) + 1)
     is_cut = limit.is_reached(len(found.source_tokens), len(best.tokens))
-    return Output(best.text, per_token, is_cut)
+    return Output(text, per_token, is_cut)
 
 
 def as_outputs(
