@@ -9,10 +9,11 @@ from omegaconf import DictConfig
 
 from transformer.cli.config.compose import resolve_fields, resolve_value
 from transformer.cli.engine import translator_by_engine
-from transformer.cli.load import checkpoint_paths
+from transformer.cli.load import checkpoint_paths, with_flags
 from transformer.common.errors import InputError, require_package
 from transformer.common.files import given_path
 from transformer.common.schema import typed
+from transformer.decoding.translation.result import OnFailure
 from transformer.serving.languages import Direction, Directions, trained_directions
 
 _PACKAGES = (
@@ -68,10 +69,12 @@ def _directions(config: DictConfig, arguments: Sequence[str]) -> Iterator[Direct
             "models; give one for each model, such as languages=[en-de,de-en]"
         )
     sentences = resolve_value(config, "sentences", bool | None)
+    on_failure = resolve_value(config, "on_failure", OnFailure | None)
     for checkpoint, named in zip(checkpoints, languages, strict=True):
         one = config.copy()
         one.checkpoint = str(checkpoint)
         translator, trained = translator_by_engine(one, arguments)
+        translator = with_flags(one, translator, trained, on_failure)
         if translator.tokenizer.tags.sentences:
             raise InputError(f"{checkpoint} translates documents; serve takes models of sentences")
         yield from trained_directions(translator, trained, named, sentences)

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ from transformer.decoding.long_inputs import Segment
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.translation.result import BLANK, Translation
 from transformer.decoding.translation.translator import Translator
+from transformer.evaluation.failures.flags import Detector, Output
+from transformer.evaluation.failures.thresholds import Thresholds
 from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.tasks.translation import TranslateValidation
 from transformer.training.callbacks.metrics import Measure
@@ -209,6 +212,32 @@ def test_validation_scores_real_translations(caplog: pytest.LogCaptureFixture) -
     assert translator.length_limit.pop_counts() == (0, 0)
 
 
+def test_validation_logs_flags_and_keeps_their_thresholds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    usual, module, seen = Thresholds(), fake_module(), list[str]()
+    texts = TEXTS._replace(references=[(one,) for one in ("", "", *REFERENCES[2:])])
+    validation = TranslateValidation(Dictionary(), texts, samples=0, metrics=RAW, usual=usual)
+    flags = Detector.flags
+    monkeypatch.setattr(
+        Detector, "flags", lambda s, *texts: (seen.append(texts[1].text), flags(s, *texts))[1]
+    )
+    trainer = fake_trainer(default_root_dir=str(tmp_path))
+    for _ in range(2):
+        validation.on_validation_epoch_start(trainer, module)
+    rates = {name: value for name, value in logged(module)[1].items() if "failures" in name}
+    # Only the references that were flagged have a column, and they are looked at once.
+    assert [name for name in rates if "_reference" in name] == ["val/failures/empty_reference"]
+    assert rates["val/failures/empty_reference"] == 100 * 2 / len(SOURCES)
+    assert rates["val/failures/empty"] == 0.0
+    assert (seen.count(""), seen.count(HYPOTHESES[0])) == (2, 2)
+    assert Thresholds.read(tmp_path, {}) == usual
+    # A full disk stops no training.
+    trainer.default_root_dir = str(tmp_path / "missing")
+    validation.on_validation_epoch_start(trainer, module)
+    assert "flags of new text use other thresholds" in caplog.messages[-2]
+
+
 def test_samples_of_long_texts_are_shortened(caplog: pytest.LogCaptureFixture) -> None:
     texts = Texts(SOURCES, [("x" * 1300,)] * len(SOURCES), {})
     validation = TranslateValidation(Dictionary(), texts, samples=1, metrics=RAW)
@@ -258,7 +287,8 @@ def test_the_ranks_share_the_sentences(
     for rank in range(world_size):
         sources = SOURCES[rank::world_size]
         # Of two on each rank one reaches its limit.
-        shares[rank] = [HYPOTHESES[SOURCES.index(source)] for source in sources], (1, 2)
+        texts = [HYPOTHESES[SOURCES.index(source)] for source in sources]
+        shares[rank] = [Output(text, 0.0) for text in texts], (1, 2)
 
     def all_gather_object(gathered: list[Any], own: Any) -> None:
         assert own == shares[trainer.global_rank]
