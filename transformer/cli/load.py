@@ -18,6 +18,7 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.ensemble import Averaging, Ensemble, Model
+from transformer.decoding.translation.result import OnFailure
 from transformer.decoding.translation.translator import Translator, trained_with
 from transformer.model.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from transformer.model.checkpoint.locate import (
@@ -86,6 +87,17 @@ def translator_by_engine(
 
     translator.searcher = CTranslate2Searcher(translator, folder, device)
     return translator, trained
+
+
+def with_flags(
+    config: DictConfig, translator: Translator, run: Mapping[str, Any], on_failure: OnFailure | None
+) -> Translator:
+    """The translator whose translations have flags."""
+    from transformer.evaluation.failures.flagging import FlaggingTranslator
+    from transformer.evaluation.failures.flags import Detector
+
+    detector = Detector.load(checkpoint_paths(config.checkpoint)[0], run["data"])
+    return FlaggingTranslator(translator, detector, on_failure)
 
 
 def _export_folder(config: DictConfig) -> Path:

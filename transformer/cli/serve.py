@@ -8,10 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from omegaconf import DictConfig
 
 from transformer.cli.config.compose import resolve_fields, resolve_value
-from transformer.cli.load import checkpoint_paths, translator_by_engine
+from transformer.cli.load import checkpoint_paths, translator_by_engine, with_flags
 from transformer.common.errors import InputError, require_package
 from transformer.common.files import given_path
 from transformer.common.schema import typed
+from transformer.decoding.translation.result import OnFailure
 from transformer.serving.languages import Direction, Directions, trained_directions
 
 _PACKAGES = (
@@ -67,10 +68,12 @@ def _directions(config: DictConfig, arguments: Sequence[str]) -> Iterator[Direct
             "models; give one for each model, such as languages=[en-de,de-en]"
         )
     sentences = resolve_value(config, "sentences", bool | None)
+    on_failure = resolve_value(config, "on_failure", OnFailure | None)
     for checkpoint, named in zip(checkpoints, languages, strict=True):
         one = config.copy()
         one.checkpoint = str(checkpoint)
         translator, trained = translator_by_engine(one, arguments)
+        translator = with_flags(one, translator, trained, on_failure)
         if translator.tokenizer.tags.sentences:
             raise InputError(f"{checkpoint} translates documents; serve takes models of sentences")
         yield from trained_directions(translator, trained, named, sentences)

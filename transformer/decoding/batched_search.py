@@ -223,6 +223,11 @@ class LengthLimit:
         self._searched += len(segments)
         return found
 
+    def is_reached(self, source: int, length: int) -> bool:
+        """Whether an output of so many subwords was cut; a longer source has several parts."""
+        parts = -(-source // self.max_subwords)
+        return length >= min(max(1, parts) * self.max_subwords, self.search.limit(source))
+
     def pop_counts(self) -> tuple[int, int]:
         """Return and reset the number of translations at their limit, and of all translations."""
         counts = self._reached, self._searched

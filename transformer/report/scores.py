@@ -16,7 +16,10 @@ from transformer.common.files import written_whole
 from transformer.evaluation.metrics import Score
 
 if TYPE_CHECKING:
+    from transformer.evaluation.failures.monitor import Failures
     from transformer.evaluation.tagging_accuracy import Tagging
+
+_SHOWN_LINES = 5
 
 
 def format_json(scores: Sequence[Score]) -> str:
@@ -73,14 +76,40 @@ def confusion_table(tagging: "Tagging") -> Text:
     return build_table(title, header, rows, right=range(len(header)))
 
 
+def failures_table(failures: "Failures") -> Text:
+    """The flags that hypotheses or references have, with the first lines of each."""
+    rows = []
+    for flag in failures.names:
+        lines, count = failures.lines(flag), failures.of_references(flag)
+        if lines or count:
+            first = " ".join(str(index + 1) for index in lines[:_SHOWN_LINES])
+            rows.append((flag, str(len(lines)), "-" if count is None else str(count), first))
+    total = len(failures.hypotheses)
+    if not rows:
+        return shown(f"failures: none of {total} outputs has a flag")
+    header = ("flag", "outputs", "references", "first lines")
+    return build_table(f"failures of {total} outputs", header, rows, right=(1, 2))
+
+
+def failures_file(split: str) -> str:
+    """The name of the file of flags: that of ``test`` has no prefix."""
+    return "failures.json" if split == "test" else f"{split}.failures.json"
+
+
 def save_report(
-    folder: Path, split: str, scores: Sequence[Score], hypotheses: Sequence[str] | None
+    folder: Path,
+    split: str,
+    scores: Sequence[Score],
+    hypotheses: Sequence[str] | None,
+    failures: "Failures | None" = None,
 ) -> None:
-    """Write ``SPLIT.json``, and hypotheses to ``SPLIT.hyp``, each whole."""
+    """Write ``SPLIT.json``, hypotheses to ``SPLIT.hyp``, and failures, each whole."""
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / f"{split}.json", format_json(scores) + "\n")
     if hypotheses is not None:
         write_whole(folder / f"{split}.hyp", "".join(line + "\n" for line in hypotheses))
+    if failures is not None:
+        write_whole(folder / failures_file(split), json.dumps(failures.to_json()) + "\n")
 
 
 def require_writable(folder: Path) -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from transformer.common.schema import Range
+from transformer.decoding.translation.result import OnFailure
 
 
 @dataclass(frozen=True)
@@ -31,5 +32,6 @@ class ServerConfig:
     port: Annotated[int, Range(0, 65535)] = 5000
     api_keys: str | None = None
     cache: Annotated[int, Range(0)] = 10_000
+    on_failure: OnFailure | None = None
     drain_seconds: Annotated[float, Range(above=0)] = 30.0
     limits: Limits = field(default_factory=Limits)

@@ -43,6 +43,11 @@ class Direction:
         """Whether each line is translated whole; so are sources with features after a tab."""
         return not self.sentences or self.translator.tokenizer.config.features is not None
 
+    @property
+    def marks_failures(self) -> bool:
+        """Whether answers have the flags of translations."""
+        return getattr(self.translator, "on_failure", None) is not None
+
     def length(self, text: str) -> int:
         """Tokens of a source text, with its tags and its end."""
         [subwords] = self.translator.tokenizer.encode_source([with_tags(text, self.tags)])

@@ -27,4 +27,5 @@ class Metrics:
         self.waiting = Gauge("waiting", "Sentences that wait", **own)
         self.source_tokens = count("source_tokens_total", "Source tokens translated")
         self.target_tokens = count("target_tokens_total", "Target tokens written")
+        self.failures = count("failures_total", "Sentences by the flags of their output", ("flag",))
         self.cache_hits = count("cache_hits_total", "Sentences whose translation was remembered")

@@ -181,6 +181,8 @@ class TranslationService:
         translation = done.result()
         self.metrics.source_tokens.inc(translation.source_tokens)
         self.metrics.target_tokens.inc(translation.target_tokens)
+        for flag in translation.flags:
+            self.metrics.failures.labels(flag).inc()
         # Attention grows with the square of the length, and few ask for it.
         small = len(sentence.text) <= _LONGEST_REMEMBERED and not options.attention
         if self._cache and small:

@@ -74,6 +74,7 @@ class SentenceTranslation:
         links: On request, (source word, target word), counted from 0; blanks separate words.
         confidence: On request, the geometric mean of the probabilities of all subwords and the end.
         word_confidence: On request, the same for the subwords of each word.
+        flags: Failures of the text.
     """
 
     source: str
@@ -85,6 +86,7 @@ class SentenceTranslation:
     confidence: float | None = None
     word_confidence: tuple[float, ...] | None = None
     attention: Attention | None = field(default=None, compare=False)
+    flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,11 @@ class TextTranslation:
 
         distinct = dict.fromkeys(map(text, range(number)))
         return [one for one in distinct if one not in ("", self.text)]
+
+    @property
+    def flags(self) -> list[str]:
+        """The failures of its sentences, each once."""
+        return list(dict.fromkeys(flag for _, found in self.parts for flag in found.flags))
 
     @property
     def sentences(self) -> list[SentenceTranslation]:
@@ -178,6 +185,7 @@ def _result(sentence: Sentence, found: Translation) -> SentenceTranslation:
         len(found.tokens),
         None if found.alignment is None else tuple(sorted(found.alignment)),
         attention=attention,
+        flags=found.flags or (),
     )
 
 

@@ -20,6 +20,7 @@ from transformer.training.config import RunConfig
 from transformer.training.step.update_module import UpdateModule
 
 if TYPE_CHECKING:
+    from transformer.evaluation.failures.monitor import Failures
     from transformer.model.single_stack import SingleStack
 
 
@@ -31,6 +32,8 @@ class Evaluation(NamedTuple):
     """One per sentence; None if the task produces no text."""
     tables: Sequence[Text] = ()
     """More results to show."""
+    failures: "Failures | None" = None
+    """Flags of the hypotheses and references; None for other tasks than translation."""
 
 
 class Task(ABC):

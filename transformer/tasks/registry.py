@@ -15,7 +15,7 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.evaluation.metrics import Score
 from transformer.model.checkpoint.checkpoint import PORTABLE, checkpoint_task, read_payload
 from transformer.model.checkpoint.locate import find_checkpoint
-from transformer.report.scores import print_table, save_report, table_console
+from transformer.report.scores import failures_table, print_table, save_report, table_console
 from transformer.tasks.base import Evaluation, Task
 from transformer.training.config import RunConfig, run_config
 
@@ -82,10 +82,11 @@ def report(name: str, evaluation: Evaluation, folder: Path | None) -> Sequence[S
     """Show an evaluation on stderr, and save it where a folder is given; return its scores."""
     print_table(name, evaluation.scores)
     console = table_console()
-    for table in evaluation.tables:
+    failures = evaluation.failures
+    for table in [*evaluation.tables, *([] if failures is None else [failures_table(failures)])]:
         console.print(table)
     if folder is not None:
-        save_report(folder, name, evaluation.scores, evaluation.hypotheses)
+        save_report(folder, name, evaluation.scores, evaluation.hypotheses, failures)
     return evaluation.scores
 
 

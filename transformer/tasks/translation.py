@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -12,6 +12,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 
 from transformer.common.errors import InputError
 from transformer.common.escaping import escaped, shortened
+from transformer.common.files import NoSpaceLeft
 from transformer.data.corpora.evaluation_text import Texts
 from transformer.data.modules.translation import DataModule
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -19,6 +20,9 @@ from transformer.decoding.alignment import guided_head
 from transformer.decoding.batched_search import warn_about_length_limit
 from transformer.decoding.translation.document_translator import DocumentTranslator, in_documents
 from transformer.decoding.translation.translator import Translator
+from transformer.evaluation.failures.flags import Detector, Output
+from transformer.evaluation.failures.monitor import SentenceFlags, as_outputs, find_failures
+from transformer.evaluation.failures.thresholds import SAMPLE, Thresholds, lowest_usual
 from transformer.evaluation.metrics import METRICS, MetricsConfig, build_metric, score
 from transformer.model.build import build_transformer
 from transformer.model.config import ModelConfig
@@ -90,8 +94,11 @@ class TranslationTask(Task):
             coverage_head=guided_head(asdict(config.loss), self.module.model.config),
         )
         texts, samples = self.data.texts("validation"), config.callbacks.samples
+        usual = Thresholds.fit(self.data.training_sample(SAMPLE), asdict(config.data))
         return [
-            TranslateValidation(in_documents(translator), texts, samples, metrics=config.metrics)
+            TranslateValidation(
+                in_documents(translator), texts, samples, metrics=config.metrics, usual=usual
+            )
         ]
 
     def evaluator(
@@ -103,17 +110,20 @@ class TranslationTask(Task):
             checkpoint, search=config.decoding, batch_tokens=self._search_tokens, device=device
         )
         precision = config.trainer.precision
+        detector = Detector.load(checkpoint, asdict(config.data))
 
         def evaluate(split: str) -> Evaluation:
             texts = self.data.texts(split)
+            by_sentence = in_documents(translator)
             with search_autocast(precision, translator.device):
-                found = in_documents(translator).translate(texts.sources)
+                found = by_sentence.translate(texts.sources)
             warn_about_length_limit([translator.length_limit.pop_counts()])
+            failures = find_failures(detector, *texts[:2], as_outputs(found, by_sentence))
             hypotheses = [translation.text for translation in found]
             scores = score(
                 hypotheses, texts.references, config=config.metrics, sources=texts.sources
             )
-            return Evaluation(scores, hypotheses)
+            return Evaluation(scores, hypotheses, failures=failures)
 
         return evaluate
 
@@ -126,6 +136,7 @@ class TranslationTask(Task):
 class TranslateValidation(Callback):
     """Logs ``val/METRIC`` of real translations, and ``val/METRIC_NAME`` of each of several corpora.
 
+    With ``usual`` values of the training text it also logs ``val/failures/FLAG``, in per cent.
     Each rank translates a part of the sentences, when a moving average has replaced the weights.
     """
 
@@ -136,18 +147,23 @@ class TranslateValidation(Callback):
         samples: int,
         *,
         metrics: MetricsConfig,
+        usual: Thresholds | None = None,
     ) -> None:
         self.translator = translator
         self.sources, self.references, self.ranges = texts
         self.samples, self.metrics = samples, metrics
+        self.usual, self.detector = usual, None if usual is None else Detector(usual)
+        self._of_references: Sequence[SentenceFlags] | None = None
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Translate, score, log, show samples."""
-        hypotheses = self._translate(trainer)
+        outputs = self._translate(trainer)
+        hypotheses = [output.text for output in outputs]
         parts = {"": slice(None)}
         parts |= {f"_{name}": slice(part.start, part.stop) for name, part in self.ranges.items()}
         found = {name: self._scores(hypotheses, lines) for name, lines in parts.items()}
         values = {f"val/{k}{name}": v for name, own in found.items() for k, v in own.items()}
+        values |= self._failures(trainer, outputs)
         pl_module.log_dict(values, rank_zero_only=False)
         if not trainer.is_global_zero:
             return
@@ -170,23 +186,40 @@ class TranslateValidation(Callback):
         found = score(*texts, config=self.metrics, sources=self.sources[lines])
         return {name: one.value for name, one in zip(names, found, strict=True)}
 
-    def _translate(self, trainer: Trainer) -> list[str]:
+    def _failures(self, trainer: Trainer, outputs: Sequence[Output]) -> dict[str, float]:
+        """The rates of flags; the thresholds of this validation go into the run directory."""
+        if self.usual is None or self.detector is None:
+            return {}
+        found = find_failures(
+            self.detector, self.sources, self.references, outputs, self._of_references
+        )
+        self._of_references = found.references
+        if trainer.is_global_zero:
+            confidences = [one.log_probability for one in outputs if one.log_probability]
+            usual = replace(self.usual, low_confidence=lowest_usual(confidences))
+            try:
+                usual.write(Path(trainer.default_root_dir))
+            except (OSError, NoSpaceLeft) as error:
+                logger.warning("%s; flags of new text use other thresholds", error)
+        return {f"val/failures/{name}": rate for name, rate in found.rates().items()}
+
+    def _translate(self, trainer: Trainer) -> list[Output]:
         rank, world_size = trainer.global_rank, trainer.world_size
         windows = self.translator.windows(self.sources)
         with search_autocast(trainer.precision, trainer.strategy.root_device):
             found = self.translator.translate_windows(self.sources, windows[rank::world_size])
-        texts = [one.text for window in found for one in window]
-        parts = [(texts, self.translator.length_limit.pop_counts())] * world_size
+        own = as_outputs([one for window in found for one in window], self.translator)
+        parts = [(own, self.translator.length_limit.pop_counts())] * world_size
         if world_size > 1:
             torch.distributed.all_gather_object(parts, parts[rank])
         if trainer.is_global_zero:
             warn_about_length_limit(counts for _, counts in parts)
-        hypotheses = [""] * len(self.sources)
-        for other_rank, (texts, _) in enumerate(parts):
+        outputs = [Output("")] * len(self.sources)
+        for other_rank, (found_there, _) in enumerate(parts):
             indices = (index for window in windows[other_rank::world_size] for index in window)
-            for index, text in zip(indices, texts, strict=True):
-                hypotheses[index] = text
-        return hypotheses
+            for index, output in zip(indices, found_there, strict=True):
+                outputs[index] = output
+        return outputs
 
 
 def model_config(config: RunConfig, tokenizer: Tokenizer) -> ModelConfig:

@@ -33,6 +33,6 @@ for verb in VERBS:
     with suppress(InputError):  # a verb that needs a checkpoint has none
         compose_config(verb, [])
 compose_config("train", ["data=files", "tokenizer=bpe", "decoding=greedy"])
-Language("en", [])  # loads the model that tells languages apart
+Language.of("en", [])  # loads the model that tells languages apart
 # What is frozen is not collected in the children, which would copy its pages.
 gc.freeze()

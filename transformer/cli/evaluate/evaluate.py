@@ -29,11 +29,20 @@ from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.translation.document_translator import in_documents
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.alignment_error import count_links
+from transformer.evaluation.failures.flags import Detector
+from transformer.evaluation.failures.monitor import as_outputs, find_failures
 from transformer.evaluation.metrics import Score, build_metric, score
 from transformer.evaluation.term_accuracy import term_accuracy
 from transformer.model.checkpoint.checkpoint import checkpoint_task, read_payload
 from transformer.model.checkpoint.locate import find_checkpoint, is_exported
-from transformer.report.scores import format_json, print_json, print_table, save_report
+from transformer.report.scores import (
+    failures_table,
+    format_json,
+    print_json,
+    print_table,
+    save_report,
+    table_console,
+)
 from transformer.report.unknown_symbols import checked_symbols
 
 
@@ -94,7 +103,8 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     sources, references = zip(*pairs, strict=True)
     named = checked_symbols(sources, translator.tokenizer, lambda at: f"source {at + 1}")
     deque(named, maxlen=0)
-    found = in_documents(translator).translate(sources, constraints)
+    by_sentence = in_documents(translator)
+    found = by_sentence.translate(sources, constraints)
     warn_about_length_limit([translator.length_limit.pop_counts()])
     hypotheses = [translation.text for translation in found]
     scores = score(hypotheses, references, names, config=metrics, sources=sources)
@@ -105,9 +115,13 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     name = scored_text.text_name(config)
     print(escaped(_description(config, translator)), file=sys.stderr)
     print_table(name, scores)
+    outputs = as_outputs(found, by_sentence)
+    detector = Detector.load(checkpoint_paths(config.checkpoint)[0], run["data"])
+    failures = find_failures(detector, sources, references, outputs)
+    table_console().print(failures_table(failures))
     print_json(format_json(scores))
     if output is not None:
-        save_report(output, name, scores, hypotheses)
+        save_report(output, name, scores, hypotheses, failures)
 
 
 def _description(config: DictConfig, translator: Translator) -> str:

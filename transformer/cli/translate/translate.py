@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.config.compose import resolve_path, resolve_value
-from transformer.cli.load import resolve_precision, translator_by_engine
+from transformer.cli.load import resolve_precision, translator_by_engine, with_flags
 from transformer.cli.translate.line_io import Form, line_files, open_input, open_output
 from transformer.cli.translate.part_files import LineAssignment, PartFiles
 from transformer.common.errors import InputError, Interrupted, errors_name
@@ -28,7 +28,7 @@ from transformer.decoding.batched_search import warn_about_length_limit
 from transformer.decoding.constraints.request import Request
 from transformer.decoding.translation.document_translator import DocumentTranslator
 from transformer.decoding.translation.fingerprint import compute_fingerprint
-from transformer.decoding.translation.result import Translation
+from transformer.decoding.translation.result import OnFailure, Translation
 from transformer.decoding.translation.translator import Translator
 from transformer.model.checkpoint.locate import ENGINE_WEIGHTS, is_ctranslate2
 from transformer.report.unknown_symbols import checked_symbols
@@ -36,7 +36,7 @@ from transformer.report.unknown_symbols import checked_symbols
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Translate the lines of the input, one by one."""
-    for key in ("attention", "alignment"):
+    for key in ("attention", "alignment", "flags"):
         resolve_value(config, key, bool)
     for key in ("format", "input_format"):
         resolve_value(config, key, Form)
@@ -47,7 +47,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     source, target, regular = line_files(config)
     if not regular and assignment.world > 1:
         raise InputError("several processes need a file to divide: set input= and output= too")
-    translator = _translator(config, translator_by_engine(config, arguments)[0], assignment)
+    translator = _translator(config, arguments, assignment)
     if regular and source is not None and target is not None:
         _check_lines(source, config.input_format, translator.tokenizer)
         try:
@@ -62,15 +62,23 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
 
 
 def _translator(
-    config: DictConfig, translator: Translator, assignment: LineAssignment
+    config: DictConfig, arguments: Sequence[str], assignment: LineAssignment
 ) -> "Translator | DocumentTranslator":
     """The translator of documents, if the model was trained on them, unless ``documents=false``."""
     documents = resolve_value(config, "documents", bool | None)
-    if documents is False or not translator.tokenizer.tags.sentences:
-        return translator
-    if config.alignment or config.attention or assignment.world > 1:
+    on_failure = resolve_value(config, "on_failure", OnFailure | None)
+    translator, trained = translator_by_engine(config, arguments)
+    flags, looks = config.flags or on_failure is not None, config.alignment or config.attention
+    if looks and on_failure in ("next_best", "resample"):
         raise InputError(
-            "a document has no alignment or attention, and one process reads all of it; set "
+            f"on_failure={on_failure} gives no alignment or attention of what it takes; leave them "
+            "out, or set on_failure=mark"
+        )
+    if documents is False or not translator.tokenizer.tags.sentences:
+        return with_flags(config, translator, trained, on_failure) if flags else translator
+    if looks or flags or assignment.world > 1:
+        raise InputError(
+            "a document has no alignment, attention or flags, and one process reads all of it; set "
             "documents=false"
         )
     return DocumentTranslator(translator)
@@ -152,6 +160,8 @@ def _line(translation: Translation, where: str, form: str) -> str:
     if translation.unmet:
         unmet = "; ".join(translation.unmet)
         print(f"warning: {where}: unmet: {escaped(unmet)}", file=sys.stderr)
+    if translation.flags:
+        print(f"warning: {where}: {', '.join(translation.flags)}", file=sys.stderr)
     return translation.to_line()
 
 

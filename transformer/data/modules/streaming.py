@@ -40,13 +40,20 @@ class StreamData(DataModule):
     def _fingerprint(self) -> str:
         return shards_fingerprint(self._shards)
 
+    def training_sample(self, limit: int) -> list[Pair]:
+        """Return the first pairs of the stream."""
+        return list(self._beginning(limit))
+
+    def _beginning(self, limit: int) -> Iterator[Pair]:
+        every = (pair for shard in self._shards for pair, _ in shard.pairs(ShardPosition()))
+        return islice(every, limit)
+
     def _learnt_tokenizer(self) -> Tokenizer:
         """Learn from the beginning of the stream."""
         config, shards = self._tokenizer_config, self._shards
 
         def pairs() -> Iterator[Pair]:
-            every = (pair for shard in shards for pair, _ in shard.pairs(ShardPosition()))
-            return islice(every, config.max_sentences)
+            return self._beginning(config.max_sentences)
 
         name, content = shards[0].urls[0], f"stream {self._fingerprint}"
         return Tokenizer.train(config, pairs, self._cache, content, name)

@@ -4,6 +4,7 @@ import hashlib
 import logging
 from collections.abc import Iterator
 from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +23,10 @@ from transformer.data.encoded.corpus import EncodedCorpus
 from transformer.data.encoded.dataset import BatchDataset, SegmentationSampler
 from transformer.data.encoded.preprocess import SIDES, count_pairs, encode_corpus
 from transformer.data.modules.base import BatchModule
+from transformer.data.quality.texts import numbered
 from transformer.data.text.document_windows import joined_pairs
 from transformer.data.text.lines import check_files_exist
+from transformer.data.text.parallel import Pair
 from transformer.data.text.training_filters import Filters
 from transformer.data.tokenization.config import SYMBOLS
 from transformer.data.tokenization.tokenizer import UNK, Pairs, Tokenizer
@@ -89,6 +92,12 @@ class DataModule(BatchModule):
         corpus = EncodedCorpus(self._encoded_path(self._parts("train")[0]))
         rows = corpus.ids("target", np.arange(min(limit, len(corpus))))
         return [row.tolist() for row in rows]
+
+    def training_sample(self, limit: int) -> list[Pair]:
+        """Return the first training pairs, about as many of each corpus."""
+        parts = self._parts("train")
+        pairs = (islice(numbered(self._part(one)), -(-limit // len(parts))) for one in parts)
+        return [pair.texts for part in pairs for pair in part]
 
     def prepare_data(self) -> None:
         """Learn the vocabulary and encode training and validation text, unless in the cache."""

@@ -121,7 +121,7 @@ class Checks:
 
     @cached_property
     def _find_wrong_language(self) -> FindFault:
-        source, target = map(languages.Language, self.config.languages, self._sides)
+        source, target = map(languages.Language.of, self.config.languages, self._sides)
         return partial(languages.find_wrong_language, (source, target), self._lexicon)
 
 

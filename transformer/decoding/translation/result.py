@@ -4,13 +4,16 @@ It does not know the search.
 """
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from jaxtyping import Float
 from torch import Tensor
 
 from transformer.data.text.word_alignment import Links, format_links
 from transformer.decoding.constraints.request import Constraints
+
+OnFailure = Literal["mark", "next_best", "resample"]
+"""What happens to a translation with a flag (``FlaggingTranslator``)."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +54,15 @@ class Translation:
     indices from 0; spaces separate words."""
     unmet: tuple[str, ...] | None = None
     """The violated constraints, such as ``must: Haus``; None if the text had no constraints."""
+    flags: tuple[str, ...] | None = None
+    """On request, the failures of the text (``transformer/evaluation/failures/flags.py``)."""
 
     def checked(self, constraints: Constraints | None) -> "Translation":
         """A copy with ``unmet``; without constraints, this translation itself."""
         return replace(self, unmet=constraints.unmet(self.text)) if constraints else self
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; attention, alignment and unmet only if they are not None."""
+        """Plain values; attention, alignment, unmet and flags only if they are not None."""
         values: dict[str, Any] = {
             "text": self.text,
             "score": self.score,
@@ -71,6 +76,8 @@ class Translation:
             values["alignment"] = format_links(self.alignment)
         if self.unmet is not None:
             values["unmet"] = self.unmet
+        if self.flags is not None:
+            values["flags"] = self.flags
         return values
 
     def to_line(self) -> str:

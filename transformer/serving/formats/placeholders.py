@@ -6,11 +6,11 @@ and each goes beside the translation of its neighbour. It runs in the thread tha
 
 import re
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
+from transformer.data.text.placeholders import PLACEHOLDER, keeps_placeholders
 from transformer.data.text.word_alignment import Link
 from transformer.serving.formats.spans import Cell, PlainText, Span
 from transformer.serving.formats.tag_projection import NEAR_BEST, project
@@ -24,18 +24,6 @@ from transformer.serving.translations import (
     translate_batch,
 )
 
-_PLACEHOLDER = re.compile(
-    r"""
-      (?:https?|ftp)://[^\s<>"]+(?<![.,;:!?)\]}'…”»])          # URL
-    | \bwww\.[^\s<>"]+(?<![.,;:!?)\]}'…”»])
-    | (?<![\w.+-])[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,8}[\w-]{2,63}  # e-mail address
-    | \{\{[^{}\n]{1,80}\}\}                                 # {{ name }}
-    | [$%#]?\{[^{}\s]{1,80}\}                               # {name}, ${name}
-    | (?<![\d%])%(?:\d{1,2}\$|\(\w{1,80}\))?[-+\#0]?\d{0,3}(?:\.\d{1,2})?[@sdiufgxXc](?!\w)
-    | %%                                                    # %s and %%
-    """,
-    re.VERBOSE | re.ASCII,
-)
 _WORD = re.compile(r"[^ \n]+")
 
 
@@ -48,10 +36,10 @@ def translate_with_placeholders(
         return found
     lost = []
     for index, one in enumerate(found):
-        if _PLACEHOLDER.search(one.source):
-            alternatives = tuple(text for text in one.alternatives if _keeps(one.source, text))
-            found[index] = replace(one, alternatives=alternatives)
-            if not _keeps(one.source, one.text):
+        if PLACEHOLDER.search(one.source):
+            kept = (text for text in one.alternatives if keeps_placeholders(one.source, text))
+            found[index] = replace(one, alternatives=tuple(kept))
+            if not keeps_placeholders(one.source, one.text):
                 lost.append(index)
     plain = {index: _without(sentences[index].text) for index in lost}
     for links in (True, False):
@@ -65,18 +53,12 @@ def translate_with_placeholders(
     return found
 
 
-def _keeps(source: str, translation: str) -> bool:
-    """Whether a translation has each placeholder of its source as often."""
-    wanted, held = (Counter(_PLACEHOLDER.findall(text)) for text in (source, translation))
-    return all(held[name] == count for name, count in wanted.items())
-
-
 def _without(text: str) -> PlainText:
     """A sentence whose placeholders are kept, each with the rest of its word."""
 
     def spans() -> Iterator[Span]:
         at = 0
-        for match in _PLACEHOLDER.finditer(text):
+        for match in PLACEHOLDER.finditer(text):
             start, end = match.span()
             while start > at and text[start - 1].isalnum():
                 start -= 1
@@ -106,7 +88,7 @@ def _restored(
     whole = TextTranslation(tuple((part, found if part.sentence else blank) for part in parts))
     cells = project(plain, whole)
     text = "".join(cell.text for cell in cells)
-    if not any(map(str.isalpha, plain.text)) or not _keeps(source, text):
+    if not any(map(str.isalpha, plain.text)) or not keeps_placeholders(source, text):
         cells, text = [], source
     confidence = found.confidence
     return replace(

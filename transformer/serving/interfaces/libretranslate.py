@@ -223,6 +223,8 @@ def _answer(found: TextTranslation, options: Options, detected: Detected | None)
         answer["detectedLanguage"] = detected._asdict()
     if options.alternatives:
         answer["alternatives"] = found.alternatives(options.alternatives)
+    if options.direction.marks_failures:
+        answer["flags"] = found.flags
     if options.links or options.confidence or options.attention:
         answer["sentences"] = list(map(_details, found.sentences))
     return answer

@@ -19,6 +19,7 @@ from transformer.decoding.long_inputs import Segment
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.translation.result import BLANK, Translation
 from transformer.decoding.translation.translator import Translator
+from transformer.evaluation.failures.flags import Output
 from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.tasks.translation import TranslateValidation
 from transformer.training.callbacks.metrics import Measure
@@ -258,7 +259,8 @@ def test_the_ranks_share_the_sentences(
     for rank in range(world_size):
         sources = SOURCES[rank::world_size]
         # Of two on each rank one reaches its limit.
-        shares[rank] = [HYPOTHESES[SOURCES.index(source)] for source in sources], (1, 2)
+        texts = [HYPOTHESES[SOURCES.index(source)] for source in sources]
+        shares[rank] = [Output(text, 0.0) for text in texts], (1, 2)
 
     def all_gather_object(gathered: list[Any], own: Any) -> None:
         assert own == shares[trainer.global_rank]

@@ -77,7 +77,7 @@ class Lexicon:
 def find_copy(lexicon: Lexicon, pair: NumberedPair) -> Fault | None:
     """Show the text if both sides are equal, but for case, punctuation and one word in ten."""
     source, target = pair.texts
-    if source != target and not _is_same(source, target):
+    if source != target and not is_same(source, target):
         return None
     if len(_CODE.findall(target)) >= _MIN_CODE_SIGNS or _CITED.search(target):
         return None
@@ -86,7 +86,8 @@ def find_copy(lexicon: Lexicon, pair: NumberedPair) -> Fault | None:
     return None
 
 
-def _is_same(source: str, target: str) -> bool:
+def is_same(source: str, target: str) -> bool:
+    """Whether nine of ten words are on both sides; case and punctuation are ignored."""
     rough = set(source.lower().split()), set(target.lower().split())
     # Most pairs differ so much that the exact comparison can be skipped.
     if 2 * len(rough[0] & rough[1]) < _SAME * max(map(len, rough)):
@@ -121,27 +122,37 @@ def _identifier() -> Any:
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
 
-class Language:
-    """The language of a side, and its common words."""
+def common_words(texts: Iterable[str]) -> frozenset[str]:
+    """Return the commonest words of some texts, in lower case."""
+    counts = Counter(word for text in texts for word in _lower_words(text))
+    # Sets have no order that is the same in all processes.
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return frozenset(word for word, _ in ranked[:_COMMON_WORDS])
 
-    def __init__(self, name: str, texts: Sequence[str]) -> None:
+
+class Language:
+    """A language by its code, and its common words."""
+
+    def __init__(self, code: str, common: frozenset[str]) -> None:
+        self.code, self.common = code, common
+
+    @classmethod
+    def of(cls, name: str, texts: Sequence[str]) -> "Language":
         """Detect the language of some texts, unless the name of their side is its code."""
         texts = texts[:_SAMPLE]
         detected = [_identifier().classify(text)[0] for text in texts]
         code = re.split(r"[-_]", name.lower())[0]
         if code not in _identifier().labels and detected:
             code = str(Counter(detected).most_common(1)[0][0])
-        self.code = code
         own = (text for text, language in zip(texts, detected, strict=True) if language == code)
-        counts = Counter(word for text in own for word in _lower_words(text))
-        self._common = frozenset(word for word, _ in counts.most_common(_COMMON_WORDS))
+        return cls(code, common_words(own))
 
     def detect_foreign(self, text: str) -> str | None:
         """Return the language of a text that is certainly not in this one, or None."""
         if len(text) < _MIN_CHARACTERS:
             return None
         words = _lower_words(text)
-        if len(words) < _MIN_WORDS or len(words & self._common) >= _COMMON_FRACTION * len(words):
+        if len(words) < _MIN_WORDS or len(words & self.common) >= _COMMON_FRACTION * len(words):
             return None
         confidences = dict(_identifier().rank(text))
         language, confidence = next(iter(confidences.items()))

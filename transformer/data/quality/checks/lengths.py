@@ -145,10 +145,10 @@ def _is_repetitive(log_deviation: float, shorter: str, longer: str) -> bool:
         return False
     if log_deviation > _FAR_AND_REPEATED and _is_twice(longer, _REPEATED_SENTENCE):
         return not _is_twice(shorter)
-    return _longest_run(longer) >= _STUCK and _longest_run(shorter) == 1
+    return longest_run(longer) >= _STUCK and longest_run(shorter) == 1
 
 
-def _longest_run(text: str) -> int:
+def longest_run(text: str) -> int:
     """Return how many times in a row a phrase of up to three words occurs."""
     words, longest = _WORD.findall(text.lower()), 1
     for length in range(1, _MAX_PHRASE + 1):

@@ -8,6 +8,7 @@ fault, nor is a localised one: /en/ against /de/, .com against .de.
 import re
 import unicodedata
 from collections.abc import Iterable
+from itertools import product
 
 from transformer.data.quality.base import Fault, NumberedPair, quoted
 
@@ -30,6 +31,8 @@ _DIGITS = re.compile(r"\d+")
 _MAX_NUMBERS = 50
 # Numbers up to this one are often words.
 _SPELT_OUT = "012"
+# Larger ones are seldom words on one side alone.
+_MAX_SPELT_OUT = 12
 # Characters before a number that are compared.
 _CONTEXT = 40
 _ADDRESS = re.compile(
@@ -69,6 +72,19 @@ def find_different_numbers(pair: NumberedPair) -> Fault | None:
         return None
     texts_shown = f"{quoted(pair.source)} and {quoted(pair.target)}"
     return Fault(None, f"{source} against {target}: {texts_shown}")
+
+
+def find_lost_number(pair: NumberedPair) -> Fault | None:
+    """Name a number of the source that the target has in no reading, nor may have as a word."""
+    source, target = map(_normalized, pair.texts)
+    if not source:
+        return None
+    hours = any(map(_HOURS.search, (source, target)))
+    sources, targets = ([_numbers(one, text) for one in _READINGS] for text in (source, target))
+    lost = min((_missing(*pair, hours) for pair in product(sources, targets)), key=len)
+    written = (number for number in lost if int(number) > _MAX_SPELT_OUT)
+    number = next(written, None)
+    return None if number is None else Fault("target", f"lacks {number}: {quoted(pair.target)}")
 
 
 def _normalized(text: str) -> str:

@@ -1,0 +1,1 @@
+"""Failures of outputs that need no reference to be seen: flags, their thresholds, and a retry."""

@@ -1,0 +1,108 @@
+"""A translator that flags its translations, and may take another one in place of a failure."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from transformer.common.errors import InputError
+from transformer.decoding.constraints.request import Constraints
+from transformer.decoding.search.config import NEUTRAL, SearchConfig
+from transformer.decoding.translation.result import OnFailure, Translation
+from transformer.decoding.translation.translator import Translator
+from transformer.evaluation.failures.flags import ACTING, Detector
+from transformer.evaluation.failures.monitor import as_output
+
+SAMPLES, EPSILON = 16, 0.02
+"""Samples of ``resample``, and their least probable token (``epsilon``): Freitag et al. 2023,
+"Epsilon Sampling Rocks", take 0.02."""
+
+
+class FlaggingTranslator(Translator):
+    """A translator whose translations have ``flags``.
+
+    Args:
+        translator: Its model, engine and search are used.
+        on_failure: What replaces a translation with a flag in ``ACTING``: the first candidate of
+            the beam without one (``next_best``), or the best of ``SAMPLES`` samples without one
+            (``resample``, by ``decoding.seed`` and the text). If there is none, or by ``mark`` and
+            None, the translation stays.
+
+    Raises InputError if the model or the search has no other candidates.
+    """
+
+    def __init__(
+        self, translator: Translator, detector: Detector, on_failure: OnFailure | None = None
+    ) -> None:
+        self.__dict__.update(vars(translator))
+        self.detector, self.on_failure = detector, on_failure
+        if on_failure in ("next_best", "resample"):
+            if self.device.type == "meta":
+                raise InputError(
+                    f"on_failure={on_failure} searches with the model, which an export for "
+                    "CTranslate2 alone lacks; give its run"
+                )
+            _ = self._other
+
+    def with_search(self, search: SearchConfig) -> Translator:
+        """See ``Translator.with_search``; the result flags too."""
+        return FlaggingTranslator(super().with_search(search), self.detector, self.on_failure)
+
+    @cached_property
+    def _other(self) -> Translator:
+        """The translator that finds other candidates."""
+        search = self.search
+        width = search.candidates if search.algorithm == "mbr" else search.beam_size
+        changes: dict[str, Any] = {"nbest": max(width, search.nbest)}
+        if self.on_failure == "resample":
+            plain = {"algorithm": "sampling", "beam_size": 1, "nbest": SAMPLES, "epsilon": EPSILON}
+            changes = {**NEUTRAL, **plain, "coverage_penalty": 0.0}
+        elif changes["nbest"] == 1:
+            raise InputError(
+                "on_failure=next_best needs a search of several candidates; set decoding=beam, or "
+                "on_failure=resample"
+            )
+        return super().with_search(replace(search, **changes))
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        constraints: Sequence[Constraints | None] | None = None,
+        *,
+        attention: bool = False,
+        alignment: bool = False,
+        names: Sequence[str] = (),
+    ) -> list[Translation]:
+        """See ``Translator.translate``; a new translation has no attention and alignment."""
+        more: dict[str, Any] = {"attention": attention, "alignment": alignment, "names": names}
+        constraints = [None] * len(texts) if constraints is None else constraints
+        found = super().translate(texts, constraints, **more)
+        flagged = [self._flagged(*pair) for pair in zip(texts, found, strict=True)]
+        if self.on_failure not in ("next_best", "resample"):
+            return flagged
+        must = [one is not None and bool(one.must) for one in constraints]
+        failed = [
+            index
+            for index, one in enumerate(flagged)
+            if ACTING & {*(one.flags or ())} and not (must[index] and self.on_failure == "resample")
+        ]
+        others = self._other.translate([texts[i] for i in failed], [constraints[i] for i in failed])
+        for index, other in zip(failed, others, strict=True):
+            flagged[index] = self._best(texts[index], flagged[index], other, constraints[index])
+        return flagged
+
+    def _flagged(self, source: str, found: Translation) -> Translation:
+        flags = self.detector.flags(source, as_output(found, self.length_limit))
+        return replace(found, flags=flags)
+
+    def _best(
+        self, source: str, found: Translation, other: Translation, limits: Constraints | None
+    ) -> Translation:
+        """The first candidate of another search that has no acting flag, else the translation."""
+        for candidate in other.nbest:
+            flags = self.detector.flags(source, as_output(other, self.length_limit, candidate))
+            if not ACTING & {*flags}:
+                best = candidate.text, candidate.score, candidate.tokens, (candidate,)
+                new = Translation(*best, other.source_tokens, flags=flags)
+                return new.checked(limits)
+        return found
