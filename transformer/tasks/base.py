@@ -132,6 +132,7 @@ def single_stack_data(
         "loss.alignment_weight": loss.alignment_weight,
         "loss.consistency": loss.consistency if loss.consistency != "none" else None,
         **{f"data.{key}": getattr(data, key) for key in TRANSLATION_DATA},
+        "augmentation": "robust" if config.augmentation.active else None,
         **unused,
     }
     if tokenizer is None:

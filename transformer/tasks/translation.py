@@ -61,6 +61,7 @@ class TranslationTask(Task):
             config.tokenizer,
             initial_tokenizer=tokenizer,
             links=config.loss.alignment_weight > 0,
+            augmentation=config.augmentation,
         )
 
     @staticmethod

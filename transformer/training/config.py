@@ -10,6 +10,7 @@ from typing import Any, get_type_hints
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import typed, typed_value
 from transformer.data.config import DataConfig
+from transformer.data.disturbance.augmentation import AugmentationConfig
 from transformer.data.tokenization.tokenizer import PAD, TokenizerConfig
 from transformer.decoding.search.config import SearchConfig
 from transformer.evaluation.metrics import MetricsConfig
@@ -58,6 +59,7 @@ class RunConfig:
     data: DataConfig = field(default_factory=DataConfig)
     automatic_budget: bool = False
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
+    augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
     model: Mapping[str, Any] = field(default_factory=dict)
     loss: LossConfig = field(default_factory=LossConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)

@@ -28,7 +28,7 @@ from transformer.common.schema import typed_value
 _OWN_METRIC = {
     "train": ("metrics.custom={}", "metrics.choose=custom"),
     "tune": ("custom={}", "metric=custom"),
-    **dict.fromkeys(("evaluate", "compare"), ("custom={}",)),
+    **dict.fromkeys(("evaluate", "compare", "stress"), ("custom={}",)),
 }
 
 

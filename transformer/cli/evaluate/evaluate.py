@@ -9,6 +9,7 @@ from omegaconf import DictConfig, ListConfig
 from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.engine import translator_by_engine
 from transformer.cli.evaluate import scored_text
+from transformer.cli.evaluate.stress import stressed
 from transformer.cli.load import (
     checkpoint_paths,
     resolve_batch_tokens,
@@ -43,6 +44,7 @@ from transformer.report.scores import (
     save_report,
     table_console,
 )
+from transformer.report.stress import save_stress, stress_table
 from transformer.report.unknown_symbols import checked_symbols
 
 
@@ -122,6 +124,11 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     print_json(format_json(scores))
     if output is not None:
         save_report(output, name, scores, hypotheses, failures)
+    if resolve_value(config, "stress", bool):
+        report = stressed(config, translator, run, pairs, (metrics, metrics.choose))
+        table_console().print(stress_table(name, report))
+        if output is not None:
+            save_stress(output, report)
 
 
 def _description(config: DictConfig, translator: Translator) -> str:

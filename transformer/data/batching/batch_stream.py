@@ -2,9 +2,9 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,10 +14,14 @@ from torch.utils.data import Dataset
 from transformer.data.batching.token_batches import BatchKey, BatchPlan, EpochBatches
 
 _BLOCK = 1_000
+# Spare batches of augmented epochs: this, divided by the square root of the number of pairs.
+_LENGTH_DEVIATION = 1.5
 
 B = TypeVar("B")
 Lengths = tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]
 """Tokens of each source and target, without bos and eos."""
+EpochLengths = Callable[[int], Lengths]
+"""The lengths in an epoch."""
 
 
 class BatchSequence(ABC):
@@ -87,6 +91,36 @@ class PlannedBatches(BatchSequence):
         return self.plan.identity()
 
 
+class ReplannedBatches(PlannedBatches):
+    """Epochs whose lengths differ, planned one by one, with equally many batches in each.
+
+    The plan of the first epoch gets spare batches. An epoch that needs still more has the plan of
+    the first, in which all clean pairs fit.
+    """
+
+    def __init__(
+        self, lengths: EpochLengths, corpus: int = 0, *, batch_tokens: int, seed: int, content: str
+    ) -> None:
+        """Plan epochs of these lengths; ``content`` differs where the changes of pairs do."""
+        self._lengths, self._content = lengths, content
+        first = lengths(0)
+        self._plan_of = partial(BatchPlan, batch_tokens=batch_tokens, seed=seed)
+        count, pairs = len(self._plan_of(*first)), len(first[0])
+        # Four standard deviations of the tokens of an epoch with augmentation=robust.
+        spare = _LENGTH_DEVIATION / math.sqrt(pairs)
+        self._count = min(pairs, math.ceil(count * (1 + spare)) + 2)
+        super().__init__(self._plan_of(*first, batches=self._count), corpus)
+        self._epoch = lru_cache(maxsize=2)(self._planned)
+
+    def identity(self) -> dict[str, Any]:
+        """Return values that are equal if and only if the batches are."""
+        return self.plan.identity() | {"content": self._content}
+
+    def _planned(self, epoch: int) -> EpochBatches:
+        plan = self._plan_of(*self._lengths(epoch), batches=self._count)
+        return (plan if len(plan) == self._count else self.plan).epoch(epoch)
+
+
 class MixedBatches(BatchSequence):
     """Batches of several sequences in random order, with fixed sampling weights.
 
@@ -151,6 +185,11 @@ class PlannedDataset(Dataset[B], ABC):
     @abstractmethod
     def lengths(self) -> Lengths:
         """Return the lengths of source and target to plan batches with."""
+
+    @property
+    def lengths_of_epoch(self) -> EpochLengths | None:
+        """The lengths in an epoch; None: the same in all epochs."""
+        return None
 
 
 @dataclass(frozen=True)

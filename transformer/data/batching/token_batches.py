@@ -52,6 +52,7 @@ class BatchPlan:
         seed: int = 0,
         shuffle: bool = True,
         multiple_of: int = 1,
+        batches: int = 0,
     ) -> None:
         """Sort the pairs by length; `epoch` does the rest.
 
@@ -60,6 +61,7 @@ class BatchPlan:
             target_lengths: subwords of each target without eos.
             shuffle: otherwise the order is the same in every epoch.
             multiple_of: divides the number of batches, so that each rank has the same number.
+            batches: minimum number of batches.
 
         Raises InputError for a pair longer than the budget, or fewer pairs than ranks.
         """
@@ -81,7 +83,7 @@ class BatchPlan:
         new |= np.diff(self._target[self._layout], prepend=0) != 0
         self._cells = np.flatnonzero(new)
         self._batch_tokens = batch_tokens
-        self._count, self._rotates = self._batch_count(multiple_of)
+        self._count, self._rotates = self._batch_count(multiple_of, batches)
 
     def __len__(self) -> int:
         """Return the number of batches of any epoch."""
@@ -128,7 +130,7 @@ class BatchPlan:
         target = np.maximum.reduceat(self._target[pairs], starts)
         return np.diff(batches.bounds) * (source + target)
 
-    def _batch_count(self, multiple_of: int) -> tuple[int, bool]:
+    def _batch_count(self, multiple_of: int, least: int) -> tuple[int, bool]:
         """Return the number of batches, and whether a shuffled epoch starts at a random pair.
 
         From any start, an epoch needs at most one batch more than from the first pair: the batch
@@ -137,7 +139,7 @@ class BatchPlan:
         pairs = len(self._longest)
         fewest = len(self._full_batches(0, pairs)) - 1
         for extra in (1, 0) if self._shuffle else (0,):
-            count = -(-(fewest + extra) // multiple_of) * multiple_of
+            count = -(-max(fewest + extra, least) // multiple_of) * multiple_of
             if 0 < count <= pairs:
                 return count, extra == 1
         raise InputError(

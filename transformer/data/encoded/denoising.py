@@ -17,13 +17,9 @@ from transformer.data.batching.batch import Batch, Row, collate
 from transformer.data.batching.batch_stream import Lengths
 from transformer.data.batching.token_batches import BatchKey
 from transformer.data.config import DenoisingConfig
-from transformer.data.encoded.dataset import (
-    BatchDataset,
-    EncodedCorpus,
-    SegmentationSampler,
-    mixed_seeds,
-)
-from transformer.data.encoded.preprocess import SIDES
+from transformer.data.encoded.corpus import EncodedCorpus
+from transformer.data.encoded.dataset import BatchDataset, SegmentationSampler
+from transformer.data.encoded.pair_seeds import NOISE, pair_seeds
 from transformer.data.text.phrases import SENTENCE_ENDS
 from transformer.data.tokenization.config import SENTINEL
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -148,8 +144,8 @@ class DenoisingDataset(BatchDataset):
     def rows(self, key: BatchKey) -> Sequence[tuple[Row, Row]]:
         """Return source and target of each text of a batch."""
         pairs = self._pairs[key.pairs]
-        texts = self._sampler.ids(self._corpus, pairs, key.epoch, pairs)[-1]
-        seeds = mixed_seeds(self._sampler.data.seed, key.epoch, pairs, len(SIDES))
+        texts = self._sampler.ids(self._corpus, pairs, key.epoch, pairs).target
+        seeds = pair_seeds(self._sampler.data.seed, key.epoch, pairs, NOISE).tolist()
         return list(map(self._noise.pair, texts, seeds))
 
     def lengths(self) -> Lengths:

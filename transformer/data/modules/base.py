@@ -21,12 +21,14 @@ from transformer.data.batching.batch_stream import (
     PlannedBatches,
     PlannedDataset,
     RankAssignment,
+    ReplannedBatches,
     next_batch,
 )
 from transformer.data.batching.loader import EpochLoader, UpdateLoader
 from transformer.data.batching.token_batches import BatchKey, BatchPlan
 from transformer.data.config import DataConfig
 from transformer.data.corpora.mixture import sampling_weights
+from transformer.data.disturbance.augmentation import AugmentationConfig
 from transformer.data.text.training_filters import log_level
 from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 
@@ -50,6 +52,7 @@ class BatchModule(LightningDataModule, ABC):
         initial_tokenizer: Tokenizer | None = None,
         links: bool = False,
         positions: int | None = None,
+        augmentation: AugmentationConfig | None = None,
     ) -> None:
         """Store the config; nothing is read yet.
 
@@ -58,12 +61,14 @@ class BatchModule(LightningDataModule, ABC):
                 ``tokenizer`` only sets its sampling strength.
             links: add the word alignment of the corpus to training batches of pairs.
             positions: maximum positions of the model, bos or eos included; None: unlimited.
+            augmentation: disturbances of training pairs; None: none.
         """
         super().__init__()
         self._data = data
         self._tokenizer_config = tokenizer
         self._initial_tokenizer = initial_tokenizer
         self._links, self._positions = links, positions
+        self._augmentation = augmentation or AugmentationConfig()
         self._cache = given_path(data.cache)
         self._loader: UpdateLoader[Any] | None = None
         self._before: dict[str, Any] | None = None
@@ -95,18 +100,20 @@ class BatchModule(LightningDataModule, ABC):
         data, training = self._data, self._training
         assert isinstance(training, MixedDataset | PlannedDataset)
         parts = training.parts if isinstance(training, MixedDataset) else [training]
-        sequences = [
-            PlannedBatches(
-                BatchPlan(*part.lengths(), batch_tokens=data.batch_tokens, seed=data.seed), index
-            )
-            for index, part in enumerate(parts)
-        ]
+        sequences = [self._batches(part, index) for index, part in enumerate(parts)]
         if data.corpora is None:
             return sequences[0]
         weights = sampling_weights(data, [sequence.epoch_length for sequence in sequences])
         shown = ", ".join(f"{name} {weight:.1%}" for name, weight in weights.items())
         logger.info("shares of the batches: %s", shown)
         return MixedBatches(sequences, list(weights.values()), data.seed)
+
+    def _batches(self, part: PlannedDataset[Any], corpus: int) -> PlannedBatches:
+        data, lengths = self._data, part.lengths_of_epoch
+        settings: dict[str, Any] = {"batch_tokens": data.batch_tokens, "seed": data.seed}
+        if lengths is None:
+            return PlannedBatches(BatchPlan(*part.lengths(), **settings), corpus)
+        return ReplannedBatches(lengths, corpus, **settings, content=str(self._augmentation))
 
     def setup(self, stage: str) -> None:
         """Open the encoded text of a stage; makes it if `prepare_data` did not."""

@@ -7,7 +7,8 @@ import numpy as np
 
 from transformer.data.batching.batch import Row
 from transformer.data.batching.token_batches import BatchKey
-from transformer.data.encoded.dataset import EncodedCorpus, SegmentationSampler
+from transformer.data.encoded.corpus import EncodedCorpus
+from transformer.data.encoded.dataset import SegmentationSampler
 from transformer.data.encoded.denoising import DenoisingDataset, Noise
 from transformer.data.modules.language_modelling import MonolingualData
 

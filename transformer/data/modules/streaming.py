@@ -12,7 +12,7 @@ from transformer.data.batching.batch import Batch, collate
 from transformer.data.encoded.dataset import SegmentationSampler
 from transformer.data.modules.translation import DataModule
 from transformer.data.streaming.shards import Shard, ShardPosition, find_shards, shards_fingerprint
-from transformer.data.streaming.streamed_batches import StreamedBatches, StreamedKey
+from transformer.data.streaming.streamed_batches import BufferReader, StreamedBatches, StreamedKey
 from transformer.data.text.parallel import Pair
 from transformer.data.tokenization.tokenizer import Tokenizer
 
@@ -25,8 +25,7 @@ class StreamDataset(Dataset[Batch]):
 
     def __getitem__(self, key: StreamedKey) -> Batch:
         pairs = np.arange(len(key.pairs))
-        sources, targets = self.sampler.ids(key.content, pairs, key.epoch, key.pairs)
-        return collate(sources, targets)
+        return collate(*self.sampler.ids(key.content, pairs, key.epoch, key.pairs)[:2])
 
 
 class StreamData(DataModule):
@@ -69,7 +68,8 @@ class StreamData(DataModule):
     @cached_property
     def row(self) -> StreamedBatches:
         """All batches of training, without an end."""
-        return StreamedBatches(self._shards, self._fingerprint, self._data, self.tokenizer)
+        reader = BufferReader(self._shards, self._data, self.tokenizer, self._augmentation)
+        return StreamedBatches(reader, self._fingerprint)
 
     def teardown(self, stage: str) -> None:
         """End the worker processes; Lightning calls this after a run."""

@@ -19,7 +19,8 @@ from transformer.data.corpora.holdout import log_held_out
 from transformer.data.corpora.mixture import AnySplit, BalancedText, config_tags
 from transformer.data.corpora.resolve import NO_TRAINING_TEXT, find_splits
 from transformer.data.corpora.split import Split
-from transformer.data.encoded.dataset import BatchDataset, EncodedCorpus, SegmentationSampler
+from transformer.data.encoded.corpus import EncodedCorpus
+from transformer.data.encoded.dataset import BatchDataset, SegmentationSampler
 from transformer.data.encoded.preprocess import SIDES, count_pairs, encode_corpus
 from transformer.data.modules.base import BatchModule
 from transformer.data.quality.texts import numbered
@@ -60,6 +61,8 @@ class DataModule(BatchModule):
                 f"data.features={self._data.features!r}: training reads tokenizer.features; "
                 "without it features are letters of the source: set it, and tokenizer=char or words"
             )
+        if self._augmentation.active and features is not None:
+            yield "augmentation disturbs sentences, not features; set augmentation=none"
         if self._links and (documents or self._data.streaming):
             yield (
                 "guided alignment needs single sentences, and no stream; set data.documents=null "
@@ -163,7 +166,7 @@ class DataModule(BatchModule):
         """Return the folder of the encoded split of one corpus, made if it is not in the cache."""
         split, training = self._part(name), name.startswith("train")
         tokenizer = self.tokenizer.tagged(split.tags)
-        texts = training and tokenizer.config.sampling > 0
+        texts = training and (tokenizer.config.sampling > 0 or self._augmentation.active)
         pairs: Pairs = split.__iter__
         decides = f"{split.fingerprint(self._cache)} {tokenizer.cut_fingerprint} {texts}"
         if split.sentences > 1:
@@ -196,7 +199,11 @@ class DataModule(BatchModule):
         corpus = EncodedCorpus(self._encoded_path(name))
         tokenizer = self.tokenizer.tagged(self._part(name).tags)
         sampler, pairs = SegmentationSampler(tokenizer, self._data), np.arange(len(corpus))
-        return BatchDataset(corpus, pairs.astype(np.int32), sampler, links=self._links)
+        return BatchDataset(
+            *(corpus, pairs.astype(np.int32), sampler),
+            links=self._links,
+            augmentation=self._augmentation,
+        )
 
     @cached_property
     def _validation(self) -> BatchDataset:

@@ -21,7 +21,16 @@ from transformer.common.processes import begin_pool_process
 from transformer.data.batching.batch_stream import BatchSequence, Lengths
 from transformer.data.batching.token_batches import BatchKey, BatchPlan, EpochBatches
 from transformer.data.config import DataConfig
-from transformer.data.encoded.dataset import EncodedCorpus, SegmentationSampler
+from transformer.data.disturbance.augmentation import (
+    UNCHANGED,
+    AugmentationConfig,
+    Linked,
+    disturbed,
+    drawn_kinds,
+)
+from transformer.data.encoded.corpus import EncodedCorpus
+from transformer.data.encoded.dataset import SegmentationSampler
+from transformer.data.encoded.pair_seeds import DISTURBANCE, pair_seeds
 from transformer.data.encoded.preprocess import encode
 from transformer.data.streaming.shards import Position, Shard, ShardPosition, read_epoch
 from transformer.data.text.parallel import Pair
@@ -50,8 +59,15 @@ class Buffer:
 class BufferReader:
     """Fills buffers; continues reading if a buffer follows the last one."""
 
-    def __init__(self, shards: Sequence[Shard], data: DataConfig, tokenizer: Tokenizer) -> None:
-        self._shards, self._data, self._tokenizer = shards, data, tokenizer
+    def __init__(
+        self,
+        shards: Sequence[Shard],
+        data: DataConfig,
+        tokenizer: Tokenizer,
+        augmentation: AugmentationConfig,
+    ) -> None:
+        self.shards, self.data, self.tokenizer = shards, data, tokenizer
+        self.augmentation = augmentation
         longest = min(data.max_length, data.batch_tokens - 1)
         self.filters = Filters(longest, data.max_ratio, data.deduplicate)
         self._sampler = SegmentationSampler(tokenizer, data)
@@ -61,22 +77,38 @@ class BufferReader:
     def fill(self, position: Position) -> Buffer:
         """Return the buffer that begins at a position; raises InputError as `Shard.pairs`."""
         if position != self._at:
-            self._pairs = read_epoch(self._shards, self._data.seed, position)
-        read = list(islice(self._pairs, self._data.buffer))
-        after = read[-1][2] if len(read) == self._data.buffer else None
+            self._pairs = read_epoch(self.shards, self.data.seed, position)
+        read = list(islice(self._pairs, self.data.buffer))
+        after = read[-1][2] if len(read) == self.data.buffer else None
         if after is None:
             self._at = Position(position.epoch + 1)
-            self._pairs = read_epoch(self._shards, self._data.seed, self._at)
+            self._pairs = read_epoch(self.shards, self.data.seed, self._at)
         else:
             self._at = replace(after, epoch=position.epoch, buffer=position.buffer + 1)
         pairs = [pair for _, pair, _ in read]
         first = first_occurrences(pairs) if self.filters.deduplicate else None
-        texts = self._tokenizer.config.sampling > 0
-        batch, kept, dropped = encode(pairs, self._tokenizer, self.filters, first, texts=texts)
+        numbers = np.array([number for number, _, _ in read], dtype=np.int64)
+        if self.augmentation.active:
+            pairs = self._augmented(pairs, position.epoch, numbers)
+        texts = self.tokenizer.config.sampling > 0
+        batch, kept, dropped = encode(pairs, self.tokenizer, self.filters, first, texts=texts)
         corpus = EncodedCorpus(batch)
-        numbers = np.array([read[index][0] for index in kept], dtype=np.int64)
+        numbers = numbers[kept]
         lengths = self._sampler.lengths(corpus, numbers)
         return Buffer(numbers, corpus, lengths, len(pairs), dropped, self._at)
+
+    def _augmented(
+        self, pairs: list[Pair], epoch: int, numbers: Int[np.ndarray, " pair"]
+    ) -> list[Pair]:
+        """Change some pairs; the next pair of the buffer follows where two are joined."""
+        seeds = pair_seeds(self.data.seed, epoch, numbers, DISTURBANCE)
+        kinds, changed = drawn_kinds(self.augmentation, seeds), list(pairs)
+        for index in np.flatnonzero(kinds != UNCHANGED).tolist():
+            own, other = pairs[index], pairs[(index + 1) % len(pairs)]
+            if all(map(str.strip, own)):  # a blank text stays blank
+                made = disturbed(int(kinds[index]), int(seeds[index]), Linked(own), Linked(other))
+                changed[index] = made.pair
+        return changed
 
 
 @dataclass(frozen=True)
@@ -89,13 +121,10 @@ class StreamedKey(BatchKey):
 class StreamedBatches(BatchSequence):
     """Batches by number, which is fast in ascending order."""
 
-    def __init__(
-        self, shards: Sequence[Shard], identity: str, data: DataConfig, tokenizer: Tokenizer
-    ) -> None:
+    def __init__(self, reader: BufferReader, identity: str) -> None:
         """Start at the beginning of a stream; ``identity`` is a hash of its shards."""
-        self._shards, self._identity = shards, identity
-        self._data, self._tokenizer = data, tokenizer
-        self._reader = BufferReader(shards, data, tokenizer)
+        self._reader, self._identity = reader, identity
+        self._shards, self._data = reader.shards, reader.data
         # With workers, another process fills the next buffer.
         self._pool: ProcessPoolExecutor | None = None
         self._coming: tuple[Position, Future[Buffer]] | None = None
@@ -139,8 +168,9 @@ class StreamedBatches(BatchSequence):
             "buffer": self._data.buffer,
             "batch_tokens": self._data.batch_tokens,
             "seed": self._data.seed,
-            "tokenizer": self._tokenizer.fingerprint,
-            "sampling": self._tokenizer.config.sampling,
+            "tokenizer": self._reader.tokenizer.fingerprint,
+            "sampling": self._reader.tokenizer.config.sampling,
+            "augmentation": str(self._reader.augmentation),
         }
 
     def state_dict(self, number: int) -> dict[str, Any]:

@@ -53,7 +53,7 @@ class Subwords(Vocabulary):
         self.processor = sentencepiece.SentencePieceProcessor(
             model_proto=model, num_threads=threads
         )
-        self._config, self.tags = config, tags
+        self._config, self.tags, self._threads = config, tags, threads
         self.first_tag = int(self.processor.get_piece_size())
         subwords = range(self.first_tag)
         self.control = frozenset(filter(self.processor.is_control, subwords))
@@ -92,7 +92,9 @@ class Subwords(Vocabulary):
 
     def _cut(self, texts: list[str]) -> list[list[int]]:
         """Split texts; unknown characters that spell an uncut subword are that one."""
-        rows: list[list[int]] = self.processor.encode(texts)
+        encode = self.processor.encode
+        # A list of texts starts a pool of threads, even for one thread.
+        rows: list[list[int]] = encode(texts) if self._threads != 1 else list(map(encode, texts))
         for text, row in zip(texts, rows, strict=True) if self._uncut else ():
             if UNK in row:
                 names = self.processor.encode(text, out_type=str)

@@ -13,7 +13,8 @@ from transformer.common.errors import InputError
 from transformer.data.batching.batch_stream import PlannedBatches
 from transformer.data.batching.token_batches import BatchKey, BatchPlan
 from transformer.data.encoded import preprocess
-from transformer.data.encoded.dataset import BatchDataset, EncodedCorpus, SegmentationSampler
+from transformer.data.encoded.corpus import EncodedCorpus
+from transformer.data.encoded.dataset import BatchDataset, SegmentationSampler
 from transformer.data.encoded.preprocess import count_pairs, encode_corpus
 from transformer.data.text.parallel import Corpus
 from transformer.data.text.training_filters import Filters

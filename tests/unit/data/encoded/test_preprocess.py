@@ -18,7 +18,7 @@ from tests.helpers.data.corpora import SENTENCES, data_module, tokenizer_config,
 from tests.helpers.runs.processes import FORKS, exit_code
 from transformer.common.errors import InputError
 from transformer.data.encoded import preprocess
-from transformer.data.encoded.dataset import EncodedCorpus
+from transformer.data.encoded.corpus import EncodedCorpus
 from transformer.data.encoded.preprocess import ShardWriter, count_pairs, encode_corpus
 from transformer.data.text.parallel import Corpus
 from transformer.data.text.training_filters import Filters

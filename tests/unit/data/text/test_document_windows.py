@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.helpers.data.corpora import data_config, tokenizer_config
 from transformer.common.errors import InputError
 from transformer.data.corpora.split import Split
-from transformer.data.encoded.dataset import EncodedCorpus
+from transformer.data.encoded.corpus import EncodedCorpus
 from transformer.data.modules.translation import DataModule
 from transformer.data.quality.texts import numbered
 from transformer.data.text.document_windows import begins_window, joined_pairs

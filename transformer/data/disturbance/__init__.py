@@ -1,0 +1,1 @@
+"""Disturbances of text: for `stress`, and for the augmentation of training text."""

@@ -1,0 +1,154 @@
+"""Disturbs training pairs: a function of the settings, the pair and a seed.
+
+It does not know epochs, tokens or batches. Source: OpusTrainer (Bogoychev et al. 2023, arXiv
+2311.14838, section 3); copied noise also Khayrallah and Koehn 2018, https://aclanthology.org/W18-2709;
+joined sentences: Kondo et al. 2021, https://aclanthology.org/2021.naacl-srw.18.
+"""
+
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass, fields
+from random import Random
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from jaxtyping import Int
+
+from transformer.common.errors import raise_objections
+from transformer.common.schema import Range, out_of_range
+from transformer.data.disturbance import changes
+from transformer.data.text.parallel import Pair
+from transformer.data.tokenization.normalization import normalize
+
+Probability = Annotated[float, Range(0, 1)]
+Links = Int[np.ndarray, "link 2"]
+
+UNCHANGED = -1
+"""Kind of a pair that nothing changes."""
+
+
+@dataclass(frozen=True)
+class AugmentationConfig:
+    """Probabilities of the disturbances of a training pair, of which at most one changes it.
+
+    A changed pair whose tokens do not fit stays as it is in this epoch.
+    """
+
+    upper: Probability = 0.0
+    """Both sides in capitals."""
+    title: Probability = 0.0
+    """Both sides, each word with a capital."""
+    lower: Probability = 0.0
+    """The source in lower case."""
+    typos: Probability = 0.0
+    """One to three typos in the source."""
+    punctuation: Probability = 0.0
+    """No final punctuation on both sides; or, as often, twice the last of it in the source."""
+    blanks: Probability = 0.0
+    """A blank between two words of the source is missing."""
+    emoji: Probability = 0.0
+    """An emoji or symbol at the end of both sides."""
+    noise: Probability = 0.0
+    """The same random characters as source and target."""
+    joined: Probability = 0.0
+    """The pair, then another of the corpus."""
+
+    def __post_init__(self) -> None:
+        raise_objections(self._objections())
+
+    def _objections(self) -> Iterator[str]:
+        yield from out_of_range(self, "augmentation")
+        if (total := sum(astuple(self))) > 1 + 1e-9:
+            yield (
+                f"the probabilities of augmentation have the sum {total:.3g}; at most one changes "
+                "a pair, so give numbers with a sum of at most 1"
+            )
+
+    @property
+    def active(self) -> bool:
+        """Whether any pair is changed."""
+        return any(astuple(self))
+
+
+KINDS = tuple(field.name for field in fields(AugmentationConfig))
+"""The disturbances in the order of their numbers."""
+JOINED = KINDS.index("joined")
+
+
+class Linked(NamedTuple):
+    """A pair, and its links of words if the training has them."""
+
+    pair: Pair
+    links: Links | None = None
+
+
+def drawn_kinds(
+    config: AugmentationConfig, seeds: Int[np.ndarray, " pair"]
+) -> Int[np.ndarray, " pair"]:
+    """Return the number of the disturbance of each pair, UNCHANGED for most; seeds have 32 bits."""
+    bounds = np.cumsum(astuple(config)) * 2.0**32
+    kinds = np.searchsorted(bounds, seeds, side="right").astype(np.int8)
+    return np.where(kinds < len(KINDS), kinds, np.int8(UNCHANGED))
+
+
+def disturbed(kind: int, seed: int, own: Linked, other: Linked) -> Linked:
+    """Return a pair changed by a disturbance; ``other`` follows it where two are joined."""
+    if kind == JOINED:
+        return _joined(own, other)
+    pair = _changed(KINDS[kind], own.pair, seed)
+    if own.links is None:
+        return Linked(pair)
+    return Linked(pair, _relinked(own, pair, noise=KINDS[kind] == "noise"))
+
+
+def _changed(name: str, pair: Pair, seed: int) -> Pair:
+    source, target = pair
+    random = Random(seed)
+    if name == "noise":
+        made = changes.noise(source, random)
+        return made, made
+    if name == "typos":
+        for _ in range(random.randint(1, 3)):
+            source = changes.typo(source, random)
+        return source, target
+    if name == "punctuation" and random.random() < 0.5:
+        return changes.doubled_final_punctuation(source, random), target
+    change, both = _CHANGES[name]
+    # The same generator on both sides: the same emoji.
+    same = Random(seed) if both else random
+    changed = change(source, random)
+    return changed, change(target, same) if both and changed != source else target
+
+
+_CHANGES: dict[str, tuple[changes.Change, bool]] = {
+    "upper": (changes.upper, True),
+    "title": (changes.title, True),
+    "lower": (changes.lower, False),
+    "punctuation": (changes.without_final_punctuation, True),
+    "blanks": (changes.missing_blank, False),
+    "emoji": (changes.emoji, True),
+}
+"""The change of each kind with one, and whether the target has it too."""
+
+
+def _joined(own: Linked, other: Linked) -> Linked:
+    pair = f"{own.pair[0]} {other.pair[0]}", f"{own.pair[1]} {other.pair[1]}"
+    if own.links is None or other.links is None:
+        return Linked(pair)
+    before = [len(normalize(text).split(" ")) for text in own.pair]
+    return Linked(pair, np.concatenate([own.links, other.links + np.array(before, np.int32)]))
+
+
+def _relinked(own: Linked, pair: Pair, *, noise: bool) -> Links:
+    """Return the links between the words of a changed pair."""
+    words = [normalize(text).split(" ") for text in pair]
+    if noise:
+        return np.repeat(np.arange(len(words[0]), dtype=np.int32)[:, None], 2, axis=1)
+    assert own.links is not None
+    links = own.links.copy()
+    former = normalize(own.pair[0]).split(" ")
+    if len(words[0]) < len(former) and words[0] != former[: len(words[0])]:
+        # Two words of the source have become one: those after it move.
+        merged = next(i for i, word in enumerate(words[0]) if word != former[i])
+        links[:, 0] -= links[:, 0] > merged
+    # A final punctuation that was a word of its own is gone.
+    return links[(links < [len(side) for side in words]).all(axis=1)]

@@ -1,0 +1,110 @@
+"""The disturbances of a test text, each with its definition, its source and its reference.
+
+They are not natural errors: rules make them, so that all runs are measured alike.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Literal
+
+from transformer.data.disturbance import changes
+from transformer.data.text.parallel import Pair
+
+Window = Sequence[Pair]
+"""Consecutive pairs of a text."""
+
+_NL_AUGMENTER = "Dhole et al. 2021, arXiv 2112.02721"
+_OPUS_TRAINER = "Bogoychev et al. 2023, arXiv 2311.14838, section 3"
+_TYPOS = "Belinkov and Bisk 2018, arXiv 1711.02173, section 3.2"
+_OWN = "own definition"
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """A change of a window of pairs to one pair: a pure function of the texts and the generator."""
+
+    name: str
+    change: Callable[[Window, Random], Pair]
+    reference: Literal["same", "changed", "none"]
+    """The reference of the clean text, the same changed as well, or no right target is known."""
+    origin: str
+    """Paper or program that measures it."""
+    window: int | None = 1
+    """Consecutive pairs that make one; None: all of them."""
+
+
+def _source(change: changes.Change) -> Callable[[Window, Random], Pair]:
+    """Change the source alone."""
+    return lambda window, random: (change(window[0][0], random), window[0][1])
+
+
+def _both(change: changes.Change) -> Callable[[Window, Random], Pair]:
+    """Change both sides with equal generators, unless the source stays as it is."""
+
+    def changed(window: Window, random: Random) -> Pair:
+        seed, (source, target) = random.random(), window[0]
+        new = change(source, Random(seed))
+        return (new, change(target, Random(seed))) if new != source else (source, target)
+
+    return changed
+
+
+def _numbers(window: Window, random: Random) -> Pair:
+    """Change the digits if both sides have the same numbers, and has any."""
+    source, target = window[0]
+    if changes.numbers(source) != changes.numbers(target):
+        return window[0]
+    return _both(changes.other_numbers)(window, random)
+
+
+def _joined(window: Window, random: Random) -> Pair:
+    source, target = (" ".join(texts) for texts in zip(*window, strict=True))
+    return source, target
+
+
+def _twice(window: Window, random: Random) -> Pair:
+    return _joined([window[0], window[0]], random)
+
+
+def _single_word(window: Window, random: Random) -> Pair:
+    return random.choice(window[0][0].split()), ""
+
+
+def _other_language(window: Window, random: Random) -> Pair:
+    return window[0][1], window[0][1]
+
+
+def _empty(window: Window, random: Random) -> Pair:
+    return "", ""
+
+
+DISTURBANCES = {
+    one.name: one
+    for one in (
+        Disturbance("upper", _both(changes.upper), "changed", _OPUS_TRAINER),
+        Disturbance("title", _both(changes.title), "changed", _OPUS_TRAINER),
+        Disturbance("lower", _source(changes.lower), "same", _NL_AUGMENTER),
+        Disturbance(
+            "no_final_punctuation", _both(changes.without_final_punctuation), "changed", _OWN
+        ),
+        Disturbance(
+            "doubled_final_punctuation", _source(changes.doubled_final_punctuation), "same", _OWN
+        ),
+        Disturbance("typo_1", _source(changes.typo), "same", _TYPOS),
+        Disturbance("typo_3", _source(changes.three_typos), "same", _TYPOS),
+        Disturbance("missing_blank", _source(changes.missing_blank), "same", _NL_AUGMENTER),
+        Disturbance("emoji", _both(changes.emoji), "changed", _NL_AUGMENTER),
+        Disturbance("numbers", _numbers, "changed", "Wang et al. 2021, arXiv 2107.08357"),
+        Disturbance("html_entities", _source(changes.html_entities), "same", _OWN),
+        Disturbance("quotes", _source(changes.other_quotes), "same", _OWN),
+        Disturbance("full_width", _source(changes.full_width), "same", _OWN),
+        Disturbance("single_word", _single_word, "none", _OWN),
+        Disturbance("joined", _joined, "changed", "Kondo et al. 2021, naacl-srw.18", window=2),
+        Disturbance("twice", _twice, "changed", _OWN),
+        Disturbance("other_language", _other_language, "none", _OWN),
+        Disturbance("empty", _empty, "same", _OWN, window=None),
+        Disturbance("very_long", _joined, "none", _OWN, window=50),
+    )
+}
+"""All of them by name, in the order of reports."""
