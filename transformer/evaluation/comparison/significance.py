@@ -87,6 +87,22 @@ class TestedMetric:
     better: Better
 
 
+def confidence_interval(
+    hypotheses: Sequence[str],
+    references: Sequence[str | Sequence[str]],
+    metric: Metric,
+    resampling: Resampling,
+    sources: Sequence[str] | None = None,
+) -> TestedMetric:
+    """The score of one system, with its 95 % bootstrap interval."""
+    streams = reference_streams(metric, references, sources)
+    with _seeded(resampling.seed):
+        found = metric.corpus_score(list(hypotheses), streams, n_bootstrap=resampling.bootstrap)
+        signatures = {"bootstrap": str(metric.get_signature())}
+    score = TestedScore(float(found.score), float(found._mean), float(found._ci))
+    return TestedMetric(found.name, signatures, [score], _direction(metric))
+
+
 def paired_tests(
     hypotheses: Sequence[Sequence[str]],
     references: Sequence[str | Sequence[str]],
@@ -114,9 +130,13 @@ def paired_tests(
         }
         differing = [_differing(metric, base, system, streams) for system in compared]
         scores = _scores(bootstrap[name], randomisation[name], differing)
-        better: Any = getattr(metric, "better", "lower" if isinstance(metric, TER) else "higher")
-        found.append(TestedMetric(name, signatures, scores, better))
+        found.append(TestedMetric(name, signatures, scores, _direction(metric)))
     return found
+
+
+def _direction(metric: Metric) -> Better:
+    better: Better = getattr(metric, "better", "lower" if isinstance(metric, TER) else "higher")
+    return better
 
 
 def _differing(
