@@ -16,6 +16,7 @@ VERBS = {
     "clean": ("data.clean:run", "remove faulty pairs from a corpus"),
     "evaluate": ("evaluate.evaluate:run", "score a checkpoint on a test set"),
     "compare": ("evaluate.compare:run", "whether a system is better than another, and where"),
+    "report": ("evaluate.report:run", "one page of a run, or of several side by side"),
     "translate": ("translate.translate:run", "text to text, from stdin to stdout, line by line"),
     "serve": ("serve:run", "answer requests over HTTP, as LibreTranslate and DeepL do"),
     "predict": ("translate.predict:run", "tags or probabilities of stdin, line by line"),

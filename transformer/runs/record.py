@@ -1,6 +1,6 @@
-"""``run.json`` of a run directory: command, versions, hardware and times of each start, data sizes.
+"""``run.json`` of a run directory: command, versions, hardware and times of each start; sizes.
 
-A report needs them; training reads nothing of it.
+Reports read it; training does not.
 """
 
 import json
@@ -8,7 +8,7 @@ import os
 import platform
 import subprocess
 from datetime import datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -43,30 +43,27 @@ def record_start(folder: Path, trainer: Trainer) -> None:
         "command": command_line(),
         "started": _now(),
         "from_update": trainer.global_step,
-        "versions": {name: _version(name) for name in _PACKAGES}
+        "versions": {name: version(name) for name in _PACKAGES}
         | {"python": platform.python_version()},
         "commit": commit(),
         "hardware": _hardware(trainer),
     }
-    weights = trainer.lightning_module.parameters()
-    tokenizer = data.tokenizer
-    values = {
-        "starts": [*read_record(folder)["starts"], start],
-        "parameters": sum(one.numel() for one in weights),
+    sizes = {
+        "parameters": sum(one.numel() for one in trainer.lightning_module.parameters()),
         "vocabulary": {
-            "source": tokenizer.source_vocab_size,
-            "target": tokenizer.target_vocab_size,
+            "source": data.tokenizer.source_vocab_size,
+            "target": data.tokenizer.target_vocab_size,
         },
         "lengths": {
             name: [np.bincount(lengths).tolist() for lengths in sides]
             for name, sides in data.lengths().items()
         },
     }
-    _write(folder, values)
+    _write(folder, {"starts": [*read_record(folder)["starts"], start], **sizes})
 
 
 def record_end(folder: Path, reason: str) -> None:
-    """Add the end of the last start; it lasts until its tests are over."""
+    """Add the end of the last start, after its tests."""
     values = read_record(folder)
     values["starts"][-1] |= {"ended": _now(), "reason": reason}
     _write(folder, values)
@@ -74,49 +71,30 @@ def record_end(folder: Path, reason: str) -> None:
 
 def commit() -> str | None:
     """The commit of this code, with ``-dirty`` after a change; None outside of a git checkout."""
-    git = ("git", "-C", str(PACKAGE))
+    git: list[str] = ["git", "-C", str(PACKAGE)]
+    quiet: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "timeout": 10}
     try:
         # The package may be installed inside of a checkout of something else.
-        subprocess.run([*git, "ls-files", "--error-unmatch", "__init__.py"], check=True, **_QUIET)
+        subprocess.run([*git, "ls-files", "--error-unmatch", "__init__.py"], check=True, **quiet)
         name = [*git, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-        found = subprocess.run(name, check=True, stdout=subprocess.PIPE, text=True, timeout=10)
+        return subprocess.run(name, check=True, text=True, **quiet).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
-    return found.stdout.strip() or None
-
-
-_QUIET: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "timeout": 10}
 
 
 def _hardware(trainer: Trainer) -> dict[str, Any]:
-    device = trainer.strategy.root_device
-    on_gpu = device.type == "cuda"
+    device, info = trainer.strategy.root_device, Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    names = (line.partition(": ")[2] for line in lines if line.startswith("model name"))
     return {
-        "processor": _processor(),
+        "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
+        "processor": next(names, platform.machine()),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
-        "gpu": torch.cuda.get_device_name(device) if on_gpu else None,
         "processes": trainer.world_size,
         "system": platform.platform(),
     }
-
-
-def _processor() -> str:
-    """Name of the processor, from Linux if it tells."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(": ")[2] for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
 
 
 def _now() -> str:

@@ -87,22 +87,6 @@ class TestedMetric:
     better: Better
 
 
-def confidence_interval(
-    hypotheses: Sequence[str],
-    references: Sequence[str | Sequence[str]],
-    metric: Metric,
-    resampling: Resampling,
-    sources: Sequence[str] | None = None,
-) -> TestedMetric:
-    """The score of one system, with its 95 % bootstrap interval."""
-    streams = reference_streams(metric, references, sources)
-    with _seeded(resampling.seed):
-        found = metric.corpus_score(list(hypotheses), streams, n_bootstrap=resampling.bootstrap)
-        signatures = {"bootstrap": str(metric.get_signature())}
-    score = TestedScore(float(found.score), float(found._mean), float(found._ci))
-    return TestedMetric(found.name, signatures, [score], _direction(metric))
-
-
 def paired_tests(
     hypotheses: Sequence[Sequence[str]],
     references: Sequence[str | Sequence[str]],
@@ -118,25 +102,25 @@ def paired_tests(
     for metric in metrics:
         streams = reference_streams(metric, references, sources)
         with _seeded(resampling.seed):
+            # One system alone has an interval, and no p-values.
             (bs_signatures, bootstrap), (ar_signatures, randomisation) = (
                 PairedTest(systems, {"": metric}, streams, test, n_samples=number)()
+                if compared or test == "bs"
+                else ({}, {})
                 for test, number in trials.items()
             )
         [name] = bs_signatures
         signatures = {
             "score": str(metric.get_signature()),
             "bootstrap": str(bs_signatures[name]),
-            "randomisation": str(ar_signatures[name]),
         }
+        if compared:
+            signatures["randomisation"] = str(ar_signatures[name])
         differing = [_differing(metric, base, system, streams) for system in compared]
-        scores = _scores(bootstrap[name], randomisation[name], differing)
-        found.append(TestedMetric(name, signatures, scores, _direction(metric)))
+        scores = _scores(bootstrap[name], randomisation.get(name, [None]), differing)
+        better: Any = getattr(metric, "better", "lower" if isinstance(metric, TER) else "higher")
+        found.append(TestedMetric(name, signatures, scores, better))
     return found
-
-
-def _direction(metric: Metric) -> Better:
-    better: Better = getattr(metric, "better", "lower" if isinstance(metric, TER) else "higher")
-    return better
 
 
 def _differing(

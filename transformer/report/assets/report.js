@@ -37,7 +37,7 @@ if (table) {
     head.setAttribute("aria-sort", falling ? "descending" : "ascending");
     show();
   };
-  heads.filter((head) => head.dataset.sort).forEach((head) => {
+  heads.filter((head) => "sort" in head.dataset).forEach((head) => {
     const button = document.createElement("button");
     button.textContent = head.textContent;
     head.replaceChildren(button);
@@ -59,9 +59,9 @@ document.querySelectorAll("svg.chart").forEach((chart) => {
   chart.addEventListener("pointermove", (event) => {
     const box = chart.getBoundingClientRect();
     const x = low + ((event.clientX - box.left) / box.width * view.width - left) / (right - left) * (high - low);
-    const near = lines.map((line) => line.points.reduce((a, b) => Math.abs(b[0] - x) < Math.abs(a[0] - x) ? b : a));
+    const near = lines.map((line) => line[1].reduce((a, b) => Math.abs(b[0] - x) < Math.abs(a[0] - x) ? b : a));
     const at = near.reduce((a, b) => Math.abs(b[0] - x) < Math.abs(a[0] - x) ? b : a)[0];
-    tip.textContent = [`${at}`, ...lines.map((line, n) => `${line.name} ${near[n][1]}`)].join("\n");
+    tip.textContent = [`${at}`, ...lines.map((line, n) => `${line[0]} ${near[n][1]}`)].join("\n");
     tip.hidden = false;
     tip.style.left = `${Math.min(event.clientX + 12, innerWidth - tip.offsetWidth - 4)}px`;
     tip.style.top = `${event.clientY + 12}px`;

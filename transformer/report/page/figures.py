@@ -15,60 +15,61 @@ _MOST_POINTS = 240
 
 
 class Line(NamedTuple):
-    """A line of a chart."""
+    """A line of a chart; the points are in the order of x."""
 
     name: str
     points: Sequence[Point]
-    """In the order of x."""
-    color: int = 0
-    """Number of the class."""
 
 
 def line_chart(label: str, lines: Sequence[Line], mark: float | None = None) -> Markup:
-    """A line chart with axes; ``mark`` is an x to point out. The label is for screen readers."""
-    lines = [line._replace(points=_thinned(line.points)) for line in lines]
+    """A chart with axes; ``mark`` is an x to point out. The label is for screen readers."""
+    lines = [Line(line.name, _thinned(line.points)) for line in lines]
     xs, ys = zip(*(point for line in lines for point in line.points), strict=True)
-    x_ticks, y_ticks = _ticks(min(xs), max(xs), 6), _ticks(min(ys), max(ys), 5)
-    # The x axis ends with the data, the y axis with a tick.
-    left, right = min(xs), max(max(xs), min(xs) + 1e-9)
-    low, high = y_ticks[0], y_ticks[-1]
+    (left, right), ticks = (min(xs), max(*xs, min(xs) + 1e-9)), _ticks(min(ys), max(ys), 5)
+    (low, high), base = (ticks[0], ticks[-1]), _HEIGHT - _BOTTOM
 
-    def across(x: float) -> str:
-        return f"{_LEFT + (x - left) / (right - left) * (_WIDTH - _LEFT - _RIGHT):.1f}"
+    def at(x: float, y: float) -> tuple[float, float]:
+        across = _LEFT + (x - left) / (right - left) * (_WIDTH - _LEFT - _RIGHT)
+        return round(across, 1), round(_TOP + (high - y) / (high - low) * (base - _TOP), 1)
 
-    def down(y: float) -> str:
-        return f"{_TOP + (high - y) / (high - low) * (_HEIGHT - _TOP - _BOTTOM):.1f}"
-
-    parts = [_horizontal(down(y), _shown(y, y_ticks)) for y in y_ticks]
-    base = _HEIGHT - _BOTTOM
+    parts = [
+        Markup(
+            '<line class="grid" x1="{0}" x2="{1}" y1="{2}" y2="{2}"/>'
+            '<text x="{3}" y="{2}" dy="4" text-anchor="end">{4}</text>'
+        ).format(_LEFT, _WIDTH - _RIGHT, at(left, y)[1], _LEFT - 6, _shown(y, ticks))
+        for y in ticks
+    ]
+    across = _ticks(left, right, 6)
     parts += [
         Markup('<text x="{}" y="{}" text-anchor="middle">{}</text>').format(
-            across(x), base + 17, _shown(x, x_ticks)
+            at(x, low)[0], base + 17, _shown(x, across)
         )
-        for x in x_ticks
+        for x in across
         if left <= x <= right
     ]
     if mark is not None:
-        vertical = '<line class="mark" x1="{0}" x2="{0}" y1="{1}" y2="{2}"/>'
-        parts.append(Markup(vertical).format(across(mark), _TOP, base))
-    for line in lines:
-        path = " ".join(f"{across(x)},{down(y)}" for x, y in line.points)
-        parts.append(Markup('<polyline class="c{}" points="{}"/>').format(line.color, path))
-        if len(line.points) < 2 or mark in [x for x, _ in line.points]:
-            x, y = next((p for p in line.points if p[0] == mark), line.points[0])
-            dot = '<circle class="c{}" cx="{}" cy="{}" r="3.2"/>'
-            parts.append(Markup(dot).format(line.color, across(x), down(y)))
-    data = [{"name": line.name, "color": line.color, "points": line.points} for line in lines]
-    box = [_LEFT, _WIDTH - _RIGHT, left, right]
+        vertical = Markup('<line class="mark" x1="{0}" x2="{0}" y1="{1}" y2="{2}"/>')
+        parts.append(vertical.format(at(mark, low)[0], _TOP, base))
+    for color, line in enumerate(lines):
+        path = " ".join("{},{}".format(*at(*point)) for point in line.points)
+        parts.append(Markup('<polyline class="c{}" points="{}"/>').format(color, path))
+        for point in line.points:
+            if point[0] == mark or len(line.points) == 1:
+                circle = Markup('<circle class="c{}" cx="{}" cy="{}" r="3.2"/>')
+                parts.append(circle.format(color, *at(*point)))
     return Markup(
         '<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}" data-box="{}" '
         'data-lines="{}">{}</svg>'
-    ).format(_WIDTH, _HEIGHT, label, json.dumps(box), _compact(data), Markup("").join(parts))
+    ).format(
+        *(_WIDTH, _HEIGHT, label, json.dumps([_LEFT, _WIDTH - _RIGHT, left, right])),
+        json.dumps(lines, ensure_ascii=False, separators=(",", ":")),
+        Markup("").join(parts),
+    )
 
 
-def bar(value: float, most: float, color: int = 0) -> Markup:
-    """A horizontal bar in a cell of a table."""
-    width = max(0.0, min(100.0, 100 * value / most)) if most > 0 else 0.0
+def bar(value: float | None, most: float, color: int = 0) -> Markup:
+    """A horizontal bar in a cell of a table; of no value or one below 0 it is empty."""
+    width = max(0.0, min(100.0, 100 * (value or 0.0) / (most or 1.0)))
     return Markup(
         '<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
         '<rect class="c{}" width="{:.1f}" height="8"/></svg>'
@@ -76,26 +77,17 @@ def bar(value: float, most: float, color: int = 0) -> Markup:
 
 
 def distribution(counts: Sequence[int], bins: int = 40) -> list[Point]:
-    """Per cent of the pairs by length, from the number of pairs of each length; in equal bins."""
-    last = max((length for length, count in enumerate(counts) if count), default=0)
-    width, total = math.ceil((last + 1) / bins), sum(counts) or 1
-    starts = range(0, last + width + 1, width)
+    """Per cent of the pairs by length in equal bins, from the number of pairs of each length."""
+    width, total = math.ceil(len(counts) / bins), sum(counts) or 1
+    starts = range(0, len(counts) + width, width)
     return [(a + (width - 1) / 2, 100 * sum(counts[a : a + width]) / total) for a in starts]
-
-
-def _horizontal(y: str, label: str) -> Markup:
-    line = '<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>'
-    text = '<text x="{}" y="{}" dy="4" text-anchor="end">{}</text>'
-    return Markup(line + text).format(_LEFT, _WIDTH - _RIGHT, y, y, _LEFT - 6, y, label)
 
 
 def _thinned(points: Sequence[Point]) -> list[Point]:
     """Means of neighbours, if there are more points than pixels."""
     size = math.ceil(len(points) / _MOST_POINTS)
-    if size < 2:
-        return [(x, float(f"{y:.5g}")) for x, y in points]
     groups = (points[at : at + size] for at in range(0, len(points), size))
-    return [(group[-1][0], float(f"{sum(y for _, y in group) / len(group):.5g}")) for group in groups]
+    return [(one[-1][0], float(f"{sum(y for _, y in one) / len(one):.5g}")) for one in groups]
 
 
 def _ticks(low: float, high: float, most: int) -> list[float]:
@@ -110,12 +102,6 @@ def _ticks(low: float, high: float, most: int) -> list[float]:
 def _shown(value: float, ticks: Sequence[float]) -> str:
     """A number with as many decimals as the steps of its axis need."""
     step = ticks[1] - ticks[0]
-    if max(map(abs, ticks)) < 1e-3:
-        return f"{value:.2g}"
     decimals = max(0, -math.floor(math.log10(step) + 1e-9))
-    decimals += decimals > 0 and abs(step * 10**decimals % 1) > 1e-6
-    return f"{value:,.{decimals}f}"
-
-
-def _compact(values: object) -> str:
-    return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+    exact = abs(step * 10**decimals % 1) < 1e-6
+    return f"{value:,.{decimals + (not exact)}f}" if decimals < 5 else f"{value:.2g}"

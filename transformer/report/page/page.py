@@ -1,6 +1,6 @@
-"""Report and comparison as HTML by Jinja2, which escapes every value; no network, no other file."""
+"""A report as HTML by Jinja2, which escapes every value; no network, no other file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -9,10 +9,9 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
 from transformer.common.escaping import escaped
-from transformer.report.page.figures import Line, Point, bar, distribution, line_chart
+from transformer.report.page.figures import Line, bar, distribution, line_chart
 
 Values = dict[str, Any]
-Curves = Mapping[str, Sequence[Point]]
 
 _CHARTS = (
     ("Loss", "nats per token", ("train/loss", "val/loss")),
@@ -28,83 +27,59 @@ _MOST_LINES = 6
 
 
 def report_page(values: Values) -> str:
-    """The page of one run, from the values of ``report.json``."""
-    validation = values["validation"]
-    mark = validation["best_update"] if validation else None
-    lengths = (values["data"]["lengths"] or {}).get("train")
-    return _render(
-        "report_run.html",
+    """The page of one run or several, from the values of their ``report.json``."""
+    alone = values["runs"][0] if len(values["runs"]) == 1 else None
+    lengths = alone and (alone["lengths"] or {}).get("train")
+    page = _environment().get_template("report.html")
+    lines = [
+        Line(n, distribution(c)) for n, c in zip(("source", "target"), lengths or (), strict=False)
+    ]
+    unit = "% of pairs, by tokens"
+    return page.render(
         **values,
-        charts=charts({"": values["curves"]}, [mark]),
-        lengths=lengths and _length_chart(*lengths),
+        alone=alone,
+        charts=_charts(values),
+        lengths=_chart("Length of training sentences", unit, lines) if lines else None,
     )
 
 
-def comparison_page(values: Values) -> str:
-    """The page of several runs, from the values of their ``comparison.json``."""
-    runs = {letter: run["curves"] for letter, run in zip(values["letters"], values["runs"], strict=True)}
-    return _render("report_comparison.html", **values, charts=charts(runs, [None]))
-
-
-def charts(runs: Mapping[str, Curves], marks: Sequence[float | None]) -> list[Values]:
-    """A chart of each kind of curve that the runs have; each run has its colours and its mark."""
-    found = []
+def _charts(values: Values) -> list[Values]:
+    """A chart of each kind of curve that the runs have."""
+    runs, found = values["runs"], []
+    chosen = runs[0]["validation"] if len(runs) == 1 else None
     for title, unit, names in _CHARTS:
-        lines: list[Line] = []
-        for run, curves in runs.items():
-            own = names or [one for one in curves if one.startswith("val/") and one != "val/loss"]
-            for name in own:
-                if points := curves.get(name):
-                    lines.append(Line(f"{run} {name}".strip(), points, len(lines)))
-        if lines := lines[:_MOST_LINES]:
-            label = f"{title} by update: {', '.join(line.name for line in lines)}"
-            figure = line_chart(label, lines, marks[0])
-            found.append({"title": title, "unit": unit, "figure": figure, "lines": lines})
+        lines = [
+            Line(name if len(runs) == 1 else f"{letter} {name}", points)
+            for letter, run in zip(values["letters"], runs, strict=True)
+            for name, points in run["curves"].items()
+            if name in names or (not names and name.startswith("val/") and name != "val/loss")
+        ]
+        if lines:
+            found.append(_chart(title, unit, lines, chosen and chosen["best_update"]))
     return found
 
 
-def _length_chart(source: Sequence[int], target: Sequence[int]) -> Values:
-    lines = [Line("source", distribution(source), 0), Line("target", distribution(target), 1)]
-    figure = line_chart("Per cent of the training pairs by number of tokens", lines)
-    return {"title": "Length of training sentences", "unit": "% of pairs, by tokens"} | {
-        "figure": figure,
-        "lines": lines,
-    }
+def _chart(title: str, unit: str, lines: Sequence[Line], mark: float | None = None) -> Values:
+    label = f"{title}, {unit}: {', '.join(line.name for line in lines[:_MOST_LINES])}"
+    figure = line_chart(label, lines[:_MOST_LINES], mark)
+    return {"title": title, "unit": unit, "figure": figure, "lines": lines[:_MOST_LINES]}
 
 
 @cache
 def _environment() -> Environment:
     folder = files("transformer.report") / "assets"
-    assets = {
-        file.name: file.read_text(encoding="utf-8")
-        for file in folder.iterdir()
-        if file.name.startswith("report")
-    }
-    templates = DictLoader({name: text for name, text in assets.items() if name.endswith(".html")})
+    names = ("report.html", "report.css", "report.js")
+    page, style, script = ((folder / name).read_text(encoding="utf-8") for name in names)
     environment = Environment(
-        loader=templates,
+        loader=DictLoader({"report.html": page}),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {
-        "style": Markup(assets["report.css"]),
-        "script": Markup(assets["report.js"]),
-        "bar": bar,
-        "mean_length": _mean_length,
-    }
-    environment.filters |= {"fixed": _fixed, "shown": _shown, "visible": escaped}
+    environment.globals |= {"style": Markup(style), "script": Markup(script), "bar": bar}
+    environment.filters |= {"fixed": _fixed, "shown": _shown, "mean": _mean, "visible": escaped}
     return environment
-
-
-def _render(template: str, **values: Any) -> str:
-    return _environment().get_template(template).render(values)
-
-
-def _mean_length(counts: Sequence[int]) -> float:
-    """Mean of lengths, from the number of pairs of each length."""
-    return sum(length * count for length, count in enumerate(counts)) / max(sum(counts), 1)
 
 
 def _fixed(value: float | None, decimals: int = 2) -> str:
@@ -112,7 +87,12 @@ def _fixed(value: float | None, decimals: int = 2) -> str:
     return "" if value is None else f"{value:,.{decimals}f}".replace("-", "−")
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """A setting as YAML has it."""
-    words = {None: "null", True: "true", False: "false"}
-    return words[value] if value is None or isinstance(value, bool) else escaped(str(value))
+    plain = value is None or isinstance(value, bool)
+    return {"None": "null"}.get(str(value), str(value).lower()) if plain else escaped(str(value))
+
+
+def _mean(counts: Sequence[int]) -> float:
+    """Of lengths, from the number of pairs of each length."""
+    return sum(length * count for length, count in enumerate(counts)) / max(sum(counts), 1)
