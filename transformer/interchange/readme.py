@@ -146,9 +146,11 @@ def _score_table(tests: Tests, report: dict[str, Any]) -> str:
         for metric in comparison["metrics"]
     }
     rows = [
-        (split, one["name"], one["score"], intervals.get((split, one["name"]), ""))
-        # A bar ends a cell, also inside of a code span.
-        + (f"`{one['signature']}`".replace("|", "\\|"),)
+        (
+            *(split, one["name"], one["score"], intervals.get((split, one["name"]), "")),
+            # A bar ends a cell, also inside of a code span.
+            f"`{one['signature']}`".replace("|", "\\|"),
+        )
         for split, scores in tests.items()
         for one in scores
     ]

@@ -64,7 +64,8 @@ def tested_text(
     if len(folders) > 1:
         rows = moved_rows(comparison)
     else:
-        failures = read_json(folders[0] / "failures.json") if name == "test" else None
+        file = "failures.json" if name == "test" else f"{name}.failures.json"
+        failures = read_json(folders[0] / file)
         flags = {flag: one["lines"] for flag, one in (failures or {"flags": {}})["flags"].items()}
         rows = sentence_rows(comparison, flags)
     return values | {"comparison": comparison.to_json(), "sentences": rows}

@@ -7,6 +7,7 @@ bootstrap); Riezler and Maxwell 2005, "On Some Pitfalls in Automatic Evaluation 
 Testing for MT" (approximate randomisation).
 """
 
+import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -178,6 +179,7 @@ def _seeded(seed: int) -> Iterator[None]:
     """SacreBLEU reads its seed only from the environment."""
     before = os.environ.get(SEED)
     os.environ[SEED] = str(seed)
+    logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # it logs every system
     try:
         yield
     finally:

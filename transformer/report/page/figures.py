@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-Point = tuple[float, float]
+Number = float | int
+Point = tuple[Number, Number]
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 420, 220, 50, 14, 10, 26
 _MOST_POINTS = 240
@@ -21,14 +22,14 @@ class Line(NamedTuple):
     points: Sequence[Point]
 
 
-def line_chart(label: str, lines: Sequence[Line], mark: float | None = None) -> Markup:
+def line_chart(label: str, lines: Sequence[Line], mark: Number | None = None) -> Markup:
     """A chart with axes; ``mark`` is an x to point out. The label is for screen readers."""
     lines = [Line(line.name, _thinned(line.points)) for line in lines]
     xs, ys = zip(*(point for line in lines for point in line.points), strict=True)
     (left, right), ticks = (min(xs), max(*xs, min(xs) + 1e-9)), _ticks(min(ys), max(ys), 5)
     (low, high), base = (ticks[0], ticks[-1]), _HEIGHT - _BOTTOM
 
-    def at(x: float, y: float) -> tuple[float, float]:
+    def at(x: Number, y: Number) -> tuple[float, float]:
         across = _LEFT + (x - left) / (right - left) * (_WIDTH - _LEFT - _RIGHT)
         return round(across, 1), round(_TOP + (high - y) / (high - low) * (base - _TOP), 1)
 
@@ -39,7 +40,7 @@ def line_chart(label: str, lines: Sequence[Line], mark: float | None = None) -> 
         ).format(_LEFT, _WIDTH - _RIGHT, at(left, y)[1], _LEFT - 6, _shown(y, ticks))
         for y in ticks
     ]
-    across = _ticks(left, right, 6)
+    across = _ticks(left, right, 6, least=1.0)  # updates and lengths are whole
     parts += [
         Markup('<text x="{}" y="{}" text-anchor="middle">{}</text>').format(
             at(x, low)[0], base + 17, _shown(x, across)
@@ -67,7 +68,7 @@ def line_chart(label: str, lines: Sequence[Line], mark: float | None = None) -> 
     )
 
 
-def bar(value: float | None, most: float, color: int = 0) -> Markup:
+def bar(value: Number | None, most: Number, color: int = 0) -> Markup:
     """A horizontal bar in a cell of a table; of no value or one below 0 it is empty."""
     width = max(0.0, min(100.0, 100 * (value or 0.0) / (most or 1.0)))
     return Markup(
@@ -90,11 +91,12 @@ def _thinned(points: Sequence[Point]) -> list[Point]:
     return [(one[-1][0], float(f"{sum(y for _, y in one) / len(one):.5g}")) for one in groups]
 
 
-def _ticks(low: float, high: float, most: int) -> list[float]:
-    """Round numbers at equal steps around a range."""
+def _ticks(low: Number, high: Number, most: int, least: float = 0.0) -> list[float]:
+    """Round numbers around a range, at equal steps that are not below the least."""
     span = high - low or abs(high) or 1.0
     power = 10.0 ** math.floor(math.log10(span / most))
-    step = next(power * n for n in (1, 2, 2.5, 5, 10, 20) if span / (power * n) <= most)
+    step = next(power * n for n in (1, 2, 5, 10, 20) if span / (power * n) <= most)
+    step = max(step, least)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [n * step for n in range(first, max(last, first + 1) + 1)]
 
@@ -103,5 +105,4 @@ def _shown(value: float, ticks: Sequence[float]) -> str:
     """A number with as many decimals as the steps of its axis need."""
     step = ticks[1] - ticks[0]
     decimals = max(0, -math.floor(math.log10(step) + 1e-9))
-    exact = abs(step * 10**decimals % 1) < 1e-6
-    return f"{value:,.{decimals + (not exact)}f}" if decimals < 5 else f"{value:.2g}"
+    return f"{value:,.{decimals}f}" if decimals < 5 else f"{value:.2g}"

@@ -9,7 +9,7 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
 from transformer.common.escaping import escaped
-from transformer.report.page.figures import Line, bar, distribution, line_chart
+from transformer.report.page.figures import Line, Number, bar, distribution, line_chart
 
 Values = dict[str, Any]
 
@@ -59,7 +59,7 @@ def _charts(values: Values) -> list[Values]:
     return found
 
 
-def _chart(title: str, unit: str, lines: Sequence[Line], mark: float | None = None) -> Values:
+def _chart(title: str, unit: str, lines: Sequence[Line], mark: Number | None = None) -> Values:
     label = f"{title}, {unit}: {', '.join(line.name for line in lines[:_MOST_LINES])}"
     figure = line_chart(label, lines[:_MOST_LINES], mark)
     return {"title": title, "unit": unit, "figure": figure, "lines": lines[:_MOST_LINES]}
@@ -82,7 +82,7 @@ def _environment() -> Environment:
     return environment
 
 
-def _fixed(value: float | None, decimals: int = 2) -> str:
+def _fixed(value: Number | None, decimals: int = 2) -> str:
     """A number for a table, with a real minus sign."""
     return "" if value is None else f"{value:,.{decimals}f}".replace("-", "−")
 
