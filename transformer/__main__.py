@@ -17,6 +17,7 @@ VERBS = {
     "evaluate": ("evaluate.evaluate:run", "score a checkpoint on a test set"),
     "compare": ("evaluate.compare:run", "whether a system is better than another, and where"),
     "stress": ("evaluate.stress:run", "score a translator on a disturbed test set"),
+    "report": ("evaluate.report:run", "one page of a run, or of several side by side"),
     "translate": ("translate.translate:run", "text to text, from stdin to stdout, line by line"),
     "serve": ("serve:run", "answer requests over HTTP, as LibreTranslate and DeepL do"),
     "predict": ("translate.predict:run", "tags or probabilities of stdin, line by line"),

@@ -1,18 +1,33 @@
-"""Signals of a process, and processes that end with their parent."""
+"""Command and signals of a process, and processes that end with their parent."""
 
 import os
+import shlex
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import connection, parent_process
+from pathlib import Path
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 """Ctrl-C; the warning of a scheduler before it takes the machine away; that of SLURM.
 
 If ranks receive different signals, the last of this list counts, as the job is to come back."""
+
+COMMAND = "TRANSFORMER_COMMAND"
+"""Environment variable with the command of the user, for the processes that it starts."""
+
+
+def command_line() -> str:
+    """The command of the user, as a shell reads it."""
+    main = Path(sys.argv[0])
+    program = ["python", main.name] if main.suffix == ".py" else [main.name]
+    if main.name == "__main__.py":
+        program = ["transformer"]
+    return os.environ.get(COMMAND) or shlex.join([*program, *sys.argv[1:]])
 
 
 def end_with_parent() -> None:

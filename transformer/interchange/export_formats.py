@@ -19,7 +19,7 @@ from transformer.evaluation.metrics import METRICS, MetricsConfig
 from transformer.interchange.argos import verify_argos, write_argos
 from transformer.interchange.ctranslate2 import QUANTIZATIONS, SETTINGS, write_ctranslate2
 from transformer.interchange.families.huggingface import verify_huggingface, write_huggingface
-from transformer.interchange.readme import ctranslate2_readme, model_card, read_tests
+from transformer.interchange.readme import ctranslate2_readme, model_card, read_report
 from transformer.interchange.safetensors import (
     verify_safetensors,
     write_safetensors,
@@ -92,8 +92,8 @@ def _ctranslate2(translator: Translator, run: Values, folder: Path, config: Dict
 def _write_card(
     translator: Translator, run: Values, folder: Path, config: DictConfig, library: str
 ) -> None:
-    tests = read_tests(given_path(str(config.checkpoint)))
-    text = model_card(translator.tokenizer, run, tests, library, dict(config))
+    report = read_report(given_path(str(config.checkpoint)))
+    text = model_card(translator.tokenizer, run, report, library, dict(config))
     (folder / "README.md").write_text(text, encoding="utf-8")
 
 

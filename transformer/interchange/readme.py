@@ -5,6 +5,7 @@ have no folders: a card is public.
 """
 
 import json
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -19,19 +20,27 @@ from transformer.data.tokenization.tags import SourceTags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.search.config import SearchConfig
 from transformer.model.checkpoint.locate import find_checkpoint, is_exported, run_folder
+from transformer.report.page import REPORT
 
 Tests = dict[str, list[dict[str, Any]]]
 """By split: the name, score and signature of each metric, as the test of a run writes them."""
 
 
 def model_card(
-    tokenizer: Tokenizer, run: dict[str, Any], tests: Tests, library: str, about: dict[str, Any]
+    tokenizer: Tokenizer,
+    run: dict[str, Any],
+    report: dict[str, Any],
+    library: str,
+    about: dict[str, Any],
 ) -> str:
     """The text; ``about`` has the ``license`` and the name of the model, ``repo``, if any.
 
-    ``library`` loads the folder: transformers, or transformer, this framework.
+    ``report`` has the values of ``report.json``, or a part of them. ``library`` loads the folder:
+    transformers, or transformer, this framework.
     """
     data = run["data"]
+    found = report.get("tests", ())
+    tests: Tests = {t["name"]: t["scores"][0] for t in found if t["name"].startswith("test")}
     languages = [data["source"], *(tokenizer.tags.targets or [data["target"]])]
     (codes, task), pair, corpus = _task(languages), "-".join(languages), data["corpus"]
     name, base = about.get("repo") or pair, _base(run.get("finetune_from"))
@@ -54,8 +63,11 @@ def model_card(
         source=language_name(languages[0]),
         target=", ".join(map(language_name, languages[1:])),
         program=_asset(f"load_{library}.py.txt").replace("NAME", name).rstrip(),
-        text=_training_text(data, base),
-        scores=_table(tests) if tests else "The run has no scores of this checkpoint.",
+        text=" ".join([_training_text(data, base), *_made(report.get("runs", ()))]),
+        scores=_score_table(tests, report)
+        if tests
+        else "The run has no scores of this checkpoint.",
+        limits="".join(_limits(report)),
         versions=", ".join(f"{one} {version(one)}" for one in ("transformer", "torch")),
     )
 
@@ -82,12 +94,17 @@ def _task(languages: list[str]) -> tuple[list[str], str]:
     return codes, "translation" if translates else "text2text-generation"
 
 
-def read_tests(checkpoint: Path) -> Tests:
-    """The scores of each test split of a run, if this is its best checkpoint."""
+def read_report(checkpoint: Path) -> dict[str, Any]:
+    """The report of a run, if this is its best checkpoint; of a run without one its test scores."""
     if is_exported(checkpoint) or find_checkpoint(checkpoint).name != "best.ckpt":
         return {}
-    reports = sorted(run_folder(checkpoint).glob("test*.json"))
-    return {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in reports}
+    folder = run_folder(checkpoint)
+    if (file := folder / f"{REPORT}.json").is_file():
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return found
+    files_of_tests = sorted(folder.glob("test*.json"))
+    scores = {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in files_of_tests}
+    return {"tests": [{"name": name, "scores": [one]} for name, one in scores.items()]}
 
 
 def _metric(score: dict[str, Any]) -> str:
@@ -111,14 +128,56 @@ def _training_text(data: dict[str, Any], base: str) -> str:
     return f"It was trained{start} on {names or 'text that is not recorded: it was imported'}."
 
 
-def _table(tests: Tests) -> str:
-    lines = ["| text | metric | score | signature |", "| --- | --- | --- | --- |"]
-    for split, scores in tests.items():
-        for one in scores:
+def _made(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Sentences on the size of the training, without names of folders."""
+    for run in runs:
+        if train := (run["lengths"] or {}).get("train"):
+            yield f"It saw {sum(train[0]):,} pairs, and has {run['parameters']:,} parameters."
+        for start in run["starts"][-1:]:
+            hardware = start["hardware"]
+            yield f"Hardware: {hardware['gpu'] or hardware['processor']}."
+
+
+def _score_table(tests: Tests, report: dict[str, Any]) -> str:
+    compared = {t["name"]: t.get("comparison") or {"metrics": ()} for t in report["tests"]}
+    intervals = {
+        (split, metric["name"]): _interval(**metric["systems"][0])
+        for split, comparison in compared.items()
+        for metric in comparison["metrics"]
+    }
+    rows = [
+        (
+            *(split, one["name"], one["score"], intervals.get((split, one["name"]), "")),
             # A bar ends a cell, also inside of a code span.
-            signature = str(one["signature"]).replace("|", "\\|")
-            lines.append(f"| {split} | {one['name']} | {one['score']} | `{signature}` |")
-    return "\n".join(lines)
+            f"`{one['signature']}`".replace("|", "\\|"),
+        )
+        for split, scores in tests.items()
+        for one in scores
+    ]
+    return _table(("text", "metric", "score", "95 % interval", "signature"), rows)
+
+
+def _interval(mean: float, interval: float, **_: Any) -> str:
+    return f"{mean - interval:.2f} to {mean + interval:.2f}"
+
+
+def _limits(report: dict[str, Any]) -> Iterator[str]:
+    """How often outputs fail, and what disturbed sources cost; as far as it was measured."""
+    for run in report.get("runs", ()):
+        if failures := run["failures"]:
+            rows = [(k, f["hypothesis"], f["reference"]) for k, f in failures["flags"].items()]
+            yield f"\n## Failures in {failures['sentences']:,} outputs\n\n"
+            yield _table(("flag", "outputs", "references"), rows) + "\n"
+        if stress := run["stress"]:
+            known = [one for one in stress["disturbances"] if one["score"] is not None]
+            rows = [(one["name"], one["score"], one["loss"]) for one in known]
+            header = ("disturbed source", stress["metric"], "loss")
+            yield f"\n## Robustness\n\n{_table(header, [('none', stress['clean'], ''), *rows])}\n"
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
 _LEARNT = """\

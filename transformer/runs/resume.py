@@ -21,7 +21,7 @@ _WITHOUT_WEIGHTS = frozenset(
 )
 """Keys of a model that do not change its weights."""
 
-_NOT_COMPARED = ("checkpoint", "packing")
+_NOT_COMPARED = ("checkpoint", "packing", "report")
 """Keys that do not make another run; `data.packing` was removed, and is false."""
 
 

@@ -14,6 +14,7 @@ from transformer.data.corpora.trust import needs_trust
 from transformer.model.checkpoint.checkpoint import PORTABLE, TEXT_TO_TEXT, load_weights
 from transformer.model.checkpoint.locate import run_folder
 from transformer.runs.config_warnings import warn_about_config
+from transformer.runs.report import RunReport
 from transformer.runs.resume import changes, check_no_other_run
 from transformer.tasks.base import Task
 from transformer.tasks.registry import is_translation, make_task, test, untested
@@ -66,9 +67,10 @@ def train(
         check_no_other_run(folder, sweeps=objective is not None)
     elif run_folder(config.checkpoint) != folder.resolve():
         raise InputError(f"checkpoint={config.checkpoint} goes on in its own folder, not {folder}")
-    with stoppable(folder, f"transformer train {_resume(config, folder)}"):
+    resume = f"transformer train {_resume(config, folder)}"
+    with RunReport(config, folder) as report, stoppable(folder, resume):
         watching = [] if objective is None else [objective]
-        trainer, task, trained = fit(config, folder, [*callbacks, *watching])
+        trainer, task, trained = fit(config, folder, [*callbacks, *watching, report])
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
         if not trainer.is_global_zero:
             return metrics
@@ -79,6 +81,7 @@ def train(
         consolidate(folder / "checkpoints")
         if to_test:
             metrics |= test(folder, task, trainer.strategy.root_device)
+            report.changed = True
         if config.logger.wandb or config.logger.mlflow:
             from transformer.training.callbacks.remote_loggers import finish_records
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import typed, typed_value
@@ -41,6 +41,7 @@ class RunConfig:
             (``auto_batch_size.py``); until then ``data`` has the smallest budget.
         model: Fields of ``ModelConfig`` that are not its defaults; the tokenizer sets the
             vocabulary sizes.
+        report: When ``report.html`` is written: at the end, after each validation too, or never.
         decoding, metrics: Search and scores of validation and test.
         resolved: The same config as the plain values of ``config.yaml``; ``train`` sets it.
 
@@ -53,6 +54,7 @@ class RunConfig:
     finetune_from: Path | None = None
     objective: str | None = None
     test: bool = True
+    report: Literal["end", "live", "none"] = "end"
     gradient_checkpointing: bool = False
     resume_check: int | None = None
     keep_memory: bool = True
@@ -97,14 +99,15 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
     hints |= dict.fromkeys(("checkpoint", "finetune_from"), str | None)
     # First, as the length of the schedule is an interpolation of trainer.max_steps.
     hints = {"trainer": TrainerConfig} | {n: h for n, h in hints.items() if n != "trainer"}
-    raise_objections(f"{name} is missing" for name in hints if name not in resolved)
+    missing = {"report": RunConfig.report}  # of runs before there were reports
+    raise_objections(f"{name} is missing" for name in hints.keys() - missing.keys() - {*resolved})
     data = resolved["data"]
     automatic = isinstance(data, Mapping) and data.get("batch_tokens") == "auto"
     if automatic:
         longest = 1 + typed_value(data.get("max_length"), int, "data.max_length")
         # The smallest budget that holds one pair.
         data = {**data, "batch_tokens": math.ceil(longest / BUDGET_STEP) * BUDGET_STEP}
-    plain = {**resolved, "data": data}
+    plain = {**missing, **resolved, "data": data}
     values = {name: typed_value(plain[name], hint, name) for name, hint in hints.items()}
     for key in ("checkpoint", "finetune_from"):
         values[key] = None if values[key] is None else Path(values[key])

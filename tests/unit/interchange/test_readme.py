@@ -17,7 +17,7 @@ from transformer.data.tokenization.tags import SourceTags, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.ctranslate2 import write_ctranslate2
-from transformer.interchange.readme import ctranslate2_readme, model_card, read_tests
+from transformer.interchange.readme import ctranslate2_readme, model_card, read_report
 from transformer.interchange.safetensors import write_settings
 
 from .test_ctranslate2_engine import TEXTS, let_end
@@ -114,7 +114,7 @@ def test_a_model_card_has_the_scores_of_its_checkpoint(tuned: bool, tmp_path: Pa
     text = model_card(
         tiny_tokenizer().with_tags(Tags(targets=("de", "fr"))),
         RUN | {"data": data, "finetune_from": f"/home/someone/hub/ann--base/{'a1' * 20}/run"},
-        read_tests(tmp_path),
+        read_report(tmp_path),
         "transformers",
         {"license": "apache-2.0", "repo": "user/model"},
     )

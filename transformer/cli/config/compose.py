@@ -42,7 +42,7 @@ def as_overrides(verb: str, arguments: Sequence[str]) -> list[str]:
         sentences = given_sentences(arguments)
         kept = [one for one in arguments if override_key(one) not in sentences]
         return [*kept, *(f"{key}=given" for key in sentences)]
-    if verb == "compare":
+    if verb in ("compare", "report"):
         arguments = ["runs=[]", *split_paths(arguments)[1]]
     own = [one for one in arguments if re.fullmatch(r"metrics=[\w.]+:\w+", one)]
     if not own or verb not in _OWN_METRIC:
@@ -66,7 +66,7 @@ def given_sentences(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def split_paths(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The paths among the arguments of ``compare``, and the others.
+    """The paths among the arguments of ``compare`` and ``report``, and the others.
 
     Paths need no quotes, as Hydra does not read them. A key has no slash: runs/lr=0.1 is a path.
     """
@@ -101,9 +101,11 @@ def compose_config(verb: str, arguments: Sequence[str]) -> DictConfig:
     if missing := sorted(OmegaConf.missing_keys(config)):
         keys = " and ".join(f"{key}=" for key in missing)
         raise InputError(f"{verb} needs a value for {keys}")
-    if verb == "compare":
+    if verb in ("compare", "report"):
         config.runs = [*resolve_value(config, "runs", Sequence[str]), *split_paths(arguments)[0]]
-        if len(config.runs) < 2:
+        if not config.runs:
+            raise InputError(f"{verb} needs a run: {verb} RUN (or runs=[RUN])")
+        if verb == "compare" and len(config.runs) < 2:
             raise InputError(
                 "compare takes two systems or more: compare RUN_A RUN_B (or runs=[A,B]); each is a "
                 "run directory, a checkpoint or a file of hypotheses"

@@ -122,6 +122,21 @@ class BatchModule(LightningDataModule, ABC):
         if stage in ("fit", "validate"):
             _ = self._validation
 
+    def lengths(self) -> dict[str, Lengths]:
+        """Return the planned tokens of every pair that is used, by split; of a stream none."""
+        training = self._training
+        parts = training.parts if isinstance(training, MixedDataset) else [training]
+        splits = {"train": parts, "validation": [self._validation]}
+        planned = {
+            split: [part.lengths() for part in parts if isinstance(part, PlannedDataset)]
+            for split, parts in splits.items()
+        }
+        return {
+            split: (np.concatenate([s for s, _ in found]), np.concatenate([t for _, t in found]))
+            for split, found in planned.items()
+            if found
+        }
+
     def train_dataloader(self) -> UpdateLoader[Any]:
         """Return the updates of this rank, from the current one on."""
         rank, ranks = self._rank()

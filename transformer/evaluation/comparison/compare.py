@@ -108,6 +108,8 @@ class Comparison:
     """None without training text."""
     movements: Sequence[Movement]
     """Of each system but the base."""
+    base: SentenceScores
+    """Each sentence of the base; without other systems only by the metric that ranks them."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; hypotheses only of the sentences in ``movements``."""
@@ -126,6 +128,7 @@ class Comparison:
             }
         return {
             "text": self.text.name,
+            "chosen": self.chosen,
             "sentences": len(self.text.sources),
             "systems": [{"name": one.name, **one.about} for one in self.systems],
             "metrics": [asdict(metric) for metric in self.metrics],
@@ -165,7 +168,7 @@ def compare(
         given = [map(words, lines) for lines in hypotheses]
         frequencies = words_by_frequency(counts, given, right, config.frequencies)
     by = config.ranks_by
-    names = list(dict.fromkeys([*config.names, by]))
+    names = list(dict.fromkeys([*config.names, by])) if len(systems) > 1 else [by]
     base, *rest = (SentenceScores(one, references, names, scoring, sources) for one in hypotheses)
     settings: dict[str, Any] = {"by": by, "better": scoring.better(by), "limit": config.moved}
     movements = [movement(sources, references, base, other, **settings) for other in rest]
@@ -174,6 +177,5 @@ def compare(
         "frequency": word_signature(scoring.bleu()),
         **base.signatures,
     }
-    return Comparison(
-        text, systems, tested, signatures, config.chosen, by_length, frequencies, movements
-    )
+    results = (config.chosen, by_length, frequencies, movements, base)
+    return Comparison(text, systems, tested, signatures, *results)

@@ -7,6 +7,7 @@ bootstrap); Riezler and Maxwell 2005, "On Some Pitfalls in Automatic Evaluation 
 Testing for MT" (approximate randomisation).
 """
 
+import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -102,18 +103,22 @@ def paired_tests(
     for metric in metrics:
         streams = reference_streams(metric, references, sources)
         with _seeded(resampling.seed):
+            # One system alone has an interval, and no p-values.
             (bs_signatures, bootstrap), (ar_signatures, randomisation) = (
                 PairedTest(systems, {"": metric}, streams, test, n_samples=number)()
+                if compared or test == "bs"
+                else ({}, {})
                 for test, number in trials.items()
             )
         [name] = bs_signatures
         signatures = {
             "score": str(metric.get_signature()),
             "bootstrap": str(bs_signatures[name]),
-            "randomisation": str(ar_signatures[name]),
         }
+        if compared:
+            signatures["randomisation"] = str(ar_signatures[name])
         differing = [_differing(metric, base, system, streams) for system in compared]
-        scores = _scores(bootstrap[name], randomisation[name], differing)
+        scores = _scores(bootstrap[name], randomisation.get(name, [None]), differing)
         better: Any = getattr(metric, "better", "lower" if isinstance(metric, TER) else "higher")
         found.append(TestedMetric(name, signatures, scores, better))
     return found
@@ -174,6 +179,7 @@ def _seeded(seed: int) -> Iterator[None]:
     """SacreBLEU reads its seed only from the environment."""
     before = os.environ.get(SEED)
     os.environ[SEED] = str(seed)
+    logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # it logs every system
     try:
         yield
     finally:

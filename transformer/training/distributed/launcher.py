@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from transformer.common.errors import AnotherRankFailed, Interrupted
-from transformer.common.processes import handling
+from transformer.common.processes import COMMAND, command_line, handling
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.agent.server import ElasticAgent
@@ -72,7 +72,7 @@ def run_ranks(count: int, run: str, command: Sequence[str] = _TRAIN) -> None:
 @contextmanager
 def _environment(run: str) -> Iterator[None]:
     """Set the run for the ranks, and turn off the signal handlers and messages of the agent."""
-    added = {RUN: run, "TORCHELASTIC_SIGNALS_TO_HANDLE": ""}
+    added = {RUN: run, COMMAND: command_line(), "TORCHELASTIC_SIGNALS_TO_HANDLE": ""}
     os.environ.update(added)
     logging.disable(logging.CRITICAL)
     try:

@@ -1,0 +1,108 @@
+"""Figures of a report as inline SVG; the colours are classes of the style sheet."""
+
+import json
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+Number = float | int
+Point = tuple[Number, Number]
+
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 420, 220, 50, 14, 10, 26
+_MOST_POINTS = 240
+"""Of a line; it has no more pixels."""
+
+
+class Line(NamedTuple):
+    """A line of a chart; the points are in the order of x."""
+
+    name: str
+    points: Sequence[Point]
+
+
+def line_chart(label: str, lines: Sequence[Line], mark: Number | None = None) -> Markup:
+    """A chart with axes; ``mark`` is an x to point out. The label is for screen readers."""
+    lines = [Line(line.name, _thinned(line.points)) for line in lines]
+    xs, ys = zip(*(point for line in lines for point in line.points), strict=True)
+    (left, right), ticks = (min(xs), max(*xs, min(xs) + 1e-9)), _ticks(min(ys), max(ys), 5)
+    (low, high), base = (ticks[0], ticks[-1]), _HEIGHT - _BOTTOM
+
+    def at(x: Number, y: Number) -> tuple[float, float]:
+        across = _LEFT + (x - left) / (right - left) * (_WIDTH - _LEFT - _RIGHT)
+        return round(across, 1), round(_TOP + (high - y) / (high - low) * (base - _TOP), 1)
+
+    parts = [
+        Markup(
+            '<line class="grid" x1="{0}" x2="{1}" y1="{2}" y2="{2}"/>'
+            '<text x="{3}" y="{2}" dy="4" text-anchor="end">{4}</text>'
+        ).format(_LEFT, _WIDTH - _RIGHT, at(left, y)[1], _LEFT - 6, _shown(y, ticks))
+        for y in ticks
+    ]
+    across = _ticks(left, right, 6, least=1.0)  # updates and lengths are whole
+    parts += [
+        Markup('<text x="{}" y="{}" text-anchor="middle">{}</text>').format(
+            at(x, low)[0], base + 17, _shown(x, across)
+        )
+        for x in across
+        if left <= x <= right
+    ]
+    if mark is not None:
+        vertical = Markup('<line class="mark" x1="{0}" x2="{0}" y1="{1}" y2="{2}"/>')
+        parts.append(vertical.format(at(mark, low)[0], _TOP, base))
+    for color, line in enumerate(lines):
+        path = " ".join("{},{}".format(*at(*point)) for point in line.points)
+        parts.append(Markup('<polyline class="c{}" points="{}"/>').format(color, path))
+        for point in line.points:
+            if point[0] == mark or len(line.points) == 1:
+                circle = Markup('<circle class="c{}" cx="{}" cy="{}" r="3.2"/>')
+                parts.append(circle.format(color, *at(*point)))
+    return Markup(
+        '<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}" data-box="{}" '
+        'data-lines="{}">{}</svg>'
+    ).format(
+        *(_WIDTH, _HEIGHT, label, json.dumps([_LEFT, _WIDTH - _RIGHT, left, right])),
+        json.dumps(lines, ensure_ascii=False, separators=(",", ":")),
+        Markup("").join(parts),
+    )
+
+
+def bar(value: Number | None, most: Number, color: int = 0) -> Markup:
+    """A horizontal bar in a cell of a table; of no value or one below 0 it is empty."""
+    width = max(0.0, min(100.0, 100 * (value or 0.0) / (most or 1.0)))
+    return Markup(
+        '<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
+        '<rect class="c{}" width="{:.1f}" height="8"/></svg>'
+    ).format(color, width)
+
+
+def distribution(counts: Sequence[int], bins: int = 40) -> list[Point]:
+    """Per cent of the pairs by length in equal bins, from the number of pairs of each length."""
+    width, total = math.ceil(len(counts) / bins), sum(counts) or 1
+    starts = range(0, len(counts) + width, width)
+    return [(a + (width - 1) / 2, 100 * sum(counts[a : a + width]) / total) for a in starts]
+
+
+def _thinned(points: Sequence[Point]) -> list[Point]:
+    """Means of neighbours, if there are more points than pixels."""
+    size = math.ceil(len(points) / _MOST_POINTS)
+    groups = (points[at : at + size] for at in range(0, len(points), size))
+    return [(one[-1][0], float(f"{sum(y for _, y in one) / len(one):.5g}")) for one in groups]
+
+
+def _ticks(low: Number, high: Number, most: int, least: float = 0.0) -> list[float]:
+    """Round numbers around a range, at equal steps that are not below the least."""
+    span = high - low or abs(high) or 1.0
+    power = 10.0 ** math.floor(math.log10(span / most))
+    step = next(power * n for n in (1, 2, 5, 10, 20) if span / (power * n) <= most)
+    step = max(step, least)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [n * step for n in range(first, max(last, first + 1) + 1)]
+
+
+def _shown(value: float, ticks: Sequence[float]) -> str:
+    """A number with as many decimals as the steps of its axis need."""
+    step = ticks[1] - ticks[0]
+    decimals = max(0, -math.floor(math.log10(step) + 1e-9))
+    return f"{value:,.{decimals}f}" if decimals < 5 else f"{value:.2g}"

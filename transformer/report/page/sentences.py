@@ -1,0 +1,83 @@
+"""The sentences of a report: with their score and flags, or those that moved between two runs."""
+
+import re
+from collections.abc import Mapping, Sequence
+from difflib import SequenceMatcher
+from itertools import groupby
+from typing import Any
+
+from transformer.common.escaping import escaped
+from transformer.evaluation.comparison.compare import Comparison
+from transformer.evaluation.comparison.sentence_deltas import MovedSentence
+from transformer.evaluation.metrics import METRICS
+
+Row = dict[str, Any]
+
+_BYTES, _MARKUP = 800_000, 450
+"""Of all sentences of a page, whose limit is one megabyte; and of the markup of each."""
+
+
+def sentence_rows(comparison: Comparison, flags: Mapping[str, Sequence[int]]) -> list[Row]:
+    """The sentences of the first system, the worst first by the metric that ranks them.
+
+    Of a text too large for a page, there are the worst half, and others spread evenly over the
+    rest. ``flags`` has line numbers from 0.
+    """
+    [(by, scores)], hypotheses = comparison.base.scores.items(), comparison.base.hypotheses
+    text, falling = comparison.text, METRICS[by].better == "lower"
+    order = sorted(range(len(scores)), key=scores.__getitem__, reverse=falling)
+    size = len("".join((*text.sources, *hypotheses, *map("".join, text.references))).encode())
+    limit = len(order) * _BYTES // (size + _MARKUP * len(order))
+    if limit < len(order):
+        rest = order[limit // 2 :]
+        order = [*order[: limit // 2], *rest[:: -(-len(rest) // (limit - limit // 2))]]
+    rows = []
+    for at in order:
+        first, *more = text.references[at]
+        output, reference = _differences(hypotheses[at], first)
+        texts = [("", "ins", output), ("", "del", reference)]
+        texts += [("", "del", [(escaped(one), False)]) for one in more]
+        own = [flag for flag, lines in flags.items() if at in lines]
+        rows.append(_row(at + 1, scores[at], text.sources[at], texts, own))
+    return rows
+
+
+def moved_rows(comparison: Comparison) -> list[Row]:
+    """The sentences that became most better and most worse, flagged so; the base is A."""
+    return [
+        _moved(sentence, found.by, chr(ord("B") + number), way)
+        for number, found in enumerate(comparison.movements)
+        for way, some in (("better", found.most_better), ("worse", found.most_worse))
+        for sentence in some
+    ]
+
+
+def _moved(sentence: MovedSentence, by: str, letter: str, way: str) -> Row:
+    base, other = _differences(*sentence.hypotheses)
+    reference = [(escaped(sentence.reference), False)]
+    texts = [("A", "del", base), (letter, "ins", other), ("reference", "del", reference)]
+    return _row(sentence.line, sentence.change(by), sentence.source, texts, [way])
+
+
+def _row(line: int, score: float, source: str, texts: list[Any], flags: list[str]) -> Row:
+    about = {"line": line, "score": round(score, 1), "length": len(source.split())}
+    return {**about, "source": escaped(source), "texts": texts, "flags": flags}
+
+
+def _differences(left: str, right: str) -> tuple[list[Any], list[Any]]:
+    """Both texts as parts, each with whether the other text lacks it."""
+    sides = _units(escaped(left)), _units(escaped(right))
+    matches = SequenceMatcher(None, *sides, autojunk=False).get_matching_blocks()
+    same = ({m[side] + n for m in matches for n in range(m.size)} for side in (0, 1))
+    left_parts, right_parts = map(_parts, sides, same)
+    return left_parts, right_parts
+
+
+def _units(text: str) -> list[str]:
+    """Words with the blanks after them; characters where a text has no blanks."""
+    return re.findall(r"\w+\s*|[^\w\s]+\s*|\s+", text) if " " in text else list(text)
+
+
+def _parts(units: Sequence[str], same: set[int]) -> list[tuple[str, bool]]:
+    runs = groupby(enumerate(units), key=lambda one: one[0] not in same)
+    return [("".join(unit for _, unit in run), differs) for differs, run in runs]

@@ -1,0 +1,106 @@
+"""``run.json`` of a run directory: command, versions, hardware and times of each start; sizes.
+
+Reports read it; training does not.
+"""
+
+import json
+import os
+import platform
+import subprocess
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pytorch_lightning import Trainer
+
+from transformer.common.files import PACKAGE, written_whole
+from transformer.common.processes import command_line
+from transformer.data.modules.base import BatchModule
+
+RECORD = "run.json"
+
+_PACKAGES = (
+    *("transformer", "torch", "pytorch-lightning", "sentencepiece", "sacrebleu"),
+    *("hydra-core", "numpy"),
+)
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """The values of the file; of a run without one, or with a damaged one, ``starts`` is empty."""
+    try:
+        return {"starts": [], **json.loads((folder / RECORD).read_text(encoding="utf-8"))}
+    except (OSError, ValueError, TypeError):
+        return {"starts": []}
+
+
+def record_start(folder: Path, trainer: Trainer) -> None:
+    """Add a start of training, and describe model and data."""
+    data: BatchModule = trainer.datamodule  # type: ignore[attr-defined]
+    start = {
+        "command": command_line(),
+        "started": _now(),
+        "from_update": trainer.global_step,
+        "versions": {name: version(name) for name in _PACKAGES}
+        | {"python": platform.python_version()},
+        "commit": commit(),
+        "hardware": _hardware(trainer),
+    }
+    sizes = {
+        "parameters": sum(one.numel() for one in trainer.lightning_module.parameters()),
+        "vocabulary": {
+            "source": data.tokenizer.source_vocab_size,
+            "target": data.tokenizer.target_vocab_size,
+        },
+        "lengths": {
+            name: [np.bincount(lengths).tolist() for lengths in sides]
+            for name, sides in data.lengths().items()
+        },
+    }
+    _write(folder, {"starts": [*read_record(folder)["starts"], start], **sizes})
+
+
+def record_end(folder: Path, reason: str) -> None:
+    """Add the end of the last start, after its tests."""
+    values = read_record(folder)
+    values["starts"][-1] |= {"ended": _now(), "reason": reason}
+    _write(folder, values)
+
+
+def commit() -> str | None:
+    """The commit of this code, with ``-dirty`` after a change; None outside of a git checkout."""
+    git: list[str] = ["git", "-C", str(PACKAGE)]
+    quiet: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "timeout": 10}
+    try:
+        # The package may be installed inside of a checkout of something else.
+        subprocess.run([*git, "ls-files", "--error-unmatch", "__init__.py"], check=True, **quiet)
+        name = [*git, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+        return subprocess.run(name, check=True, text=True, **quiet).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _hardware(trainer: Trainer) -> dict[str, Any]:
+    device, info = trainer.strategy.root_device, Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    names = (line.partition(": ")[2] for line in lines if line.startswith("model name"))
+    return {
+        "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
+        "processor": next(names, platform.machine()),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "processes": trainer.world_size,
+        "system": platform.platform(),
+    }
+
+
+def _now() -> str:
+    return datetime.now().astimezone().isoformat(timespec="seconds")
+
+
+def _write(folder: Path, values: dict[str, Any]) -> None:
+    with written_whole(folder / RECORD) as part:
+        part.write_text(json.dumps(values, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,181 @@
+"""The report of runs: all that their directories say, as plain values and as a page.
+
+A run writes its own at the end, also if it is stopped; ``transformer report`` writes it again.
+"""
+
+import csv
+import logging
+import math
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pytorch_lightning import Callback, LightningModule, Trainer
+
+from transformer.common.errors import InputError
+from transformer.common.escaping import escaped, escaped_json
+from transformer.report.page import REPORT
+from transformer.report.page.page import report_page
+from transformer.report.page.summary import summary
+from transformer.report.scores import write_whole
+from transformer.runs.config_file import read_config
+from transformer.runs.record import read_record, record_end, record_start
+from transformer.runs.tested_texts import read_json, tested_text, tested_texts
+from transformer.tasks.registry import task_class
+from transformer.training.checkpointing.run_directory import is_finished, is_locked
+from transformer.training.config import RunConfig, plain_values, run_config
+from transformer.training.trainer import end_reason
+
+logger = logging.getLogger(__name__)
+
+_CURVES = {"train/loss", "lr", "train/tokens_per_second", "train/grad_norm"}
+
+Values = dict[str, Any]
+
+
+class RunReport(Callback):
+    """Records a run, and writes its report where the block ends, or after each validation."""
+
+    def __init__(self, config: RunConfig, folder: Path) -> None:
+        self.config, self.folder = config, folder
+        self.changed, self.reason = False, ""
+        """Whether there is something new to report; why training has ended, if it has begun."""
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Record the start."""
+        if trainer.is_global_zero:
+            record_start(self.folder, trainer)
+            self.changed, self.reason = True, "unknown"
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Write the report of ``report=live``."""
+        if self.config.report == "live" and trainer.is_global_zero:
+            self._write("training")
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Remember why training has ended."""
+        self.reason = self.reason and end_reason(trainer, self.config)[1]
+
+    def __enter__(self) -> "RunReport":
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self.reason:
+            with suppress(OSError, InputError):
+                record_end(self.folder, str(error or self.reason))
+        if self.changed and self.config.report != "none":
+            self._write("stopped" if error else None)
+
+    def _write(self, state: str | None) -> None:
+        try:
+            write_report(self.folder, run_report([self.folder], state))
+        except Exception as error:  # The run matters more than its report.
+            again = f"transformer report {self.folder} writes it"
+            bug = not isinstance(error, InputError | OSError)
+            logger.warning("%s.html is not written: %s; %s", REPORT, error, again, exc_info=bug)
+
+
+def write_report(folder: Path, values: Values) -> Path:
+    """Write ``report.html`` and ``report.json``, for several runs ``comparison``; the page."""
+    name = REPORT if len(values["runs"]) == 1 else "comparison"
+    write_whole(folder / f"{name}.json", escaped_json(values) + "\n")
+    write_whole(page := folder / f"{name}.html", report_page(values))
+    return page
+
+
+def run_report(folders: Sequence[Path], state: str | None = None) -> Values:
+    """All that run directories say; their configs must be trusted, as their text is read.
+
+    ``state`` is finished, stopped or training; None finds out. InputError for another folder.
+    """
+    configs, notes = [require_config(folder) for folder in folders], list[str]()
+    plain = plain_values(RunConfig())
+    pairs = zip(folders, configs, strict=True)
+    values: Values = {
+        "letters": [chr(ord("A") + number) for number in range(len(folders))],
+        "runs": [_facts(folder, config, state) for folder, config in pairs],
+        "settings": _differing([*configs, *([plain] if len(configs) == 1 else [])]),
+    }
+    values["tests"] = [tested_text(folders, configs, name, notes) for name in tested_texts(folders)]
+    return values | {"notes": list(dict.fromkeys(notes)), "summary": summary(values)}
+
+
+def require_config(folder: Path) -> Values:
+    """The config of a run directory; InputError if it has none."""
+    config = read_config(folder)
+    if config is None:
+        raise InputError(f"{folder} has no config.yaml that can be read; give a run directory")
+    return config
+
+
+def _facts(folder: Path, config: Values, state: str | None) -> Values:
+    """What a run directory says besides its hypotheses."""
+    run, record, curves = run_config(config), read_record(folder), _curves(folder)
+    if state is None:
+        running = "training" if is_locked(folder) else "stopped"
+        state = "finished" if is_finished(folder) else running
+    return {
+        "name": folder.resolve().name,
+        "folder": str(folder),
+        "state": state,
+        "live": run.report == "live",
+        "about": f"{run.task}, {run.data.source} to {run.data.target}, corpus {run.data.corpus}",
+        "validation": _validation(run, curves),
+        "curves": curves,
+        **{key: record.get(key) for key in ("parameters", "vocabulary", "lengths", "starts")},
+        "log": _log(folder),
+        "failures": read_json(folder / "failures.json"),
+        "stress": read_json(folder / "stress.json"),
+        "seeds": f"seed={run.seed} data.seed={run.data.seed}",
+    }
+
+
+def _curves(folder: Path) -> dict[str, list[tuple[float, float]]]:
+    """Points (update, value) of ``metrics.csv``; a value that is not finite is left out."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    with suppress(OSError), open(folder / "metrics.csv", encoding="utf-8", errors="replace") as f:
+        for row in csv.DictReader(f):
+            with suppress(KeyError, TypeError, ValueError):
+                update = int(row["step"]) + 1
+                for name in row:
+                    known = row[name] and (name in _CURVES or name.startswith("val/"))
+                    if known and math.isfinite(value := float(row[name])):
+                        found.setdefault(name, []).append((update, value))
+    return found
+
+
+def _validation(config: RunConfig, curves: Mapping[str, Any]) -> Values | None:
+    """The validation that chose the best checkpoint: of equal scores the lowest loss."""
+    criterion = task_class(config.task).criterion(config)
+    if not (points := curves.get(criterion.metric)):
+        return None
+    sign, losses = -1 if criterion.mode == "max" else 1, dict(curves.get("val/loss", ()))
+    best, value = min(points, key=lambda one: (sign * one[1], losses.get(one[0], math.inf)))
+    found = {"metric": criterion.metric, "best": value, "best_update": best, "count": len(points)}
+    lowest = min(losses, key=losses.__getitem__, default=None)
+    return {**found, "last_update": points[-1][0], "lowest_loss_update": lowest}
+
+
+def _log(folder: Path) -> list[str]:
+    """Lines of ``train.log`` on the text, such as faults that the doctor finds; and warnings."""
+    try:
+        text = (folder / "train.log").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    lines = dict.fromkeys(line.partition(" ")[2] for line in text.splitlines())
+    wanted = re.compile(r"warning: |[\w-]+: [\d,]+ of [\d,]+ (\w+ kept|pairs: )")
+    return [escaped(line) for line in lines if wanted.match(line)]
+
+
+def _differing(configs: Sequence[Mapping[str, Any]], prefix: str = "") -> list[Values]:
+    """Keys whose values are not the same in all configs."""
+    found: list[Values] = []
+    for key in dict.fromkeys(key for config in configs for key in config):
+        values: list[Any] = [config.get(key) for config in configs]
+        if all(isinstance(value, Mapping) for value in values):
+            found += _differing(values, f"{prefix}{key}.")
+        elif any(value != values[0] for value in values) and key != "checkpoint":
+            found.append({"key": f"{prefix}{key}", "values": values})
+    return found
