@@ -126,7 +126,7 @@ class BareUpdate:
         with torch.autocast(batch.source.device.type, torch.bfloat16):
             loss, tokens, _ = self.module.micro_loss(batch)
         loss.backward()
-        self.module._normalised(tokens)
+        self.module.normalise(tokens, self.adam)
         self.adam.step()
         self.adam.zero_grad()
 

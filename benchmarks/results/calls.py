@@ -3,6 +3,7 @@
 It does not know what they train.
 """
 
+import math
 import os
 import subprocess
 import sys
@@ -66,10 +67,13 @@ class Calls:
         """Likewise, with commas."""
         return ", ".join(dict.fromkeys(call.machine for call in self._records.read()))
 
-    def run(self, arguments: Sequence[str], log: Path, threads: int) -> int:
+    def run(
+        self, arguments: Sequence[str], log: Path, threads: int, until: float = math.inf
+    ) -> int:
         """Call Python with these arguments; what it says goes into the log. Gives its exit code.
 
-        It outlives neither a signal nor, on Linux, this process.
+        It outlives neither a signal nor, on Linux, this process. It gets SIGTERM at the time
+        ``until`` of ``time.monotonic``.
         """
         commit = code_version()["commit"] or UNKNOWN
         call = Call(datetime.now(UTC).isoformat(), commit, machine(threads), 0.0)
@@ -88,6 +92,9 @@ class Calls:
             code = None
             while code is None:
                 with suppress(subprocess.TimeoutExpired):
-                    code = process.wait(NOTED_EVERY)
+                    code = process.wait(min(NOTED_EVERY, max(0.1, until - time.monotonic())))
+                if code is None and time.monotonic() >= until:
+                    until = math.inf
+                    process.terminate()
                 self._records.keep(replace(call, seconds=round(time.monotonic() - began, 1)))
             return code

@@ -5,7 +5,9 @@ A run of train.py, or the stages of a recipe. It does not know what they are for
 
 import csv
 import json
+import math
 import sys
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -41,18 +43,21 @@ class Training(ABC):
             SystemExit: It does.
         """
 
-    def train(self, threads: int) -> None:
-        """Train until it is finished.
+    def train(self, threads: int, until: float = math.inf) -> None:
+        """Train until it is finished, or is stopped at this time of ``time.monotonic``.
 
         Raises:
             SystemExit: It cannot be trained, what it said is in the file ``FOLDER.log``.
         """
+        if time.monotonic() >= until:
+            return
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         if not self.folder.exists():
             # Those of a run that was moved away.
             self._calls_file.unlink(missing_ok=True)
             self._log.unlink(missing_ok=True)
-        if code := self.calls.run(self.call, self._log, threads):
+        code = self.calls.run(self.call, self._log, threads, until)
+        if code and time.monotonic() < until:
             raise SystemExit(f"{' '.join(self.call)}: exit code {code}, see {self._log}")
 
     @property
@@ -118,14 +123,14 @@ class Chained(Training):
 class Trained(Training):
     """One run of train.py."""
 
-    def train(self, threads: int) -> None:
-        """Train, unless it is finished.
+    def train(self, threads: int, until: float = math.inf) -> None:
+        """Train, unless it is finished; see ``Training``.
 
         Raises:
             SystemExit: It cannot be trained, or nobody knows in which calls it was.
         """
         if not is_finished(self.folder):
-            super().train(threads)
+            super().train(threads, until)
         elif not self._calls_file.exists():
             raise SystemExit(
                 f"{self._calls_file} is not there, which says how long {self.folder} took on which "
@@ -180,8 +185,12 @@ class Trained(Training):
         return found
 
 
-def train_all(runs: Sequence[Run], *, processes: int, threads: int) -> Iterator[Run]:
+def train_all(
+    runs: Sequence[Run], *, processes: int, threads: int, until: float = math.inf
+) -> Iterator[Run]:
     """Train what is missing, several at a time, and give each when it is done.
+
+    At the time ``until`` of ``time.monotonic`` they are stopped.
 
     Raises:
         SystemExit: One is refused, before any is trained; or some cannot be trained, and the
@@ -191,7 +200,7 @@ def train_all(runs: Sequence[Run], *, processes: int, threads: int) -> Iterator[
         run.check()
     failed = []
     with ThreadPoolExecutor(processes) as pool:
-        trained = {pool.submit(run.train, threads): run for run in runs}
+        trained = {pool.submit(run.train, threads, until): run for run in runs}
         try:
             for future in as_completed(trained):
                 run = trained[future]
@@ -199,6 +208,9 @@ def train_all(runs: Sequence[Run], *, processes: int, threads: int) -> Iterator[
                     failed.append(str(error))
                     continue
                 future.result()
+                if until < math.inf and not is_finished(run.folder):
+                    print(f"{run.folder.name}: no time is left", file=sys.stderr, flush=True)
+                    continue
                 print(f"{run.folder.name}: done", file=sys.stderr, flush=True)
                 yield run
         finally:

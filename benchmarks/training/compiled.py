@@ -40,7 +40,7 @@ def update(config: RunConfig) -> tuple[Callable[[Batch], None], list[Batch]]:
         with torch.autocast("cpu", torch.bfloat16, enabled=narrow):
             loss, tokens, _ = module.micro_loss(batch)
         loss.backward()
-        module._normalised(tokens)
+        module.normalise(tokens, adam)
         adam.step()
         adam.zero_grad()
 

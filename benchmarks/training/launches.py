@@ -109,7 +109,7 @@ def update(module: TranslationModule, adam: Optimizer, batch: Batch) -> None:
     """Forward, backward and Adam, as in ``UpdateModule.training_step``."""
     loss, tokens, _ = module.micro_loss(batch)
     loss.backward()
-    module._normalised(tokens)
+    module.normalise(tokens, adam)
     adam.step()
     adam.zero_grad()
 

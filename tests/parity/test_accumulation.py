@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from tests.helpers.model.models import tiny_transformer
 from tests.helpers.training.losses import loss_config
@@ -42,8 +43,8 @@ class Probe(TranslationModule):
     def train_dataloader(self) -> OneUpdate:
         return OneUpdate(self.batches[self.trainer.global_rank :: self.trainer.world_size])
 
-    def _normalised(self, tokens: int) -> Tensor:
-        norm = super()._normalised(tokens)
+    def normalise(self, tokens: int, adam: Optimizer) -> Tensor:
+        norm = super().normalise(tokens, adam)
         if self.trainer.is_global_zero:
             torch.save({n: p.grad for n, p in self.model.named_parameters()}, self.file)
         return norm

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from omegaconf import OmegaConf
 from torch import Tensor
 
 from tests.helpers.model.models import tiny_transformer
@@ -14,13 +16,18 @@ from tests.helpers.model.tolerance import assert_close
 from tests.helpers.runs.processes import FORKS, exit_code
 from tests.helpers.training.losses import loss_config
 from tests.helpers.training.updates import translation_module
+from transformer.cli.config.compose import compose_config
 from transformer.data.batching.batch import Batch, collate
+from transformer.model.attention.kernels import sdpa
 from transformer.model.transformer import Transformer
+from transformer.tasks.registry import make_task
+from transformer.training.config import run_config
 from transformer.training.losses.config import LossConfig
 from transformer.training.losses.consistency import consistency_loss
 from transformer.training.losses.cross_entropy import loss_function
 from transformer.training.optimization.activation_checkpointing import recompute_layers
 from transformer.training.optimization.compiled_layers import compile_layers
+from transformer.training.optimization.optimizer import OptimizerConfig, build_optimizer
 
 pytestmark = pytest.mark.thorough
 
@@ -117,14 +124,73 @@ def graphs_are_few() -> None:
     with torch.no_grad():
         for batch in (pairs(*shape) for shape in shapes):
             module.predictions(batch)
-    # Encoder layer, decoder layer and loss of several sentences or tokens, and of one; the layers
-    # again without gradient.
-    assert (first, len(graphs)) == (6, 10)
-    assert len(graphs) - 3 <= 8
+    # Encoder layer, decoder layer and loss; what is single or without gradient is not compiled.
+    assert (first, len(graphs)) == (3, 3)
+
+
+def an_epoch_recompiles_nothing() -> None:
+    """Of batches of pocket, after one batch; a causal mask of many positions has its own graph."""
+    compiled = translation_module(tiny_transformer(dropout=0.1), loss=loss_config(chunk=32))
+    compile_layers(compiled.model, fullgraph=True, backend="eager")
+    compile_losses("eager")
+    compiled.train().compiled = True
+    # On a GPU, where the kernel depends on the length.
+    sdpa.is_short_on_cuda = lambda query: query.size(2) <= 20
+    shapes = epoch_of_pocket()
+    assert len(set(shapes)) > 20
+    assert {target > 20 for _, _, target in shapes} == {False, True}
+    for long in (False, True):
+        compiled.micro_loss(pairs(3, 7, 30 if long else 9))[0].backward()
+        with torch.compiler.set_stance("fail_on_recompile"):
+            for shape in shapes:
+                if long or shape[2] <= 20:
+                    compiled.micro_loss(pairs(*shape))[0].backward()
+
+
+def epoch_of_pocket() -> list[tuple[int, int, int]]:
+    """Sentences and lengths of the batches of an epoch."""
+    composed: Any = OmegaConf.to_container(compose_config("train", ["experiment=pocket"]))
+    data = make_task(run_config(composed)).data
+    data.prepare_data()
+    data.setup("fit")
+    assert data.row.epoch_length is not None
+    updates = islice(data.train_dataloader(), data.row.epoch_length)
+    batches = [batch for update in updates for batch in update.batches]
+    return [(*batch.source.shape, batch.target_input.size(1)) for batch in batches]
+
+
+def losses_stay_equal() -> None:
+    """Over 200 updates with all that torch.compile has for a CPU, without dropout."""
+    modules = [translation_module(tiny_transformer(), loss=loss_config(chunk=32)) for _ in range(2)]
+    modules[1].compiled = True
+    compile_layers(modules[1].model)
+    batches = [pairs(size, size + 3, size + 1) for size in (4, 7, 11)]
+    losses: list[list[float]] = []
+    for module in modules:
+        # A higher rate amplifies the last bits: 2e-3 after 190 updates at 1e-3.
+        adam = build_optimizer(OptimizerConfig(lr=3e-4), module.train().parameters())
+        losses.append([])
+        for number in range(200):
+            loss, tokens, _ = module.micro_loss(batches[number % 3])
+            loss.backward()
+            module.normalise(tokens, adam)
+            adam.step()
+            adam.zero_grad()
+            losses[-1].append(float(loss.detach()) / tokens)
+    plain, compiled = torch.tensor(losses)
+    assert (plain - compiled).abs().max() < 1e-3
+    assert plain[-3:].mean() < plain[:3].mean() - 0.2
 
 
 @pytest.mark.parametrize(
-    "check", [layers_equal_the_plain_ones, losses_equal_the_plain_ones, graphs_are_few]
+    "check",
+    [
+        layers_equal_the_plain_ones,
+        losses_equal_the_plain_ones,
+        graphs_are_few,
+        an_epoch_recompiles_nothing,
+        losses_stay_equal,
+    ],
 )
 def test_compiled_in_a_fork(check: Callable[[], None]) -> None:
     # The checks of shapes that tests have cannot be traced; a fork has none, as users.

@@ -7,8 +7,11 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional as F
 from torch.nn.attention.flex_attention import flex_attention
 
+from tests.helpers.model.models import tiny_transformer
 from tests.helpers.model.tolerance import assert_close
 from transformer.common.errors import InputError
 from transformer.model.attention.attention_bias import (
@@ -22,7 +25,14 @@ from transformer.model.attention.kernels.flex import (
     compiled_flex_attention,
     flex,
 )
-from transformer.model.attention.kernels.sdpa import FEW, Sdpa, attend_short, plain_is_faster
+from transformer.model.attention.kernels.fused import HiddenKeys, attend_fused, hide
+from transformer.model.attention.kernels.sdpa import (
+    BACKENDS,
+    FEW,
+    Sdpa,
+    attend_short,
+    plain_is_faster,
+)
 from transformer.model.attention.masks import causal_mask
 from transformer.model.attention.positions.alibi import AlibiBias
 from transformer.model.attention.positions.t5_buckets import BucketBias
@@ -245,6 +255,65 @@ def test_the_causal_mask_alone_is_not_made(kv_heads: int) -> None:
     unmade = SelfAttentionBias(causal=True)(70, 0, None, torch.device("cpu"))
     Sdpa()(*heads(70, 70, kv_heads, torch.float32), unmade, 0.0)
     assert not unmade._made
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("length", "device", "first"),
+    [(128, "cuda", "efficient"), (129, "cuda", "flash"), (128, "cpu", "flash")],
+)
+def test_the_efficient_kernel_comes_first_for_a_short_causal_mask(
+    length: int, device: str, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def remember(query: Tensor, *_: Tensor, **options: object) -> Tensor:
+        asked.append((torch._C._get_sdp_priority_order()[0], options["is_causal"]))
+        return query
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", remember)
+    with FakeTensorMode():
+        query = torch.empty(2, HEADS, length, 8, device=device)
+        positions = torch.arange(length, device=device)
+        attention_bias = AttentionBias(queries=positions, keys=positions, causal=True)
+        Sdpa()(query, query, query, attention_bias, 0.1)
+    assert asked == [(BACKENDS[first].value, True)]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("length", "kernel"), [(128, "efficient"), (129, "flash")])
+def test_the_first_kernel_computes_on_a_gpu(length: int, kernel: str) -> None:
+    query = torch.randn(2, HEADS, length, 64, device="cuda", dtype=torch.bfloat16)
+    attention_bias = SelfAttentionBias(causal=True)(length, 0, None, query.device)
+    with torch.profiler.profile() as profile:
+        Sdpa()(query, query, query, attention_bias, 0.1)
+    names = " ".join(event.key for event in profile.key_averages())
+    assert f"_scaled_dot_product_{kernel}_attention" in names
+
+
+def test_nothing_is_multiplied_where_every_query_sees(monkeypatch: pytest.MonkeyPatch) -> None:
+    query, key, value = heads(70, 70, HEADS, torch.float32)
+    mask = padding(70)
+    mask[2, ..., 0] = True
+    promised = attend_fused(query, key, value, hide(mask, query.dtype, no_row_empty=True))
+    assert_close(promised, attend_fused(query, key, value, mask))
+    made: list[Tensor | None] = []
+
+    def remember(*arguments: object) -> HiddenKeys:
+        made.append(hide(*arguments).sees)  # type: ignore[arg-type]
+        return hide(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("transformer.model.attention.kernels.fused.hide", remember)
+    for pattern in ("full", "sliding"):
+        model = tiny_transformer(attention="sdpa", pattern=pattern, decoder_pattern="full").to(
+            "meta"
+        )
+        tokens = torch.ones(3, 5, dtype=torch.long, device="meta")
+        for training in (True, False):
+            model.train(training)(tokens, tokens)
+    # Of the encoder and of the source: a sliding window may see only padding.
+    kept = [sees is not None for sees in made]
+    assert kept == [False, False, True, True, True, False, True, True]
 
 
 @pytest.mark.parametrize("backend", ["efficient", "cudnn"])

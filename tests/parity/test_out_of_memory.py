@@ -12,6 +12,7 @@ from typing import Any, Literal
 import pytest
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from tests.helpers.model.models import tiny_transformer
 from tests.helpers.training.losses import loss_config
@@ -57,8 +58,8 @@ class Poor(TranslationModule):
         finally:
             handle.remove()
 
-    def _normalised(self, tokens: int) -> Tensor:
-        norm = super()._normalised(tokens)
+    def normalise(self, tokens: int, adam: Optimizer) -> Tensor:
+        norm = super().normalise(tokens, adam)
         if self.trainer.is_global_zero:
             gradients = {n: p.grad for n, p in self.model.named_parameters()}
             torch.save([tokens, gradients], self.file.with_suffix(f".{self.global_step}"))

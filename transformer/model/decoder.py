@@ -100,4 +100,5 @@ class Decoder(LayerStack):
             mapped = one_product(for_products(memory.hidden), projections)
             pairs = zip(attentions, mapped[::2], mapped[1::2], strict=True)
             caches = [LayerCache(*one.split_keys(*pair)) for one, *pair in pairs]
-        return DecoderCache(caches, AttentionBias(memory.mask))
+        # A sentence of a training batch has a token.
+        return DecoderCache(caches, AttentionBias(memory.mask, no_row_empty=self.training))

@@ -105,10 +105,7 @@ def fit(
     given, config = config, replace(config, trainer=resolve_precision(config.trainer))
     if given.trainer != config.trainer:
         logger.info("precision=auto is %s on this device", config.trainer.precision)
-    if config.trainer.compile == "layers":
-        from transformer.training.optimization.compiled_layers import check_compiler
-
-        check_compiler(torch.device("cuda" if trains_on_gpu(config.trainer) else "cpu"))
+    config = _with_compiler(config)
     config, task, resume_state = _prepare(config)
     trainer = _fit(config, folder, task, resume_state, watching)
     if torch.distributed.is_initialized():
@@ -118,6 +115,16 @@ def fit(
     if not trained or key == "trainer.max_time":
         logger.info("%s; resume with %s and a higher %s", reached, _resume(config, folder), key)
     return trainer, task, trained
+
+
+def _with_compiler(config: RunConfig) -> RunConfig:
+    """The config with a choice for ``trainer.compile=auto``: nothing on a CPU."""
+    wanted, on_gpu = config.trainer.compile, trains_on_gpu(config.trainer)
+    if wanted == "none" or (wanted == "auto" and not on_gpu):
+        return replace(config, trainer=replace(config.trainer, compile="none"))
+    from transformer.training.optimization.compiled_layers import resolve_compile
+
+    return resolve_compile(config, torch.device("cuda" if on_gpu else "cpu"))
 
 
 def _resume(config: RunConfig, folder: Path) -> str:

@@ -98,11 +98,11 @@ def build_module(
         from transformer.training.optimization.activation_checkpointing import recompute_layers
 
         recompute_layers(module.model, module.guided_attention)
+    module.compiled = config.trainer.compile in ("loss", "layers")
     if config.trainer.compile == "layers":
         from transformer.training.optimization.compiled_layers import compile_layers
 
         compile_layers(module.model, module.guided_attention)
-        module.compiled = True
     return module
 
 

@@ -169,13 +169,17 @@ def _contradictions(config: RunConfig, model: ModelConfig) -> Iterator[str]:
             "trainer=fsdp shards all weights and needs every layer on every rank; set "
             "callbacks.ema_decay=0 model.layer_drop=0"
         )
-    full = model.pattern == "full" and model.decoder_pattern in (None, "full")
-    skips_blocks = model.attention == "flex" or (model.attention == "auto" and not full)
-    if config.trainer.compile != "none" and skips_blocks:
+    if config.trainer.compile == "layers" and skips_blocks(model):
         yield (
             f"trainer.compile=layers cannot compile model.attention={model.attention} here, which "
-            "skips blocks of keys; set model.attention=sdpa or trainer.compile=none"
+            "skips blocks of keys; set model.attention=sdpa or trainer.compile=loss"
         )
+
+
+def skips_blocks(model: ModelConfig) -> bool:
+    """Whether attention computes only the visible blocks of keys, which no compiled layer can."""
+    full = model.pattern == "full" and model.decoder_pattern in (None, "full")
+    return model.attention == "flex" or (model.attention == "auto" and not full)
 
 
 def sized_model(model: Mapping[str, Any], inputs: int, outputs: int) -> ModelConfig:

@@ -28,7 +28,7 @@ class TrainerConfig:
     limit_val_batches: int | None = None
     search_tokens: Annotated[int, Range(1)] | None = None
     reduce_bfloat16: bool = False
-    compile: Literal["none", "layers"] = "none"
+    compile: Literal["auto", "none", "loss", "layers"] = "auto"
 
     def __post_init__(self) -> None:
         raise_objections(self._objections())

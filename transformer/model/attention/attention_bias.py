@@ -52,6 +52,7 @@ class AttentionBias:
         bias: Bias of the scores by distance.
         rotation: Rotation of queries and new keys by the positions of the queries.
         unfilled: Number of last keys that are empty in a cache, and hidden (causal only).
+        no_row_empty: The caller knows that every query may attend to some key.
     """
 
     mask: Mask | None = None
@@ -62,6 +63,7 @@ class AttentionBias:
     bias: RelativeBias | None = None
     rotation: Rotation | None = None
     unfilled: int = 0
+    no_row_empty: bool = False
     _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -171,4 +173,6 @@ class SelfAttentionBias(nn.Module):
         return AttentionBias(
             *(mask, queries, keys, self.causal, self.pattern, self.bias, rotation),
             unfilled=len(keys) - end,
+            # A sentence of a training batch has a token, to the left of its padding.
+            no_row_empty=self.training and self.pattern is None,
         )

@@ -47,6 +47,10 @@ class MemoryPreflight(Callback):
         with trainer.precision_plugin.train_step_context():
             check_memory(batch.to(trainer.strategy.root_device), times)
         del moments
+        if pl_module.compiled:
+            from transformer.training.optimization.compiled_layers import seconds_compiling
+
+            logger.info("torch.compile took %.1f s", seconds_compiling())
 
     def _compare(self, trainer: Trainer) -> None:
         mine = hashlib.sha256(repr(self.data.row.identity()).encode()).hexdigest()

@@ -1,7 +1,10 @@
 """Layers that ``torch.compile`` compiles, once for batches of all sizes."""
 
+import logging
+import os
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +18,9 @@ from transformer.model.attention.kv_cache import LayerCache
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
 from transformer.model.layers.mixed_precision import product_dtype
+from transformer.training.config import RunConfig, sized_model, skips_blocks
+
+logger = logging.getLogger(__name__)
 
 Forward = Callable[..., Tensor]
 
@@ -24,8 +30,9 @@ _SETTINGS = ("trainer.compile=layers", "trainer.compile=none")
 def compile_layers(model: nn.Module, guided: nn.Module | None = None, **options: Any) -> None:
     """Compile the layers of a model, forward and backward, for any number of sentences and tokens.
 
-    Layers with a guided attention are not compiled, because its weights are recorded. A search (in
-    inference mode) runs the plain layers. To recompute layers as well, call ``recompute_layers``
+    Layers with a guided attention are not compiled, because its weights are recorded. Validation
+    and search, which need no gradient, run the plain layers, and so does a batch of one sentence or
+    one token: each would be one more graph. To recompute layers as well, call ``recompute_layers``
     before. Ansel et al. 2024, "PyTorch 2".
     """
     # Sizes that are equal in the first batch, such as length and width, may differ in the next.
@@ -40,6 +47,37 @@ def compile_layers(model: nn.Module, guided: nn.Module | None = None, **options:
         layer.forward = _compiled(layer.forward, compiled)  # type: ignore[method-assign]
 
 
+def resolve_compile(config: RunConfig, device: torch.device) -> RunConfig:
+    """The config with a choice for ``trainer.compile=auto``; output is kept in ``data.cache``.
+
+    ``auto`` compiles what can be compiled, or nothing if the compiler does not work. Raises
+    InputError if it does not work, and the user has chosen.
+    """
+    chosen = config.trainer.compile
+    os.environ.setdefault(
+        "TORCHINDUCTOR_CACHE_DIR", str(Path(config.data.cache, "compiled").resolve())
+    )
+    if chosen != "auto":
+        check_compiler(device)
+        return config
+    chosen = "loss" if skips_blocks(sized_model(config.model, 1, 1)) else "layers"
+    try:
+        check_compiler(device)
+    # A compiler can fail in many ways, and nobody has asked for it.
+    except Exception as error:
+        logger.warning("nothing is compiled, so training is slower: %s", error)
+        chosen = "none"
+    logger.info("trainer.compile=auto is %s on this device", chosen)
+    return replace(config, trainer=replace(config.trainer, compile=chosen))
+
+
+def seconds_compiling() -> float:
+    """Seconds that torch has compiled in this process."""
+    from torch._dynamo.utils import calculate_time_spent
+
+    return calculate_time_spent()["total_wall_time"]
+
+
 def check_compiler(device: torch.device) -> None:
     """Compile a sum; raises InputError if the device cannot, such as without a C++ compiler."""
     with compiler_errors(*_SETTINGS):
@@ -50,19 +88,18 @@ def _teach(forward: Forward) -> Forward:
     """A decoder layer without its cache in training: no later position reads the cache."""
 
     def teach(hidden: Tensor, cache: LayerCache, *biases: AttentionBias) -> Tensor:
-        return forward(hidden, replace(cache) if torch.is_grad_enabled() else cache, *biases)
+        return forward(hidden, replace(cache), *biases)
 
     return teach
 
 
 def _compiled(forward: Forward, compiled: Forward) -> Forward:
-    """The compiled layer; in a search, and for a length of one, the plain one."""
+    """The compiled layer where ``compile_layers`` says so, else the plain one."""
 
     def compute(hidden: Tensor, *context: LayerCache | AttentionBias) -> Tensor:
         caches = [each for each in context if isinstance(each, LayerCache)]
-        single = 1 in (hidden.size(1), *(cache.cross_keys.size(2) for cache in caches))
-        searches = torch.is_inference_mode_enabled() or any(c.keys is not None for c in caches)
-        if single or searches:
+        single = 1 in (*hidden.shape[:2], *(cache.cross_keys.size(2) for cache in caches))
+        if single or not torch.is_grad_enabled() or any(c.keys is not None for c in caches):
             return forward(hidden, *context)
         for each in context:
             if isinstance(each, AttentionBias):

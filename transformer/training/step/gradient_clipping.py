@@ -21,3 +21,18 @@ def clip_mean_gradient(
     # Without foreach, sharded weights are clipped one by one.
     norm = nn.utils.clip_grad_norm_(model.parameters(), limit, foreach=sharded or None)
     return norm.full_tensor() if isinstance(norm, DTensor) else norm
+
+
+def mean_gradient_scale(
+    model: nn.Module, tokens: int | Tensor, max_norm: float | None
+) -> tuple[Tensor, Tensor]:
+    """The norm of the mean gradient, and the divisor that makes the sum a mean and clips it.
+
+    A fused optimiser divides by it as it reads the gradients, which ``clip_mean_gradient`` would
+    read and write twice more.
+    """
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    norm = (nn.utils.get_total_norm(gradients) / tokens).float()
+    # As clip_grad_norm_ does.
+    excess = norm.new_ones(()) if max_norm is None else ((norm + 1e-6) / max_norm).clamp(min=1.0)
+    return norm, (excess * tokens).float()

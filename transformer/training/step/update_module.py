@@ -9,6 +9,7 @@ from pytorch_lightning import LightningModule
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
+from torch.optim import Optimizer
 
 from transformer.data.batching.loader import Update
 from transformer.model.checkpoint.checkpoint import PORTABLE
@@ -30,7 +31,7 @@ from transformer.training.optimization.gradient_buckets import GradientBuckets
 from transformer.training.optimization.optimizer import OptimizerConfig, build_optimizer
 from transformer.training.optimization.schedule import ScheduleConfig, build_schedule
 from transformer.training.step.gradient_accumulation import Accumulator, seed_for
-from transformer.training.step.gradient_clipping import clip_mean_gradient
+from transformer.training.step.gradient_clipping import clip_mean_gradient, mean_gradient_scale
 from transformer.training.step.outcome import Means, Outcome, sum_over_ranks
 
 if TYPE_CHECKING:
@@ -104,9 +105,9 @@ class UpdateModule(LightningModule, ABC):
         totals = self.accumulate(update, self._buckets.sending if self._buckets else nullcontext)
         if self.trainer.world_size > 1:
             totals = sum_over_ranks(totals, self._buckets, self.signal, self.device)
-        norm = self._normalised(totals.tokens)
-        good = self.detector.accepts(totals.sums["loss"] / totals.tokens, norm)
         optimizer: Any = self.optimizers()
+        norm = self.normalise(totals.tokens, optimizer.optimizer)
+        good = self.detector.accepts(totals.sums["loss"] / totals.tokens, norm)
         lr = optimizer.param_groups[0]["lr"]
         # Adam does not change the weights if this is 1.
         optimizer.optimizer.found_inf = good.logical_not().float()
@@ -119,6 +120,14 @@ class UpdateModule(LightningModule, ABC):
         if self.device.type == "cpu":
             self.count_last_update()
         return {"outcome": outcome}
+
+    def normalise(self, tokens: int | Tensor, adam: Optimizer) -> Tensor:
+        """Make the gradient a mean and clip it, or let Adam do so; return the unclipped norm."""
+        if self.sharded or self.model.projection.weight.device.type in ("cpu", "mps"):
+            return clip_mean_gradient(self.model, tokens, self.clip, sharded=self.sharded)
+        norm, scale = mean_gradient_scale(self.model, tokens, self.clip)
+        adam.grad_scale = scale  # type: ignore[attr-defined]
+        return norm
 
     @property
     def detector(self) -> DivergenceDetector:
@@ -210,6 +219,3 @@ class UpdateModule(LightningModule, ABC):
         loss, tokens, sums = self.micro_loss(batch)
         self.manual_backward(loss)
         return tokens, sums
-
-    def _normalised(self, tokens: int | Tensor) -> Tensor:
-        return clip_mean_gradient(self.model, tokens, self.clip, sharded=self.sharded)

@@ -28,15 +28,16 @@ class HiddenKeys(NamedTuple):
 
     It has room for more keys, up to the next multiple of ``_ALIGNMENT``; the kernel cuts that off.
     """
-    sees: Float[Tensor, "#batch #head #query 1"]
-    """Factor of the result: 0 where a query may attend to nothing, else 1."""
+    sees: Float[Tensor, "#batch #head #query 1"] | None
+    """Factor of the result: 0 where a query may attend to nothing, else 1; None is always 1."""
 
 
-def hide(mask: Mask, dtype: torch.dtype) -> HiddenKeys:
+def hide(mask: Mask, dtype: torch.dtype, no_row_empty: bool = False) -> HiddenKeys:
     """Convert a mask to a bias of the scores.
 
     If a query may attend to nothing, kernels return NaN or the mean, also in the gradient. Here
-    this query attends to everything, and its result is multiplied by zero.
+    this query attends to everything, and its result is multiplied by zero, unless ``no_row_empty``
+    promises that there is none.
     """
     sees = mask.any(-1, keepdim=True)
     rows, keys = mask.shape[:-1], mask.size(-1)
@@ -44,7 +45,7 @@ def hide(mask: Mask, dtype: torch.dtype) -> HiddenKeys:
     room = keys + _ALIGNMENT - keys % _ALIGNMENT
     summand = torch.zeros(*rows, room, dtype=dtype, device=mask.device)
     summand[..., :keys].masked_fill_(sees & ~mask, -math.inf)
-    return HiddenKeys(summand, sees.to(dtype))
+    return HiddenKeys(summand, None if no_row_empty else sees.to(dtype))
 
 
 def hidden_keys(attention_bias: AttentionBias, dtype: torch.dtype) -> HiddenKeys | None:
@@ -52,7 +53,9 @@ def hidden_keys(attention_bias: AttentionBias, dtype: torch.dtype) -> HiddenKeys
     mask = attention_bias.dense_mask
     if mask is None:
         return None
-    return attention_bias.once(f"hidden_keys {dtype}", lambda: hide(mask, dtype))
+    return attention_bias.once(
+        f"hidden_keys {dtype}", lambda: hide(mask, dtype, attention_bias.no_row_empty)
+    )
 
 
 def prepare(attention_bias: AttentionBias, dtype: torch.dtype) -> None:
@@ -103,4 +106,4 @@ def attend_fused(
             is_causal=causal,
             enable_gqa=grouped,
         ).to(query.dtype)
-    return attended if hidden is None else attended * hidden.sees
+    return attended if hidden is None or hidden.sees is None else attended * hidden.sees

@@ -1,8 +1,9 @@
 """Full attention: torch's fused kernel, and plain products where they are faster on a CPU."""
 
 import math
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -26,6 +27,12 @@ BACKENDS = {
     "cudnn": SDPBackend.CUDNN_ATTENTION,
     "math": SDPBackend.MATH,
 }
+
+EFFICIENT_FIRST = [BACKENDS[name] for name in ("efficient", "flash", "cudnn", "math")]
+"""Kernels in the order of their speed for a causal mask and few positions."""
+
+CAUSAL_SHORT = 128
+"""Positions up to which an H200 computes a causal mask fastest by ``efficient`` (docs/gpu.md)."""
 
 FEW = 16
 """Plain products are faster than the fused kernel with at most 16 queries and at least 16 keys."""
@@ -60,7 +67,7 @@ class Sdpa:
             plain = attend_short if attention_bias.every_query_sees else eager
             return plain(query, key, value, attention_bias, dropout)
         try:
-            with nullcontext() if self.backend == "any" else sdpa_kernel(BACKENDS[self.backend]):
+            with self._kernels(query, attention_bias):
                 if attention_bias.only_causal:
                     return attend_fused(query, key, value, dropout=dropout, causal=True)
                 hidden, bias = hidden_keys(attention_bias, query.dtype), attention_bias.dense_bias
@@ -73,6 +80,21 @@ class Sdpa:
                 f"model.sdpa_backend={self.backend} cannot compute {query.dtype}, heads of width "
                 f"{query.size(-1)}{masked} on {query.device.type}; set model.sdpa_backend=any"
             ) from error
+
+    def _kernels(
+        self, query: QueryHeads, attention_bias: AttentionBias
+    ) -> AbstractContextManager[Any]:
+        """The kernels that torch may choose from."""
+        if self.backend != "any":
+            return sdpa_kernel(BACKENDS[self.backend])
+        if attention_bias.only_causal and is_short_on_cuda(query):
+            return sdpa_kernel(EFFICIENT_FIRST, set_priority=True)
+        return nullcontext()
+
+
+def is_short_on_cuda(query: QueryHeads) -> bool:
+    """Whether a causal attention has few positions, on a GPU on which this matters."""
+    return query.device.type == "cuda" and query.size(2) <= CAUSAL_SHORT
 
 
 def plain_is_faster(

@@ -1,0 +1,81 @@
+"""What ``trainer.compile=auto`` compiles on which device."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from transformer.common.errors import InputError
+from transformer.data.config import DataConfig
+from transformer.runs import train
+from transformer.training.config import RunConfig
+from transformer.training.optimization import compiled_layers
+from transformer.training.trainer_config import TrainerConfig
+
+
+@pytest.fixture(autouse=True)
+def compiler(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The devices that the compiler is tried on, which works; no other cache is changed."""
+    tried: list[str] = []
+    monkeypatch.setattr(compiled_layers, "check_compiler", lambda device: tried.append(str(device)))
+    monkeypatch.setitem(os.environ, "TORCHINDUCTOR_CACHE_DIR", "")
+    monkeypatch.delitem(os.environ, "TORCHINDUCTOR_CACHE_DIR")
+    return tried
+
+
+def resolved(monkeypatch: pytest.MonkeyPatch, gpu: bool, **settings: Any) -> str:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    trainer = TrainerConfig("gpu" if gpu else "cpu", compile=settings.pop("compile", "auto"))
+    config = RunConfig(trainer=trainer, **settings)
+    return train._with_compiler(config).trainer.compile
+
+
+@pytest.mark.parametrize(
+    ("given", "gpu", "model", "expected"),
+    [
+        ("auto", False, {}, "none"),
+        ("auto", True, {}, "layers"),
+        ("auto", True, {"decoder_pattern": "sliding"}, "loss"),
+        ("auto", True, {"decoder_pattern": "sliding", "attention": "sdpa"}, "layers"),
+        ("loss", True, {}, "loss"),
+        ("layers", False, {}, "layers"),
+        ("none", True, {}, "none"),
+    ],
+)
+def test_auto_compiles_on_a_gpu(
+    given: str,
+    gpu: bool,
+    model: dict[str, Any],
+    expected: str,
+    compiler: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert resolved(monkeypatch, gpu, compile=given, model=model) == expected
+    assert compiler == ([] if expected == "none" else ["cuda" if gpu else "cpu"])
+
+
+def test_without_a_compiler_only_a_choice_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(device: torch.device) -> None:
+        raise InputError("no compiler")
+
+    monkeypatch.setattr(compiled_layers, "check_compiler", fail)
+    assert resolved(monkeypatch, True) == "none"
+    assert "nothing is compiled, so training is slower: no compiler" in caplog.text
+    with pytest.raises(InputError, match="no compiler"):
+        resolved(monkeypatch, True, compile="loss")
+
+
+def test_what_is_compiled_is_kept_in_the_cache_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = DataConfig(cache=str(tmp_path))
+    resolved(monkeypatch, True, data=data)
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "compiled")
+    # The user's comes first.
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "elsewhere")
+    resolved(monkeypatch, True, data=data)
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == "elsewhere"
