@@ -25,11 +25,12 @@ from transformer.training.callbacks.sweep_objective import Objective
 from transformer.training.checkpointing.checkpoint_io import consolidate
 from transformer.training.checkpointing.run_directory import is_finished, mark_finished
 from transformer.training.checkpointing.training_state import find_resumable, loader_state
-from transformer.training.config import RunConfig, with_resolved
+from transformer.training.config import RunConfig, sized_model, skips_blocks, with_resolved
 from transformer.training.optimization.cpu_allocator import keep_freed_memory, keep_products
 from transformer.training.optimization.divergence import Diverged, save_text
 from transformer.training.precision import resolve_precision, trains_on_gpu
 from transformer.training.trainer import bound_by_epochs, build_trainer, end_reason
+from transformer.training.trainer_config import Compile
 
 logger = logging.getLogger(__name__)
 
@@ -121,10 +122,14 @@ def _with_compiler(config: RunConfig) -> RunConfig:
     """The config with a choice for ``trainer.compile=auto``: nothing on a CPU."""
     wanted, on_gpu = config.trainer.compile, trains_on_gpu(config.trainer)
     if wanted == "none" or (wanted == "auto" and not on_gpu):
-        return replace(config, trainer=replace(config.trainer, compile="none"))
-    from transformer.training.optimization.compiled_layers import resolve_compile
+        chosen: Compile = "none"
+    else:
+        from transformer.training.optimization.compiled_layers import resolve_compile
 
-    return resolve_compile(config, torch.device("cuda" if on_gpu else "cpu"))
+        skips = skips_blocks(sized_model(config.model, 1, 1))
+        device = torch.device("cuda" if on_gpu else "cpu")
+        chosen = resolve_compile(wanted, Path(config.data.cache), device, skips_blocks=skips)
+    return replace(config, trainer=replace(config.trainer, compile=chosen))
 
 
 def _resume(config: RunConfig, folder: Path) -> str:

@@ -18,7 +18,7 @@ from transformer.model.attention.kv_cache import LayerCache
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
 from transformer.model.layers.mixed_precision import product_dtype
-from transformer.training.config import RunConfig, sized_model, skips_blocks
+from transformer.training.trainer_config import Compile
 
 logger = logging.getLogger(__name__)
 
@@ -47,20 +47,19 @@ def compile_layers(model: nn.Module, guided: nn.Module | None = None, **options:
         layer.forward = _compiled(layer.forward, compiled)  # type: ignore[method-assign]
 
 
-def resolve_compile(config: RunConfig, device: torch.device) -> RunConfig:
-    """The config with a choice for ``trainer.compile=auto``; output is kept in ``data.cache``.
+def resolve_compile(
+    chosen: Compile, cache: Path, device: torch.device, *, skips_blocks: bool
+) -> Compile:
+    """What ``trainer.compile=auto`` compiles on this device; the cache keeps it for other runs.
 
-    ``auto`` compiles what can be compiled, or nothing if the compiler does not work. Raises
-    InputError if it does not work, and the user has chosen.
+    That is nothing if the compiler does not work, and no layer that skips blocks of keys. Raises
+    InputError if the compiler does not work, and the user has chosen.
     """
-    chosen = config.trainer.compile
-    os.environ.setdefault(
-        "TORCHINDUCTOR_CACHE_DIR", str(Path(config.data.cache, "compiled").resolve())
-    )
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str((cache / "compiled").resolve()))
     if chosen != "auto":
         check_compiler(device)
-        return config
-    chosen = "loss" if skips_blocks(sized_model(config.model, 1, 1)) else "layers"
+        return chosen
+    chosen = "loss" if skips_blocks else "layers"
     try:
         check_compiler(device)
     # A compiler can fail in many ways, and nobody has asked for it.
@@ -68,7 +67,7 @@ def resolve_compile(config: RunConfig, device: torch.device) -> RunConfig:
         logger.warning("nothing is compiled, so training is slower: %s", error)
         chosen = "none"
     logger.info("trainer.compile=auto is %s on this device", chosen)
-    return replace(config, trainer=replace(config.trainer, compile=chosen))
+    return chosen
 
 
 def seconds_compiling() -> float:
