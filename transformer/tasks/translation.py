@@ -152,7 +152,8 @@ class TranslateValidation(Callback):
         self.translator = translator
         self.sources, self.references, self.ranges = texts
         self.samples, self.metrics = samples, metrics
-        self.usual, self.detector = usual, None if usual is None else Detector(usual)
+        self.usual = usual
+        self.detector = None if usual is None else Detector(usual, detects=False)
         self._of_references: Sequence[SentenceFlags] | None = None
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -17,6 +17,8 @@ def test_a_run_leaves_what_it_promises(home: Path) -> None:
         "train.log",
         "test.json",
         "test.hyp",
+        "failures.json",
+        "failure_thresholds.json",
         "checkpoints/best.ckpt",
         "checkpoints/last.ckpt",
         "checkpoints/step-00000030.ckpt",
@@ -28,13 +30,14 @@ def test_a_run_leaves_what_it_promises(home: Path) -> None:
     header = (home / "run" / "metrics.csv").read_text().split("\n")[0].split(",")
     assert {"train/loss", "train/tokens_per_second", "train/padding", "lr"} <= set(header)
     assert {"train/grad_norm", "val/loss", "val/bleu", "val/chrf"} <= set(header)
+    assert {"val/failures/empty", "val/failures/repetition"} <= set(header)
 
 
 def test_evaluate_says_what_training_said_and_takes_files(home: Path) -> None:
     code, stdout, stderr = verb("evaluate", "checkpoint=run", home=home)
     assert code == 0, stderr
     assert json.loads(stdout) == json.loads((home / "run" / "test.json").read_text())
-    assert "BLEU" in stderr
+    assert "BLEU" in stderr and "failures of 40 outputs" in stderr
     code, stdout, stderr = verb(
         *("evaluate", "checkpoint=run", "source=validation.src", "reference=validation.tgt"),
         *("output=scores", "decoding.beam_size=1"),

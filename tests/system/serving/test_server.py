@@ -34,6 +34,9 @@ from tests.helpers.runs.processes import PROJECT
 from tests.helpers.serving.served import ask, limits, serving
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translation.translator import Translator
+from transformer.evaluation.failures.flagging import FlaggingTranslator
+from transformer.evaluation.failures.flags import Detector
+from transformer.evaluation.failures.thresholds import Thresholds
 from transformer.serving.access import Access, Client
 from transformer.serving.languages import Direction, Directions
 from transformer.serving.server import build_app
@@ -308,6 +311,21 @@ def test_a_crowd_gets_what_one_gets_offline(url: str, model: Translator) -> None
     )
     assert sentences / batches > 2
     assert float(numbers["translate_waiting"]) == 0
+
+
+def test_failures_are_counted_and_on_request_told(model: Translator) -> None:
+    asked = {"q": "a dog runs .", "source": "en", "target": "de"}
+    detector = Detector(Thresholds(low_confidence=0.0))
+    for on_failure, told in ((None, None), ("mark", ["low_confidence"])):
+        flags = FlaggingTranslator(model, detector, on_failure)
+        with serving(translator=flags) as address:
+            for _ in range(2):
+                answer = ask(f"{address}/translate", asked | {"alternatives": 2})[1]
+                assert (answer.get("flags") or [])[-1:] == (told or [])
+            metrics = requests.get(f"{address}/metrics", timeout=60).text
+            assert 'translate_failures_total{flag="low_confidence"} 1.0' in metrics
+            # A remembered translation counts once.
+            assert "translate_cache_hits_total 1.0" in metrics
 
 
 def test_keys_and_limits(model: Translator) -> None:

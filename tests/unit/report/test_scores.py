@@ -8,8 +8,16 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.decoding.metrics import RAW
+from transformer.evaluation.failures.monitor import Failures
 from transformer.evaluation.metrics import score
-from transformer.report.scores import build_table, format_json, print_json, print_table, save_report
+from transformer.report.scores import (
+    build_table,
+    failures_table,
+    format_json,
+    print_json,
+    print_table,
+    save_report,
+)
 
 HYPOTHESES = ["Ein Hund schläft .", "", "zwei\u2028Katzen\r"]
 SCORES = score(HYPOTHESES, ["Ein Hund schläft .", "Nein .", "zwei Katzen"], config=RAW)
@@ -24,6 +32,29 @@ def test_saved_files_say_what_was_scored(tmp_path: Path) -> None:
     assert sorted(os.listdir(folder)) == ["test.hyp", "test.json"]
     [only] = json.loads(format_json(SCORES[:1]))
     assert only["name"] == "BLEU"
+
+
+def test_flags_are_shown_and_saved_beside_the_hypotheses(tmp_path: Path) -> None:
+    failures = Failures(
+        ("empty", "copy", "numbers", "low_confidence"),
+        [("copy",), ("empty", "low_confidence"), ("copy",)],
+        [(), ("copy",), ()],
+    )
+    save_report(tmp_path, "test", SCORES, HYPOTHESES, failures)
+    save_report(tmp_path, "test_novel", SCORES, HYPOTHESES, failures)
+    assert {"failures.json", "test_novel.failures.json"} < {*os.listdir(tmp_path)}
+    saved = json.loads((tmp_path / "failures.json").read_text())
+    assert saved["sentences"] == 3
+    assert saved["flags"]["copy"] == {"hypothesis": 2, "reference": 1, "lines": [0, 2]}
+    assert str(failures_table(failures)).split("\n") == [
+        "failures of 3 outputs",
+        "flag            outputs  references  first lines",
+        "empty                 1           0  2",
+        "copy                  2           1  1 3",
+        "low_confidence        1           -  2",
+    ]
+    none = Failures(("empty",), [()] * 3, [()] * 3)
+    assert str(failures_table(none)) == "failures: none of 3 outputs has a flag"
 
 
 def test_a_failure_leaves_the_old_file_whole(tmp_path: Path) -> None:

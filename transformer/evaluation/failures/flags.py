@@ -60,9 +60,12 @@ class Output(NamedTuple):
 
 
 class Detector:
-    """Flags single outputs of one model."""
+    """Flags single outputs of one model.
 
-    def __init__(self, thresholds: Thresholds) -> None:
+    ``detects`` also finds third languages by py3langid, which takes a second to load.
+    """
+
+    def __init__(self, thresholds: Thresholds, *, detects: bool = True) -> None:
         self.thresholds, self._scripts = thresholds, frozenset(thresholds.scripts)
         directions = thresholds.directions
         self._own = None
@@ -70,7 +73,7 @@ class Detector:
             codes = (code.lower().replace("_", "-").partition("-")[0] for code in directions[0])
             source, self._own = map(Language, codes, map(frozenset, thresholds.common))
             self._source, self._only_source = source, source.common - self._own.common
-        self._detects = find_spec("py3langid") is not None
+        self._detects = detects and find_spec("py3langid") is not None
         absent = {"copy": not directions, "wrong_language": self._own is None}
         absent["low_confidence"] = thresholds.low_confidence is None
         self.names = tuple(flag for flag in FLAGS if not absent.get(flag))

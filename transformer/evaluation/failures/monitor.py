@@ -34,9 +34,10 @@ class Failures:
         return [index for index, flags in enumerate(self.hypotheses) if flag in flags]
 
     def of_references(self, flag: str) -> int | None:
-        """Number of references with a flag; None for a flag that no reference can be given."""
-        known = flag not in ("low_confidence", "names", "unfinished")
-        return sum(flag in flags for flags in self.references) if known else None
+        """Number of references with a flag; None for ``low_confidence``: they are not scored."""
+        if flag == "low_confidence":
+            return None
+        return sum(flag in flags for flags in self.references)
 
     def rates(self) -> dict[str, float]:
         """Per cent of the outputs by flag, then of references for those flags that they have."""

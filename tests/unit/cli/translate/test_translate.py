@@ -1,5 +1,6 @@
 """Wrong calls of translate, the name of its part files, and what a plain call imports."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from tests.helpers.runs.tuning_runs import write_run
 from transformer.__main__ import main
 from transformer.cli.config.compose import compose_config
 from transformer.cli.translate.translate import _job
+from transformer.evaluation.failures.flags import Detector
 
 
 @pytest.mark.parametrize(
@@ -26,6 +28,28 @@ from transformer.cli.translate.translate import _job
 def test_refusals(argument: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["translate", "checkpoint=x", argument]) == 2
     assert capsys.readouterr().err.startswith(f"error: {says}")
+
+
+def test_flags_are_warnings_or_in_the_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, source, output = write_run(tmp_path), tmp_path / "source", tmp_path / "output"
+    source.write_text("a dog\n\n")
+    monkeypatch.setattr(
+        Detector, "flags", lambda _, text, output, reference=None: ("copy",) * bool(text)
+    )
+    call = ["translate", f"checkpoint={run}", f"input={source}", f"output={output}"]
+    assert main([*call, "flags=true"]) == 0
+    assert capsys.readouterr().err.count(f"warning: {source}:1: copy") == 1
+    plain = output.read_text().split("\n")
+    assert main([*call, "on_failure=mark", "format=json"]) == 0
+    found = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [one["flags"] for one in found] == [["copy"], []]
+    assert [one["text"] for one in found] == plain[:2]
+    assert main([*call, "on_failure=resample", "alignment=true"]) == 2
+    assert "on_failure=resample gives no alignment" in capsys.readouterr().err
+    assert main([*call, "on_failure=again"]) == 2
+    assert "must be mark or next_best or resample or null" in capsys.readouterr().err
 
 
 def test_a_job_is_what_decides_the_translations(tmp_path: Path) -> None:

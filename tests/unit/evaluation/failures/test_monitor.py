@@ -27,7 +27,8 @@ def test_flags_are_counted_beside_those_of_references() -> None:
     values = found.to_json()
     assert values["sentences"] == 5
     assert values["flags"]["empty"] == {"hypothesis": 0, "reference": 1, "lines": []}
-    assert values["flags"]["unfinished"] == {"hypothesis": 1, "reference": None, "lines": [3]}
+    assert values["flags"]["unfinished"] == {"hypothesis": 1, "reference": 0, "lines": [3]}
+    assert values["flags"]["low_confidence"] == {"hypothesis": 0, "reference": None, "lines": []}
     rates = found.rates()
     assert rates["detached"] == 60.0
     assert [name for name in rates if name.endswith("_reference")] == ["empty_reference"]
