@@ -82,10 +82,7 @@ class StressTest:
         clean = [found.text for found in self.translator.translate(sources)]
         [found] = score(clean, references, [self.metric], config=self.metrics, sources=sources)
         worse = 1 if found.better == "higher" else -1
-        results = []
-        for name in names:
-            one = self._measured(DISTURBANCES[name], clean, found.value, worse)
-            results.append(one)
+        results = [self._measured(DISTURBANCES[n], clean, found.value, worse) for n in names]
         value = round(found.value, 2)
         return StressReport(found.name, found.signature, len(clean), value, results)
 
@@ -103,9 +100,9 @@ class StressTest:
         if kind != "none" and any(map(str.strip, sources)):
             scored = (outputs, references, [self.metric])
             value = score(*scored, config=self.metrics, sources=sources)[0].value
+        right = references if kind != "none" else [("",)] * len(texts)
         flagged = find_failures(
-            *(self.detector, sources, references, as_outputs(found, self.translator)),
-            of_references=(),
+            *(self.detector, sources, right, as_outputs(found, self.translator)), of_references=()
         )
         agreement = CHRF().corpus_score(outputs, [expected]).score if any(expected) else None
         return Stress(

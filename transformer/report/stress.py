@@ -1,6 +1,7 @@
 """The report of a stress test: a table for people, ``stress.json`` for programs."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.text import Text
@@ -15,18 +16,8 @@ _SHOWN_FLAGS = 3
 
 def stress_table(name: str, report: StressReport) -> Text:
     """A line for each disturbance: score, loss, outputs and the most frequent flags."""
-    header = (
-        "disturbance",
-        "inputs",
-        report.metric,
-        "loss",
-        "same output",
-        "chrF to clean",
-        "flags",
-    )
-    rows: list[tuple[str, ...]] = [
-        ("none", str(report.sentences), f"{report.clean:.2f}", "", "", "", "")
-    ]
+    columns = ("disturbance", "inputs", report.metric, "loss", "same output", "chrF to clean")
+    rows: list[Sequence[str]] = [("none", str(report.sentences), f"{report.clean:.2f}", *[""] * 4)]
     for one in report.disturbances:
         numbers = (one.score, one.loss, one.unchanged, one.agreement)
         flags = sorted(one.failures.items(), key=lambda item: -item[1])[:_SHOWN_FLAGS]
@@ -34,7 +25,7 @@ def stress_table(name: str, report: StressReport) -> Text:
         cells = ("-" if number is None else f"{number:.2f}" for number in numbers)
         rows.append((one.name, str(one.inputs), *cells, shown))
     title = f"{name} disturbed, {report.signature}"
-    return build_table(title, header, rows, right=range(1, 6))
+    return build_table(title, (*columns, "flags"), rows, right=range(1, 6))
 
 
 def save_stress(folder: Path, report: StressReport) -> None:

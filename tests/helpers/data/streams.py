@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.helpers.data.corpora import SENTENCES, data_config, tokenizer_config
+from transformer.data.disturbance.augmentation import AugmentationConfig
 from transformer.data.modules.streaming import StreamData
 
 PAIRS = [(f"{a} {b}", f"{a} {b}"[::-1]) for a in SENTENCES for b in SENTENCES]
@@ -41,11 +42,17 @@ def write_shards(folder: Path) -> Path:
     return folder
 
 
-def stream(folder: Path, train: Any = None, sampling: float = 0.0, **changes: Any) -> StreamData:
+def stream(
+    folder: Path,
+    train: Any = None,
+    sampling: float = 0.0,
+    augmentation: AugmentationConfig | None = None,
+    **changes: Any,
+) -> StreamData:
     given = str(folder / "part-*.tsv") if train is None else train
     changes = {"streaming": True, "buffer": 20, "validation": str(folder / "val.tsv")} | changes
     config = data_config(folder, train=given, **changes)
-    return StreamData(config, tokenizer_config(sampling=sampling))
+    return StreamData(config, tokenizer_config(sampling=sampling), augmentation=augmentation)
 
 
 def texts(module: StreamData, numbers: range) -> list[str]:

@@ -16,6 +16,7 @@ EVERYTHING = [
     "tokenizer=unigram",
     "tokenizer.vocab_size=285",
     "tokenizer.sampling=0.2",
+    "augmentation=robust",
     "data.workers=2",
     "trainer.accumulate_grad_batches=2",
     "callbacks.ema_decay=0.9",

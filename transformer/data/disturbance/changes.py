@@ -77,7 +77,9 @@ def typo(text: str, random: Random) -> str:
         letter * 2 + following,
         (key.upper() if letter.isupper() else key) + following,
     )
-    return text[:at] + random.choice(kinds) + text[at + 2 :]
+    # Not the letters themselves: two equal ones swapped, or no neighbouring key known.
+    typos = [kind for kind in kinds if kind != letter + following]
+    return text[:at] + random.choice(typos) + text[at + 2 :]
 
 
 def three_typos(text: str, random: Random) -> str:

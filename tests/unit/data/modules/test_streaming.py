@@ -8,6 +8,7 @@ import pytest
 from tests.helpers.data.corpora import tokenizer_config
 from tests.helpers.data.streams import PAIRS, epoch_of, stream, texts, write, write_shards
 from transformer.common.errors import InputError
+from transformer.data.disturbance.augmentation import AugmentationConfig
 from transformer.data.modules.streaming import StreamData
 from transformer.data.streaming.shards import Shard
 from transformer.data.tokenization.tags import Tags
@@ -57,6 +58,22 @@ def test_drawn_segmentations_say_the_same_and_differ_by_epoch(folder: Path) -> N
         )
     assert drawn[0].keys() == drawn[1].keys()
     assert sum(drawn[0][pair] != drawn[1][pair] for pair in drawn[0]) > 20
+
+
+def test_disturbed_pairs_differ_by_epoch_and_stay_those_of_their_seed(folder: Path) -> None:
+    """A resumed stream goes on with them; a blank text stays blank, and a joined pair has two."""
+    write(folder / "part-3.tsv", [("", "")])
+    settings = AugmentationConfig(emoji=0.3, joined=0.3)
+    made = [stream(folder, augmentation=settings) for _ in range(2)]
+    epochs = [texts(made[0], epoch_of(made[0], epoch)) for epoch in (0, 1)]
+    clean = {target for _, target in PAIRS}
+    changed = [[text for text in epoch if text not in clean] for epoch in epochs]
+    assert all(20 < len(one) < 70 for one in changed) and set(changed[0]) != set(changed[1])
+    assert [len(epoch) for epoch in epochs] == [len(PAIRS)] * 2
+    numbers = epoch_of(made[0], 1)
+    made[1].row.load_state_dict(made[0].row.state_dict(numbers[0]))
+    assert texts(made[1], numbers) == epochs[1]
+    assert made[0].row.identity() == made[1].row.identity() != stream(folder).row.identity()
 
 
 def test_duplicates_are_left_out_within_a_buffer(folder: Path) -> None:

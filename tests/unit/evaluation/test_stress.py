@@ -1,0 +1,98 @@
+"""A translator that ignores a disturbance loses nothing by it, and one that follows it is right."""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from transformer.data.disturbance.catalog import DISTURBANCES
+from transformer.data.tokenization.tags import SourceTags, TaggedText, parse_tags
+from transformer.decoding.batched_search import LengthLimit
+from transformer.decoding.search.config import SearchConfig
+from transformer.decoding.translation.result import Candidate, Translation
+from transformer.decoding.translation.translator import Translator
+from transformer.evaluation.failures.flags import Detector
+from transformer.evaluation.failures.thresholds import Thresholds
+from transformer.evaluation.metrics import MetricsConfig
+from transformer.evaluation.stress import StressReport, StressTest
+
+TEXTS = [
+    (f"the {animal} number {n} sees the {other} , and it runs .", (f"x{n} y {animal} z {n} w .",))
+    for n, (animal, other) in enumerate([("dog", "cat"), ("bird", "horse"), ("fish", "snake")] * 4)
+]
+
+
+class Fake(Translator):
+    """Translates with a function; its outputs have no flags of their own."""
+
+    def __init__(self, translate: Callable[[str], str]) -> None:
+        self.function, self.seen = translate, list[str]()
+        self.length_limit = LengthLimit(SearchConfig(), 100)
+
+    def translate(self, texts: Sequence[str], *_: Any, **__: Any) -> list[Translation]:
+        self.seen += texts
+        candidates = (Candidate(self.function(text), 0.0, -1.0, ("x",)) for text in texts)
+        return [Translation(one.text, one.score, one.tokens, (one,), ("x",)) for one in candidates]
+
+
+def stress(
+    translate: Callable[[str], str], *names: str, metric: str = "bleu", **changes: Any
+) -> StressReport:
+    test = StressTest(
+        Fake(translate),
+        Detector(Thresholds()),
+        **({"texts": TEXTS, "metrics": MetricsConfig(), "metric": metric} | changes),
+    )
+    return test.run(names)
+
+
+CLEAN = {source: targets[0] for source, targets in TEXTS}
+
+
+def test_a_translator_of_clean_text_alone_loses_everything_else() -> None:
+    report = stress(lambda text: CLEAN.get(text, "nothing"), *DISTURBANCES)
+    assert report.clean == pytest.approx(100) and report.metric == "BLEU"
+    assert "tok:13a" in report.signature and report.sentences == len(TEXTS)
+    found = {one.name: one for one in report.disturbances}
+    assert list(found) == list(DISTURBANCES)
+    lower = found["lower"]
+    assert (lower.changed, lower.loss, lower.unchanged) == (0, 0, 100)
+    typo = found["typo_1"]
+    assert (typo.changed, typo.unchanged) == (100, 0) and (typo.loss or 0) > 99
+    assert typo.agreement is not None and typo.agreement < 10
+    assert (found["single_word"].score, found["single_word"].loss) == (None, None)
+    assert (found["empty"].inputs, found["empty"].unchanged) == (1, 0)
+    assert (found["joined"].inputs, found["very_long"].inputs) == (6, 1)
+
+
+def test_a_translator_that_follows_the_reference_loses_nothing() -> None:
+    uppercase = {source.upper(): target.upper() for source, target in CLEAN.items()}
+    joined = {f"{a} {b}": f"{CLEAN[a]} {CLEAN[b]}" for a, b in pairwise(CLEAN)}
+    known = CLEAN | uppercase | joined
+    report = stress(known.__getitem__, "upper", "joined")
+    for one in report.disturbances:
+        assert (one.loss, one.agreement, one.unchanged) == (0, 100, None)
+
+
+def test_the_loss_of_a_metric_that_is_better_lower_is_positive_too() -> None:
+    report = stress(lambda text: CLEAN.get(text, "nothing"), "typo_1", metric="ter")
+    [typo] = report.disturbances
+    assert report.clean == 0 and typo.loss == typo.score and (typo.loss or 0) > 50
+
+
+def test_flags_are_counted() -> None:
+    report = stress(lambda text: "" if text.isupper() else CLEAN[text], "upper")
+    assert report.disturbances[0].failures["empty"] == len(TEXTS)
+    assert report.to_json()["disturbances"][0]["failures"]["empty"] == 12
+
+
+def test_tags_of_a_source_and_all_references_stay() -> None:
+    tags = SourceTags(target="de")
+    texts = [(TaggedText(source, tags), (*targets, "second .")) for source, targets in TEXTS]
+    fake = Fake(lambda text: "second .")
+    test = StressTest(fake, Detector(Thresholds()), texts, MetricsConfig(), "bleu")
+    report = test.run(["typo_1", "no_final_punctuation"])
+    assert {parse_tags(text) for text in fake.seen} == {tags}
+    # The second reference loses its full stop, the output does not.
+    assert [(one.loss or 0) > 0 for one in report.disturbances] == [False, True]
