@@ -39,7 +39,7 @@ T5_SIZES: dict[str, Any] = {
 
 
 T5_FACTORS = {"relative_attention_bias": 8.0}
-PRE_NORM = {"embed_positions": 2.0}
+PRE_NORM = {"embed_positions": 4.0, "encoder_attn.out_proj": 0.5}
 POST_NORM = {"encoder_attn.out_proj": 4.0}
 
 
@@ -74,20 +74,6 @@ def randomize(model: Any, ends: float, end: int, factors: Mapping[str, float]) -
         output = model.get_output_embeddings().weight
         output.mul_(0.5)
         output[end] *= ends
-        if hasattr(model.get_decoder(), "embed_positions"):
-            end_in_time(model.get_decoder(), end)
-
-
-def end_in_time(decoder: Any, end: int) -> None:
-    """Let one axis grow with the position, which the logit of the end leans on."""
-    table, positions = decoder.embed_tokens.weight, decoder.embed_positions.weight
-    table[:, 3] = 0
-    table[end, 3] = 3.0
-    positions[:, 3] = torch.arange(len(positions)) * 0.25 - 3
-    for layer in decoder.layers:
-        for module in (layer.self_attn.out_proj, layer.encoder_attn.out_proj, layer.fc2):
-            module.weight[3] = 0
-            module.bias[3] = 0
 
 
 def t5_folder(
@@ -135,7 +121,7 @@ def mbart_folder(
     *,
     sentencepiece_file: bool = False,
     seed: int = 1,
-    ends: float = 1.0,
+    ends: float = 3.0,
     **changes: Any,
 ) -> Path:
     """Write a folder of mBART-50."""
@@ -163,7 +149,7 @@ def bart_folder(
     old_files: bool = False,
     fewer: int = 0,
     seed: int = 1,
-    ends: float = 1.0,
+    ends: float = 3.0,
     **changes: Any,
 ) -> Path:
     """Write a folder of BART or Blenderbot; ``fewer`` tokens have no vector."""
@@ -186,7 +172,11 @@ def bart_folder(
         model: Any = BartForConditionalGeneration(BartConfig(**values)).eval()
     else:
         model = BlenderbotForConditionalGeneration(BlenderbotConfig(**values)).eval()
-    randomize(model, ends, 2, POST_NORM if kind == "bart" else PRE_NORM)
+    if kind == "bart":
+        randomize(model, 1.0, 2, POST_NORM)
+        model.final_logits_bias[0, 2] = 1.6
+    else:
+        randomize(model, ends, 2, PRE_NORM)
     model.save_pretrained(folder)
     return folder
 
