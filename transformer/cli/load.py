@@ -115,10 +115,12 @@ def load_checkpoint_model(config: DictConfig, checkpoints: Sequence[Checkpoint])
         if is_ctranslate2(checkpoint.path) and device.type != "meta":
             raise InputError(f"{checkpoint.path} {ENGINE_EXPORT}")
         switch_off(checkpoint.model, parse_heads(checkpoint.model, map(str, given)))
-    models = [checkpoint.model.float() for checkpoint in checkpoints]
+    models = [checkpoint.model for checkpoint in checkpoints]
     # What only computes has this key; what reads or writes weights needs them as they are.
     if "precision" in config:
         models = [in_precision(model, precision, device) for model in models]
+    else:
+        models = [model.float() for model in models]
     models = [model.to(device) for model in models]
     averaging = resolve_value(config, "averaging", Averaging | None)
     if len(models) > 1:

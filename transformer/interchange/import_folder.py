@@ -21,6 +21,7 @@ from transformer.interchange.families.weight_names import import_weights, is_unt
 from transformer.interchange.files import read_mapping, readable
 from transformer.interchange.safetensors import read_safetensors
 from transformer.model.checkpoint.checkpoint import PORTABLE, WEIGHTS_PREFIX, portable_part
+from transformer.model.checkpoint.validation import all_finite
 from transformer.model.config import ModelConfig
 
 
@@ -63,7 +64,7 @@ def read_folder(folder: Path) -> Imported:
     sizes = _sizes(vocabulary.tokenizer)
     model = typed(ModelConfig, settings | sizes, "model")
     ours = import_weights(weights, family, model, vocabulary.source, vocabulary.target)
-    if not all(weight.isfinite().all() for weight in ours.values()):
+    if not all(map(all_finite, ours.values())):
         raise InputError(f"{folder}: its weights hold NaN or infinity; use another model")
     settings["output_bias"] = "projection.bias" in ours and (family.output_bias or "fixed")
     decoding = {

@@ -22,7 +22,11 @@ from transformer.model.config import ActivationName, ModelConfig, PatternName
 from transformer.model.decoder import Decoder, DecoderLayer
 from transformer.model.encoder import Encoder, EncoderLayer
 from transformer.model.initialisation import initialise
-from transformer.model.layers.absolute_positions import LearnedPositions, SinusoidalPositions
+from transformer.model.layers.absolute_positions import (
+    LearnedPositions,
+    SinusoidalPositions,
+    sinusoids,
+)
 from transformer.model.layers.embedding import Embedding, TokenEmbedding
 from transformer.model.layers.feedforward import (
     Activation,
@@ -56,6 +60,18 @@ def build_transformer(config: ModelConfig) -> Transformer:
         decoder=build_decoder(config),
     )
     set_first_weights(model, model.projection, target, config)
+    return model
+
+
+def build_empty(config: ModelConfig) -> Transformer:
+    """Build a model whose weights take no memory yet (torch's device ``meta``), to be loaded."""
+    if config.encoder_layer or config.decoder_layer or config.feed_forward:
+        return build_transformer(config)  # a class of the user may make more than weights
+    with torch.device("meta"):
+        model = build_transformer(config)
+    for module in model.modules():
+        if isinstance(module, SinusoidalPositions):
+            module.table = sinusoids(*module.table.shape, fairseq=module.fairseq)
     return model
 
 

@@ -1,6 +1,7 @@
 """Folders of T5, mBART-50 and BART of Hugging Face, with random weights."""
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from io import BytesIO
 from itertools import chain
@@ -37,6 +38,11 @@ T5_SIZES: dict[str, Any] = {
 }
 
 
+T5_FACTORS = {"relative_attention_bias": 8.0}
+PRE_NORM = {"embed_positions": 4.0, "encoder_attn.out_proj": 0.5}
+POST_NORM = {"encoder_attn.out_proj": 4.0}
+
+
 @cache
 def unigram(**ids: int) -> bytes:
     """A unigram model of the pocket text with these ids of its symbols."""
@@ -53,22 +59,18 @@ def unigram(**ids: int) -> bytes:
     return model.getvalue()
 
 
-def randomize(model: Any, ends: float, end: int) -> None:
+def randomize(model: Any, ends: float, end: int, factors: Mapping[str, float]) -> None:
     """Draw all weights; the logit of the end varies ``ends`` times as much as the others.
 
-    Positions matter more than in a model before training, so that texts do not repeat a token.
+    Weights of these names are multiplied by ``factors``, so that texts do not repeat one token.
     """
     with torch.no_grad():
         for name, weight in model.named_parameters():
             noise = torch.randn_like(weight)
             scale = "norm" in name and name.endswith("weight")
             weight.copy_(1 + noise * 0.1 if scale else noise * (0.25 if weight.dim() > 1 else 0.1))
-            if "relative_attention_bias" in name:
-                weight.mul_(8)
-            elif "embed_positions" in name:
-                weight.mul_(4)
-            elif "encoder_attn.out_proj" in name:
-                weight.mul_(0.5)
+            for part, factor in factors.items():
+                weight.mul_(factor if part in name else 1.0)
         output = model.get_output_embeddings().weight
         output.mul_(0.5)
         output[end] *= ends
@@ -82,7 +84,7 @@ def t5_folder(
     kind: str = "t5",
     layout: str = "t5",
     vocab_size: int = 640,
-    ends: float = 4.0,
+    ends: float = 5.0,
     seed: int = 1,
     **changes: Any,
 ) -> Path:
@@ -109,7 +111,7 @@ def t5_folder(
     if untied:
         built.lm_head.weight = nn.Parameter(torch.empty_like(built.lm_head.weight))
         built.config.tie_word_embeddings = False
-    randomize(built, ends, 2 if madlad else 1)
+    randomize(built, ends, 2 if madlad else 1, T5_FACTORS)
     built.save_pretrained(folder)
     return folder
 
@@ -119,7 +121,7 @@ def mbart_folder(
     *,
     sentencepiece_file: bool = False,
     seed: int = 1,
-    ends: float = 2.0,
+    ends: float = 3.0,
     **changes: Any,
 ) -> Path:
     """Write a folder of mBART-50."""
@@ -135,7 +137,7 @@ def mbart_folder(
     values = {**SIZES, "vocab_size": len(tokenizer), "decoder_start_token_id": 2, **changes}
     torch.manual_seed(seed)
     model = MBartForConditionalGeneration(MBartConfig(**values)).eval()
-    randomize(model, ends, 2)
+    randomize(model, ends, 2, PRE_NORM)
     model.save_pretrained(folder)
     return folder
 
@@ -147,7 +149,7 @@ def bart_folder(
     old_files: bool = False,
     fewer: int = 0,
     seed: int = 1,
-    ends: float = 2.0,
+    ends: float = 3.0,
     **changes: Any,
 ) -> Path:
     """Write a folder of BART or Blenderbot; ``fewer`` tokens have no vector."""
@@ -170,18 +172,22 @@ def bart_folder(
         model: Any = BartForConditionalGeneration(BartConfig(**values)).eval()
     else:
         model = BlenderbotForConditionalGeneration(BlenderbotConfig(**values)).eval()
-    randomize(model, ends, 2)
+    if kind == "bart":
+        randomize(model, 1.0, 2, POST_NORM)
+        model.final_logits_bias[0, 2] = 1.6
+    else:
+        randomize(model, ends, 2, PRE_NORM)
     model.save_pretrained(folder)
     return folder
 
 
-def byt5_folder(folder: Path, *, seed: int = 1, ends: float = 4.0, **changes: Any) -> Path:
+def byt5_folder(folder: Path, *, seed: int = 1, ends: float = 5.0, **changes: Any) -> Path:
     """Write a folder of ByT5."""
     folder.mkdir(parents=True)
     ByT5Tokenizer().save_pretrained(folder)
     torch.manual_seed(seed)
     config = T5Config(**{**T5_SIZES, "vocab_size": 384, **changes}, tie_word_embeddings=True)
     model = T5ForConditionalGeneration(config).eval()
-    randomize(model, ends, 1)
+    randomize(model, ends, 1, T5_FACTORS)
     model.save_pretrained(folder)
     return folder

@@ -28,9 +28,11 @@ from transformer.decoding.search.ensemble import Model, ensemble_members
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.translation.result import BLANK, Candidate, Translation
 from transformer.model.checkpoint.checkpoint import Checkpoint, load_checkpoint
+from transformer.model.config import Precision
 from transformer.model.heads import HeadName
 from transformer.model.layers.dropout import evaluating
 from transformer.model.layers.linear import lay_out
+from transformer.model.layers.quantization import in_precision
 
 
 class Trained(NamedTuple):
@@ -100,15 +102,18 @@ class Translator:
         batch_tokens: int = 4096,
         device: torch.device | str = "cpu",
         aligner: Aligner | None = None,
+        precision: Precision = "float32",
     ) -> "Translator":
         """Load a checkpoint file, the best of a run directory, or a model of the Hub, USER/MODEL.
 
-        By default, ``search`` and ``aligner`` come from the run.
+        By default, ``search`` and ``aligner`` come from the run. A model that is stored in bfloat16
+        is loaded in the memory of its weights by ``precision="bfloat16"``.
         """
         checkpoint = load_checkpoint(local_path(os.fspath(path)))
-        trained = trained_with(checkpoint)
+        trained, model = trained_with(checkpoint), checkpoint.model
+        model = model.float() if precision == "float32" else in_precision(model, precision, device)
         return cls(
-            lay_out(checkpoint.model) if torch.device(device).type == "cpu" else checkpoint.model,
+            lay_out(model) if torch.device(device).type == "cpu" else model,
             *(trained.tokenizer, search or trained.search, batch_tokens, device),
             aligner=aligner or trained.aligner,
             coverage_head=trained.aligner.head,

@@ -42,6 +42,8 @@ _END = "</s>"
 _LAYOUTS = (("<pad>", _END, UNKNOWN), (UNKNOWN, "<s>", _END))
 """The symbols of T5 and of MADLAD-400, by their ids; the padding of the latter is ``<s>``."""
 
+_MOST_UNNAMED = 2**16
+
 _NONE = "<none>"
 """Our name of a symbol without an id of its own."""
 
@@ -55,7 +57,7 @@ def import_tokenizer(folder: Path, vocab_size: Any) -> ImportedTokenizer:
     own = _read(folder)
     names = [one.piece for one in own.pieces]
     layout = next((one for one in _LAYOUTS if tuple(names[:3]) == one), None)
-    if layout is None or not len(names) <= vocab_size < len(names) + 10_000:
+    if layout is None or not len(names) <= vocab_size < len(names) + _MOST_UNNAMED:
         raise InputError(
             f"{folder}: its tokenizer must begin with {' or '.join(map(', '.join, _LAYOUTS))}, and "
             f"have at most vocab_size={vocab_size} pieces and sentinels, not {len(names)}"

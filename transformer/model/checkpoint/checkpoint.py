@@ -12,7 +12,7 @@ from torch import nn
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
 from transformer.common.schema import typed
-from transformer.model.build import build_transformer
+from transformer.model.build import build_empty
 from transformer.model.checkpoint.archive import SHARDS, UnreadableFile, read_archive, write_archive
 from transformer.model.checkpoint.locate import LAST, PREVIOUS, find_checkpoint
 from transformer.model.checkpoint.validation import FORMAT, validate_portable, validate_weights
@@ -133,10 +133,13 @@ def require_translation(payload: dict[str, Any], file: Path) -> None:
         )
 
 
-def load_weights(model: nn.Module, payload: dict[str, Any], file: Path) -> None:
+def load_weights(
+    model: nn.Module, payload: dict[str, Any], file: Path, *, assign: bool = False
+) -> None:
     """Load the weights of a model, and set evaluation mode; new adapters (LoRA) do not change.
 
-    Raises InputError if the weights do not fit the model.
+    With ``assign``, the model takes the tensors of the payload, and their types. Raises InputError
+    if the weights do not fit the model.
     """
     weights = {k: w for k, w in model.state_dict().items() if ".lora_" in k}
     weights |= {
@@ -145,7 +148,7 @@ def load_weights(model: nn.Module, payload: dict[str, Any], file: Path) -> None:
         if name.startswith(WEIGHTS_PREFIX)
     }
     with _weights_fit(file):
-        model.load_state_dict(weights)
+        model.load_state_dict(weights, assign=assign)
     model.eval()
 
 
@@ -166,8 +169,10 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     require_translation(payload, file)
     portable = payload[PORTABLE]
     with errors_name(file):
-        model = build_transformer(typed(ModelConfig, portable["model"], "model"))
-    load_weights(model, payload, file)
+        model = build_empty(typed(ModelConfig, portable["model"], "model"))
+    load_weights(model, payload, file, assign=True)
+    if model.config.tie_embeddings in ("decoder", "all"):
+        model.projection.weight = model.target_embedding.tokens.lookup.weight
     return Checkpoint(model, portable["tokenizer"], portable["config"], file)
 
 

@@ -106,8 +106,13 @@ def validate_weights(model: ModelConfig, payload: Mapping[str, Any]) -> None:
     raise_objections(
         "its weights hold NaN or infinity; use another checkpoint"
         for tensor in tensors.values()
-        if not tensor.isfinite().all()
+        if not all_finite(tensor)
     )
+
+
+def all_finite(tensor: Tensor) -> bool:
+    """Whether a tensor has neither NaN nor infinity; it is not copied."""
+    return not tensor.numel() or all(bound.isfinite() for bound in tensor.aminmax())
 
 
 def validate_size(model: ModelConfig, max_numbers: int) -> None:
