@@ -41,10 +41,9 @@ def line_chart(label: str, lines: Sequence[Line], mark: Number | None = None) ->
         for y in ticks
     ]
     across = _ticks(left, right, 6, least=1.0)  # updates and lengths are whole
+    tick = Markup('<text x="{}" y="{}" text-anchor="middle">{}</text>')
     parts += [
-        Markup('<text x="{}" y="{}" text-anchor="middle">{}</text>').format(
-            at(x, low)[0], base + 17, _shown(x, across)
-        )
+        tick.format(at(x, low)[0], base + 17, _shown(x, across))
         for x in across
         if left <= x <= right
     ]
@@ -52,12 +51,12 @@ def line_chart(label: str, lines: Sequence[Line], mark: Number | None = None) ->
         vertical = Markup('<line class="mark" x1="{0}" x2="{0}" y1="{1}" y2="{2}"/>')
         parts.append(vertical.format(at(mark, low)[0], _TOP, base))
     for color, line in enumerate(lines):
-        path = " ".join("{},{}".format(*at(*point)) for point in line.points)
+        points = [at(*point) for point in line.points]
+        path = " ".join("{},{}".format(*point) for point in points)
         parts.append(Markup('<polyline class="c{}" points="{}"/>').format(color, path))
-        for point in line.points:
-            if point[0] == mark or len(line.points) == 1:
-                circle = Markup('<circle class="c{}" cx="{}" cy="{}" r="3.2"/>')
-                parts.append(circle.format(color, *at(*point)))
+        circle = Markup('<circle class="c{}" cx="{}" cy="{}" r="3.2"/>')
+        marked = (own for own, (x, _) in zip(points, line.points, strict=True) if x == mark)
+        parts += [circle.format(color, *own) for own in (points if len(points) == 1 else marked)]
     return Markup(
         '<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}" data-box="{}" '
         'data-lines="{}">{}</svg>'
