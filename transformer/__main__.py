@@ -28,9 +28,9 @@ VERBS = {
     "average": ("train.average:run", "average the last checkpoints of a run"),
     "consolidate": ("train.consolidate:run", "join a checkpoint of several files"),
     "tune": ("train.tune:run", "find the weights and the search that do best on validation"),
-    "import": ("import_model:run", "make a run of a model of another framework"),
-    "export": ("export:run", "write the model for another engine"),
-    "push": ("push:run", "give the model to others on the Hugging Face Hub"),
+    "import": ("interchange.import_model:run", "make a run of a model of another framework"),
+    "export": ("interchange.export:run", "write the model for another engine"),
+    "push": ("interchange.push:run", "give the model to others on the Hugging Face Hub"),
     "attention": ("evaluate.attention:run", "show the attention of every head in a sentence"),
     "heads": ("evaluate.heads:run", "rank the heads by the cost of switching them off"),
 }

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from omegaconf import DictConfig
 
 from transformer.cli.config.compose import resolve_fields, resolve_value
+from transformer.cli.engine import translator_by_engine
 from transformer.cli.load import checkpoint_paths, with_flags
-from transformer.cli.translate.engine import translator_by_engine
 from transformer.common.errors import InputError, require_package
 from transformer.common.files import given_path
 from transformer.common.schema import typed

@@ -31,7 +31,7 @@ HUB = "hf://"
 def hub_run(name: str) -> Path:
     """The run in the cache that a model of the Hub becomes; raises as ``hub.download`` does."""
     # By its name, as the folders import one way.
-    found: Path = resolve_name("transformer.cli.import_model:hub_run")(name)
+    found: Path = resolve_name("transformer.cli.interchange.import_model:hub_run")(name)
     return found
 
 

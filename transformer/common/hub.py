@@ -35,7 +35,7 @@ def download(name: str) -> Path:
 
 
 def cached_model(run: str) -> str | None:
-    """``USER/MODEL`` that has become this run in the cache (``cli/import_model.py``)."""
+    """``USER/MODEL`` that ``import`` has made this run of in the cache."""
     match = _CACHED.fullmatch(run)
     return match and f"{match[1]}/{match[2]}"
 

@@ -10,8 +10,8 @@ from tests.helpers.data.text import write_parallel
 from tests.helpers.runs.runs import SMALL, composed, verb
 from transformer.__main__ import main
 from transformer.cli.config.compose import compose_config
+from transformer.cli.engine import translator_by_engine
 from transformer.cli.translate import translate
-from transformer.cli.translate.engine import translator_by_engine
 from transformer.cli.translate.part_files import LineAssignment, PartFiles
 from transformer.decoding.translation.document_translator import DocumentTranslator, in_documents
 from transformer.decoding.translation.translator import Translator

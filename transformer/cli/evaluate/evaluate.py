@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from omegaconf import DictConfig, ListConfig
 
 from transformer.cli.config.compose import resolve_path, resolve_value
+from transformer.cli.engine import translator_by_engine
 from transformer.cli.evaluate import scored_text
 from transformer.cli.evaluate.stress import stressed
 from transformer.cli.load import (
@@ -16,7 +17,6 @@ from transformer.cli.load import (
     resolve_file,
     resolve_precision,
 )
-from transformer.cli.translate.engine import translator_by_engine
 from transformer.common.errors import InputError
 from transformer.common.escaping import escaped
 from transformer.common.files import given_path

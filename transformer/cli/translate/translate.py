@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.config.compose import resolve_path, resolve_value
+from transformer.cli.engine import translator_by_engine
 from transformer.cli.load import resolve_precision, with_flags
-from transformer.cli.translate.engine import translator_by_engine
 from transformer.cli.translate.line_io import Form, line_files, open_input, open_output
 from transformer.cli.translate.part_files import LineAssignment, PartFiles
 from transformer.common.errors import InputError, Interrupted, errors_name

@@ -89,7 +89,7 @@ def _automatic_export(config: DictConfig, translator: Translator) -> Path:
     name = f"auto-{compute_fingerprint(model, translator.tokenizer)[:12]}"
     folder = run_folder(resolve_path(config, "checkpoint")) / "export" / name
     if not folder.is_dir():
-        from transformer.cli.export import write_export
+        from transformer.cli.interchange.export import write_export
 
         export = compose_config("export", ["checkpoint=RUN", "format=ctranslate2"])
         export.checkpoint, export.trust = config.checkpoint, config.trust

@@ -8,7 +8,7 @@ from typing import Literal
 from omegaconf import DictConfig
 
 from transformer.cli.config.compose import resolve_value
-from transformer.cli.export import write_export
+from transformer.cli.interchange.export import write_export
 from transformer.common.hub import hub_error, repository
 
 

@@ -1,0 +1,1 @@
+"""Models to and from other programs: ``import``, ``export`` and ``push``."""
