@@ -86,8 +86,10 @@ class FlaggingTranslator(Translator):
             for index, one in enumerate(flagged)
             if ACTING & {*(one.flags or ())} and not (must[index] and self.on_failure == "resample")
         ]
-        others = self._other.translate([texts[i] for i in failed], [constraints[i] for i in failed])
-        for index, other in zip(failed, others, strict=True):
+        replacements = self._other.translate(
+            [texts[i] for i in failed], [constraints[i] for i in failed]
+        )
+        for index, other in zip(failed, replacements, strict=True):
             flagged[index] = self._best(texts[index], flagged[index], other, constraints[index])
         return flagged
 
