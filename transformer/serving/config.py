@@ -32,6 +32,6 @@ class ServerConfig:
     port: Annotated[int, Range(0, 65535)] = 5000
     api_keys: str | None = None
     cache: Annotated[int, Range(0)] = 10_000
-    on_failure: OnFailure | None = None
     drain_seconds: Annotated[float, Range(above=0)] = 30.0
     limits: Limits = field(default_factory=Limits)
+    on_failure: OnFailure | None = None

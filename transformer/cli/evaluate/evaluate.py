@@ -31,7 +31,7 @@ from transformer.decoding.translation.document_translator import in_documents
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.alignment_error import count_links
 from transformer.evaluation.failures.flags import Detector
-from transformer.evaluation.failures.monitor import as_outputs, find_failures
+from transformer.evaluation.failures.monitor import translation_failures
 from transformer.evaluation.metrics import Score, build_metric, score
 from transformer.evaluation.term_accuracy import term_accuracy
 from transformer.model.checkpoint.checkpoint import checkpoint_task, read_payload
@@ -117,9 +117,8 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     name = scored_text.text_name(config)
     print(escaped(_description(config, translator)), file=sys.stderr)
     print_table(name, scores)
-    outputs = as_outputs(found, by_sentence)
     detector = Detector.load(checkpoint_paths(config.checkpoint)[0], run["data"])
-    failures = find_failures(detector, sources, references, outputs)
+    failures = translation_failures(detector, by_sentence, sources, references, found)
     table_console().print(failures_table(failures))
     print_json(format_json(scores))
     if output is not None:

@@ -73,12 +73,12 @@ class FlaggingTranslator(Translator):
         alignment: bool = False,
         names: Sequence[str] = (),
     ) -> list[Translation]:
-        """See ``Translator.translate``; a new translation has no attention and alignment."""
+        """See ``Translator.translate``; with attention or alignment nothing is replaced."""
         more: dict[str, Any] = {"attention": attention, "alignment": alignment, "names": names}
         constraints = [None] * len(texts) if constraints is None else constraints
         found = super().translate(texts, constraints, **more)
         flagged = [self._flagged(*pair) for pair in zip(texts, found, strict=True)]
-        if self.on_failure not in ("next_best", "resample"):
+        if attention or alignment or self.on_failure not in ("next_best", "resample"):
             return flagged
         must = [one is not None and bool(one.must) for one in constraints]
         failed = [
@@ -86,10 +86,10 @@ class FlaggingTranslator(Translator):
             for index, one in enumerate(flagged)
             if ACTING & {*(one.flags or ())} and not (must[index] and self.on_failure == "resample")
         ]
-        retried = self._other.translate(
+        replacements = self._other.translate(
             [texts[i] for i in failed], [constraints[i] for i in failed]
         )
-        for index, other in zip(failed, retried, strict=True):
+        for index, other in zip(failed, replacements, strict=True):
             flagged[index] = self._best(texts[index], flagged[index], other, constraints[index])
         return flagged
 

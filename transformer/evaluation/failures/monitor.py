@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from transformer.common.errors import InputError
 from transformer.decoding.batched_search import LengthLimit
+from transformer.decoding.forced import score_pairs
 from transformer.decoding.translation.document_translator import DocumentTranslator
 from transformer.decoding.translation.result import Candidate, Translation
 from transformer.decoding.translation.translator import Translator
@@ -33,10 +35,8 @@ class Failures:
         """Indices of the outputs with a flag, from 0."""
         return [index for index, flags in enumerate(self.hypotheses) if flag in flags]
 
-    def of_references(self, flag: str) -> int | None:
-        """Number of references with a flag; None for ``low_confidence``: they are not scored."""
-        if flag == "low_confidence":
-            return None
+    def of_references(self, flag: str) -> int:
+        """Number of references with a flag."""
         return sum(flag in flags for flags in self.references)
 
     def rates(self) -> dict[str, float]:
@@ -65,11 +65,15 @@ def find_failures(
     references: Sequence[Sequence[str]],
     outputs: Sequence[Output],
     of_references: Sequence[SentenceFlags] | None = None,
+    scored: Sequence[Output] | None = None,
 ) -> Failures:
-    """Flag outputs and the first reference of each; ``of_references`` is the known result."""
+    """Flag outputs and the first reference of each.
+
+    ``of_references`` is the known result for references, ``scored`` are they with probabilities.
+    """
     first = [texts[0] for texts in references]
     if of_references is None:
-        of_references = _flag_all(detector, sources, [Output(text) for text in first], None)
+        of_references = _flag_all(detector, sources, scored or list(map(Output, first)), None)
     return Failures(detector.names, _flag_all(detector, sources, outputs, first), of_references)
 
 
@@ -111,3 +115,31 @@ def as_outputs(
     if isinstance(translator, DocumentTranslator):
         return [Output(one.text) for one in found]
     return [as_output(one, translator.length_limit) for one in found]
+
+
+def translation_failures(
+    detector: Detector,
+    translator: Translator | DocumentTranslator,
+    sources: Sequence[str],
+    references: Sequence[Sequence[str]],
+    found: Sequence[Translation],
+) -> Failures:
+    """Flag translations, and references with their probabilities if a threshold needs these."""
+    scored = None
+    if "low_confidence" in detector.names and isinstance(translator, Translator):
+        scored = _score_references(translator, sources, [several[0] for several in references])
+    outputs = as_outputs(found, translator)
+    return find_failures(detector, sources, references, outputs, scored=scored)
+
+
+def _score_references(
+    translator: Translator, sources: Sequence[str], references: Sequence[str]
+) -> list[Output] | None:
+    """References with their probabilities; None if one is too long for the model."""
+    pairs, tokens = list(zip(sources, references, strict=True)), translator.batch_tokens
+    try:
+        scores = score_pairs(translator.model, translator.tokenizer, pairs, batch_tokens=tokens)
+    except InputError:
+        return None
+    found = zip(references, scores, strict=True)
+    return [Output(text, one.log_probability / len(one.tokens)) for text, one in found]

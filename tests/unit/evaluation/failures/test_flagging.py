@@ -58,6 +58,9 @@ def test_the_next_best_of_the_beam_is_taken() -> None:
     found = flagging("next_best", [third.text], beam_size=width).translate(TEXTS)
     assert (found[1].text, found[1].tokens) == (third.text, third.tokens)
     assert found[1].flags == ()
+    linked = flagging("next_best", [third.text], beam_size=width).translate(TEXTS, alignment=True)
+    assert linked[1].flags and linked[1].text == beams[1].text
+    assert linked[1].alignment is not None
     for one, beam in zip(found, beams, strict=True):
         others = [candidate.text for candidate in beam.nbest]
         assert one.text == (third.text if third.text in others else others[0])
