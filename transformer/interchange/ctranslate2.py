@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -16,6 +17,7 @@ from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK, Tokenize
 from transformer.interchange.expressible import CTRANSLATE2, check_expressible
 from transformer.interchange.safetensors import read_settings
 from transformer.model.attention.multi_head import MultiHeadAttention
+from transformer.model.attention.positions.t5_buckets import BucketBias
 from transformer.model.checkpoint.checkpoint import Checkpoint
 from transformer.model.checkpoint.locate import ENGINE_WEIGHTS as WEIGHTS
 from transformer.model.checkpoint.validation import validate_size
@@ -90,11 +92,14 @@ def _spec(config: ModelConfig) -> "TransformerSpec":
 
     relu, gelu, swish = Activation.RELU, Activation.GELU, Activation.SWISH
     activations = {"relu": relu, "gelu": gelu, "geglu": gelu, "swish": swish, "swiglu": swish}
+    activations |= dict.fromkeys(("gelu_tanh", "geglu_tanh"), Activation.GELUTanh)
     shared: dict[str, Any] = {
         "pre_norm": config.norm_order == "pre",
         "activation": activations[config.activation],
-        "ffn_glu": config.activation in ("swiglu", "geglu"),
+        "ffn_glu": config.activation in ("swiglu", "geglu", "geglu_tanh"),
         "rms_norm": config.norm == "rms",
+        "relative_attention_bias": config.positions == "relative",
+        "layernorm_embedding": config.embedding_norm,
     }
     if config.num_kv_heads is not None:
         shared["num_heads_kv"] = config.num_kv_heads
@@ -131,11 +136,23 @@ def _fill(spec: "TransformerSpec", model: Transformer) -> None:
         _fill_norm(spec.encoder.layer_norm, model.encoder.final_norm)
         _fill_norm(spec.decoder.layer_norm, model.decoder.final_norm)
     spec.decoder.projection.weight = _array(model.projection.weight)
+    if model.config.scale_output:
+        spec.decoder.scale_outputs = model.config.output_scale
+    for stack, own in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
+        bias = own.attention_bias.bias
+        if isinstance(bias, BucketBias):
+            for layer in stack.layer:
+                into = layer.self_attention
+                into.relative_attention_bias = _array(bias.table)
+                into.relative_attention_max_distance = np.int32(bias.max_distance)
 
 
 def _fill_embedding(into: Any, stack: Any, embedding: Embedding, length: int) -> None:
     into.weight = _array(embedding.tokens.lookup.weight)
-    into.multiply_by_sqrt_depth = True
+    into.multiply_by_sqrt_depth = embedding.tokens.scale != 1.0
+    stack.scale_embeddings = embedding.tokens.scale != 1.0
+    if not isinstance(embedding.norm, nn.Identity):
+        _fill_norm(stack.layernorm_embedding, embedding.norm)
     if embedding.positions is not None:
         stack.position_encodings.encodings = _array(embedding.positions(length))
 
@@ -152,6 +169,8 @@ def _fill_attention(
         # The engine cannot switch heads off: their output weights become zero.
         mask = attention.head_mask.repeat_interleave(attention.head_dim)
         into.linear[-1].weight = _array(attention.output.weight * mask)
+    if attention.query_scale is not None:
+        into.queries_scale = np.float32(1)
     _fill_norm(into.layer_norm, norm)
 
 
@@ -167,7 +186,8 @@ def _fill_feed_forward(into: Any, feed_forward: Any, norm: nn.Module) -> None:
 
 def _fill_linear(into: Any, linears: Sequence[nn.Linear]) -> None:
     into.weight = _array(torch.cat([linear.weight for linear in linears]))
-    into.bias = _array(torch.cat([linear.bias for linear in linears]))
+    if linears[0].bias is not None:
+        into.bias = _array(torch.cat([linear.bias for linear in linears]))
 
 
 def _fill_norm(into: Any, norm: nn.Module) -> None:

@@ -21,7 +21,7 @@ _FULL: Values = {
 CTRANSLATE2: Values = {
     **_FULL,
     "norm_order": ("pre", "post"),
-    "positions": ("sinusoidal", "learned", "rotary"),
+    "positions": ("sinusoidal", "learned", "rotary", "relative"),
     "decoder_start": (None,),
 }
 TRANSFORMERS: Values = {**_FULL, "num_kv_heads": (None,)}

@@ -1,0 +1,124 @@
+"""Settings of other programs: what cannot be imported is named in one line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from tests.helpers.interchange.family_folders import bart_folder, mbart_folder, t5_folder
+from tests.helpers.model.models import tiny_config
+from transformer.__main__ import main
+from transformer.common.errors import InputError
+from transformer.interchange.families.family import nearest_family, read_config
+from transformer.interchange.import_folder import read_weights
+from transformer.model.build import build_empty, build_transformer
+
+T5: dict[str, Any] = {
+    **{"model_type": "t5", "d_model": 32, "d_kv": 6, "d_ff": 48, "num_layers": 2, "num_heads": 4}
+}
+BART: dict[str, Any] = {
+    **{"model_type": "bart", "d_model": 32, "encoder_layers": 2, "decoder_layers": 2},
+    **{"encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 48},
+    **{"decoder_ffn_dim": 48, "activation_function": "gelu", "max_position_embeddings": 64},
+}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (T5 | {"model_type": "umt5"}, "config.json.model_type='umt5' must be marian or"),
+        (
+            T5 | {"feed_forward_proj": "gated-relu"},
+            "feed_forward_proj='gated-relu' must be relu or",
+        ),
+        (T5 | {"layer_norm_epsilon": 1e-5}, "config.json.layer_norm_epsilon=1e-05 must be"),
+        (T5 | {"d_kv": "64"}, "config.json.d_kv='64' must be a whole number"),
+        (BART | {"normalize_embedding": False}, "normalize_embedding=false cannot be imported"),
+        (BART | {"normalize_before": True}, "normalize_before=true cannot be imported as bart"),
+        (BART | {"decoder_ffn_dim": 64}, "encoder_ffn_dim and decoder_ffn_dim differ"),
+        (BART | {"model_type": "marian"}, "scale_embedding=false cannot be imported as marian"),
+    ],
+)
+def test_a_setting_that_cannot_be_imported_is_named(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message.replace("(", r"\(")):
+        read_config(values)
+
+
+def test_the_nearest_family_of_our_own_models_is_as_before() -> None:
+    assert nearest_family(tiny_config(norm_order="post")).model_type == "marian"
+    assert nearest_family(tiny_config(norm_order="pre")).model_type == "pegasus"
+    assert nearest_family(tiny_config(positions="rotary")).model_type == "pegasus"
+
+
+def test_weights_in_several_files_are_those_of_one(tmp_path: Path) -> None:
+    weights = {name: torch.randn(3, 2) for name in ("a", "b", "c")}
+    save_file(weights, tmp_path / "model.safetensors")
+    whole = read_weights(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    index = {"weight_map": {"a": "1.safetensors", "b": "2.safetensors", "c": "1.safetensors"}}
+    for file in ("1.safetensors", "2.safetensors"):
+        save_file(
+            {k: weights[k] for k, v in index["weight_map"].items() if v == file}, tmp_path / file
+        )
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert all(torch.equal(whole[name], one) for name, one in read_weights(tmp_path).items())
+    (tmp_path / "model.safetensors.index.json").unlink()
+    parts = {"x.bin": ["a", "b"], "y.bin": ["c"]}
+    for file, names in parts.items():
+        torch.save({name: weights[name] for name in names}, tmp_path / file)
+    index = {"weight_map": {name: file for file, names in parts.items() for name in names}}
+    (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    found = read_weights(tmp_path)
+    assert found.keys() == weights.keys()
+    assert all(torch.equal(whole[name], one) for name, one in found.items())
+    index["weight_map"]["a"] = "../secret.bin"
+    (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    with pytest.raises(InputError, match="files of its own folder"):
+        read_weights(tmp_path)
+
+
+def test_a_model_without_memory_has_the_names_and_tables_of_a_model() -> None:
+    config = tiny_config(norm_order="post")
+    whole, empty = build_transformer(config), build_empty(config)
+    assert whole.state_dict().keys() == empty.state_dict().keys()
+    assert all(weight.is_meta for weight in empty.parameters())
+    empty.load_state_dict(whole.state_dict(), assign=True)
+    source, target = torch.tensor([[5, 6, 3]]), torch.tensor([[2, 7, 8]])
+    assert torch.equal(whole.eval()(source, target), empty.eval()(source, target))
+
+
+def test_a_damaged_folder_is_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def refused(folder: Path, message: str) -> None:
+        capsys.readouterr()
+        assert main(["import", f"checkpoint={folder}", "output=run", "languages=en-de"]) == 2
+        error = capsys.readouterr().err
+        assert message in error and error.count("error:") == 1, error
+        assert not Path("run").exists()
+
+    def change(folder: Path, name: str, **values: Any) -> None:
+        old = json.loads((folder / name).read_text())
+        (folder / name).write_text(json.dumps(old | values))
+
+    t5 = t5_folder(tmp_path / "t5")
+    change(t5, "config.json", vocab_size=100)
+    refused(t5, "vocab_size=100 pieces and sentinels, not 600")
+    change(t5, "config.json", vocab_size=640)
+    change(t5, "generation_config.json", decoder_start_token_id=5)
+    refused(t5, "decoder_start_token_id=5")
+    mbart = mbart_folder(tmp_path / "mbart")
+    change(mbart, "tokenizer_config.json", tokenizer_class="MBartTokenizer")
+    refused(mbart, "tokenizer_class=MBartTokenizer cannot be imported")
+    bart = bart_folder(tmp_path / "bart")
+    weights = load_file(bart / "model.safetensors")
+    save_file(weights | {"lm_head.weight": torch.zeros(505, 32)}, bart / "model.safetensors")
+    refused(bart, "lm_head.weight is not that of the embeddings")
+    change(bart, "config.json", vocab_size=400)
+    save_file(weights, bart / "model.safetensors")
+    refused(bart, "config.json has vocab_size=400, and its tokenizer 505 tokens")
