@@ -143,7 +143,6 @@ class DataConfig:
     repeated_sources: bool = False
     """Evaluation texts: the targets of equal sources are references of one source, and are held out
     together (not with several directions of one text)."""
-
     denoising: DenoisingConfig = DenoisingConfig()
     """The noise of ``task=denoising``."""
 

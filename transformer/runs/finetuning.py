@@ -49,7 +49,7 @@ def initial_payload(config: RunConfig, path: Path) -> dict[str, Any]:
         )
     if is_translation(config.task) or config.task in TEXT_TO_TEXT:
         _log_other_scoring(config, path, payload[PORTABLE]["config"])
-        payload = grown(payload, config_tags(config.data), config.tokenizer.add)
+        payload = grown(payload, config_tags(config.data), config.tokenizer.words)
     return payload
 
 
@@ -140,6 +140,6 @@ def other_model(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, 
     vocabularies = {
         f"tokenizer.{key}": before["tokenizer"][key]
         for key, value in now["tokenizer"].items()
-        if key not in ("sampling", "add") and before["tokenizer"][key] != value
+        if key not in ("sampling", "add", "sentinels") and before["tokenizer"][key] != value
     }
     return vocabularies | models

@@ -28,7 +28,7 @@ from transformer.data.text.document_windows import joined_pairs
 from transformer.data.text.lines import check_files_exist
 from transformer.data.text.parallel import Pair
 from transformer.data.text.training_filters import Filters
-from transformer.data.tokenization.config import SYMBOLS
+from transformer.data.tokenization.config import FILES, SYMBOLS
 from transformer.data.tokenization.tokenizer import UNK, Pairs, Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -114,7 +114,7 @@ class DataModule(BatchModule):
             pairs, dropped = count_pairs(self._encoded_path(name).glob("*.arrow"))
             log_held_out(name, pairs, self._part(name))
             self._filters.report(name, dropped, pairs, self._data.max_left_out)
-        if not self._reported and {*SYMBOLS} & {*self.tokenizer.config.algorithms}:
+        if not self._reported and {*SYMBOLS, *FILES} & {*self.tokenizer.config.algorithms}:
             self._log_unknown()
         self._reported = True
         for name in self._parts("validation"):

@@ -68,7 +68,7 @@ class TokenizerConfig:
     """sentencepiece: a ``.model``; huggingface: a ``tokenizer.json``; [SOURCE, TARGET] gives each
     side its own. The checkpoint has the content."""
     sentinels: Annotated[int, Range(0, 1000)] = 0
-    """Number of sentinels, ``<extra_id_0>`` and so on: words as those of ``add``, which stand for
+    """Number of sentinels, ``<extra_id_0>`` and so on: words like those of ``add``, which stand for
     spans of text (``task=denoising``)."""
 
     def __post_init__(self) -> None:
@@ -84,11 +84,13 @@ class TokenizerConfig:
         for word in self.add:
             if word.split() != [word] or "\u2581" in word:  # SentencePiece's mark of a space
                 yield f"tokenizer.add has {word!r}; a word to add has no spaces and is not empty"
-        if self.words and {*self.algorithms} & {*SYMBOLS, "bytes"}:
+        if self.words and {*self.algorithms} & {*SYMBOLS}:
             yield (
                 "tokenizer.add and sentinels are for subwords: char and words take all tokens of "
-                "the text, and bytes have sentinels"
+                "the text"
             )
+        if "bytes" in self.algorithms and (self.add or self.sentinels > 125):
+            yield "tokenizer=bytes has 125 sentinels, and takes no words of tokenizer.add"
         yield from self._file_objections()
         if self.decompose and "char" not in self.algorithms:
             yield "tokenizer.decompose is for characters; set tokenizer.source or target to char"

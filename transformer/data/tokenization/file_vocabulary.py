@@ -128,8 +128,7 @@ def read_vocabulary(config: TokenizerConfig, side: int) -> bytes:
 
 def with_words(model: bytes, words: Sequence[str], algorithm: str) -> bytes:
     """Return a vocabulary with these words as tokens, after its others, unless it has them."""
-    if not words:  # the model may be of characters or words
+    # Characters and words have none; the sentinels of bytes are all that there are.
+    if not words or algorithm == "bytes":
         return model
-    if algorithm != "huggingface":
-        return with_subwords(model, words)
-    return with_tokens(model, words)
+    return (with_tokens if algorithm == "huggingface" else with_subwords)(model, words)

@@ -19,6 +19,7 @@ from tests.helpers.data.vocabulary_files import (
     word_piece_file,
 )
 from transformer.common.errors import InputError
+from transformer.data.quality.checks.characters import Alphabet
 from transformer.data.tokenization.config import BOS, EOS, PAD, UNK, TokenizerConfig
 from transformer.data.tokenization.file_vocabulary import FileVocabulary
 from transformer.data.tokenization.tags import SENTENCE_END, SourceTags, TaggedText, Tags
@@ -167,6 +168,14 @@ def test_sentinels_and_added_words_follow_the_tokens_of_the_file(kind: str, tmp_
     assert plain.with_words(["<new>"]).grown_from(plain)[0][size]
 
 
+def test_the_doctor_takes_bytes_for_letters_only_where_they_are(tmp_path: Path) -> None:
+    """Of byte-level vocabularies; of others, a character in bytes is unknown."""
+    for kind, unknown in (("sentencepiece", True), ("huggingface", False), ("bytes", False)):
+        alphabet = Alphabet(build(kind, tmp_path))
+        assert alphabet.describe(True, "source", "the old dog") is None
+        assert (alphabet.describe(True, "target", "a ☃") is not None) == unknown
+
+
 def test_each_side_has_its_own_file(tmp_path: Path) -> None:
     names = [sentencepiece_file(tmp_path / name, pocket(name)[::40]) for name in ("en", "de")]
     tokenizer = opened("sentencepiece", names)
@@ -191,7 +200,8 @@ def test_each_side_has_its_own_file(tmp_path: Path) -> None:
         ({"algorithm": "bytes", "file": "x"}, "tokenizer.file is not read with tokenizer=bytes"),
         ({"algorithm": "huggingface", "file": ["a", "b", "c"]}, r"or \[SOURCE,TARGET\]"),
         ({"algorithm": "bytes", "sampling": 0.1}, "sampling draws subwords of unigram and bpe"),
-        ({"algorithm": "bytes", "sentinels": 9}, "bytes have sentinels"),
+        ({"algorithm": "bytes", "sentinels": 126}, "tokenizer=bytes has 125 sentinels"),
+        ({"algorithm": "bytes", "add": ["x"]}, "takes no words of tokenizer.add"),
         ({"algorithm": "char", "vocab_size": None, "sentinels": 9}, "char and words take all"),
     ],
 )

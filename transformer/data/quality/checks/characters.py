@@ -205,6 +205,9 @@ def _is_known(tokenizer: Tokenizer, side: Side, text: str) -> bool:
     if side == "source":
         encode, spell = tokenizer.encode_source, tokenizer.source_subwords
     [ids] = encode([text])
+    # Bytes are the alphabet of some vocabularies, and of others the last resort.
+    if tokenizer.config.algorithms[SIDES.index(side)] in ("bytes", "huggingface"):
+        return UNK not in ids
     return UNK not in ids and not any(subword.startswith(_BYTE) for subword in spell(ids))
 
 
