@@ -32,7 +32,7 @@ CONTENTS = {
     "Model": "attention regularization single_stacks",
     "Training": "recipes processes gpu reliability",
     "Translating": "decoding alignment seeing failures serving interchange python api",
-    "Measured": "results comparing performance history",
+    "Measured": "report results comparing performance history",
     "Code": "architecture",
 }
 """The pages in the order of the site, by theme."""

@@ -132,9 +132,9 @@ def _facts(folder: Path, config: Values, state: str | None) -> Values:
     }
 
 
-def _curves(folder: Path) -> dict[str, list[tuple[float, float]]]:
+def _curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
     """Points (update, value) of ``metrics.csv``; a value that is not finite is left out."""
-    found: dict[str, list[tuple[float, float]]] = {}
+    found: dict[str, list[tuple[int, float]]] = {}
     with suppress(OSError), open(folder / "metrics.csv", encoding="utf-8", errors="replace") as f:
         for row in csv.DictReader(f):
             with suppress(KeyError, TypeError, ValueError):

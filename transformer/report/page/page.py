@@ -9,6 +9,7 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
 from transformer.common.escaping import escaped
+from transformer.evaluation.metrics import METRICS
 from transformer.report.page.figures import Line, Number, bar, distribution, line_chart
 
 Values = dict[str, Any]
@@ -79,6 +80,7 @@ def _environment() -> Environment:
     )
     environment.globals |= {"style": Markup(style), "script": Markup(script), "bar": bar}
     environment.filters |= {"fixed": _fixed, "shown": _shown, "mean": _mean, "visible": escaped}
+    environment.filters["label"] = lambda name: METRICS[name].label
     return environment
 
 
