@@ -22,7 +22,7 @@ BLOCK = 20
 """Milliseconds: shorter calls are timed together, so that the host does not wait for each."""
 TOKENS = 25_000
 """Of a batch, of each side."""
-CHUNK = 8192
+CHUNK = 32_768
 """Rows of logits, as in ``trainer=gpu``."""
 SMALL = 100
 """A rehearsal divides sizes by it."""

@@ -1,17 +1,21 @@
-"""Counts the operations that an update of a model launches on a GPU, without one.
+"""Counts the operations that an update of a model launches on a GPU, and their bytes, without one.
 
     python -m benchmarks.training.launches model.positions=sinusoidal [KEY=VALUE…]
 
 One update of model=tiny and of model=base in float32: forward, loss, backward, norm, clipping and
 Adam, of one micro-batch. Model and batch are on torch's ``meta`` device, which computes nothing and
 knows no CPU kernels. Views and allocations launch nothing; an operation over a list of tensors
-counts once, although a GPU may need a few launches for it. It does not know how long any takes.
+counts once, although a GPU may need a few launches for it. Bytes are those of all tensors that an
+operation reads and writes. It does not know how long any takes.
 """
 
 import argparse
 import math
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from omegaconf import OmegaConf
@@ -20,6 +24,7 @@ from torch.nn import functional as F
 from torch.optim import Optimizer, optimizer
 from torch.utils import _foreach_utils
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from transformer.cli.config.compose import compose_config
 from transformer.data.batching.batch import Batch, collate
@@ -30,23 +35,35 @@ from transformer.training.optimization.optimizer import build_optimizer
 
 VOCABULARY, SENTENCES, LENGTH = 6000, 64, 24
 NOTHING = {"empty", "empty_like", "new_empty", "detach", "_unsafe_view", "promote_types"}
+PICKS = {"embedding", "gather", "index_select"}
+"""Operations that read as much of their first argument as they write."""
 
 
 class Launches(TorchDispatchMode):
-    """Counts the operations that compute something, by name."""
+    """Counts the operations that compute something, by name, and the bytes that all move."""
 
     def __init__(self) -> None:
         super().__init__()
         self.counts: Counter[str] = Counter()
+        self.bytes = 0
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         """Count and run."""
         library, name = str(function.overloadpacket).split(".")
+        result = function(*args, **(kwargs or {}))
         if library == "aten" and not function.is_view and name not in NOTHING:
             self.counts[name] += 1
-        return function(*args, **(kwargs or {}))
+            read = (result, args[1:]) if name in PICKS else (args, kwargs)
+            tensors = [leaf for leaf in tree_leaves((read, result)) if isinstance(leaf, Tensor)]
+            self.bytes += sum(_bytes(tensor) for tensor in tensors)
+        return result
+
+
+def _bytes(tensor: Tensor) -> int:
+    """Those of its elements; an expanded one has fewer in memory."""
+    return min(tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes())
 
 
 def main() -> None:
@@ -54,20 +71,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
     overrides = parser.parse_args().overrides
-    use_kernels_of_a_gpu()
-    tiny, base = (launches(f"model={name}", *overrides) for name in ("tiny", "base"))
+    found = [launches(f"model={name}", *overrides) for name in ("tiny", "base")]
+    tiny, base = (each.counts for each in found)
     rows = [(name, tiny[name], base[name]) for name, _ in base.most_common(8)]
-    for row in [("operation", "tiny", "base"), *rows, ("all", tiny.total(), base.total())]:
+    rows += [("all", tiny.total(), base.total()), ("MB", *(round(f.bytes / 1e6) for f in found))]
+    for row in [("operation", "tiny", "base"), *rows]:
         print("{:48}{:>8}{:>8}".format(*row))
 
 
-def use_kernels_of_a_gpu() -> None:
+@contextmanager
+def using_kernels_of_a_gpu() -> Iterator[None]:
     """Let the meta device have the fused optimiser, attention and dropout of a GPU."""
-    for module in (optimizer, _foreach_utils):
-        module._get_fused_kernels_supported_devices = lambda: ["meta"]  # type: ignore[attr-defined]
-    _foreach_utils._get_foreach_kernels_supported_devices = lambda: ["meta"]
-    F.scaled_dot_product_attention = attention  # type: ignore[assignment]
-    F.dropout = lambda x, p: torch.native_dropout(x, p, True)[0]  # type: ignore[assignment,misc]
+    fused, foreach = (
+        "_get_fused_kernels_supported_devices",
+        "_get_foreach_kernels_supported_devices",
+    )
+    with ExitStack() as patches:
+        for each in (
+            patch.object(optimizer, fused, lambda: ["meta"]),
+            patch.object(_foreach_utils, fused, lambda: ["meta"]),
+            patch.object(_foreach_utils, foreach, lambda: ["meta"]),
+            patch.object(F, "scaled_dot_product_attention", attention),
+            patch.object(F, "dropout", lambda x, p: torch.native_dropout(x, p, True)[0]),
+        ):
+            patches.enter_context(each)
+        yield
 
 
 def attention(
@@ -87,22 +115,23 @@ def attention(
     return kernel(query, key, value, attn_mask, *more)[0]
 
 
-def launches(*overrides: str) -> Counter[str]:
+def launches(*overrides: str) -> Launches:
     """The operations of the second update; the first also allocates Adam's moments."""
     composed = compose_config("train", ["model.dropout=0.1", *overrides])
     config = run_config(OmegaConf.to_container(composed))  # type: ignore[arg-type]
-    with torch.device("meta"):
-        model = build_transformer(sized_model(config.model, VOCABULARY, VOCABULARY)).train()
     settings = {name: getattr(config, name) for name in ("loss", "optimizer", "schedule")}
     settings |= {"recovery": config.recovery, "clip": 1.0, "seed": 1, "portable": {}}
-    module = TranslationModule(model, **settings)
-    adam = build_optimizer(config.optimizer, model.parameters())
     rows = [[4] * LENGTH] * SENTENCES
     batch = collate(rows, rows).to("meta")
-    update(module, adam, batch)
-    with Launches() as counted:
+    with using_kernels_of_a_gpu():
+        with torch.device("meta"):
+            model = build_transformer(sized_model(config.model, VOCABULARY, VOCABULARY)).train()
+        module = TranslationModule(model, **settings)
+        adam = build_optimizer(config.optimizer, model.parameters())
         update(module, adam, batch)
-    return counted.counts
+        with Launches() as counted:
+            update(module, adam, batch)
+    return counted
 
 
 def update(module: TranslationModule, adam: Optimizer, batch: Batch) -> None:
