@@ -91,7 +91,7 @@ def lowest_usual(log_probabilities: Sequence[float]) -> float | None:
 def _directions(data: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """The directions between two known languages; none if one corpus has another kind of text."""
     corpora = (data.get("corpora") or {"": {}}).values()
-    named = (tuple(one.get(side) or data[side] for side in SIDES) for one in corpora)
+    named = (tuple(one.get(side) or data.get(side, "") for side in SIDES) for one in corpora)
     pairs = sorted({(str(source), str(target)) for source, target in named})
     languages = [[side.lower().replace("_", "-").partition("-")[0] for side in p] for p in pairs]
     known = all(a != b and language_name(a) != a and language_name(b) != b for a, b in languages)

@@ -84,6 +84,7 @@ def test_the_search_tells_what_is_unfinished_or_unlikely() -> None:
     [
         ({"source": "en", "target": "de"}, "low_confidence"),
         ({"source": "word", "target": "phones"}, "copy wrong_language low_confidence"),
+        ({}, "copy wrong_language low_confidence"),
         ({"source": "en", "target": "en"}, "copy wrong_language low_confidence"),
         (
             {"source": "en", "target": "de", "corpora": {"a": {}, "b": {"target": "fr"}}},
