@@ -75,9 +75,9 @@ def _compared(
     folders: Sequence[Path], configs: Sequence[Values], name: str, notes: list[str]
 ) -> comparing.Comparison:
     runs = [run_config(config) for config in configs]
-    split, *rest = [run_split(config["data"], name) for config in configs]
+    split, *further = [run_split(config["data"], name) for config in configs]
     text = read_texts(split, given_path(runs[0].data.cache))
-    if any(read_texts(other) != text for other in rest):
+    if any(read_texts(other) != text for other in further):
         raise InputError(f"{name} is not the same text for all runs")
     systems = []
     for folder in folders:
