@@ -11,8 +11,9 @@ from torch.utils.data import Dataset
 from transformer.data.batching.batch import Batch, collate
 from transformer.data.encoded.dataset import SegmentationSampler
 from transformer.data.modules.translation import DataModule
+from transformer.data.streaming.buffers import BufferReader
 from transformer.data.streaming.shards import Shard, ShardPosition, find_shards, shards_fingerprint
-from transformer.data.streaming.streamed_batches import BufferReader, StreamedBatches, StreamedKey
+from transformer.data.streaming.streamed_batches import StreamedBatches, StreamedKey
 from transformer.data.text.parallel import Pair
 from transformer.data.tokenization.tokenizer import Tokenizer
 
