@@ -24,7 +24,7 @@ from transformer.training.callbacks.sweep_objective import Objective
 from transformer.training.checkpointing.checkpoint_io import consolidate
 from transformer.training.checkpointing.run_directory import is_finished, mark_finished
 from transformer.training.checkpointing.training_state import find_resumable, loader_state
-from transformer.training.config import RunConfig, with_resolved
+from transformer.training.config import RunConfig, sized_model, skips_blocks, with_resolved
 from transformer.training.optimization.cpu_allocator import keep_freed_memory, keep_products
 from transformer.training.optimization.divergence import Diverged, save_text
 from transformer.training.precision import resolve_precision, trains_on_gpu
@@ -114,13 +114,32 @@ def fit(
 
 
 def _with_compiler(config: RunConfig) -> RunConfig:
-    """The config with a choice for ``trainer.compile=auto``: nothing on a CPU."""
-    wanted, on_gpu = config.trainer.compile, trains_on_gpu(config.trainer)
-    if wanted == "none" or (wanted == "auto" and not on_gpu):
-        return replace(config, trainer=replace(config.trainer, compile="none"))
-    from transformer.training.optimization.compiled_layers import resolve_compile
+    """The config with a choice for ``trainer.compile=auto``: on a GPU all that can be compiled.
 
-    return resolve_compile(config, torch.device("cuda" if on_gpu else "cpu"))
+    On a CPU, or if the compiler does not work, it compiles nothing. Raises InputError if the
+    compiler does not work and the user has chosen.
+    """
+    chosen, on_gpu = config.trainer.compile, trains_on_gpu(config.trainer)
+    automatic = chosen == "auto"
+    if chosen == "none" or (automatic and not on_gpu):
+        return replace(config, trainer=replace(config.trainer, compile="none"))
+    from transformer.training.optimization.compiled_layers import check_compiler
+
+    if automatic:
+        chosen = "loss" if skips_blocks(sized_model(config.model, 1, 1)) else "layers"
+    try:
+        check_compiler(
+            torch.device("cuda" if on_gpu else "cpu"), Path(config.data.cache, "compiled")
+        )
+    # A compiler can fail in many ways.
+    except Exception as error:
+        if not automatic:
+            raise
+        logger.warning("nothing is compiled, so training is slower: %s", error)
+        chosen = "none"
+    if automatic:
+        logger.info("trainer.compile=auto is %s on this device", chosen)
+    return replace(config, trainer=replace(config.trainer, compile=chosen))
 
 
 def _resume(config: RunConfig, folder: Path) -> str:
