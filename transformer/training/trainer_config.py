@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import Range
 
+
 @dataclass(frozen=True)
 class TrainerConfig:
     """The arguments of ``pytorch_lightning.Trainer`` in conf/trainer/, and our own arguments."""
