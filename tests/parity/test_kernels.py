@@ -114,7 +114,8 @@ def assert_as_the_formula(
 def test_self_attention_with_padding(
     kernel: Kernel, causal: bool, pattern: str, dtype: torch.dtype
 ) -> None:
-    stack = SelfAttentionBias(causal=causal, pattern=PATTERNS[pattern])
+    # In training no sentence is padding alone.
+    stack = SelfAttentionBias(causal=causal, pattern=PATTERNS[pattern]).eval()
     for length in LENGTHS:
         attention_bias = stack(length, 0, padding(length), torch.device("cpu"))
         assert_as_the_formula(kernel, attention_bias, heads(length, length, HEADS, dtype))
@@ -128,7 +129,7 @@ def test_short_sentences_that_are_learnt(
     hides: bool, bias: str, kv_heads: int, dtype: torch.dtype
 ) -> None:
     """Around the number of keys up to which they are filled up."""
-    stack = SelfAttentionBias(bias=bias_of(bias, causal=False))
+    stack = SelfAttentionBias(bias=bias_of(bias, causal=False)).eval()
     for length in (1, 15, 16, 17):
         mask = padding(length) if hides else None
         if mask is not None:
@@ -178,7 +179,9 @@ def test_what_learns_short_sentences(
 def test_a_bias_and_the_gradient_of_its_table(
     kernel: Kernel, pattern: str, causal: bool, bias: str
 ) -> None:
-    stack = SelfAttentionBias(causal=causal, pattern=PATTERNS[pattern], bias=bias_of(bias, causal))
+    stack = SelfAttentionBias(
+        causal=causal, pattern=PATTERNS[pattern], bias=bias_of(bias, causal)
+    ).eval()
     for length in (1, 70):
         attention_bias = stack(length, 0, padding(length), torch.device("cpu"))
         for dtype in (torch.float32, torch.bfloat16):
