@@ -1,18 +1,19 @@
 """Texts on which runs were tested: scores, intervals, buckets and sentences, as plain values."""
 
-import json
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from transformer.common.errors import InputError
-from transformer.common.files import given_path
+from transformer.common.files import given_path, read_json
 from transformer.data.corpora.evaluation_text import read_texts
 from transformer.evaluation.comparison import compare as comparing
 from transformer.evaluation.comparison.significance import Resampling
 from transformer.evaluation.run_text import run_split
 from transformer.report.page.sentences import moved_rows, sentence_rows
+from transformer.report.scores import failures_file
+from transformer.tasks.registry import is_translation
 from transformer.training.config import run_config
 
 _TRAINING_PAIRS = 30_000
@@ -30,27 +31,17 @@ _COMPARED: dict[str, Any] = {
 Values = dict[str, Any]
 
 
-def tested_texts(folders: Sequence[Path]) -> list[str]:
-    """Names of the texts for which each run has scores, the test first."""
-    found = [
-        {f.stem for f in folder.glob("*.json") if _is_scores(read_json(f))} for folder in folders
-    ]
-    return sorted(set.intersection(*found), key=lambda n: (n != "test", "test" not in n, n))
-
-
-def _is_scores(values: Any) -> bool:
-    """Whether values are the scores of a test or of ``evaluate``."""
-    keys = {"name", "score", "signature"}
-    plain = isinstance(values, list) and all(isinstance(one, dict) for one in values)
-    return plain and bool(values) and all(keys <= one.keys() for one in values)
-
-
 def tested_text(
-    folders: Sequence[Path], configs: Sequence[Values], name: str, notes: list[str]
+    folders: Sequence[Path],
+    configs: Sequence[Values],
+    name: str,
+    scores: Sequence[list[Values]],
+    notes: list[str],
 ) -> Values:
-    """Scores on a text; with intervals, buckets and sentences, if hypotheses and text are there."""
-    scores = [read_json(folder / f"{name}.json") for folder in folders]
+    """Scores on a text, and what comparing translations gives, if they and the text are there."""
     values: Values = {"name": name, "scores": scores, "comparison": None, "sentences": []}
+    if not all(is_translation(config["task"]) for config in configs):
+        return values
     try:
         comparison = _compared(folders, configs, name, notes)
     except (InputError, OSError) as error:
@@ -64,9 +55,8 @@ def tested_text(
     if len(folders) > 1:
         rows = moved_rows(comparison)
     else:
-        file = "failures.json" if name == "test" else f"{name}.failures.json"
-        failures = read_json(folders[0] / file)
-        flags = {flag: one["lines"] for flag, one in (failures or {"flags": {}})["flags"].items()}
+        failures = read_json(folders[0] / failures_file(name)) or {"flags": {}}
+        flags = {flag: {*one["lines"]} for flag, one in failures["flags"].items()}
         rows = sentence_rows(comparison, flags)
     return values | {"comparison": comparison.to_json(), "sentences": rows}
 
@@ -91,16 +81,8 @@ def _compared(
     training = None
     try:
         pairs = run_split(configs[0]["data"], "train", training=True)
-        training = (str(target) for _, target in islice(pairs, _TRAINING_PAIRS))
-    except InputError as error:
+        training = [str(target) for _, target in islice(pairs, _TRAINING_PAIRS)]
+    except (InputError, OSError) as error:
         notes.append(f"no words by frequency: {error}")
     compared = comparing.ComparedText(name, text.sources, text.references)
     return comparing.compare(compared, systems, config, training)
-
-
-def read_json(file: Path) -> Any:
-    """The values of a file; None without one that can be read."""
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None

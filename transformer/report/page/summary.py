@@ -13,7 +13,7 @@ def summary(values: Values) -> list[str]:
     tests, runs = values["tests"], values["runs"]
     found = [line for test in tests[:1] for line in _scores(test, values["letters"])]
     if len(runs) > 1:
-        return found or ["The runs have no test in common."]
+        return found if tests else ["The runs have no test in common."]
     return [*found, *_training(runs[0], bool(tests)), *_failures(runs[0]["failures"])]
 
 
