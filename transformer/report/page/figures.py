@@ -33,13 +33,7 @@ def line_chart(label: str, lines: Sequence[Line], mark: Number | None = None) ->
         across = _LEFT + (x - left) / (right - left) * (_WIDTH - _LEFT - _RIGHT)
         return round(across, 1), round(_TOP + (high - y) / (high - low) * (base - _TOP), 1)
 
-    parts = [
-        Markup(
-            '<line class="grid" x1="{0}" x2="{1}" y1="{2}" y2="{2}"/>'
-            '<text x="{3}" y="{2}" dy="4" text-anchor="end">{4}</text>'
-        ).format(_LEFT, _WIDTH - _RIGHT, at(left, y)[1], _LEFT - 6, _shown(y, ticks))
-        for y in ticks
-    ]
+    parts = [_rule(at(left, y)[1], _shown(y, ticks)) for y in ticks]
     across = _ticks(left, right, 6, least=1.0)  # updates and lengths are whole
     tick = Markup('<text x="{}" y="{}" text-anchor="middle">{}</text>')
     parts += [
@@ -65,6 +59,14 @@ def line_chart(label: str, lines: Sequence[Line], mark: Number | None = None) ->
         json.dumps(lines, ensure_ascii=False, separators=(",", ":")),
         Markup("").join(parts),
     )
+
+
+def _rule(y: float, label: str) -> Markup:
+    """A horizontal line of the grid with its number."""
+    return Markup(
+        '<line class="grid" x1="{0}" x2="{1}" y1="{2}" y2="{2}"/>'
+        '<text x="{3}" y="{2}" dy="4" text-anchor="end">{4}</text>'
+    ).format(_LEFT, _WIDTH - _RIGHT, y, _LEFT - 6, label)
 
 
 def bar(value: Number | None, most: Number, color: int = 0) -> Markup:
