@@ -74,7 +74,8 @@ def main() -> None:
     found = [launches(f"model={name}", *overrides) for name in ("tiny", "base")]
     tiny, base = (each.counts for each in found)
     rows = [(name, tiny[name], base[name]) for name, _ in base.most_common(8)]
-    rows += [("all", tiny.total(), base.total()), ("MB", *(round(f.bytes / 1e6) for f in found))]
+    rows.append(("all", tiny.total(), base.total()))
+    rows.append(("MB", round(found[0].bytes / 1e6), round(found[1].bytes / 1e6)))
     for row in [("operation", "tiny", "base"), *rows]:
         print("{:48}{:>8}{:>8}".format(*row))
 

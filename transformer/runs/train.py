@@ -30,7 +30,6 @@ from transformer.training.optimization.cpu_allocator import keep_freed_memory, k
 from transformer.training.optimization.divergence import Diverged, save_text
 from transformer.training.precision import resolve_precision, trains_on_gpu
 from transformer.training.trainer import bound_by_epochs, build_trainer, end_reason
-from transformer.training.trainer_config import Compile
 
 logger = logging.getLogger(__name__)
 
@@ -119,16 +118,31 @@ def fit(
 
 
 def _with_compiler(config: RunConfig) -> RunConfig:
-    """The config with a choice for ``trainer.compile=auto``: nothing on a CPU."""
-    wanted, on_gpu = config.trainer.compile, trains_on_gpu(config.trainer)
-    if wanted == "none" or (wanted == "auto" and not on_gpu):
-        chosen: Compile = "none"
-    else:
-        from transformer.training.optimization.compiled_layers import resolve_compile
+    """The config with a choice for ``trainer.compile=auto``: on a GPU all that can be compiled.
 
-        skips = skips_blocks(sized_model(config.model, 1, 1))
-        device = torch.device("cuda" if on_gpu else "cpu")
-        chosen = resolve_compile(wanted, Path(config.data.cache), device, skips_blocks=skips)
+    On a CPU, or if the compiler does not work, it compiles nothing. Raises InputError if the
+    compiler does not work and the user has chosen.
+    """
+    chosen, on_gpu = config.trainer.compile, trains_on_gpu(config.trainer)
+    automatic = chosen == "auto"
+    if chosen == "none" or (automatic and not on_gpu):
+        return replace(config, trainer=replace(config.trainer, compile="none"))
+    from transformer.training.optimization.compiled_layers import check_compiler
+
+    if automatic:
+        chosen = "loss" if skips_blocks(sized_model(config.model, 1, 1)) else "layers"
+    try:
+        check_compiler(
+            torch.device("cuda" if on_gpu else "cpu"), Path(config.data.cache, "compiled")
+        )
+    # A compiler can fail in many ways.
+    except Exception as error:
+        if not automatic:
+            raise
+        logger.warning("nothing is compiled, so training is slower: %s", error)
+        chosen = "none"
+    if automatic:
+        logger.info("trainer.compile=auto is %s on this device", chosen)
     return replace(config, trainer=replace(config.trainer, compile=chosen))
 
 

@@ -8,9 +8,6 @@ from typing import Annotated, Literal
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import Range
 
-Compile = Literal["auto", "none", "loss", "layers"]
-"""What torch compiles: the element-wise part of the loss, or the layers too."""
-
 
 @dataclass(frozen=True)
 class TrainerConfig:
@@ -31,7 +28,7 @@ class TrainerConfig:
     limit_val_batches: int | None = None
     search_tokens: Annotated[int, Range(1)] | None = None
     reduce_bfloat16: bool = False
-    compile: Compile = "auto"
+    compile: Literal["auto", "none", "loss", "layers"] = "auto"
 
     def __post_init__(self) -> None:
         raise_objections(self._objections())

@@ -27,6 +27,7 @@ _MOST = 240
 """Seconds until a process counts as hung."""
 
 TINY = [
+    "report=none",
     "tokenizer=bpe",
     "tokenizer.vocab_size=285",
     "model.d_model=16",

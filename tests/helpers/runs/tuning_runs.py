@@ -40,7 +40,7 @@ def payload(seed: int, validation: list[str], **more: Any) -> dict[str, Any]:
         "metrics": OmegaConf.to_container(config.metrics),
         # There is no test set to read.
         "data": {
-            **config.data,
+            **OmegaConf.to_container(config.data),  # type: ignore[dict-item]
             **{"source": "en", "target": "de", "train": ["gone", "gone"]},
             **{"validation": validation, "test": ["gone", "gone"]},
         },

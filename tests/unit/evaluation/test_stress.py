@@ -87,10 +87,13 @@ def test_flags_are_counted() -> None:
     assert report.to_json()["disturbances"][0]["failures"]["empty"] == 12
 
 
+SECOND = "a second reference ends here ."
+
+
 def test_tags_of_a_source_and_all_references_stay() -> None:
     tags = SourceTags(target="de")
-    texts = [(TaggedText(source, tags), (*targets, "second .")) for source, targets in TEXTS]
-    fake = Fake(lambda text: "second .")
+    texts = [(TaggedText(source, tags), (*targets, SECOND)) for source, targets in TEXTS]
+    fake = Fake(lambda _: SECOND)
     test = StressTest(fake, Detector(Thresholds()), texts, MetricsConfig(), "bleu")
     report = test.run(["typo_1", "no_final_punctuation"])
     assert {parse_tags(text) for text in fake.seen} == {tags}

@@ -3,6 +3,7 @@
 import sys
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 
 from omegaconf import DictConfig, ListConfig
 
@@ -33,6 +34,7 @@ from transformer.evaluation.alignment_error import count_links
 from transformer.evaluation.failures.flags import Detector
 from transformer.evaluation.failures.monitor import translation_failures
 from transformer.evaluation.metrics import Score, build_metric, score
+from transformer.evaluation.stress import StressReport
 from transformer.evaluation.term_accuracy import term_accuracy
 from transformer.model.checkpoint.checkpoint import checkpoint_task, read_payload
 from transformer.model.checkpoint.locate import find_checkpoint, is_exported
@@ -125,9 +127,13 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
         save_report(output, name, scores, hypotheses, failures)
     if resolve_value(config, "stress", bool):
         report = stressed(config, translator, run, pairs, (metrics, metrics.choose))
-        table_console().print(stress_table(name, report))
-        if output is not None:
-            save_stress(output, report)
+        _show_stress(name, report, output)
+
+
+def _show_stress(name: str, report: StressReport, output: Path | None) -> None:
+    table_console().print(stress_table(name, report))
+    if output is not None:
+        save_stress(output, report)
 
 
 def _description(config: DictConfig, translator: Translator) -> str:

@@ -19,6 +19,7 @@ from transformer.common.own_code import import_code
 from transformer.common.processes import end_with_parent
 from transformer.data.corpora.trust import named_classes
 from transformer.runs.config_file import CONFIG, saved_config, write
+from transformer.runs.record import RECORD
 from transformer.runs.resume import check_no_other_run
 from transformer.tasks.registry import is_translation
 from transformer.training.checkpointing.run_directory import LOCK, locked
@@ -121,7 +122,7 @@ def _new_directory(folder: Path) -> Iterator[None]:
         try:
             yield
         except (InputError, OSError):
-            if new and {path.name for path in folder.iterdir()} <= {LOG, LOCK, CONFIG}:
+            if new and {path.name for path in folder.iterdir()} <= {LOG, LOCK, CONFIG, RECORD}:
                 shutil.rmtree(folder)
             raise
 

@@ -107,8 +107,8 @@ class ReplannedBatches(PlannedBatches):
         self._plan_of = partial(BatchPlan, batch_tokens=batch_tokens, seed=seed)
         count, pairs = len(self._plan_of(*first)), len(first[0])
         # Four standard deviations of the tokens of an epoch with augmentation=robust.
-        reserve = _LENGTH_DEVIATION / math.sqrt(pairs)
-        self._count = min(pairs, math.ceil(count * (1 + reserve)) + 2)
+        headroom = _LENGTH_DEVIATION / math.sqrt(pairs)
+        self._count = min(pairs, math.ceil(count * (1 + headroom)) + 2)
         super().__init__(self._plan_of(*first, batches=self._count), corpus)
         self._epoch = lru_cache(maxsize=2)(self._planned)
 

@@ -45,10 +45,10 @@ class AugmentedCorpus:
         own = self._linked(pairs[rows])
         joined = np.flatnonzero(kinds[rows] == JOINED)
         following = self._linked(self._next(epoch, pairs[rows[joined]]))
-        appended = dict(zip(joined.tolist(), following, strict=True))
+        followers = dict(zip(joined.tolist(), following, strict=True))
         drawn = zip(rows.tolist(), kinds[rows].tolist(), seeds[rows].tolist(), strict=True)
         return {
-            row: disturbed(kind, seed, own[index], appended.get(index, own[index]))
+            row: disturbed(kind, seed, own[index], followers.get(index, own[index]))
             for index, (row, kind, seed) in enumerate(drawn)
         }
 

@@ -1,4 +1,4 @@
-"""Buffers of a stream: pairs that are read, filtered and encoded together, then mixed."""
+"""Reads and encodes the pairs of a stream in buffers; it does not plan batches."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -1,6 +1,5 @@
 """Layers that ``torch.compile`` compiles, once for batches of all sizes."""
 
-import logging
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,9 +17,6 @@ from transformer.model.attention.kv_cache import LayerCache
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
 from transformer.model.layers.mixed_precision import product_dtype
-from transformer.training.trainer_config import Compile
-
-logger = logging.getLogger(__name__)
 
 Forward = Callable[..., Tensor]
 
@@ -47,29 +43,6 @@ def compile_layers(model: nn.Module, guided: nn.Module | None = None, **options:
         layer.forward = _compiled(layer.forward, compiled)  # type: ignore[method-assign]
 
 
-def resolve_compile(
-    chosen: Compile, cache: Path, device: torch.device, *, skips_blocks: bool
-) -> Compile:
-    """What ``trainer.compile=auto`` compiles on this device; the cache keeps it for other runs.
-
-    That is nothing if the compiler does not work, and no layer that skips blocks of keys. Raises
-    InputError if the compiler does not work, and the user has chosen.
-    """
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str((cache / "compiled").resolve()))
-    if chosen != "auto":
-        check_compiler(device)
-        return chosen
-    chosen = "loss" if skips_blocks else "layers"
-    try:
-        check_compiler(device)
-    # A compiler can fail in many ways, and nobody has asked for it.
-    except Exception as error:
-        logger.warning("nothing is compiled, so training is slower: %s", error)
-        chosen = "none"
-    logger.info("trainer.compile=auto is %s on this device", chosen)
-    return chosen
-
-
 def seconds_compiling() -> float:
     """Seconds that torch has compiled in this process."""
     from torch._dynamo.utils import calculate_time_spent
@@ -77,8 +50,12 @@ def seconds_compiling() -> float:
     return calculate_time_spent()["total_wall_time"]
 
 
-def check_compiler(device: torch.device) -> None:
-    """Compile a sum; raises InputError if the device cannot, such as without a C++ compiler."""
+def check_compiler(device: torch.device, cache: Path) -> None:
+    """Compile a sum; raises InputError if the device cannot, such as without a C++ compiler.
+
+    This process keeps what it compiles in the folder ``cache``, unless the user has set another.
+    """
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache.resolve()))
     with compiler_errors(*_SETTINGS):
         torch.compile(lambda x: x + 1)(torch.zeros(2, device=device))
 

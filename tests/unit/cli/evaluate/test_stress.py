@@ -13,12 +13,14 @@ from transformer.__main__ import main
 from transformer.data.disturbance.catalog import DISTURBANCES
 
 CALL = ["checkpoint=run.ckpt", "source=s", "reference=r", "decoding=greedy"]
+CALL += ["decoding.max_length_ratio=0", "decoding.max_length_offset=9"]
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    written(tmp_path / "run.ckpt", {**RUN, "metrics": asdict(RAW)})
+    data = {"source": "en", "target": "de"}
+    written(tmp_path / "run.ckpt", {**RUN, "metrics": asdict(RAW), "data": data})
     for name, side in (("s", 0), ("r", 1)):
         (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in PAIRS))
     return tmp_path

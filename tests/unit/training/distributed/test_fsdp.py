@@ -13,6 +13,7 @@ import torch
 from pytorch_lightning.plugins import MixedPrecision
 from torch import distributed as dist
 from torch.distributed.fsdp import FSDPModule
+from torch.optim import Optimizer
 
 from tests.helpers.model.models import tiny_transformer
 from tests.helpers.training.updates import translation_module
@@ -153,7 +154,7 @@ def test_a_layer_is_gathered_as_its_products_need(
     hidden.backward(upstream)
     expected.backward(upstream)
     with torch.profiler.profile() as profile:
-        norm = module.normalise(1, Mock())
+        norm = module.normalise(1, Mock(spec=Optimizer))
     assert "aten::_foreach_norm" in {event.key for event in profile.key_averages()}
     gradients = [weight.grad for weight in plain.parameters()]
     assert norm == pytest.approx(torch.nn.utils.get_total_norm(gradients).item(), rel=0.02)

@@ -8,18 +8,21 @@ import pytest
 import torch
 
 from transformer.common.errors import InputError
-from transformer.data.config import DataConfig
 from transformer.runs import train
 from transformer.training.config import RunConfig
 from transformer.training.optimization import compiled_layers
 from transformer.training.trainer_config import TrainerConfig
+
+CHECK = compiled_layers.check_compiler
 
 
 @pytest.fixture(autouse=True)
 def compiler(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The devices that the compiler is tried on, which works; no other cache is changed."""
     tried: list[str] = []
-    monkeypatch.setattr(compiled_layers, "check_compiler", lambda device: tried.append(str(device)))
+    monkeypatch.setattr(
+        compiled_layers, "check_compiler", lambda device, cache: tried.append(str(device))
+    )
     monkeypatch.setitem(os.environ, "TORCHINDUCTOR_CACHE_DIR", "")
     monkeypatch.delitem(os.environ, "TORCHINDUCTOR_CACHE_DIR")
     return tried
@@ -59,7 +62,7 @@ def test_auto_compiles_on_a_gpu(
 def test_without_a_compiler_only_a_choice_is_an_error(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(device: torch.device) -> None:
+    def fail(device: torch.device, cache: Path) -> None:
         raise InputError("no compiler")
 
     monkeypatch.setattr(compiled_layers, "check_compiler", fail)
@@ -69,13 +72,12 @@ def test_without_a_compiler_only_a_choice_is_an_error(
         resolved(monkeypatch, True, compile="loss")
 
 
-def test_what_is_compiled_is_kept_in_the_cache_of_the_run(
+def test_what_is_compiled_is_kept_in_a_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = DataConfig(cache=str(tmp_path))
-    resolved(monkeypatch, True, data=data)
-    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "compiled")
-    # The user's comes first.
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "elsewhere")
-    resolved(monkeypatch, True, data=data)
-    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == "elsewhere"
+    monkeypatch.setattr(torch, "compile", lambda function: function)
+    for given, expected in ((None, str(tmp_path)), ("elsewhere", "elsewhere")):
+        if given:
+            monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", given)
+        CHECK(torch.device("cpu"), tmp_path)
+        assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == expected
