@@ -106,9 +106,11 @@ def read_report(checkpoint: Path) -> dict[str, Any]:
     report: dict[str, Any] = read_json(folder / f"{REPORT}.json") or {}
     known = {test["name"]: test for test in report.get("tests", ())}
     tests = [{"name": name, "scores": [scores]} for name, scores in read_scores(folder).items()]
-    same = [known.get(test["name"], {}).get("scores") == test["scores"] for test in tests]
-    pairs = zip(tests, same, strict=True)
-    return report | {"tests": [known[one["name"]] if keep else one for one, keep in pairs]}
+    for number, test in enumerate(tests):
+        before = known.get(test["name"], test)
+        if before["scores"] == test["scores"]:
+            tests[number] = before
+    return report | {"tests": tests}
 
 
 def _metric(score: dict[str, Any]) -> str:
@@ -145,9 +147,10 @@ def _made(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
 def _score_table(tests: Tests, report: dict[str, Any]) -> str:
     compared = {t["name"]: t.get("comparison") or {"metrics": ()} for t in report["tests"]}
     intervals = {
-        (split, metric["name"]): _interval(**metric["systems"][0])
+        (split, metric["name"]): f"{mean - half:.2f} to {mean + half:.2f}"
         for split, comparison in compared.items()
         for metric in comparison["metrics"]
+        for mean, half in [(metric["systems"][0]["mean"], metric["systems"][0]["interval"])]
     }
     rows = [
         (
@@ -159,10 +162,6 @@ def _score_table(tests: Tests, report: dict[str, Any]) -> str:
         for one in scores
     ]
     return _table(("text", "metric", "score", "95 % interval", "signature"), rows)
-
-
-def _interval(mean: float, interval: float, **_: Any) -> str:
-    return f"{mean - interval:.2f} to {mean + interval:.2f}"
 
 
 def _limits(report: dict[str, Any]) -> Iterator[str]:

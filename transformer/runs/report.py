@@ -109,11 +109,11 @@ def run_report(folders: Sequence[Path], state: str | None = None) -> Values:
         "runs": [_facts(folder, config, state) for folder, config in pairs],
         "settings": _differing([*configs, *defaults]),
     }
-    first, *others = scores = [read_scores(folder) for folder in folders]
+    first, *rest = scores = [read_scores(folder) for folder in folders]
     values["tests"] = [
         tested_text(folders, configs, name, [one[name] for one in scores], notes)
         for name in first
-        if all(name in other for other in others)
+        if all(name in scored for scored in rest)
     ]
     return values | {"notes": list(dict.fromkeys(notes)), "summary": summary(values)}
 

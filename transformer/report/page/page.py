@@ -1,5 +1,6 @@
 """A report as HTML by Jinja2, which escapes every value; no network, no other file."""
 
+import json
 import re
 from collections.abc import Sequence
 from functools import cache
@@ -95,8 +96,7 @@ def _fixed(value: Number | None, decimals: int = 2) -> str:
 
 def _shown(value: object) -> str:
     """A setting as YAML has it."""
-    plain = value is None or isinstance(value, bool)
-    return {"None": "null"}.get(str(value), str(value).lower()) if plain else escaped(str(value))
+    return json.dumps(value) if value is None or isinstance(value, bool) else escaped(str(value))
 
 
 def _mean(counts: Sequence[int]) -> float:

@@ -1,6 +1,5 @@
 """The sentences of a report: with their score and flags, or those that moved between two runs."""
 
-import json
 import math
 import re
 from collections.abc import Container, Mapping, Sequence
@@ -18,8 +17,8 @@ from transformer.report.comparison import letters
 
 Row = dict[str, Any]
 
-_BYTES = 800_000
-"""Of all sentences of a page, whose limit is one megabyte."""
+_BYTES, _MARKUP = 850_000, 250
+"""Of all sentences of a page, whose limit is one megabyte; and of the tags of each."""
 
 
 def sentence_rows(comparison: Comparison, flags: Mapping[str, Container[int]]) -> list[Row]:
@@ -64,8 +63,11 @@ def moved_rows(comparison: Comparison) -> list[Row]:
 
 
 def _room(rows: Sequence[Row]) -> float:
-    """How often a page has room for rows; their JSON takes a little more than their HTML."""
-    return _BYTES / len(escape(json.dumps(rows, ensure_ascii=False)).encode())
+    """How often a page has room for rows."""
+    parts = [part for row in rows for _, _, parts in row["texts"] for part in parts]
+    texts = [row["source"] for row in rows] + [text for text, _ in parts]
+    marked = sum(differs for _, differs in parts) * len("<ins></ins>")
+    return _BYTES / (len(escape("".join(texts)).encode()) + marked + _MARKUP * len(rows) or 1)
 
 
 def _moved(sentence: MovedSentence, by: str, letter: str, way: str) -> Row:
