@@ -42,8 +42,7 @@ def record_start(folder: Path, trainer: Trainer) -> None:
         "command": command_line(),
         "started": _now(),
         "from_update": trainer.global_step,
-        "versions": {name: version(name) for name in _PACKAGES}
-        | {"python": platform.python_version()},
+        "versions": {"python": platform.python_version()} | {p: version(p) for p in _PACKAGES},
         "commit": commit(),
         "hardware": _hardware(trainer),
     }

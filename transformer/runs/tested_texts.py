@@ -19,15 +19,6 @@ from transformer.training.config import run_config
 _TRAINING_PAIRS = 30_000
 """Pairs whose words are counted; more would take longer than the rest of a report."""
 
-_COMPARED: dict[str, Any] = {
-    "resampling": Resampling(bootstrap=1000, randomisation=1000, seed=12345),
-    "lengths": (6, 11, 16, 21, 31, 51),
-    "frequencies": (1, 2, 5, 10, 100, 1000),
-    "moved": 100,
-    "moved_by": None,
-}
-"""As ``compare`` has them, but for fewer trials and more sentences."""
-
 Values = dict[str, Any]
 
 
@@ -64,9 +55,9 @@ def tested_text(
 def _compared(
     folders: Sequence[Path], configs: Sequence[Values], name: str, notes: list[str]
 ) -> comparing.Comparison:
-    runs = [run_config(config) for config in configs]
+    run = run_config(configs[0])
     split, *rest = [run_split(config["data"], name) for config in configs]
-    text = read_texts(split, given_path(runs[0].data.cache))
+    text = read_texts(split, given_path(run.data.cache))
     if any(read_texts(other) != text for other in rest):
         raise InputError(f"{name} is not the same text for all runs")
     systems = []
@@ -75,9 +66,16 @@ def _compared(
         if len(lines) != len(text.sources):
             raise InputError(f"{folder / name}.hyp has {len(lines)} of {len(text.sources)} lines")
         systems.append(comparing.System(str(folder), lines))
-    metrics = runs[0].metrics
-    names = [one for one in metrics.tested if one not in ("custom", "comet")]
-    config = comparing.ComparisonConfig(scores=names, scoring=metrics, **_COMPARED)
+    # As ``compare`` has them, but for fewer trials and more sentences.
+    config = comparing.ComparisonConfig(
+        scores=[one for one in run.metrics.tested if one not in ("custom", "comet")],
+        scoring=run.metrics,
+        resampling=Resampling(bootstrap=1000, randomisation=1000, seed=12345),
+        lengths=(6, 11, 16, 21, 31, 51),
+        frequencies=(1, 2, 5, 10, 100, 1000),
+        moved=100,
+        moved_by=None,
+    )
     training = None
     try:
         pairs = run_split(configs[0]["data"], "train", training=True)

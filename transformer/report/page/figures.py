@@ -12,7 +12,7 @@ Point = tuple[Number, Number]
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 420, 220, 50, 14, 10, 26
 _MOST_POINTS = 240
-"""Of a line; it has no more pixels."""
+"""Points of a line: about as many as it has pixels."""
 
 
 class Line(NamedTuple):

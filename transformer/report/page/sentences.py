@@ -18,7 +18,7 @@ from transformer.report.comparison import letters
 Row = dict[str, Any]
 
 _BYTES, _MARKUP = 850_000, 250
-"""Of all sentences of a page, whose limit is one megabyte; and of the tags of each."""
+"""Bytes for the sentences of a page, whose limit is one megabyte; bytes of the tags of each."""
 
 
 def sentence_rows(comparison: Comparison, flags: Mapping[str, Container[int]]) -> list[Row]:
@@ -63,7 +63,7 @@ def moved_rows(comparison: Comparison) -> list[Row]:
 
 
 def _room(rows: Sequence[Row]) -> float:
-    """How often a page has room for rows."""
+    """The bytes that a page has for sentences, divided by those of the rows as HTML."""
     parts = [part for row in rows for _, _, parts in row["texts"] for part in parts]
     texts = [row["source"] for row in rows] + [text for text, _ in parts]
     marked = sum(differs for _, differs in parts) * len("<ins></ins>")

@@ -35,12 +35,12 @@ def _scores(test: Values, letters: list[str]) -> Iterator[str]:
     for metric in metrics:
         for letter, one in zip(letters[1:], metric["systems"][1:], strict=True):
             better = (one["difference"] > 0) == (metric["better"] == "higher")
-            sure = max(one["p_bootstrap"], one["p_randomisation"]) < SURE
             verdict = f"{'better' if better else 'worse'} than A, by more than chance"
+            if (p := max(one["p_bootstrap"], one["p_randomisation"])) >= SURE:
+                verdict = "not surely another than that of A"
             yield (
                 f"{metric['name']} of {letter} is {one['score']:.2f} ({one['difference']:+.2f}): "
-                f"{verdict if sure else 'not surely another than that of A'} "
-                f"(paired bootstrap, p = {one['p_bootstrap']:.3f})."
+                f"{verdict} (p = {p:.3f}, the larger of two paired tests)."
             )
 
 
