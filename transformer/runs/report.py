@@ -156,9 +156,10 @@ def _curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
         for row in csv.DictReader(f):
             with suppress(KeyError, TypeError, ValueError):
                 update = int(row["step"]) + 1
-                for name in row:
-                    known = row[name] and (name in _CURVES or name.startswith("val/"))
-                    if known and math.isfinite(value := float(row[name])):
+                for name, cell in row.items():
+                    # A damaged row may have more cells than there are columns, under the key None.
+                    known = name and cell and (name in _CURVES or name.startswith("val/"))
+                    if known and math.isfinite(value := float(cell)):
                         found.setdefault(name, []).append((update, value))
     return found
 

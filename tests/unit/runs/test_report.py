@@ -37,6 +37,7 @@ def run_directory(folder: Path, **overrides: str) -> RunConfig:
         writer = csv.writer(file)
         writer.writerow(["step", "val/bleu", "val/loss", "train/loss"])
         writer.writerows([update - 1, bleu, loss, ""] for update, bleu, loss in SCORES)
+        writer.writerow([44, "", "", "", "damaged"])
     return config
 
 
