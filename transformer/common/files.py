@@ -1,6 +1,7 @@
 """Paths of users, and atomic writes."""
 
 import errno
+import json
 import os
 import shutil
 import uuid
@@ -50,6 +51,14 @@ def local_path(path: str | Path) -> Path:
 def open_unlinked(path: Path, mode: str, **settings: Any) -> IO[Any]:
     """Open a file in a folder that other users may write to; an OSError if it is a link."""
     return open(path, mode, opener=lambda p, f: os.open(p, f | os.O_NOFOLLOW, 0o666), **settings)
+
+
+def read_json(path: Path) -> Any:
+    """The values of a file that may be missing or damaged: then None."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
 
 
 class NoSpaceLeft(InputError):

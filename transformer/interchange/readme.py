@@ -4,7 +4,6 @@ A card has the YAML of Hugging Face (source: huggingface/hub-docs, ``modelcard.m
 have no folders: a card is public.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from importlib.resources import files
@@ -14,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from transformer.common.files import read_json
 from transformer.common.hub import cached_model
 from transformer.common.language_names import language_name
 from transformer.data.tokenization.tags import SourceTags
@@ -21,6 +21,7 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.search.config import SearchConfig
 from transformer.model.checkpoint.locate import find_checkpoint, is_exported, run_folder
 from transformer.report.page import REPORT
+from transformer.report.scores import read_scores
 
 Tests = dict[str, list[dict[str, Any]]]
 """By split: the name, score and signature of each metric, as the test of a run writes them."""
@@ -95,16 +96,21 @@ def _task(languages: list[str]) -> tuple[list[str], str]:
 
 
 def read_report(checkpoint: Path) -> dict[str, Any]:
-    """The report of a run, if this is its best checkpoint; of a run without one its test scores."""
+    """The report of a run, if this is its best checkpoint, with the scores of its test files.
+
+    A report from before the last test has no intervals of these scores.
+    """
     if is_exported(checkpoint) or find_checkpoint(checkpoint).name != "best.ckpt":
         return {}
     folder = run_folder(checkpoint)
-    if (file := folder / f"{REPORT}.json").is_file():
-        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        return found
-    files_of_tests = sorted(folder.glob("test*.json"))
-    scores = {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in files_of_tests}
-    return {"tests": [{"name": name, "scores": [one]} for name, one in scores.items()]}
+    report: dict[str, Any] = read_json(folder / f"{REPORT}.json") or {}
+    known = {test["name"]: test for test in report.get("tests", ())}
+    tests = [{"name": name, "scores": [scores]} for name, scores in read_scores(folder).items()]
+    for number, test in enumerate(tests):
+        before = known.get(test["name"], test)
+        if before["scores"] == test["scores"]:
+            tests[number] = before
+    return report | {"tests": tests}
 
 
 def _metric(score: dict[str, Any]) -> str:
@@ -141,9 +147,10 @@ def _made(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
 def _score_table(tests: Tests, report: dict[str, Any]) -> str:
     compared = {t["name"]: t.get("comparison") or {"metrics": ()} for t in report["tests"]}
     intervals = {
-        (split, metric["name"]): _interval(**metric["systems"][0])
+        (split, metric["name"]): f"{mean - half:.2f} to {mean + half:.2f}"
         for split, comparison in compared.items()
         for metric in comparison["metrics"]
+        for mean, half in [(metric["systems"][0]["mean"], metric["systems"][0]["interval"])]
     }
     rows = [
         (
@@ -155,10 +162,6 @@ def _score_table(tests: Tests, report: dict[str, Any]) -> str:
         for one in scores
     ]
     return _table(("text", "metric", "score", "95 % interval", "signature"), rows)
-
-
-def _interval(mean: float, interval: float, **_: Any) -> str:
-    return f"{mean - interval:.2f} to {mean + interval:.2f}"
 
 
 def _limits(report: dict[str, Any]) -> Iterator[str]:

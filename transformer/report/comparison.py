@@ -50,14 +50,13 @@ def format_comparison(comparison: Comparison) -> str:
     return escaped_json(comparison.to_json())
 
 
-def _letters(comparison: Comparison) -> list[str]:
-    """Short names of the systems, whatever paths they have."""
-    count = len(comparison.systems)
+def letters(count: int) -> list[str]:
+    """Short names of so many systems, whatever paths they have."""
     return [chr(ord("A") + n) if count <= 26 else f"S{n + 1}" for n in range(count)]
 
 
 def _tables(comparison: Comparison) -> Iterator[_Table]:
-    names = _letters(comparison)
+    names = letters(len(comparison.systems))
     paths = list(zip(names, map(_described, comparison.systems), strict=True))
     text = f"{comparison.text.name}, {len(comparison.text.sources)} sentences"
     yield _Table(text, ("system", "is"), paths, words=2)
@@ -117,7 +116,7 @@ def _columns(metric: TestedMetric, score: TestedScore) -> Sequence[str]:
 
 def _moved(comparison: Comparison) -> Iterator[tuple[str, list[list[str]]]]:
     """Headings, and the lines of each sentence under them."""
-    base, *names = _letters(comparison)
+    base, *names = letters(len(comparison.systems))
     for name, found in zip(names, comparison.movements, strict=True):
         counts = f"{found.better} better, {found.worse} worse, {found.same} equal"
         signature = comparison.signatures[found.by]

@@ -5,14 +5,14 @@ import sys
 import tempfile
 from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
 
 from transformer.common.errors import InputError
 from transformer.common.escaping import escaped
-from transformer.common.files import written_whole
+from transformer.common.files import read_json, written_whole
 from transformer.evaluation.metrics import Score
 
 if TYPE_CHECKING:
@@ -110,6 +110,18 @@ def save_report(
         write_whole(folder / f"{split}.hyp", "".join(line + "\n" for line in hypotheses))
     if failures is not None:
         write_whole(folder / failures_file(split), json.dumps(failures.to_json()) + "\n")
+
+
+def read_scores(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """The scores of each text that ``save_report`` has written to a folder, the test first."""
+    keys, found = {"name", "score", "signature"}, {}
+    files = folder.glob("*.json")
+    for file in sorted(files, key=lambda f: (f.stem != "test", "test" not in f.stem, f.stem)):
+        scores = read_json(file)
+        plain = isinstance(scores, list) and all(isinstance(one, dict) for one in scores)
+        if plain and scores and all(keys <= one.keys() for one in scores):
+            found[file.stem] = scores
+    return found
 
 
 def require_writable(folder: Path) -> None:

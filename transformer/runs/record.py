@@ -16,9 +16,10 @@ import numpy as np
 import torch
 from pytorch_lightning import Trainer
 
-from transformer.common.files import PACKAGE, written_whole
+from transformer.common.files import PACKAGE, read_json
 from transformer.common.processes import command_line
 from transformer.data.modules.base import BatchModule
+from transformer.report.scores import write_whole
 
 RECORD = "run.json"
 
@@ -30,10 +31,8 @@ _PACKAGES = (
 
 def read_record(folder: Path) -> dict[str, Any]:
     """The values of the file; of a run without one, or with a damaged one, ``starts`` is empty."""
-    try:
-        return {"starts": [], **json.loads((folder / RECORD).read_text(encoding="utf-8"))}
-    except (OSError, ValueError, TypeError):
-        return {"starts": []}
+    values = read_json(folder / RECORD)
+    return {"starts": [], **(values if isinstance(values, dict) else {})}
 
 
 def record_start(folder: Path, trainer: Trainer) -> None:
@@ -43,8 +42,7 @@ def record_start(folder: Path, trainer: Trainer) -> None:
         "command": command_line(),
         "started": _now(),
         "from_update": trainer.global_step,
-        "versions": {name: version(name) for name in _PACKAGES}
-        | {"python": platform.python_version()},
+        "versions": {"python": platform.python_version()} | {p: version(p) for p in _PACKAGES},
         "commit": commit(),
         "hardware": _hardware(trainer),
     }
@@ -65,19 +63,20 @@ def record_start(folder: Path, trainer: Trainer) -> None:
 def record_end(folder: Path, reason: str) -> None:
     """Add the end of the last start, after its tests."""
     values = read_record(folder)
-    values["starts"][-1] |= {"ended": _now(), "reason": reason}
-    _write(folder, values)
+    if starts := values["starts"]:  # else somebody has deleted the file
+        starts[-1] |= {"ended": _now(), "reason": reason}
+        _write(folder, values)
 
 
 def commit() -> str | None:
     """The commit of this code, with ``-dirty`` after a change; None outside of a git checkout."""
-    git: list[str] = ["git", "-C", str(PACKAGE)]
-    quiet: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "timeout": 10}
+    git = ["git", "-C", str(PACKAGE)]
+    quiet: Any = {"capture_output": True, "check": True, "text": True, "timeout": 10}
     try:
         # The package may be installed inside of a checkout of something else.
-        subprocess.run([*git, "ls-files", "--error-unmatch", "__init__.py"], check=True, **quiet)
+        subprocess.run([*git, "ls-files", "--error-unmatch", "__init__.py"], **quiet)
         name = [*git, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-        return subprocess.run(name, check=True, text=True, **quiet).stdout.strip()
+        return subprocess.run(name, **quiet).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
 
@@ -102,5 +101,4 @@ def _now() -> str:
 
 
 def _write(folder: Path, values: dict[str, Any]) -> None:
-    with written_whole(folder / RECORD) as part:
-        part.write_text(json.dumps(values, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_whole(folder / RECORD, json.dumps(values, ensure_ascii=False) + "\n")

@@ -7,8 +7,8 @@ import csv
 import logging
 import math
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,16 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 
 from transformer.common.errors import InputError
 from transformer.common.escaping import escaped, escaped_json
+from transformer.common.files import read_json
+from transformer.report.comparison import letters
 from transformer.report.page import REPORT
 from transformer.report.page.page import report_page
 from transformer.report.page.summary import summary
-from transformer.report.scores import write_whole
+from transformer.report.scores import read_scores, write_whole
 from transformer.runs.config_file import read_config
-from transformer.runs.record import read_record, record_end, record_start
-from transformer.runs.tested_texts import read_json, tested_text, tested_texts
-from transformer.tasks.registry import task_class
+from transformer.runs.record import RECORD, read_record, record_end, record_start
+from transformer.runs.tested_texts import tested_text
+from transformer.tasks.registry import is_translation, task_class
 from transformer.training.checkpointing.run_directory import is_finished, is_locked
 from transformer.training.config import RunConfig, plain_values, run_config
 from transformer.training.trainer import end_reason
@@ -44,10 +46,12 @@ class RunReport(Callback):
         """Whether there is something new to report; why training has ended, if it has begun."""
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Record the start."""
-        if trainer.is_global_zero:
-            record_start(self.folder, trainer)
-            self.changed, self.reason = True, "unknown"
+        """Record the start; after a divergence training starts again, which is not recorded."""
+        if trainer.is_global_zero and not self.changed:
+            self.changed = True
+            with _warning(RECORD):
+                record_start(self.folder, trainer)
+                self.reason = "unknown"
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Write the report of ``report=live``."""
@@ -63,18 +67,25 @@ class RunReport(Callback):
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self.reason:
-            with suppress(OSError, InputError):
-                record_end(self.folder, str(error or self.reason))
+            with _warning(RECORD):
+                ended = self.reason if error is None else str(error) or type(error).__name__
+                record_end(self.folder, ended)
         if self.changed and self.config.report != "none":
             self._write("stopped" if error else None)
 
     def _write(self, state: str | None) -> None:
-        try:
+        with _warning(f"{REPORT}.html", f"; transformer report {self.folder} writes it"):
             write_report(self.folder, run_report([self.folder], state))
-        except Exception as error:  # The run matters more than its report.
-            again = f"transformer report {self.folder} writes it"
-            bug = not isinstance(error, InputError | OSError)
-            logger.warning("%s.html is not written: %s; %s", REPORT, error, again, exc_info=bug)
+
+
+@contextmanager
+def _warning(file: str, advice: str = "") -> Iterator[None]:
+    """Log an error of writing a file: the run matters more than its report."""
+    try:
+        yield
+    except Exception as error:
+        bug = not isinstance(error, InputError | OSError)
+        logger.warning("%s is not written: %s%s", file, error, advice, exc_info=bug)
 
 
 def write_report(folder: Path, values: Values) -> Path:
@@ -91,14 +102,19 @@ def run_report(folders: Sequence[Path], state: str | None = None) -> Values:
     ``state`` is finished, stopped or training; None finds out. InputError for another folder.
     """
     configs, notes = [require_config(folder) for folder in folders], list[str]()
-    plain = plain_values(RunConfig())
     pairs = zip(folders, configs, strict=True)
+    defaults = [plain_values(RunConfig())] if len(configs) == 1 else []
     values: Values = {
-        "letters": [chr(ord("A") + number) for number in range(len(folders))],
+        "letters": letters(len(folders)),
         "runs": [_facts(folder, config, state) for folder, config in pairs],
-        "settings": _differing([*configs, *([plain] if len(configs) == 1 else [])]),
+        "settings": _differing([*configs, *defaults]),
     }
-    values["tests"] = [tested_text(folders, configs, name, notes) for name in tested_texts(folders)]
+    first, *rest = scores = [read_scores(folder) for folder in folders]
+    values["tests"] = [
+        tested_text(folders, configs, name, [one[name] for one in scores], notes)
+        for name in first
+        if all(name in scored for scored in rest)
+    ]
     return values | {"notes": list(dict.fromkeys(notes)), "summary": summary(values)}
 
 
@@ -113,6 +129,7 @@ def require_config(folder: Path) -> Values:
 def _facts(folder: Path, config: Values, state: str | None) -> Values:
     """What a run directory says besides its hypotheses."""
     run, record, curves = run_config(config), read_record(folder), _curves(folder)
+    direction = f", {run.data.source} to {run.data.target}" if is_translation(run.task) else ""
     if state is None:
         running = "training" if is_locked(folder) else "stopped"
         state = "finished" if is_finished(folder) else running
@@ -121,7 +138,7 @@ def _facts(folder: Path, config: Values, state: str | None) -> Values:
         "folder": str(folder),
         "state": state,
         "live": run.report == "live",
-        "about": f"{run.task}, {run.data.source} to {run.data.target}, corpus {run.data.corpus}",
+        "about": f"{run.task}{direction}, corpus {run.data.corpus}",
         "validation": _validation(run, curves),
         "curves": curves,
         **{key: record.get(key) for key in ("parameters", "vocabulary", "lengths", "starts")},
@@ -139,9 +156,10 @@ def _curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
         for row in csv.DictReader(f):
             with suppress(KeyError, TypeError, ValueError):
                 update = int(row["step"]) + 1
-                for name in row:
-                    known = row[name] and (name in _CURVES or name.startswith("val/"))
-                    if known and math.isfinite(value := float(row[name])):
+                for name, cell in row.items():
+                    # A damaged row may have more cells than there are columns, under the key None.
+                    known = name and cell and (name in _CURVES or name.startswith("val/"))
+                    if known and math.isfinite(value := float(cell)):
                         found.setdefault(name, []).append((update, value))
     return found
 

@@ -10,6 +10,7 @@ import torch
 from pytorch_lightning import Callback, Trainer, seed_everything
 
 from transformer.common.errors import InputError
+from transformer.common.files import given_path
 from transformer.data.corpora.trust import needs_trust
 from transformer.model.checkpoint.checkpoint import PORTABLE, TEXT_TO_TEXT, load_weights
 from transformer.model.checkpoint.locate import run_folder
@@ -131,12 +132,10 @@ def _with_compiler(config: RunConfig) -> RunConfig:
 
     if automatic:
         chosen = "loss" if skips_blocks(sized_model(config.model, 1, 1)) else "layers"
+    device, cache = torch.device("cuda" if on_gpu else "cpu"), given_path(config.data.cache)
     try:
-        check_compiler(
-            torch.device("cuda" if on_gpu else "cpu"), Path(config.data.cache, "compiled")
-        )
-    # A compiler can fail in many ways.
-    except Exception as error:
+        check_compiler(device, cache / "compiled")
+    except Exception as error:  # A compiler can fail in many ways.
         if not automatic:
             raise
         logger.warning("nothing is compiled, so training is slower: %s", error)

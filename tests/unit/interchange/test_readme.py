@@ -104,6 +104,25 @@ SCORES = [
 ]
 
 
+def test_a_card_has_no_interval_of_former_scores(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "best.ckpt").touch()
+    (tmp_path / "test.json").write_text(json.dumps(SCORES))
+    (tmp_path / "test_two.failures.json").write_text('{"sentences": 1, "flags": {}}')
+    system = {"mean": 41.0, "interval": 1.5}
+    comparison = {"metrics": [{"name": "BLEU", "systems": [system]}]}
+    test = {"name": "test", "scores": [SCORES], "comparison": comparison}
+    about = {"license": "mit"}
+    for values, interval in (
+        ({"tests": [test]}, "39.50 to 42.50"),
+        ({"tests": [test | {"scores": [SCORES[1:]]}]}, ""),
+        (None, ""),
+    ):
+        (tmp_path / "report.json").write_text(json.dumps(values) if values else "{")
+        text = model_card(tiny_tokenizer(), RUN, read_report(tmp_path), "transformer", about)
+        assert f"| test | BLEU | 41.0 | {interval} |" in text
+
+
 @pytest.mark.parametrize("tuned", [False, True])
 def test_a_model_card_has_the_scores_of_its_checkpoint(tuned: bool, tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()

@@ -2,16 +2,18 @@
 
 import re
 from html.parser import HTMLParser
+from random import Random
 
 import pytest
 
 from tests.helpers.runs.reports import HOSTILE, report_values
-from transformer.evaluation.comparison.compare import ComparedText, Comparison
-from transformer.evaluation.comparison.sentence_deltas import SentenceScores
+from transformer.evaluation.comparison.compare import ComparedText, Comparison, System
+from transformer.evaluation.comparison.sentence_deltas import SentenceScores, movement
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.report.page.figures import Line, bar, distribution, line_chart
 from transformer.report.page.page import report_page
-from transformer.report.page.sentences import sentence_rows
+from transformer.report.page.sentences import moved_rows, sentence_rows
+from transformer.report.page.summary import summary
 
 
 def test_a_chart_has_every_point_between_its_axes() -> None:
@@ -26,7 +28,8 @@ def test_a_chart_has_every_point_between_its_axes() -> None:
     # The marked point of the first line, and the only one of the second.
     assert svg.count("<circle") == 2
     assert ">1,000<" in svg
-    assert line_chart("One", [Line("x", [(5.0, 0.0)])]).count("<circle") == 1
+    for update in (5.0, 2e7):  # also where floating point cannot add a billionth
+        assert line_chart("One", [Line("x", [(update, 0.0)])]).count("<circle") == 1
 
 
 def test_many_points_become_as_many_as_pixels() -> None:
@@ -42,10 +45,19 @@ def test_a_distribution_adds_up_and_a_bar_stays_in_its_cell() -> None:
 
 
 def compared(count: int, words: str) -> Comparison:
-    sources, references = [f"s{n} {words}" for n in range(count)], [("a b c",)] * count
-    hypotheses = [f"a b {'c' if n % 2 else 'x'}" for n in range(count)]
-    base = SentenceScores(hypotheses, references, ["chrf"], MetricsConfig())
-    return Comparison(ComparedText("t", sources, references), [], [], {}, "", [], None, [], base)
+    sources, references = [f"s{n} {words}" for n in range(count)], ["a b c"] * count
+    return comparison(sources, references, [f"a b {'c' if n % 2 else 'x'}" for n in range(count)])
+
+
+def comparison(sources: list[str], references: list[str], *systems: list[str]) -> Comparison:
+    """What the sentences of a report need to know."""
+    right = [(one,) for one in references]
+    base, *others = (SentenceScores(s, right, ["chrf"], MetricsConfig()) for s in systems)
+    ranked = {"by": "chrf", "better": "higher", "limit": 5_000}
+    moved = [movement(sources, right, base, one, **ranked) for one in others]  # type: ignore[arg-type]
+    named = [System("", one) for one in systems]
+    text = ComparedText("t", sources, right)
+    return Comparison(text, named, [], {}, "", [], None, moved, base)
 
 
 def test_sentences_come_with_flags_and_word_differences() -> None:
@@ -66,6 +78,45 @@ def test_of_a_large_text_the_worst_half_and_a_spread_of_the_rest_is_kept() -> No
     kept = len(rows) // 2
     assert lines[:kept] == list(range(0, 2 * kept, 2))
     assert max(lines) > 2_900
+
+
+@pytest.mark.parametrize("alphabet", ["".join(map(chr, range(0x4E00, 0x4F00))), "'\"&<"])
+@pytest.mark.parametrize("runs", [1, 3])
+def test_a_page_is_below_one_megabyte(alphabet: str, runs: int) -> None:
+    draw = Random(1)
+    lines = [["".join(draw.choices(alphabet, k=60)) for _ in range(1_200)] for _ in range(2 + runs)]
+    values = report_values(runs, "x")
+    found = comparison(*lines)
+    rows = values["tests"][0]["sentences"] = (
+        sentence_rows(found, {}) if runs == 1 else moved_rows(found)
+    )
+    assert 600_000 < len(report_page(values).encode()) < 1_000_000
+    assert {name for row in rows for name, _, _ in row["texts"]} >= {*"ABC"[: runs - 1]}
+
+
+def test_a_section_names_its_run_and_no_score_or_curve_is_left_out() -> None:
+    values = report_values(2, "x")
+    first, second = values["runs"]
+    metrics = {f"val/metric_{number}": [(1, 2.0)] for number in range(8)}
+    first = first | {"failures": None, "stress": None, "curves": metrics}
+    values["runs"] = [first, second | {"curves": {"val/failures/copy": [(1, 5.0)]}}]
+    score = {"name": "COMET", "score": 87.25, "signature": "a model"}
+    values["tests"][0]["scores"] = [[*one, score] for one in values["tests"][0]["scores"]]
+    page = report_page(values)
+    assert "Failures of B" in page and "Robustness of B" in page
+    assert "Failures of A" not in page and "Robustness of A" not in page
+    assert page.count(">COMET<") == 2 and page.count("87.25") == 2
+    keys = re.findall(r'class="key c(\d)">([^<]+)<', page)
+    assert [name for _, name in keys] == [*(f"A {name}" for name in metrics), "B val/failures/copy"]
+    assert {color for color, _ in keys} <= {*"012345"}
+    assert page.count('<svg class="chart"') == 3
+
+
+def test_runs_whose_tests_cannot_be_compared_have_a_test() -> None:
+    values = report_values(2, "x")
+    assert summary(values | {"tests": []}) == ["The runs have no test in common."]
+    values["tests"][0]["comparison"] = None
+    assert summary(values) == []
 
 
 class Tags(HTMLParser):

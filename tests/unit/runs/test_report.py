@@ -2,6 +2,7 @@
 
 import csv
 import json
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -13,7 +14,7 @@ from tests.helpers.data.text import write_parallel
 from tests.helpers.runs.reports import HOSTILE
 from tests.helpers.runs.runs import composed
 from transformer.common.errors import InputError, Interrupted
-from transformer.evaluation.metrics import MetricsConfig, score
+from transformer.evaluation.metrics import MetricsConfig, Score, score
 from transformer.report.scores import save_report
 from transformer.runs.record import read_record, record_end, record_start
 from transformer.runs.report import RunReport, run_report, write_report
@@ -36,6 +37,7 @@ def run_directory(folder: Path, **overrides: str) -> RunConfig:
         writer = csv.writer(file)
         writer.writerow(["step", "val/bleu", "val/loss", "train/loss"])
         writer.writerows([update - 1, bleu, loss, ""] for update, bleu, loss in SCORES)
+        writer.writerow([44, "", "", "", "damaged"])
     return config
 
 
@@ -78,6 +80,28 @@ def test_scores_that_the_text_no_longer_gives_are_named(tmp_path: Path) -> None:
     assert "BLEU" in write_report(tmp_path, values).read_text()
 
 
+def test_training_text_with_a_damaged_line_costs_the_words_alone(tmp_path: Path) -> None:
+    run_directory(run := tmp_path / "run")
+    lines = (run / "test.tgt").read_text().split("\n")[:-1]
+    save_report(run, "test", score(lines, lines, config=MetricsConfig()), lines)
+    with open(run / "train.tgt", "ab") as file:
+        file.write(b"one more, without its source\n")
+    values = run_report([run])
+    assert "no words by frequency" in values["notes"][0]
+    assert values["tests"][0]["comparison"]["by_frequency"] is None
+    assert len(values["tests"][0]["sentences"]) == 30
+
+
+def test_tags_are_no_translations(tmp_path: Path) -> None:
+    run_directory(run := tmp_path / "run", task="tagging")
+    found = Score.of("accuracy", 90.0, "words:10")
+    save_report(run, "test", [found], ["NOUN VERB"] * 30)
+    values = run_report([run])
+    assert values["summary"][0] == "On test, accuracy is 90.0."
+    assert (values["notes"], values["tests"][0]["comparison"]) == ([], None)
+    assert values["runs"][0]["about"] == "tagging, corpus files"
+
+
 def test_runs_with_other_settings_and_no_common_test(tmp_path: Path) -> None:
     for name, rate in (("one", "1e-3"), ("two", "2e-3")):
         run_directory(tmp_path / name, **{"optimizer.lr": rate})
@@ -112,11 +136,41 @@ def test_a_stopped_run_says_so_and_a_report_never_ends_a_run(
         run_report([run])
 
 
-def test_the_record_has_every_start(tmp_path: Path) -> None:
+@pytest.fixture
+def trainer() -> Mock:
     data = Mock(lengths=dict, tokenizer=Mock(source_vocab_size=5, target_vocab_size=6))
     device = Mock(type="cpu")
     trainer = Mock(spec=Trainer, global_step=7, world_size=1, strategy=Mock(root_device=device))
     trainer.datamodule, trainer.lightning_module = data, Mock(parameters=list)
+    trainer.is_global_zero = True
+    return trainer
+
+
+def test_a_record_that_fails_ends_no_run(
+    trainer: Mock, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, module = RunConfig(report="none"), Mock(spec=LightningModule)
+    with pytest.raises(KeyboardInterrupt), RunReport(config, tmp_path) as report:
+        for _ in range(2):  # again after a divergence
+            report.on_train_start(trainer, module)
+        raise KeyboardInterrupt
+    [start] = read_record(tmp_path)["starts"]
+    assert start["reason"] == "KeyboardInterrupt"
+    # As in a clone that is not installed.
+    with monkeypatch.context() as patch, RunReport(config, tmp_path) as report:
+        patch.setattr(
+            "transformer.runs.record.version", Mock(side_effect=PackageNotFoundError("x"))
+        )
+        report.on_train_start(trainer, module)
+    assert "run.json is not written" in caplog.text
+    assert read_record(tmp_path)["starts"] == [start]
+    with RunReport(config, tmp_path) as report:
+        report.on_train_start(trainer, module)
+        (tmp_path / "run.json").unlink()
+    assert read_record(tmp_path) == {"starts": []}
+
+
+def test_the_record_has_every_start(trainer: Mock, tmp_path: Path) -> None:
     for reason in ("stopped", "done"):
         record_start(tmp_path, trainer)
         record_end(tmp_path, reason)

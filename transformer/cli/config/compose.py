@@ -103,13 +103,13 @@ def compose_config(verb: str, arguments: Sequence[str]) -> DictConfig:
         raise InputError(f"{verb} needs a value for {keys}")
     if verb in ("compare", "report"):
         config.runs = [*resolve_value(config, "runs", Sequence[str]), *split_paths(arguments)[0]]
-        if not config.runs:
-            raise InputError(f"{verb} needs a run: {verb} RUN (or runs=[RUN])")
         if verb == "compare" and len(config.runs) < 2:
             raise InputError(
                 "compare takes two systems or more: compare RUN_A RUN_B (or runs=[A,B]); each is a "
                 "run directory, a checkpoint or a file of hypotheses"
             )
+        if not config.runs:
+            raise InputError("report needs a run: report RUN (or runs=[RUN])")
     return config
 
 

@@ -18,6 +18,7 @@ from transformer.common.files import open_unlinked
 from transformer.common.own_code import import_code
 from transformer.common.processes import end_with_parent
 from transformer.data.corpora.trust import named_classes
+from transformer.report.page import REPORT
 from transformer.runs.config_file import CONFIG, saved_config, write
 from transformer.runs.record import RECORD
 from transformer.runs.resume import check_no_other_run
@@ -122,7 +123,8 @@ def _new_directory(folder: Path) -> Iterator[None]:
         try:
             yield
         except (InputError, OSError):
-            if new and {path.name for path in folder.iterdir()} <= {LOG, LOCK, CONFIG, RECORD}:
+            written = {LOG, LOCK, CONFIG, RECORD, f"{REPORT}.html", f"{REPORT}.json"}
+            if new and {path.name for path in folder.iterdir()} <= written:
                 shutil.rmtree(folder)
             raise
 

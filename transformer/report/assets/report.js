@@ -7,7 +7,7 @@ const table = document.getElementById("sentences");
 const tip = document.getElementById("tip");
 
 function number(row, column) {
-  return parseFloat(row.cells[column].textContent.replace("−", "-"));
+  return parseFloat(row.cells[column].textContent.replace("−", "-").replaceAll(",", ""));
 }
 
 if (table) {

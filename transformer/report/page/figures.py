@@ -12,7 +12,7 @@ Point = tuple[Number, Number]
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 420, 220, 50, 14, 10, 26
 _MOST_POINTS = 240
-"""Of a line; it has no more pixels."""
+"""Points of a line: about as many as it has pixels."""
 
 
 class Line(NamedTuple):
@@ -26,11 +26,11 @@ def line_chart(label: str, lines: Sequence[Line], mark: Number | None = None) ->
     """A chart with axes; ``mark`` is an x to point out. The label is for screen readers."""
     lines = [Line(line.name, _thinned(line.points)) for line in lines]
     xs, ys = zip(*(point for line in lines for point in line.points), strict=True)
-    (left, right), ticks = (min(xs), max(*xs, min(xs) + 1e-9)), _ticks(min(ys), max(ys), 5)
+    (left, right), ticks = (min(xs), max(xs)), _ticks(min(ys), max(ys), 5)
     (low, high), base = (ticks[0], ticks[-1]), _HEIGHT - _BOTTOM
 
     def at(x: Number, y: Number) -> tuple[float, float]:
-        across = _LEFT + (x - left) / (right - left) * (_WIDTH - _LEFT - _RIGHT)
+        across = _LEFT + (x - left) / (right - left or 1) * (_WIDTH - _LEFT - _RIGHT)
         return round(across, 1), round(_TOP + (high - y) / (high - low) * (base - _TOP), 1)
 
     parts = [_rule(at(left, y)[1], _shown(y, ticks)) for y in ticks]

@@ -1,5 +1,7 @@
 """A report as HTML by Jinja2, which escapes every value; no network, no other file."""
 
+import json
+import re
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
@@ -15,16 +17,17 @@ from transformer.report.page.figures import Line, Number, bar, distribution, lin
 Values = dict[str, Any]
 
 _CHARTS = (
-    ("Loss", "nats per token", ("train/loss", "val/loss")),
-    ("Quality on validation", "", ()),
-    ("Learning rate", "", ("lr",)),
-    ("Speed", "tokens per second", ("train/tokens_per_second",)),
-    ("Gradient norm", "before clipping", ("train/grad_norm",)),
+    ("Loss", "nats per token", r"(train|val)/loss"),
+    ("Quality on validation", "", r"val/(?!loss$|failures/).*"),
+    ("Failures on validation", "% of outputs", r"val/failures/.*"),
+    ("Learning rate", "", "lr"),
+    ("Speed", "tokens per second", "train/tokens_per_second"),
+    ("Gradient norm", "before clipping", "train/grad_norm"),
 )
-"""Title, unit and curves of each chart; none are all of validation but the loss."""
+"""Title, unit, and a pattern of the curves of each chart."""
 
-_MOST_LINES = 6
-"""Of a chart: there are so many colours."""
+_COLORS = 6
+"""Lines of a chart; more are drawn in another."""
 
 
 def report_page(values: Values) -> str:
@@ -45,25 +48,27 @@ def report_page(values: Values) -> str:
 
 
 def _charts(values: Values) -> list[Values]:
-    """A chart of each kind of curve that the runs have."""
+    """Charts of each kind of curve that the runs have."""
     runs, found = values["runs"], []
     chosen = runs[0]["validation"] if len(runs) == 1 else None
-    for title, unit, names in _CHARTS:
+    for title, unit, pattern in _CHARTS:
         lines = [
             Line(name if len(runs) == 1 else f"{letter} {name}", points)
             for letter, run in zip(values["letters"], runs, strict=True)
             for name, points in run["curves"].items()
-            if name in names or (not names and name.startswith("val/") and name != "val/loss")
+            if re.fullmatch(pattern, name)
         ]
-        if lines:
-            found.append(_chart(title, unit, lines, chosen and chosen["best_update"]))
+        found += [
+            _chart(title, unit, lines[at : at + _COLORS], chosen and chosen["best_update"])
+            for at in range(0, len(lines), _COLORS)
+        ]
     return found
 
 
 def _chart(title: str, unit: str, lines: Sequence[Line], mark: Number | None = None) -> Values:
-    label = f"{title}, {unit}: {', '.join(line.name for line in lines[:_MOST_LINES])}"
-    figure = line_chart(label, lines[:_MOST_LINES], mark)
-    return {"title": title, "unit": unit, "figure": figure, "lines": lines[:_MOST_LINES]}
+    label = f"{title}, {unit}: {', '.join(line.name for line in lines)}"
+    figure = line_chart(label, lines, mark)
+    return {"title": title, "unit": unit, "figure": figure, "lines": lines}
 
 
 @cache
@@ -91,8 +96,7 @@ def _fixed(value: Number | None, decimals: int = 2) -> str:
 
 def _shown(value: object) -> str:
     """A setting as YAML has it."""
-    plain = value is None or isinstance(value, bool)
-    return {"None": "null"}.get(str(value), str(value).lower()) if plain else escaped(str(value))
+    return json.dumps(value) if value is None or isinstance(value, bool) else escaped(str(value))
 
 
 def _mean(counts: Sequence[int]) -> float:

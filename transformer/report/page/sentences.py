@@ -1,23 +1,27 @@
 """The sentences of a report: with their score and flags, or those that moved between two runs."""
 
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from difflib import SequenceMatcher
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
+
+from markupsafe import escape
 
 from transformer.common.escaping import escaped
 from transformer.evaluation.comparison.compare import Comparison
 from transformer.evaluation.comparison.sentence_deltas import MovedSentence
 from transformer.evaluation.metrics import METRICS
+from transformer.report.comparison import letters
 
 Row = dict[str, Any]
 
-_BYTES, _MARKUP = 800_000, 450
-"""Of all sentences of a page, whose limit is one megabyte; and of the markup of each."""
+_BYTES, _MARKUP = 850_000, 250
+"""Bytes for the sentences of a page, whose limit is one megabyte; bytes of the tags of each."""
 
 
-def sentence_rows(comparison: Comparison, flags: Mapping[str, Sequence[int]]) -> list[Row]:
+def sentence_rows(comparison: Comparison, flags: Mapping[str, Container[int]]) -> list[Row]:
     """The sentences of the first system, the worst first by the metric that ranks them.
 
     Of a text too large for a page, there are the worst half, and others spread evenly over the
@@ -25,31 +29,45 @@ def sentence_rows(comparison: Comparison, flags: Mapping[str, Sequence[int]]) ->
     """
     [(by, scores)], hypotheses = comparison.base.scores.items(), comparison.base.hypotheses
     text, falling = comparison.text, METRICS[by].better == "lower"
-    order = sorted(range(len(scores)), key=scores.__getitem__, reverse=falling)
-    size = len("".join((*text.sources, *hypotheses, *map("".join, text.references))).encode())
-    limit = len(order) * _BYTES // (size + _MARKUP * len(order))
-    if limit < len(order):
-        rest = order[limit // 2 :]
-        order = [*order[: limit // 2], *rest[:: -(-len(rest) // (limit - limit // 2))]]
-    rows = []
-    for at in order:
+
+    def row(at: int) -> Row:
         first, *more = text.references[at]
         output, reference = _differences(hypotheses[at], first)
         texts = [("", "ins", output), ("", "del", reference)]
         texts += [("", "del", [(escaped(one), False)]) for one in more]
-        own = [flag for flag, lines in flags.items() if at in lines]
-        rows.append(_row(at + 1, scores[at], text.sources[at], texts, own))
-    return rows
+        found = [flag for flag, lines in flags.items() if at in lines]
+        return _row(at + 1, scores[at], text.sources[at], texts, found)
+
+    order = sorted(range(len(scores)), key=scores.__getitem__, reverse=falling)
+    sample = [row(at) for at in order[:: len(order) // 100 + 1]]
+    limit = max(2, int(len(sample) * _room(sample)))
+    if limit < len(order):
+        rest = order[limit // 2 :]
+        order = [*order[: limit // 2], *rest[:: -(-len(rest) // (limit - limit // 2))]]
+    return [row(at) for at in order]
 
 
 def moved_rows(comparison: Comparison) -> list[Row]:
-    """The sentences that became most better and most worse, flagged so; the base is A."""
-    return [
-        _moved(sentence, found.by, chr(ord("B") + number), way)
-        for number, found in enumerate(comparison.movements)
+    """The sentences that became most better and most worse, flagged so; the base is A.
+
+    If a page has no room for all, there are the first of each system and direction.
+    """
+    names = letters(len(comparison.systems))[1:]
+    groups = [
+        [_moved(sentence, found.by, name, way) for sentence in some]
+        for name, found in zip(names, comparison.movements, strict=True)
         for way, some in (("better", found.most_better), ("worse", found.most_worse))
-        for sentence in some
     ]
+    room = _room([*chain(*groups)])
+    return [row for group in groups for row in group[: math.ceil(room * len(group))]]
+
+
+def _room(rows: Sequence[Row]) -> float:
+    """The bytes that a page has for sentences, divided by those of the rows as HTML."""
+    parts = [part for row in rows for _, _, parts in row["texts"] for part in parts]
+    texts = [row["source"] for row in rows] + [text for text, _ in parts]
+    marked = sum(differs for _, differs in parts) * len("<ins></ins>")
+    return _BYTES / (len(escape("".join(texts)).encode()) + marked + _MARKUP * len(rows) or 1)
 
 
 def _moved(sentence: MovedSentence, by: str, letter: str, way: str) -> Row:

@@ -13,7 +13,7 @@ def summary(values: Values) -> list[str]:
     tests, runs = values["tests"], values["runs"]
     found = [line for test in tests[:1] for line in _scores(test, values["letters"])]
     if len(runs) > 1:
-        return found or ["The runs have no test in common."]
+        return found if tests else ["The runs have no test in common."]
     return [*found, *_training(runs[0], bool(tests)), *_failures(runs[0]["failures"])]
 
 
@@ -35,12 +35,12 @@ def _scores(test: Values, letters: list[str]) -> Iterator[str]:
     for metric in metrics:
         for letter, one in zip(letters[1:], metric["systems"][1:], strict=True):
             better = (one["difference"] > 0) == (metric["better"] == "higher")
-            sure = max(one["p_bootstrap"], one["p_randomisation"]) < SURE
             verdict = f"{'better' if better else 'worse'} than A, by more than chance"
+            if (p := max(one["p_bootstrap"], one["p_randomisation"])) >= SURE:
+                verdict = "not surely another than that of A"
             yield (
                 f"{metric['name']} of {letter} is {one['score']:.2f} ({one['difference']:+.2f}): "
-                f"{verdict if sure else 'not surely another than that of A'} "
-                f"(paired bootstrap, p = {one['p_bootstrap']:.3f})."
+                f"{verdict} (p = {p:.3f}, the larger of two paired tests)."
             )
 
 

@@ -34,7 +34,5 @@ def mean_gradient_scale(
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     norm = (nn.utils.get_total_norm(gradients) / tokens).float()
     # As clip_grad_norm_ does.
-    excess = (
-        torch.ones_like(norm) if max_norm is None else ((norm + 1e-6) / max_norm).clamp(min=1.0)
-    )
+    excess = ((norm + 1e-6) / (max_norm or torch.inf)).clamp(min=1.0)
     return norm, (excess * tokens).float()

@@ -159,3 +159,15 @@ HELD: list[Any] = []
 def _take(folder: Path) -> None:
     HELD.append(locked(folder))
     HELD[0].__enter__()
+
+
+@pytest.mark.parametrize("file", ["report.html", "metrics.csv"])
+def test_a_run_that_ends_at_its_start_leaves_no_folder(tmp_path: Path, file: str) -> None:
+    def fail() -> None:
+        for name in ("config.yaml", "run.json", "report.json", file):
+            (tmp_path / "run" / name).touch()
+        raise InputError("no memory")
+
+    with pytest.raises(InputError), ranks._new_directory(tmp_path / "run"):
+        fail()
+    assert (tmp_path / "run").exists() is (file == "metrics.csv")

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from transformer.common.errors import InputError
+from transformer.data.config import DataConfig
 from transformer.runs import train
 from transformer.training.config import RunConfig
 from transformer.training.optimization import compiled_layers
@@ -76,6 +77,14 @@ def test_what_is_compiled_is_kept_in_a_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch, "compile", lambda function: function)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folders: list[Path] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            compiled_layers, "check_compiler", lambda device, cache: folders.append(cache)
+        )
+        resolved(monkeypatch, True, data=DataConfig(cache="~/kept"))
+    assert folders == [tmp_path / "kept" / "compiled"]
     for given, expected in ((None, str(tmp_path)), ("elsewhere", "elsewhere")):
         if given:
             monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", given)
