@@ -90,7 +90,7 @@ class FlaggingTranslator(Translator):
             [texts[i] for i in failed], [constraints[i] for i in failed]
         )
         for index, other in zip(failed, replacements, strict=True):
-            better = (self._flagged(texts[index], one) for one in self._led(other))
+            better = (self._flagged(texts[index], one) for one in self._by_candidate(other))
             good = (one for one in better if not ACTING & {*(one.flags or ())})
             if new := next(good, None):
                 flagged[index] = new.checked(constraints[index])
@@ -100,8 +100,8 @@ class FlaggingTranslator(Translator):
         flags = self.detector.flags(source, as_output(found, self.length_limit))
         return replace(found, flags=flags)
 
-    def _led(self, found: Translation) -> Iterator[Translation]:
-        """The translation with each of its candidates as the best, before the others."""
+    def _by_candidate(self, found: Translation) -> Iterator[Translation]:
+        """The translation with each of its candidates as the best, followed by the others."""
         for index, best in enumerate(found.nbest):
             nbest = (best, *found.nbest[:index], *found.nbest[index + 1 :])[: self.search.nbest]
             named = {"text": best.text, "score": best.score, "tokens": best.tokens}
