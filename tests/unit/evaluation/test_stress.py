@@ -91,7 +91,7 @@ def test_tags_of_a_source_and_all_references_stay() -> None:
     tags = SourceTags(target="de")
     texts = [(TaggedText(source, tags), (*targets, "second .")) for source, targets in TEXTS]
     fake = Fake(lambda text: "second .")
-    test = StressTest(fake, Detector(Thresholds()), texts, MetricsConfig(), "bleu")
+    test = StressTest(fake, Detector(Thresholds()), texts, MetricsConfig(), "chrf")
     report = test.run(["typo_1", "no_final_punctuation"])
     assert {parse_tags(text) for text in fake.seen} == {tags}
     # The second reference loses its full stop, the output does not.
