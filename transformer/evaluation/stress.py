@@ -3,20 +3,22 @@
 It knows neither files nor tables. docs/robustness.md has the definitions.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from random import Random
 from typing import Any
 
 from sacrebleu.metrics import CHRF
 
+from transformer.common.errors import InputError
 from transformer.data.disturbance.catalog import DISTURBANCES, Disturbance
 from transformer.data.text.parallel import Referenced
 from transformer.data.tokenization.tags import parse_tags, with_tags
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.failures.flags import Detector
 from transformer.evaluation.failures.monitor import as_outputs, find_failures
-from transformer.evaluation.metrics import MetricsConfig, score
+from transformer.evaluation.metrics import MetricsConfig, Score, score
 
 
 @dataclass(frozen=True)
@@ -59,87 +61,99 @@ class StressReport:
         return asdict(self)
 
 
-@dataclass(frozen=True)
 class StressTest:
-    """Disturbs one text, and translates it.
+    """Disturbs one text, and translates it."""
 
-    Attributes:
-        texts: Sources with their references; none is blank.
-        metric: Name of the metric of ``metrics``.
-        seed: Of what is random in a disturbance.
-    """
+    def __init__(
+        self,
+        translator: Translator,
+        detector: Detector,
+        texts: Sequence[Referenced],
+        metrics: MetricsConfig,
+        metric: str,
+        seed: int = 1,
+    ) -> None:
+        """Store the test; InputError if all texts are blank.
 
-    translator: Translator
-    detector: Detector
-    texts: Sequence[Referenced]
-    metrics: MetricsConfig
-    metric: str
-    seed: int = 1
+        Args:
+            texts: Sources with their references; blank ones are left out.
+            metric: Name of the metric of ``metrics``.
+            seed: Of what is random in a disturbance.
+        """
+        self._translator, self._detector, self._seed = translator, detector, seed
+        self._texts = [text for text in texts if text[0].strip()]
+        if not self._texts:
+            raise InputError("all sources are blank; give another text")
+        self._metrics, self._metric = metrics, metric
 
-    def run(self, names: Sequence[str]) -> StressReport:
+    def run(self, names: Sequence[str] = tuple(DISTURBANCES)) -> StressReport:
         """Score the clean text, then each disturbance by its name in ``DISTURBANCES``."""
-        sources, references = zip(*self.texts, strict=True)
-        clean = [found.text for found in self.translator.translate(sources)]
-        [found] = score(clean, references, [self.metric], config=self.metrics, sources=sources)
-        worse = 1 if found.better == "higher" else -1
-        results = [self._measured(DISTURBANCES[n], clean, found.value, worse) for n in names]
-        value = round(found.value, 2)
-        return StressReport(found.name, found.signature, len(clean), value, results)
+        sources, references = zip(*self._texts, strict=True)
+        clean = [found.text for found in self._translator.translate(sources)]
+        best = self._score(clean, references, sources)
+        results = [self._measured(DISTURBANCES[name], clean, best) for name in names]
+        value = round(best.value, 2)
+        return StressReport(best.name, best.signature, len(clean), value, results)
 
-    def _measured(
-        self, disturbance: Disturbance, clean: Sequence[str], best: float, worse: int
-    ) -> Stress:
-        texts = list(self._disturbed(disturbance, [targets for _, targets in self.texts]))
-        expected = [
-            targets[0] for _, targets in self._disturbed(disturbance, [(one,) for one in clean])
-        ]
+    def _score(
+        self, outputs: Sequence[str], references: Sequence[Sequence[str]], sources: Sequence[str]
+    ) -> Score:
+        return score(outputs, references, [self._metric], config=self._metrics, sources=sources)[0]
+
+    def _measured(self, disturbance: Disturbance, clean: Sequence[str], best: Score) -> Stress:
+        windows = list(self._windows(disturbance.window or len(self._texts)))
+        texts = [self._disturbed(disturbance, window) for window in windows]
         sources, references = zip(*texts, strict=True)
-        found = self.translator.translate(sources)
+        expected = [self._disturbed(disturbance, window, clean)[1][0] for window in windows]
+        found = self._translator.translate(sources)
         outputs = [one.text for one in found]
-        kind, value = disturbance.reference, None
-        if kind != "none" and any(map(str.strip, sources)):
-            scored = (outputs, references, [self.metric])
-            value = score(*scored, config=self.metrics, sources=sources)[0].value
-        right = references if kind != "none" else [("",)] * len(texts)
+        value = loss = None
+        if disturbance.reference != "none" and any(map(str.strip, sources)):
+            value = self._score(outputs, references, sources).value
+            loss = (best.value - value) * (1 if best.better == "higher" else -1)
+        else:
+            references = [("",)] * len(texts)
         flagged = find_failures(
-            *(self.detector, sources, right, as_outputs(found, self.translator)), of_references=()
+            *(self._detector, sources, references, as_outputs(found, self._translator)),
+            of_references=(),
         )
         agreement = CHRF().corpus_score(outputs, [expected]).score if any(expected) else None
+        same = disturbance.reference == "same"
+        firsts = [self._texts[window[0]][0] for window in windows]
         return Stress(
             disturbance.name,
             len(texts),
-            _percent([a != b for a, b in zip(sources, self._sources(disturbance), strict=True)]),
-            None if value is None else round(value, 2),
-            None if value is None else round(worse * (best - value), 2),
-            _percent(map(str.__eq__, outputs, expected)) if kind == "same" else None,
+            _percent(map(str.__ne__, sources, firsts)),
+            *(None if number is None else round(number, 2) for number in (value, loss)),
+            _percent(map(str.__eq__, outputs, expected)) if same else None,
             None if agreement is None else round(agreement, 2),
             {flag: len(flagged.lines(flag)) for flag in flagged.names},
         )
 
+    def _windows(self, size: int) -> Iterator[list[int]]:
+        """Yield indices of so many consecutive texts, fewer at the end and before other tags."""
+        tags = [parse_tags(source) for source, _ in self._texts]
+        for _, group in groupby(range(len(tags)), tags.__getitem__):
+            indices = list(group)
+            yield from (indices[at : at + size] for at in range(0, len(indices), size))
+
     def _disturbed(
-        self, disturbance: Disturbance, targets: Sequence[tuple[str, ...]]
-    ) -> Iterator[Referenced]:
-        """Yield disturbed sources with changed targets; a window takes its fewest targets."""
-        size = disturbance.window or len(self.texts)
-        for start in range(0, len(self.texts), size):
-            sources = [source for source, _ in self.texts[start : start + size]]
-            window = targets[start : start + size]
-            pairs = [
-                disturbance.change(
-                    list(zip(sources, column, strict=True)),
-                    Random(f"{disturbance.name} {self.seed} {start}"),
-                )
-                for column in zip(*window, strict=False)
-            ]
-            tags = parse_tags(sources[0])
-            yield with_tags(pairs[0][0], tags), tuple(target for _, target in pairs)
+        self, disturbance: Disturbance, window: Sequence[int], clean: Sequence[str] | None = None
+    ) -> Referenced:
+        """A disturbed source, and references or the clean output, changed as references are.
 
-    def _sources(self, disturbance: Disturbance) -> list[str]:
-        """The first clean source of each window."""
-        size = disturbance.window or len(self.texts)
-        return [source for source, _ in self.texts[::size]]
+        A window has as many references as the text with the fewest.
+        """
+        sources = [self._texts[index][0] for index in window]
+        targets = [self._texts[i][1] if clean is None else (clean[i],) for i in window]
+        seed = f"{disturbance.name} {self._seed} {window[0]}"
+        pairs = [
+            disturbance.change(list(zip(sources, column, strict=True)), Random(seed))
+            for column in zip(*targets, strict=False)
+        ]
+        return with_tags(pairs[0][0], parse_tags(sources[0])), tuple(pair[1] for pair in pairs)
 
 
-def _percent(flags: Any) -> float:
+def _percent(flags: Iterable[bool]) -> float:
     values = list(flags)
     return round(100 * sum(values) / len(values), 2)

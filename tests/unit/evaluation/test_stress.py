@@ -92,10 +92,21 @@ SECOND = "a second reference ends here ."
 
 def test_tags_of_a_source_and_all_references_stay() -> None:
     tags = SourceTags(target="de")
-    texts = [(TaggedText(source, tags), (*targets, SECOND)) for source, targets in TEXTS]
-    fake = Fake(lambda _: SECOND)
-    test = StressTest(fake, Detector(Thresholds()), texts, MetricsConfig(), "bleu")
+    texts = [(TaggedText(source, tags), (*targets, "second .")) for source, targets in TEXTS]
+    fake = Fake(lambda text: "second .")
+    test = StressTest(fake, Detector(Thresholds()), texts, MetricsConfig(), "chrf")
     report = test.run(["typo_1", "no_final_punctuation"])
     assert {parse_tags(text) for text in fake.seen} == {tags}
     # The second reference loses its full stop, the output does not.
     assert [(one.loss or 0) > 0 for one in report.disturbances] == [False, True]
+
+
+def test_texts_of_different_tags_are_not_joined() -> None:
+    texts = [
+        (TaggedText(f"text {n} .", SourceTags(target=code)), (f"{code} {n} .",))
+        for n, code in enumerate(("de", "de", "de", "fr", "fr"))
+    ]
+    fake = Fake(lambda text: text)
+    StressTest(fake, Detector(Thresholds()), texts, MetricsConfig(), "bleu").run(["joined"])
+    assert fake.seen[5:] == ["text 0 . text 1 .", "text 2 .", "text 3 . text 4 ."]
+    assert [parse_tags(text).target for text in fake.seen[5:]] == ["de", "de", "fr"]

@@ -3,14 +3,12 @@
 import sys
 from collections import deque
 from collections.abc import Sequence
-from pathlib import Path
 
-from omegaconf import DictConfig, ListConfig
+from omegaconf import DictConfig
 
 from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.engine import translator_by_engine
 from transformer.cli.evaluate import scored_text
-from transformer.cli.evaluate.stress import stressed
 from transformer.cli.load import (
     checkpoint_paths,
     resolve_batch_tokens,
@@ -34,10 +32,8 @@ from transformer.evaluation.alignment_error import count_links
 from transformer.evaluation.failures.flags import Detector
 from transformer.evaluation.failures.monitor import translation_failures
 from transformer.evaluation.metrics import Score, build_metric, score
-from transformer.evaluation.stress import StressReport
+from transformer.evaluation.stress import StressTest
 from transformer.evaluation.term_accuracy import term_accuracy
-from transformer.model.checkpoint.checkpoint import checkpoint_task, read_payload
-from transformer.model.checkpoint.locate import find_checkpoint, is_exported
 from transformer.report.scores import (
     failures_table,
     format_json,
@@ -52,17 +48,7 @@ from transformer.report.unknown_symbols import checked_symbols
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Score a model, as its task demands."""
-    path = resolve_path(config, "checkpoint")
-    # An ensemble and an export are always of translators.
-    if isinstance(config.checkpoint, ListConfig) or is_exported(path):
-        task = "translation"
-    else:
-        task = checkpoint_task(read_payload(find_checkpoint(path)))
-    translates = task == "translation"
-    if ":" in task:
-        from transformer.tasks.registry import is_translation
-
-        translates = is_translation(task)
+    task, translates = scored_text.checkpoint_kind(config)
     if translates:
         _evaluate_translations(config, arguments)
     else:
@@ -91,6 +77,7 @@ def _evaluate_again(config: DictConfig, task: str) -> None:
 
 
 def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None:
+    stress = resolve_value(config, "stress", bool)
     translator, run = translator_by_engine(config, arguments)
     metrics = scored_text.resolve_metrics(config, run)
     names = resolve_value(config, "scores", Sequence[str] | None) or metrics.tested
@@ -125,15 +112,11 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     print_json(format_json(scores))
     if output is not None:
         save_report(output, name, scores, hypotheses, failures)
-    if resolve_value(config, "stress", bool):
-        report = stressed(config, translator, run, pairs, (metrics, metrics.choose))
-        _show_stress(name, report, output)
-
-
-def _show_stress(name: str, report: StressReport, output: Path | None) -> None:
-    table_console().print(stress_table(name, report))
-    if output is not None:
-        save_stress(output, report)
+    if stress:
+        report = StressTest(translator, detector, pairs, metrics, metrics.choose).run()
+        table_console().print(stress_table(name, report))
+        if output is not None:
+            save_stress(output, report)
 
 
 def _description(config: DictConfig, translator: Translator) -> str:

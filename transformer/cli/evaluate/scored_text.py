@@ -1,4 +1,4 @@
-"""The text that a verb scores on, and the metrics: the keys from ``split`` to ``lowercase``."""
+"""What a verb scores: the kind of model, the text and the metrics."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,7 +19,22 @@ from transformer.data.corpora.trust import require_trust
 from transformer.data.text.parallel import Corpus, Referenced, file_format
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.evaluation.run_text import run_split
+from transformer.model.checkpoint.checkpoint import checkpoint_task, read_payload
+from transformer.model.checkpoint.locate import find_checkpoint, is_exported
 from transformer.report.scores import require_writable
+
+
+def checkpoint_kind(config: DictConfig) -> tuple[str, bool]:
+    """The task of a checkpoint, and whether it is text to text, as ensembles and exports are."""
+    path = resolve_path(config, "checkpoint")
+    if isinstance(config.checkpoint, ListConfig) or is_exported(path):
+        return "translation", True
+    task = checkpoint_task(read_payload(find_checkpoint(path)))
+    if ":" in task:
+        from transformer.tasks.registry import is_translation
+
+        return task, is_translation(task)
+    return task, task == "translation"
 
 
 def own_text(config: DictConfig, run: Mapping[str, Any] | None = None) -> Split | None:

@@ -16,6 +16,7 @@ from jaxtyping import Int
 from transformer.common.errors import raise_objections
 from transformer.common.schema import Range, out_of_range
 from transformer.data.disturbance import changes
+from transformer.data.disturbance.catalog import DISTURBANCES
 from transformer.data.text.parallel import Pair
 from transformer.data.tokenization.normalization import normalize
 
@@ -101,8 +102,7 @@ def disturbed(kind: int, seed: int, own: Linked, other: Linked) -> Linked:
 
 
 def _changed(name: str, pair: Pair, seed: int) -> Pair:
-    source, target = pair
-    random = Random(seed)
+    (source, target), random = pair, Random(seed)
     if name == "noise":
         made = changes.noise(source, random)
         return made, made
@@ -110,24 +110,11 @@ def _changed(name: str, pair: Pair, seed: int) -> Pair:
         for _ in range(random.randint(1, 3)):
             source = changes.typo(source, random)
         return source, target
-    if name == "punctuation" and random.random() < 0.5:
-        return changes.doubled_final_punctuation(source, random), target
-    change, both = _CHANGES[name]
-    # The same generator on both sides: the same emoji.
-    same = Random(seed) if both else random
-    changed = change(source, random)
-    return changed, change(target, same) if both and changed != source else target
-
-
-_CHANGES: dict[str, tuple[changes.Change, bool]] = {
-    "upper": (changes.upper, True),
-    "title": (changes.title, True),
-    "lower": (changes.lower, False),
-    "punctuation": (changes.without_final_punctuation, True),
-    "blanks": (changes.missing_blank, False),
-    "emoji": (changes.emoji, True),
-}
-"""The change of each kind with one, and whether the target has it too."""
+    if name == "punctuation":
+        name = random.choice(("no_final_punctuation", "doubled_final_punctuation"))
+    if name == "blanks":
+        name = "missing_blank"
+    return DISTURBANCES[name].change([pair], random)
 
 
 def _joined(own: Linked, other: Linked) -> Linked:

@@ -102,7 +102,7 @@ def emoji(text: str, random: Random) -> str:
 
 
 def other_numbers(text: str, random: Random) -> str:
-    """Replace each digit by another; the generator determines which, the same for equal digits."""
+    """Replace each digit but 0 by another, drawn once for all equal digits."""
     digits = random.sample("123456789", 9)
     return text.translate(str.maketrans("".join(digits), "".join(digits[1:] + digits[:1])))
 

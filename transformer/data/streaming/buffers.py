@@ -74,7 +74,7 @@ class BufferReader:
         first = first_occurrences(pairs) if self.filters.deduplicate else None
         numbers = np.array([number for number, _, _ in read], dtype=np.int64)
         if self.augmentation.active:
-            pairs = self._augmented(pairs, position.epoch, numbers)
+            self._augment(pairs, position.epoch, numbers)
         texts = self.tokenizer.config.sampling > 0
         batch, kept, dropped = encode(pairs, self.tokenizer, self.filters, first, texts=texts)
         corpus = EncodedCorpus(batch)
@@ -82,15 +82,16 @@ class BufferReader:
         lengths = self._sampler.lengths(corpus, numbers)
         return Buffer(numbers, corpus, lengths, len(pairs), dropped, self._at)
 
-    def _augmented(
-        self, pairs: list[Pair], epoch: int, numbers: Int[np.ndarray, " pair"]
-    ) -> list[Pair]:
-        """Change some pairs; the next pair of the buffer follows where two are joined."""
+    def _augment(self, pairs: list[Pair], epoch: int, numbers: Int[np.ndarray, " pair"]) -> None:
+        """Change some pairs, if they fit; the next pair follows where two are joined."""
         seeds = pair_seeds(self.data.seed, epoch, numbers, DISTURBANCE)
-        kinds, changed = drawn_kinds(self.augmentation, seeds), list(pairs)
+        kinds, changed = drawn_kinds(self.augmentation, seeds), dict[int, Pair]()
         for index in np.flatnonzero(kinds != UNCHANGED).tolist():
             own, other = pairs[index], pairs[(index + 1) % len(pairs)]
             if all(map(str.strip, own)):  # a blank text stays blank
                 made = disturbed(int(kinds[index]), int(seeds[index]), Linked(own), Linked(other))
                 changed[index] = made.pair
-        return changed
+        encoded = self.tokenizer.encode_pairs(list(changed.values()))
+        for (index, pair), sides in zip(changed.items(), encoded, strict=True):
+            if self.filters.reason(*map(len, sides)) is None:
+                pairs[index] = pair

@@ -1,6 +1,6 @@
 """A translator that flags its translations, and may take another one in place of a failure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -90,21 +90,19 @@ class FlaggingTranslator(Translator):
             [texts[i] for i in failed], [constraints[i] for i in failed]
         )
         for index, other in zip(failed, replacements, strict=True):
-            flagged[index] = self._best(texts[index], flagged[index], other, constraints[index])
+            better = (self._flagged(texts[index], one) for one in self._by_candidate(other))
+            good = (one for one in better if not ACTING & {*(one.flags or ())})
+            if new := next(good, None):
+                flagged[index] = new.checked(constraints[index])
         return flagged
 
     def _flagged(self, source: str, found: Translation) -> Translation:
         flags = self.detector.flags(source, as_output(found, self.length_limit))
         return replace(found, flags=flags)
 
-    def _best(
-        self, source: str, found: Translation, other: Translation, limits: Constraints | None
-    ) -> Translation:
-        """The first candidate of another search that has no acting flag, else the translation."""
-        for candidate in other.nbest:
-            flags = self.detector.flags(source, as_output(other, self.length_limit, candidate))
-            if not ACTING & {*flags}:
-                best = candidate.text, candidate.score, candidate.tokens, (candidate,)
-                new = Translation(*best, other.source_tokens, flags=flags)
-                return new.checked(limits)
-        return found
+    def _by_candidate(self, found: Translation) -> Iterator[Translation]:
+        """The translation with each of its candidates as the best, followed by the others."""
+        for index, best in enumerate(found.nbest):
+            nbest = (best, *found.nbest[:index], *found.nbest[index + 1 :])[: self.search.nbest]
+            named = {"text": best.text, "score": best.score, "tokens": best.tokens}
+            yield replace(found, nbest=nbest, **named)

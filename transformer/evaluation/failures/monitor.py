@@ -9,7 +9,7 @@ from transformer.common.errors import InputError
 from transformer.decoding.batched_search import LengthLimit
 from transformer.decoding.forced import score_pairs
 from transformer.decoding.translation.document_translator import DocumentTranslator
-from transformer.decoding.translation.result import Candidate, Translation
+from transformer.decoding.translation.result import Translation
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.failures.flags import FLAGS, Detector, Output
 
@@ -65,15 +65,11 @@ def find_failures(
     references: Sequence[Sequence[str]],
     outputs: Sequence[Output],
     of_references: Sequence[SentenceFlags] | None = None,
-    scored: Sequence[Output] | None = None,
 ) -> Failures:
-    """Flag outputs and the first reference of each.
-
-    ``of_references`` is the known result for references, ``scored`` are they with probabilities.
-    """
+    """Flag outputs and the first reference of each, unless its flags are known."""
     first = [texts[0] for texts in references]
     if of_references is None:
-        of_references = _flag_all(detector, sources, scored or list(map(Output, first)), None)
+        of_references = _flag_all(detector, sources, list(map(Output, first)), None)
     return Failures(detector.names, _flag_all(detector, sources, outputs, first), of_references)
 
 
@@ -99,13 +95,12 @@ def _flag_all(
     return found
 
 
-def as_output(found: Translation, limit: LengthLimit, candidate: Candidate | None = None) -> Output:
-    """A candidate of a translation, by default the best, with its length and probability."""
-    best = candidate or found.nbest[0]
-    text = found.text if candidate is None else candidate.text
-    per_token = best.log_probability / (len(best.tokens) + 1)
-    is_cut = limit.is_reached(len(found.source_tokens), len(best.tokens))
-    return Output(text, per_token, is_cut)
+def as_output(found: Translation, limit: LengthLimit) -> Output:
+    """The best candidate of a translation, with its probability and whether it was cut."""
+    per_token = found.nbest[0].log_probability / (len(found.tokens) + 1)
+    return Output(
+        found.text, per_token, limit.is_reached(len(found.source_tokens), len(found.tokens))
+    )
 
 
 def as_outputs(
@@ -125,11 +120,11 @@ def translation_failures(
     found: Sequence[Translation],
 ) -> Failures:
     """Flag translations, and references with their probabilities if a threshold needs these."""
-    scored = None
+    known = None
     if "low_confidence" in detector.names and isinstance(translator, Translator):
         scored = _score_references(translator, sources, [several[0] for several in references])
-    outputs = as_outputs(found, translator)
-    return find_failures(detector, sources, references, outputs, scored=scored)
+        known = scored and _flag_all(detector, sources, scored, None)
+    return find_failures(detector, sources, references, as_outputs(found, translator), known)
 
 
 def _score_references(

@@ -76,6 +76,14 @@ def test_disturbed_pairs_differ_by_epoch_and_stay_those_of_their_seed(folder: Pa
     assert made[0].row.identity() == made[1].row.identity() != stream(folder).row.identity()
 
 
+def test_a_changed_pair_that_does_not_fit_stays_in_its_epoch(folder: Path) -> None:
+    longest = max(len(source) for source, _ in PAIRS)
+    module = stream(folder, augmentation=AugmentationConfig(joined=1.0), max_length=longest)
+    found = texts(module, epoch_of(module, 0))
+    clean = {target for _, target in PAIRS}
+    assert len(found) == len(PAIRS) and sum(text in clean for text in found) > 0
+
+
 def test_duplicates_are_left_out_within_a_buffer(folder: Path) -> None:
     write(folder / "part-3.tsv", PAIRS[:10] * 2)
     write(folder / "part-4.tsv", [("a " * 60, "b"), ("", "c"), *PAIRS[:2]])

@@ -66,6 +66,16 @@ def test_the_next_best_of_the_beam_is_taken() -> None:
         assert one.text == (third.text if third.text in others else others[0])
 
 
+def test_the_other_candidates_follow_the_one_that_is_taken() -> None:
+    beam = plain(beam_size=4, nbest=4)[1].nbest
+    flags = FlaggingTranslator(
+        tiny_translator(beam_size=4, nbest=3), Choosy([beam[2].text]), "next_best"
+    )
+    [found] = flags.translate(TEXTS[1:2])
+    assert [one.text for one in found.nbest] == [beam[at].text for at in (2, 0, 1)]
+    assert (found.text, found.score, found.tokens) == (beam[2].text, beam[2].score, beam[2].tokens)
+
+
 def test_samples_are_drawn_until_one_has_no_flag() -> None:
     samples = plain(
         algorithm="sampling", beam_size=1, nbest=SAMPLES, epsilon=0.02, length_penalty=1.0

@@ -55,6 +55,8 @@ def test_right_outputs_have_nearly_no_flag(detector: Detector) -> None:
         ("There are 1500 dogs.", "Es sind 1600 Hunde.", "numbers"),
         ("There are 1500 dogs.", "Es sind Hunde.", "numbers"),
         ("There are 2 dogs.", "Es sind zwei Hunde.", ""),
+        ("There are 1,500 dogs.", "Es sind ١٬٥٠٠ Hunde.", ""),
+        (f"There are {'7' * 5000} dogs.", "Es sind viele Hunde.", "numbers"),
         ("Write to {name} now.", "Schreib jetzt an {name}.", ""),
         ("Write to {name} now.", "Schreib jetzt an {Name}.", "placeholders"),
         ("Write to <x>me</x> now.", "Schreib jetzt an mich.", "placeholders"),
@@ -97,6 +99,14 @@ def test_flags_without_sense_are_left_out(data: dict[str, object], absent: str) 
     assert {*FLAGS} - {*detector.names} == {*absent.split()}
     found = detector.flags("A dog sleeps in the house.", Output("A dog sleeps in the house."))
     assert ("copy" in found) is ("copy" in detector.names)
+
+
+def test_a_language_that_py3langid_does_not_know_is_no_wrong_one() -> None:
+    source = "The quick fox jumps over the lazy dog near the river."
+    text = Output("Der schnell Fuchs gumpet über de fuul Hund bim Fluss une.")
+    for code, found in (("gsw", False), ("fr", True)):
+        detector = Detector(Thresholds((("en", code),)))
+        assert ("wrong_language" in detector.flags(source, text)) is found, code
 
 
 def test_without_the_file_of_a_run_only_lengths_that_none_has_are_flagged() -> None:

@@ -70,8 +70,6 @@ def test_outputs_know_their_probability_and_whether_they_were_cut() -> None:
     assert as_output(found, limit) == Output("x y", -1.0, is_unfinished=False)
     assert as_output(replace(found, source_tokens=("a",)), limit).is_unfinished
     assert as_output(BLANK, limit) == Output("", 0.0)
-    other = replace(best, text="z", log_probability=-6.0)
-    assert as_output(found, limit, other) == Output("z", -2.0)
     # Two parts of a text that is too long for the model.
     assert not LengthLimit(SearchConfig(), 10).is_reached(15, 11)
     assert LengthLimit(SearchConfig(), 10).is_reached(15, 20)

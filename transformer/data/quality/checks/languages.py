@@ -155,9 +155,10 @@ class Language:
         if len(words) < _MIN_WORDS or len(words & self.common) >= _COMMON_FRACTION * len(words):
             return None
         confidences = dict(_identifier().rank(text))
+        if self.code not in confidences:  # it is taken for a related language
+            return None
         language, confidence = next(iter(confidences.items()))
-        own = confidences.get(self.code, 1.0)
-        is_sure = confidence >= _MIN_CONFIDENCE or own <= _MAX_OWN_CONFIDENCE
+        is_sure = confidence >= _MIN_CONFIDENCE or confidences[self.code] <= _MAX_OWN_CONFIDENCE
         return str(language) if language != self.code and is_sure else None
 
 

@@ -16,9 +16,9 @@ from transformer.data.quality.base import Fault, NumberedPair, quoted
 _READINGS = (
     *(
         re.compile(rf"(?<!\d)\d{{1,3}}(?:([{marks}])\d{{3}})(?:\1\d{{3}})*(?!\d)|\d+")
-        for marks in (".,'’", " .,'’\u00a0\u2009\u202f\u22c5")
+        for marks in (".,'’٬", " .,'’٬\u00a0\u2009\u202f\u22c5")
     ),
-    re.compile(r"\d+(?:[.,'’]\d+)*"),
+    re.compile(r"\d+(?:[.,'’٫٬]\d+)*"),
 )
 # The order or the width of a value in a message: %1$s, %8d.
 _DIRECTIVE = re.compile(r"%[-+#0-9.]+")
@@ -82,13 +82,14 @@ def find_lost_number(pair: NumberedPair) -> Fault | None:
     hours = any(map(_HOURS.search, (source, target)))
     sources, targets = ([_numbers(one, text) for one in _READINGS] for text in (source, target))
     lost = min((_missing(*pair, hours) for pair in product(sources, targets)), key=len)
-    written = (number for number in lost if int(number) > _MAX_SPELT_OUT)
+    # Numbers have no leading zeros; Python converts none of thousands of digits.
+    written = (number for number in lost if len(number) > 2 or int(number) > _MAX_SPELT_OUT)
     number = next(written, None)
     return None if number is None else Fault("target", f"lacks {number}: {quoted(pair.target)}")
 
 
 def _normalized(text: str) -> str:
-    """Return the text in lower case with ASCII digits; empty if it is not to be compared."""
+    """Return the text in lower case and NFKC; empty if it is not to be compared."""
     # A single word is a value or a path.
     if not any(map(str.isdigit, text)) or (text.isascii() and len(text.split()) < 2):
         return ""
@@ -98,10 +99,10 @@ def _normalized(text: str) -> str:
 
 
 def _numbers(reading: re.Pattern[str], text: str) -> dict[str, str]:
-    """Return the digits of each number, with the characters before it."""
+    """Return the ASCII digits of each number, with the characters before it."""
     found = {}
     for match in reading.finditer(text):
-        number = "".join(filter(str.isdecimal, match[0]))
+        number = "".join(str(int(digit)) for digit in match[0] if digit.isdecimal())
         # Minutes, decimals and groups of zeros are often left out.
         if number.strip("0") or number == "0":
             before = text[max(0, match.start() - _CONTEXT) : match.start()]
