@@ -15,10 +15,10 @@ from transformer.model.build import (
     build_encoder,
     build_projection,
     build_token_embedding,
-    set_first_weights,
 )
 from transformer.model.config import ModelConfig
 from transformer.model.encoder import Encoder
+from transformer.model.initialisation import set_first_weights
 from transformer.model.layers.dropout import HiddenStates
 from transformer.model.layers.embedding import Embedding
 

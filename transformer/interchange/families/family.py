@@ -15,7 +15,7 @@ from transformer.common.schema import typed, typed_value
 from transformer.data.tokenization.tokenizer import BOS, EOS
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.expressible import Values
-from transformer.interchange.families import bart, m2m, marian, t5
+from transformer.interchange.families import bart, m2m, marian, mbart, t5
 from transformer.interchange.families.config_files import (
     ConfigFile,
     FairseqConfig,
@@ -136,8 +136,8 @@ FAMILIES = (
         {**_LEARNED, "norm_order": ("pre",), "decoder_start": (EOS,), "embedding_norm": (True,)},
         fairseq_names(final_norm=True, embedding_norm=True, positions=True),
         position_offset=2,
-        import_tokenizer=m2m.import_mbart,
-        export_tokenizer=m2m.export_mbart,
+        import_tokenizer=mbart.import_tokenizer,
+        export_tokenizer=mbart.export_tokenizer,
         tokenizers=("unigram",),
         **_TWO_LANGUAGES,
     ),
@@ -189,6 +189,7 @@ def read_config(given: Mapping[str, Any]) -> tuple[Any, Family]:
         "scale_embedding": family.has["scale_embedding"],
         "normalize_before": (family.has["norm_order"][0] == "pre",),
         "normalize_embedding": family.has["embedding_norm"],
+        "share_encoder_decoder_embeddings": {one == "all" for one in family.has["tie_embeddings"]},
     }
     raise_objections(
         f"config.json.{key}={str(value).lower()} cannot be imported as {kind}, only "
@@ -204,10 +205,9 @@ def model_settings(config: Any, family: Family, *, untied: bool = False) -> dict
     own = {name: allowed[0] for name, allowed in family.has.items()} | settings(config)
     if isinstance(config, T5Config):
         own["scale_output"] = config.model_type == "t5" and config.tie_word_embeddings
-        own["tie_embeddings"] = "inputs" if untied else "all"
     elif not config.share_encoder_decoder_embeddings:
         own["tie_embeddings"] = "decoder"
-    return own
+    return own | ({"tie_embeddings": "inputs"} if untied else {})
 
 
 def nearest_family(config: ModelConfig) -> Family:

@@ -22,6 +22,7 @@ from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.interchange.expressible import TRANSFORMERS, check_expressible, check_heads
 from transformer.interchange.families.family import config_values, nearest_family
+from transformer.interchange.families.subwords import has_learnt_bias
 from transformer.interchange.families.weight_names import export_weights
 from transformer.interchange.files import write_json
 from transformer.interchange.verification import PLAIN, compare_texts
@@ -45,6 +46,7 @@ def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path)
         "model.head_dim=null": family.own_head_dim
         or config.head_dim in (None, config.d_model // config.num_heads),
         "model.positions=fairseq for data.target_tag=both": family.tags_both_sides or not tagged,
+        "model.output_bias=false": family.output_bias is not False or not has_learnt_bias(model),
         f"tokenizer={' or '.join(family.tokenizers)}": set(translator.tokenizer.config.algorithms)
         <= set(family.tokenizers),
     }
@@ -63,6 +65,8 @@ def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path)
         "bad_words_ids": None if family.tags_both_sides else banned,
         "num_beams": search.beam_size,
         "no_repeat_ngram_size": search.no_repeat_ngram,
+        # There the start counts.
+        "min_length": search.min_length and search.min_length + 1,
         # The mean of the log-probabilities; there is no other form.
         "length_penalty": search.length_penalty,
         "renormalize_logits": True,
@@ -97,6 +101,7 @@ def generate_greedily(folder: Path, texts: Sequence[str]) -> list[str]:
         warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")
         kind = "MarianTokenizer" if architecture.startswith(_MARIAN) else "AutoTokenizer"
         tokenizer: Any = getattr(transformers, kind).from_pretrained(folder)
+    plain = {"num_beams": 1, "no_repeat_ngram_size": 0, "min_length": 0}
     found: list[str] = []
     for tags, group in groupby(texts, parse_tags):
         lines, forced = list(group), {}
@@ -106,6 +111,6 @@ def generate_greedily(folder: Path, texts: Sequence[str]) -> list[str]:
         for start in range(0, len(lines), 32):
             encoded = tokenizer(lines[start : start + 32], return_tensors="pt", padding=True)
             with torch.no_grad():
-                ids: Tensor = model.generate(**encoded, **forced, num_beams=1)
+                ids: Tensor = model.generate(**encoded, **forced, **plain)
             found += tokenizer.batch_decode(ids, skip_special_tokens=True)
     return found

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from transformer.common.errors import InputError, raise_objections
+from transformer.common.errors import InputError
 from transformer.common.schema import typed_value
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK
@@ -24,7 +24,6 @@ from transformer.interchange.families.subwords import (
     ExportedIds,
     ImportedIds,
     ImportedTokenizer,
-    has_learnt_bias,
     parse_subwords,
     read_subwords,
     read_unigram,
@@ -100,14 +99,10 @@ def export_tokenizer(
 
     library: Any = transformers
     tokenizer = translator.tokenizer
-    lacking = {
-        "two vocabularies": not tokenizer.joint,
-        "tags": tokenizer.tags != Tags(),
-        "output bias": has_learnt_bias(translator.model),
-    }
-    raise_objections(f"T5 has no {name}" for name, used in lacking.items() if used)
     if tokenizer.config.algorithm == "bytes":
         return bart.export_tokenizer(translator, run, folder)
+    if not tokenizer.joint or tokenizer.tags != Tags():
+        raise InputError("T5 has no two vocabularies, and no tags")
     own = parse_subwords(bytes(tokenizer.to_state()["source"].numpy()))
     ids = _export_ids([piece.piece for piece in own.pieces])
     scores = {piece.piece: piece.score for piece in own.pieces}
