@@ -55,10 +55,8 @@ def build_single_stack(config: ModelConfig, *, causal: bool) -> SingleStack:
     output vocabulary. ``encoder_layers`` and ``pattern`` apply to the stack. Raises InputError if
     embedding and projection are tied and the two vocabularies differ.
     """
-    if (
-        config.tie_embeddings in ("decoder", "all")
-        and config.source_vocab_size != config.target_vocab_size
-    ):
+    tied = config.tie_embeddings in ("decoder", "all")
+    if tied and config.source_vocab_size != config.target_vocab_size:
         raise InputError(
             f"model.tie_embeddings={config.tie_embeddings} needs outputs of the same vocabulary "
             "as the input; set model.tie_embeddings=none"

@@ -114,7 +114,7 @@ def test_an_export_has_the_minimum_length_of_the_search(tmp_path: Path) -> None:
     found = read_folder(bart_folder(tmp_path / "bart"))
     sizes = {"source_vocab_size": found.tokenizer.source_vocab_size}
     sizes["target_vocab_size"] = found.tokenizer.target_vocab_size
-    model = build_transformer(typed(ModelConfig, found.settings | sizes, "model"))
+    model = build_transformer(typed(ModelConfig, found.model | sizes, "model"))
     translator = Translator(model, found.tokenizer, SearchConfig(min_length=4), batch_tokens=100)
     (tmp_path / "back").mkdir()
     write_huggingface(translator, {"model": {"max_length": 64}}, tmp_path / "back")
@@ -152,8 +152,8 @@ def test_a_damaged_folder_is_refused_in_one_line(
     refused(mbart, "tokenizer_class=MBartTokenizer cannot be imported")
     bart = bart_folder(tmp_path / "bart")
     weights = load_file(bart / "model.safetensors")
-    save_file(weights | {"lm_head.weight": torch.zeros(505, 32)}, bart / "model.safetensors")
+    save_file(weights | {"lm_head.weight": torch.zeros(501, 32)}, bart / "model.safetensors")
     refused(bart, "lm_head.weight is not that of the embeddings")
     change(bart, "config.json", vocab_size=400)
     save_file(weights, bart / "model.safetensors")
-    refused(bart, "config.json has vocab_size=400, and its tokenizer 505 tokens")
+    refused(bart, "config.json has vocab_size=400, and its tokenizer 501 tokens")

@@ -14,6 +14,7 @@ from typing import Any
 
 from transformer.common.errors import InputError
 from transformer.common.schema import typed_value
+from transformer.data.tokenization.config import SENTINEL
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK
 from transformer.decoding.translation.translator import Translator
@@ -84,7 +85,7 @@ def _read(folder: Path) -> Any:
     values = read_mapping(folder / "tokenizer_config.json", optional=True)
     count = typed_value(values.get("extra_ids", 100), int, "tokenizer_config.json.extra_ids")
     for number in reversed(range(min(count, 1000))):
-        model.pieces.add(piece=f"<extra_id_{number}>", score=0.0, type=model.SentencePiece.CONTROL)
+        model.pieces.add(piece=SENTINEL.format(number), score=0.0, type=model.SentencePiece.CONTROL)
     return model
 
 
