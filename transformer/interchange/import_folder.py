@@ -54,6 +54,9 @@ def read_folder(folder: Path) -> Imported:
         values |= read_mapping(folder / "generation_config.json", optional=True)
         config, family = read_config(values)
         weights = read_weights(folder)
+        if not any(name.startswith(family.prefix) for name in weights):
+            # Saved without its output, as facebook/bart-large is.
+            weights = {f"{family.prefix}{name}": weight for name, weight in weights.items()}
         vocabulary = family.import_tokenizer(folder, values.get("vocab_size"))
         _check_symbols(values, vocabulary, family.start)
         names = read_mapping(folder / "tokenizer_config.json", optional=True)

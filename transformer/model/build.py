@@ -21,19 +21,10 @@ from transformer.model.attention.scaled_dot_product import Kernel, eager
 from transformer.model.config import ActivationName, ModelConfig, PatternName
 from transformer.model.decoder import Decoder, DecoderLayer
 from transformer.model.encoder import Encoder, EncoderLayer
-from transformer.model.initialisation import initialise
-from transformer.model.layers.absolute_positions import (
-    LearnedPositions,
-    SinusoidalPositions,
-    sinusoids,
-)
+from transformer.model.initialisation import set_first_weights
+from transformer.model.layers.absolute_positions import LearnedPositions, SinusoidalPositions
 from transformer.model.layers.embedding import Embedding, TokenEmbedding
-from transformer.model.layers.feedforward import (
-    Activation,
-    FeedForward,
-    GatedFeedForward,
-    gelu_tanh,
-)
+from transformer.model.layers.feedforward import Activation, FeedForward, GatedFeedForward
 from transformer.model.layers.linear import Linear
 from transformer.model.layers.norm import PostNorm, PreNorm, Residual, SandwichNorm
 from transformer.model.transformer import Transformer
@@ -63,29 +54,6 @@ def build_transformer(config: ModelConfig) -> Transformer:
     return model
 
 
-def build_empty(config: ModelConfig) -> Transformer:
-    """Build a model whose weights take no memory yet (torch's device ``meta``), to be loaded."""
-    if config.encoder_layer or config.decoder_layer or config.feed_forward:
-        return build_transformer(config)  # a class of the user may make more than weights
-    with torch.device("meta"):
-        model = build_transformer(config)
-    for module in model.modules():
-        if isinstance(module, SinusoidalPositions):
-            module.table = sinusoids(*module.table.shape, fairseq=module.fairseq)
-    return model
-
-
-def set_first_weights(
-    model: nn.Module, projection: nn.Linear, tokens: TokenEmbedding, config: ModelConfig
-) -> None:
-    """Draw the weights; add the adapters (LoRA) if the config has them."""
-    initialise(model, projection, tokens, config)
-    if config.lora_rank:
-        from transformer.model.layers.lora import add_adapters
-
-        add_adapters(model, config.lora_rank, config.lora_alpha)
-
-
 def build_token_embedding(config: ModelConfig, size: int) -> TokenEmbedding:
     """The embedding of a vocabulary of this size."""
     return TokenEmbedding(size, config.d_model, config.pad, scaled=config.scale_embedding)
@@ -93,10 +61,10 @@ def build_token_embedding(config: ModelConfig, size: int) -> TokenEmbedding:
 
 def build_projection(config: ModelConfig) -> Linear:
     """The linear map of hidden states to logits."""
-    bias = config.output_bias is not False
+    bias = bool(config.output_bias)
     projection = Linear(config.d_model, config.target_vocab_size, bias=bias)
-    if bias:
-        projection.bias.requires_grad_(config.output_bias != "fixed")
+    if config.output_bias == "fixed":
+        projection.bias.requires_grad_(False)
     return projection
 
 
@@ -216,12 +184,8 @@ def build_attention(config: ModelConfig) -> MultiHeadAttention:
     # On some GPUs torch would try cuDNN first, which plans for every new batch shape;
     # `sdpa_kernel` switches cuDNN on again if it is forced.
     torch.backends.cuda.enable_cudnn_sdp(False)
-    kernels: dict[str, Kernel] = {
-        "eager": eager,
-        "sdpa": Sdpa(config.sdpa_backend),
-        "flex": flex,
-        "auto": auto,
-    }
+    kernels: dict[str, Kernel] = {"eager": eager, "flex": flex, "auto": auto}
+    kernels["sdpa"] = Sdpa(config.sdpa_backend)
     return MultiHeadAttention(
         config.d_model,
         config.num_heads,
@@ -237,6 +201,7 @@ def build_attention(config: ModelConfig) -> MultiHeadAttention:
 
 def build_feed_forward(config: ModelConfig) -> nn.Module:
     """The feed-forward block."""
+    gelu_tanh = partial(F.gelu, approximate="tanh")
     activations: dict[ActivationName, Activation] = {
         "relu": F.relu,
         "gelu": F.gelu,

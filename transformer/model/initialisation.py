@@ -11,6 +11,17 @@ from transformer.model.layers.absolute_positions import LearnedPositions
 from transformer.model.layers.embedding import TokenEmbedding
 
 
+def set_first_weights(
+    model: nn.Module, projection: nn.Linear, tokens: TokenEmbedding, config: ModelConfig
+) -> None:
+    """Draw the weights; add the adapters (LoRA) if the config has them."""
+    initialise(model, projection, tokens, config)
+    if config.lora_rank:
+        from transformer.model.layers.lora import add_adapters
+
+        add_adapters(model, config.lora_rank, config.lora_alpha)
+
+
 def initialise(
     model: nn.Module, projection: nn.Linear, tokens: TokenEmbedding, config: ModelConfig
 ) -> None:

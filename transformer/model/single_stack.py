@@ -15,10 +15,10 @@ from transformer.model.build import (
     build_encoder,
     build_projection,
     build_token_embedding,
-    set_first_weights,
 )
 from transformer.model.config import ModelConfig
 from transformer.model.encoder import Encoder
+from transformer.model.initialisation import set_first_weights
 from transformer.model.layers.dropout import HiddenStates
 from transformer.model.layers.embedding import Embedding
 
@@ -55,10 +55,8 @@ def build_single_stack(config: ModelConfig, *, causal: bool) -> SingleStack:
     output vocabulary. ``encoder_layers`` and ``pattern`` apply to the stack. Raises InputError if
     embedding and projection are tied and the two vocabularies differ.
     """
-    if (
-        config.tie_embeddings in ("decoder", "all")
-        and config.source_vocab_size != config.target_vocab_size
-    ):
+    tied = config.tie_embeddings in ("decoder", "all")
+    if tied and config.source_vocab_size != config.target_vocab_size:
         raise InputError(
             f"model.tie_embeddings={config.tie_embeddings} needs outputs of the same vocabulary "
             "as the input; set model.tie_embeddings=none"

@@ -119,9 +119,11 @@ def take_model(config: DictConfig, given: Collection[str], *, trusted: bool) -> 
     both = payload[PORTABLE]["tokenizer"]["tags"].get("both_sides")
     if both and "data.target_tag" not in given:
         config.data.target_tag = "both"
-    for key, value in other_model(_former(payload), now).items():
-        if not {key, key.partition(".")[0]} & set(given):
-            OmegaConf.update(config, key, value)
+    for _ in range(2):  # with learned positions, their number matters too
+        now = OmegaConf.to_container(config)
+        for key, value in other_model(_former(payload), now).items():
+            if not {key, key.partition(".")[0]} & set(given):
+                OmegaConf.update(config, key, value)
     if config.data.features is None and "data.features" not in given:
         config.data.features = config.tokenizer.features
 

@@ -31,6 +31,7 @@ class Denoising(TranslationTask):
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
         keys = {f"data.{key}": getattr(config.data, key) for key in TRANSLATION_DATA}
         keys["loss.alignment_weight"] = config.loss.alignment_weight
+        keys["augmentation"] = "robust" if config.augmentation.active else None
         if given := " ".join(f"{key}={value}" for key, value in keys.items() if value):
             raise InputError(f"task=denoising reads one text, and not {given}; leave that out")
         self.config = config

@@ -55,6 +55,9 @@ def test_settings_of_another_task_are_refused(tmp_path: Path) -> None:
     config = composed(given, tmp_path)
     with pytest.raises(InputError, match="task=denoising reads one text, and not data"):
         task_class("denoising")(config)
+    augmented = composed([*given[:-1], "augmentation=robust"], tmp_path)
+    with pytest.raises(InputError, match="and not augmentation=robust; leave that out"):
+        task_class("denoising")(augmented)
     for task in ("translation", "language_modelling", "tagging"):
         other = [*overrides_in(str(tmp_path)), f"task={task}", "data.denoising.density=0.3"]
         with pytest.raises(InputError, match=f"not read with task={task}"):

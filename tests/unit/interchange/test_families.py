@@ -12,9 +12,15 @@ from tests.helpers.interchange.family_folders import bart_folder, mbart_folder, 
 from tests.helpers.model.models import tiny_config
 from transformer.__main__ import main
 from transformer.common.errors import InputError
+from transformer.common.schema import typed
+from transformer.decoding.search.config import SearchConfig
+from transformer.decoding.translation.translator import Translator
 from transformer.interchange.families.family import nearest_family, read_config
-from transformer.interchange.import_folder import read_weights
-from transformer.model.build import build_empty, build_transformer
+from transformer.interchange.families.huggingface import write_huggingface
+from transformer.interchange.import_folder import read_folder, read_weights
+from transformer.model.build import build_transformer
+from transformer.model.checkpoint.checkpoint import build_empty
+from transformer.model.config import ModelConfig
 
 T5: dict[str, Any] = {
     **{"model_type": "t5", "d_model": 32, "d_kv": 6, "d_ff": 48, "num_layers": 2, "num_heads": 4}
@@ -38,6 +44,10 @@ BART: dict[str, Any] = {
         (T5 | {"d_kv": "64"}, "config.json.d_kv='64' must be a whole number"),
         (BART | {"normalize_embedding": False}, "normalize_embedding=false cannot be imported"),
         (BART | {"normalize_before": True}, "normalize_before=true cannot be imported as bart"),
+        (
+            BART | {"share_encoder_decoder_embeddings": False},
+            "share_encoder_decoder_embeddings=false cannot be imported as bart, only true",
+        ),
         (BART | {"decoder_ffn_dim": 64}, "encoder_ffn_dim and decoder_ffn_dim differ"),
         (BART | {"model_type": "marian"}, "scale_embedding=false cannot be imported as marian"),
     ],
@@ -90,6 +100,31 @@ def test_a_model_without_memory_has_the_names_and_tables_of_a_model() -> None:
     assert torch.equal(whole.eval()(source, target), empty.eval()(source, target))
 
 
+def test_a_model_that_was_saved_without_its_output_is_imported(tmp_path: Path) -> None:
+    folder = bart_folder(tmp_path / "bart")
+    whole = read_folder(folder).weights
+    tensors = load_file(folder / "model.safetensors")
+    kept = {k.removeprefix("model."): w for k, w in tensors.items() if k.startswith("model.")}
+    save_file(kept, folder / "model.safetensors")
+    found = read_folder(folder).weights
+    assert all(torch.equal(whole[name], one) for name, one in found.items() if "bias" not in name)
+
+
+def test_an_export_has_the_minimum_length_of_the_search(tmp_path: Path) -> None:
+    found = read_folder(bart_folder(tmp_path / "bart"))
+    sizes = {"source_vocab_size": found.tokenizer.source_vocab_size}
+    sizes["target_vocab_size"] = found.tokenizer.target_vocab_size
+    model = build_transformer(typed(ModelConfig, found.model | sizes, "model"))
+    translator = Translator(model, found.tokenizer, SearchConfig(min_length=4), batch_tokens=100)
+    (tmp_path / "back").mkdir()
+    write_huggingface(translator, {"model": {"max_length": 64}}, tmp_path / "back")
+    values = json.loads((tmp_path / "back" / "generation_config.json").read_text())
+    assert values["min_length"] == 5
+    again = json.loads((tmp_path / "bart" / "config.json").read_text()) | {"min_length": 5}
+    (tmp_path / "bart" / "config.json").write_text(json.dumps(again))
+    assert read_folder(tmp_path / "bart").decoding["min_length"] == 4
+
+
 def test_a_damaged_folder_is_refused_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -117,8 +152,8 @@ def test_a_damaged_folder_is_refused_in_one_line(
     refused(mbart, "tokenizer_class=MBartTokenizer cannot be imported")
     bart = bart_folder(tmp_path / "bart")
     weights = load_file(bart / "model.safetensors")
-    save_file(weights | {"lm_head.weight": torch.zeros(505, 32)}, bart / "model.safetensors")
+    save_file(weights | {"lm_head.weight": torch.zeros(501, 32)}, bart / "model.safetensors")
     refused(bart, "lm_head.weight is not that of the embeddings")
     change(bart, "config.json", vocab_size=400)
     save_file(weights, bart / "model.safetensors")
-    refused(bart, "config.json has vocab_size=400, and its tokenizer 505 tokens")
+    refused(bart, "config.json has vocab_size=400, and its tokenizer 501 tokens")

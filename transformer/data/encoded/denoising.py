@@ -38,12 +38,14 @@ class Noise:
         sentinels: Their ids, in order.
         mask: The id for a span of ``infilling``.
         sentence_ends: Tokens after which a sentence may end.
+        tags: Number of tags that each text begins with; they stay on both sides.
     """
 
     config: DenoisingConfig
     sentinels: tuple[int, ...]
     mask: int
     sentence_ends: frozenset[int]
+    tags: int = 0
 
     @classmethod
     def from_tokenizer(cls, config: DenoisingConfig, tokenizer: Tokenizer) -> "Noise":
@@ -60,21 +62,23 @@ class Noise:
             )
         ends = frozenset(ids[name] for name in names if name.endswith(SENTENCE_ENDS))
         mask = ids[MASK] if MASK in ids else sentinels[0]
-        return cls(config, sentinels, mask, ends)
+        return cls(config, sentinels, mask, ends, tokenizer.tags.given)
 
     def pair(self, ids: Row, seed: int) -> tuple[Row, Row]:
         """Return source and target of a text that is not empty: a function of text and seed."""
-        text, random = [*map(int, ids)], np.random.default_rng(seed)
-        if self.config.objective == "spans":
-            return self._spans(text, random)
-        return self._infilled(self._permuted(text, random), random), text
+        row, random = [*map(int, ids)], np.random.default_rng(seed)
+        tags, text = row[: self.tags], row[self.tags :]
+        if self.config.objective == "infilling":
+            return [*tags, *self._infilled(self._permuted(text, random), random)], row
+        source, target = self._spans(text, random)
+        return [*tags, *source], [*tags, *target]
 
     def lengths(self, texts: Counts) -> Lengths:
         """Return the lengths of source and target, at most, of texts of these lengths."""
         if self.config.objective == "infilling":
             return texts, texts
-        masked, spans = self._counts(texts)
-        return texts - masked + spans, masked + spans + 1
+        masked, spans = self._counts(texts - self.tags)
+        return texts - masked + spans, masked + spans + 1 + self.tags
 
     def _counts(self, texts: Counts) -> tuple[Counts, Counts]:
         """Number of masked tokens, and of spans, of texts of these lengths."""

@@ -43,7 +43,7 @@ class FileVocabulary(Vocabulary):
     """Gives our ids to the tokens of a segmenter.
 
     Attributes:
-        rows: For each of our ids that of the file; None for a symbol that the file does not have.
+        rows: For each of our ids the id in the file; None for a symbol that the file lacks.
     """
 
     def __init__(self, model: bytes, algorithm: str, tags: Tags, threads: int) -> None:
@@ -128,7 +128,7 @@ def read_vocabulary(config: TokenizerConfig, side: int) -> bytes:
 
 def with_words(model: bytes, words: Sequence[str], algorithm: str) -> bytes:
     """Return a vocabulary with these words as tokens, after its others, unless it has them."""
-    # Characters and words have none; the sentinels of bytes are all that there are.
+    # Bytes have all their sentinels already; characters and words take no words.
     if not words or algorithm == "bytes":
         return model
     return (with_tokens if algorithm == "huggingface" else with_subwords)(model, words)

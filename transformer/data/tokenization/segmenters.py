@@ -20,8 +20,8 @@ class Segmenter(ABC):
     """A tokenizer of another program, with the ids of its file.
 
     Attributes:
-        ids: Those of its tokens, in order.
-        symbols: Those of pad, unk, bos and eos; None: it has no such symbol.
+        ids: The ids of its tokens, in order.
+        symbols: The ids of pad, unk, bos and eos; None for a symbol that it lacks.
     """
 
     ids: Sequence[int]
@@ -125,7 +125,7 @@ _NAMES = (
     ("<s>", "[CLS]", "<bos>", "[BOS]", "<|startoftext|>"),
     ("</s>", "[SEP]", "<eos>", "[EOS]", "<|endoftext|>"),
 )
-"""Of pad, unk, bos and eos: those of T5 and BART, of BERT, and of others."""
+"""Usual names of pad, unk, bos and eos: in T5 and BART, in BERT, and in others."""
 
 
 class HuggingFace(Segmenter):
@@ -145,8 +145,8 @@ class HuggingFace(Segmenter):
         self._tokenizer.encode_special_tokens = True
         ids = self._tokenizer.get_vocab(with_added_tokens=True)
         self.ids = sorted(set(ids.values()))
-        own = values["model"].get("unk_token")
-        names = (_NAMES[0], (own, *_NAMES[1]), *_NAMES[2:])
+        unknown = values["model"].get("unk_token")
+        names = (_NAMES[0], (unknown, *_NAMES[1]), *_NAMES[2:])
         self.symbols = tuple(next((ids[one] for one in n if one in ids), None) for n in names)
         self._spelling = _Spelling(values)
 
@@ -195,12 +195,12 @@ class _Spelling:
 def _byte_characters() -> dict[str, int]:
     """The byte of each character of byte-level BPE (Radford et al. 2019, section 2.2).
 
-    Printable Latin-1 characters are their own; the other bytes have those from U+0100 on.
+    A printable Latin-1 character stands for itself; characters from U+0100 on stand for the rest.
     """
-    own = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    rest = [byte for byte in range(256) if byte not in own]
-    numbers = [*own, *range(0x100, 0x100 + len(rest))]
-    return dict(zip(map(chr, numbers), [*own, *rest], strict=True))
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    rest = [byte for byte in range(256) if byte not in printable]
+    characters = [*printable, *range(0x100, 0x100 + len(rest))]
+    return dict(zip(map(chr, characters), [*printable, *rest], strict=True))
 
 
 _BYTES = _byte_characters()
@@ -226,7 +226,7 @@ def _opened(values: dict[str, Any]) -> Any:
 
     try:
         return Tokenizer.from_str(json.dumps(values))
-    except Exception as error:  # the package has no class of its own
+    except Exception as error:  # the package raises Exception itself
         raise ValueError(str(error)) from error
 
 

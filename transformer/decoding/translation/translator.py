@@ -31,7 +31,6 @@ from transformer.model.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from transformer.model.config import Precision
 from transformer.model.heads import HeadName
 from transformer.model.layers.dropout import evaluating
-from transformer.model.layers.linear import lay_out
 from transformer.model.layers.quantization import in_precision
 
 
@@ -86,8 +85,7 @@ class Translator:
         self.members = ensemble_members(model)
         self.model = self.members[0]
         self.tokenizer, self.search = tokenizer, search
-        self.batch_tokens = batch_tokens
-        self.coverage_head = coverage_head
+        self.batch_tokens, self.coverage_head = batch_tokens, coverage_head
         self.aligner = aligner or Aligner()
         self.aligner.check(self.model.config)
         self.searcher = ModelSearcher(model, tokenizer, search, batch_tokens, coverage_head)
@@ -110,10 +108,9 @@ class Translator:
         is loaded in the memory of its weights by ``precision="bfloat16"``.
         """
         checkpoint = load_checkpoint(local_path(os.fspath(path)))
-        trained, model = trained_with(checkpoint), checkpoint.model
-        model = model.float() if precision == "float32" else in_precision(model, precision, device)
+        trained = trained_with(checkpoint)
         return cls(
-            lay_out(model) if torch.device(device).type == "cpu" else model,
+            in_precision(checkpoint.model, precision, device),
             *(trained.tokenizer, search or trained.search, batch_tokens, device),
             aligner=aligner or trained.aligner,
             coverage_head=trained.aligner.head,

@@ -27,22 +27,13 @@ from transformer.interchange.files import readable, write_json
 JSON = "tokenizer.json"
 
 
-def import_bart(folder: Path, vocab_size: Any) -> ImportedTokenizer:
-    """The tokenizer of a folder of BART; raises InputError if it cannot be imported."""
-    return _byte_level(folder, vocab_size, Tags(begin=True))
-
-
-def import_blenderbot(folder: Path, vocab_size: Any) -> ImportedTokenizer:
-    """The tokenizer of a folder of Blenderbot; raises InputError if it cannot be imported."""
-    return _byte_level(folder, vocab_size, Tags())
-
-
 def import_bytes(folder: Path, vocab_size: Any) -> ImportedTokenizer:
     """The bytes of ByT5, whose folder has no vocabulary."""
     return _imported(folder, vocab_size, Utf8Bytes.CONTENT, "bytes", Tags())
 
 
-def _byte_level(folder: Path, vocab_size: Any, tags: Tags) -> ImportedTokenizer:
+def import_tokenizer(folder: Path, vocab_size: Any, *, tags: Tags) -> ImportedTokenizer:
+    """The tokenizer of a folder with byte-level BPE; InputError if it cannot be imported."""
     content = _content(folder)
     with readable(folder / JSON):
         size = FileVocabulary(content, "huggingface", Tags(), threads=1).first_tag
@@ -80,13 +71,13 @@ def _imported(
             f"{folder}: config.json has vocab_size={vocab_size}, and its tokenizer {1 + max(rows)} "
             "tokens; they must be as many"
         )
-    own = [rows[UNK] if our in beyond else row for our, row in enumerate(rows)]
-    imported = ImportedIds(tuple(own), (*([] if never is None else [never]), *beyond), ())
+    known = tuple(rows[UNK] if our in beyond else row for our, row in enumerate(rows))
+    imported = ImportedIds(known, (*never, *beyond), ())
     return ImportedTokenizer(tokenizer, imported, imported)
 
 
-def _rows(tokenizer: Tokenizer) -> tuple[list[int], int | None]:
-    """For each of our ids its id in the file, and our symbol that shares the id of another.
+def _rows(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+    """For each of our ids its id in the file, and our symbols that share the id of another.
 
     Raises ValueError if the file has no padding, unknown token or end.
     """
@@ -95,7 +86,7 @@ def _rows(tokenizer: Tokenizer) -> tuple[list[int], int | None]:
     found = list(FileVocabulary(content, config.algorithm, Tags(), threads=1).rows)
     if None in (found[PAD], found[UNK], found[EOS]):
         raise ValueError("it has no <pad>, <unk> or </s>")
-    never = BOS if tags.begin else PAD if found[BOS] is None else None
+    never = [BOS] if tags.begin else [PAD] if found[BOS] is None else []
     # Padding is the start, as in T5, where there is no other symbol for it.
     found[BOS] = found[PAD] if found[BOS] is None else found[BOS]
     return [row or 0 for row in [*found, *[found[BOS]] * tags.begin]], never
@@ -112,7 +103,7 @@ def export_tokenizer(
     if not tokenizer.joint or tokenizer.tags != Tags(begin=tokenizer.tags.begin):
         raise InputError("BART and ByT5 have no two vocabularies, and no tags")
     rows, never = _rows(tokenizer)
-    ours = {row: our for our, row in enumerate(rows) if our != never}
+    ours = {row: our for our, row in enumerate(rows) if our not in never}
     last = max(ours)
     if bias is not None and bias[ours[last]] < NEVER_TRAINED:
         del ours[last]

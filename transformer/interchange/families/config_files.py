@@ -1,8 +1,7 @@
 """The ``config.json`` of models of transformers: its settings as ours, and back.
 
-A class of settings has a table of names (``NAMES``) and of activations (``ACTIVATIONS``). Those of
-``FairseqConfig`` are the settings of Marian, M2M-100 and BART; T5 has others. Source: transformers
-5, ``models/*/configuration_*.py``.
+Each class has a table of names (``NAMES``) and one of activations (``ACTIVATIONS``). Source:
+transformers 5, ``models/*/configuration_*.py``.
 """
 
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ _SAME = "d_model encoder_layers decoder_layers dropout attention_dropout activat
 
 @dataclass(frozen=True)
 class FairseqConfig:
-    """Of Marian, Pegasus, M2M-100, BART, mBART and Blenderbot."""
+    """Settings of Marian, Pegasus, M2M-100, BART, mBART and Blenderbot."""
 
     NAMES: ClassVar[dict[str, tuple[str, ...]]] = {
         # Our settings, and their names there: an import reads the first, an export writes all.
@@ -80,7 +79,7 @@ class FairseqConfig:
 
 @dataclass(frozen=True)
 class T5Config:
-    """Of T5 1.0 and 1.1, FLAN-T5, mT5, ByT5 and MADLAD-400."""
+    """Settings of T5 1.0 and 1.1, FLAN-T5, mT5, ByT5 and MADLAD-400."""
 
     NAMES: ClassVar[dict[str, tuple[str, ...]]] = {
         **{name: (name,) for name in ("d_model", "num_heads")},
@@ -95,7 +94,7 @@ class T5Config:
     }
     ACTIVATIONS: ClassVar[tuple[str, dict[str, Any]]] = (
         "feed_forward_proj",
-        # Their gelu of a gated block is the approximation.
+        # With a gate, T5 means the approximation of GELU.
         {"relu": "relu", "gelu": "gelu", "gated-gelu": "geglu_tanh", "gated-silu": "swiglu"}
         | {"gelu_new": "gelu_tanh"},
     )
@@ -131,12 +130,12 @@ ConfigFile = FairseqConfig | T5Config
 def settings(config: ConfigFile) -> dict[str, Any]:
     """The keys under ``model.`` that a ``config.json`` has, without those of its family."""
     key, activations = config.ACTIVATIONS
-    own = {ours: getattr(config, names[0]) for ours, names in config.NAMES.items()}
-    return {**own, "activation": activations[getattr(config, key)]}
+    found = {ours: getattr(config, names[0]) for ours, names in config.NAMES.items()}
+    return {**found, "activation": activations[getattr(config, key)]}
 
 
 def values(kind: type[ConfigFile], config: ModelConfig) -> dict[str, Any]:
     """The values of a ``config.json`` of this kind for a model."""
     key, activations = kind.ACTIVATIONS
-    own = {name: getattr(config, ours) for ours, names in kind.NAMES.items() for name in names}
-    return {**own, key: {ours: name for name, ours in activations.items()}[config.activation]}
+    found = {name: getattr(config, ours) for ours, names in kind.NAMES.items() for name in names}
+    return {**found, key: {ours: name for name, ours in activations.items()}[config.activation]}

@@ -7,15 +7,17 @@ docs/interchange.md adds one step by step. Source: transformers 5, ``models/``.
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from transformer.common.errors import raise_objections
 from transformer.common.schema import typed, typed_value
+from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import BOS, EOS
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.expressible import Values
-from transformer.interchange.families import bart, m2m, marian, t5
+from transformer.interchange.families import bart, m2m, marian, mbart, t5
 from transformer.interchange.families.config_files import (
     ConfigFile,
     FairseqConfig,
@@ -34,7 +36,7 @@ _PLAIN: Values = {
     **{"scale_output": (False,), "embedding_norm": (False,), "positions": ("sinusoidal",)},
     **{"decoder_start": (None,), "tie_embeddings": ("all",)},
 }
-"""Of most families; each names its own values of these and of ``norm_order``."""
+"""What most families have; an entry of FAMILIES adds ``norm_order`` and what differs."""
 
 _LEARNED: Values = {
     **_PLAIN,
@@ -58,7 +60,7 @@ class Family(NamedTuple):
         has: Values of settings under ``model.`` that its models have; the first is the usual one.
         modules: The names of our modules there (``module_names.py``).
         config: The settings of its ``config.json``.
-        prefix: Of the names of its embeddings.
+        prefix: What the names of its embeddings begin with.
         halves: Whether positions have all sines before all cosines.
         position_offset: Number of unused learned positions, before the others.
         output_bias: Whether there is a ``final_logits_bias``, and whether it learns.
@@ -136,8 +138,8 @@ FAMILIES = (
         {**_LEARNED, "norm_order": ("pre",), "decoder_start": (EOS,), "embedding_norm": (True,)},
         fairseq_names(final_norm=True, embedding_norm=True, positions=True),
         position_offset=2,
-        import_tokenizer=m2m.import_mbart,
-        export_tokenizer=m2m.export_mbart,
+        import_tokenizer=mbart.import_tokenizer,
+        export_tokenizer=mbart.export_tokenizer,
         tokenizers=("unigram",),
         **_TWO_LANGUAGES,
     ),
@@ -160,7 +162,7 @@ FAMILIES = (
         {**_LEARNED, "norm_order": ("post",), "decoder_start": (EOS,), "embedding_norm": (True,)},
         fairseq_names(embedding_norm=True, positions=True),
         position_offset=2,
-        import_tokenizer=bart.import_bart,
+        import_tokenizer=partial(bart.import_tokenizer, tags=Tags(begin=True)),
         export_tokenizer=bart.export_tokenizer,
         tokenizers=("huggingface",),
     ),
@@ -169,7 +171,7 @@ FAMILIES = (
         "BlenderbotForConditionalGeneration",
         {**_LEARNED, "norm_order": ("pre",)},
         fairseq_names(final_norm=True, positions=True),
-        import_tokenizer=bart.import_blenderbot,
+        import_tokenizer=partial(bart.import_tokenizer, tags=Tags()),
         export_tokenizer=bart.export_tokenizer,
         tokenizers=("huggingface",),
     ),
@@ -189,6 +191,7 @@ def read_config(given: Mapping[str, Any]) -> tuple[Any, Family]:
         "scale_embedding": family.has["scale_embedding"],
         "normalize_before": (family.has["norm_order"][0] == "pre",),
         "normalize_embedding": family.has["embedding_norm"],
+        "share_encoder_decoder_embeddings": {one == "all" for one in family.has["tie_embeddings"]},
     }
     raise_objections(
         f"config.json.{key}={str(value).lower()} cannot be imported as {kind}, only "
@@ -200,14 +203,13 @@ def read_config(given: Mapping[str, Any]) -> tuple[Any, Family]:
 
 
 def model_settings(config: Any, family: Family, *, untied: bool = False) -> dict[str, Any]:
-    """The keys under ``model.`` of a run; ``untied`` is an output with an embedding of its own."""
+    """The keys under ``model.`` of a run; ``untied``: the output is not the embedding."""
     own = {name: allowed[0] for name, allowed in family.has.items()} | settings(config)
     if isinstance(config, T5Config):
         own["scale_output"] = config.model_type == "t5" and config.tie_word_embeddings
-        own["tie_embeddings"] = "inputs" if untied else "all"
     elif not config.share_encoder_decoder_embeddings:
         own["tie_embeddings"] = "decoder"
-    return own
+    return own | ({"tie_embeddings": "inputs"} if untied else {})
 
 
 def nearest_family(config: ModelConfig) -> Family:

@@ -22,6 +22,7 @@ from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.interchange.expressible import TRANSFORMERS, check_expressible, check_heads
 from transformer.interchange.families.family import config_values, nearest_family
+from transformer.interchange.families.subwords import ExportedIds, has_learnt_bias
 from transformer.interchange.families.weight_names import export_weights
 from transformer.interchange.files import write_json
 from transformer.interchange.verification import PLAIN, compare_texts
@@ -37,7 +38,7 @@ def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path)
     """
     from safetensors.torch import save_file
 
-    model, search = translator.model, translator.search
+    model = translator.model
     config, family = model.config, nearest_family(model.config)
     check_expressible(config, family.architecture, {**TRANSFORMERS, **family.has})
     tagged = translator.tokenizer.tags.both_sides
@@ -45,6 +46,7 @@ def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path)
         "model.head_dim=null": family.own_head_dim
         or config.head_dim in (None, config.d_model // config.num_heads),
         "model.positions=fairseq for data.target_tag=both": family.tags_both_sides or not tagged,
+        "model.output_bias=false": family.output_bias is not False or not has_learnt_bias(model),
         f"tokenizer={' or '.join(family.tokenizers)}": set(translator.tokenizer.config.algorithms)
         <= set(family.tokenizers),
     }
@@ -55,25 +57,33 @@ def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     values = config_values(config, source, target)
     write_json(values, folder / "config.json")
+    generation = _generation(translator, target)
+    generation |= {key: values[key] for key in values if key.endswith("_token_id")}
+    write_json(generation, folder / "generation_config.json")
+    # save_file ignores the umask.
+    (folder / "model.safetensors").chmod((folder / "config.json").stat().st_mode)
+
+
+def _generation(translator: Translator, target: ExportedIds) -> dict[str, Any]:
+    """The defaults of the search in transformers."""
+    search, tags = translator.search, translator.tokenizer.tags
     # Symbols, and codes of languages.
     never = {PAD, BOS, *translator.tokenizer.never_written}
     banned = [[number] for number, row in enumerate(target.rows) if row in never]
-    generation = {
-        # The languages of a model of both are forced, so they cannot be banned.
-        "bad_words_ids": None if family.tags_both_sides else banned,
+    return {
+        # What a translation begins with is forced, so languages cannot be banned.
+        "bad_words_ids": None if tags.both_sides else banned,
         "num_beams": search.beam_size,
         "no_repeat_ngram_size": search.no_repeat_ngram,
+        # There the start counts.
+        "min_length": search.min_length and search.min_length + 1,
         # The mean of the log-probabilities; there is no other form.
         "length_penalty": search.length_penalty,
         "renormalize_logits": True,
         # With the start, and the end, which is no input.
-        "max_length": config.max_length + 1,
-        **{key: values[key] for key in values if key.endswith("_token_id")},
-        **({"forced_bos_token_id": target.bos} if translator.tokenizer.tags.begin else {}),
+        "max_length": translator.model.config.max_length + 1,
+        **({"forced_bos_token_id": target.bos} if tags.begin else {}),
     }
-    write_json(generation, folder / "generation_config.json")
-    # save_file ignores the umask.
-    (folder / "model.safetensors").chmod((folder / "config.json").stat().st_mode)
 
 
 def verify_huggingface(
@@ -97,6 +107,7 @@ def generate_greedily(folder: Path, texts: Sequence[str]) -> list[str]:
         warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")
         kind = "MarianTokenizer" if architecture.startswith(_MARIAN) else "AutoTokenizer"
         tokenizer: Any = getattr(transformers, kind).from_pretrained(folder)
+    plain = {"num_beams": 1, "no_repeat_ngram_size": 0, "min_length": 0}
     found: list[str] = []
     for tags, group in groupby(texts, parse_tags):
         lines, forced = list(group), {}
@@ -106,6 +117,6 @@ def generate_greedily(folder: Path, texts: Sequence[str]) -> list[str]:
         for start in range(0, len(lines), 32):
             encoded = tokenizer(lines[start : start + 32], return_tensors="pt", padding=True)
             with torch.no_grad():
-                ids: Tensor = model.generate(**encoded, **forced, num_beams=1)
+                ids: Tensor = model.generate(**encoded, **forced, **plain)
             found += tokenizer.batch_decode(ids, skip_special_tokens=True)
     return found

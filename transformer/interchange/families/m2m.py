@@ -1,11 +1,10 @@
-"""Imports and exports the tokenizer of an M2M-100, NLLB or mBART-50 model of Hugging Face.
+"""Imports and exports the tokenizer of an M2M-100 or NLLB model of Hugging Face.
 
 M2M-100 has a SentencePiece model and ``vocab.json``; NLLB has a ``tokenizer.json`` with the merges
-of BPE, mBART-50 one with scores, or a SentencePiece model. Their ids are symbols, pieces,
-languages, then unused ids up to ``vocab_size``. Our tokenizer is a new SentencePiece model: our
-symbols, the pieces, the unused ids; the languages are tags. An export of M2M-100 is M2M-100 if
-transformers has its list of languages for it, otherwise NLLB. Source: transformers 5,
-``models/m2m_100``, ``models/mbart50``.
+of BPE. Their ids are symbols, pieces, languages, then unused ids up to ``vocab_size``. Our
+tokenizer is a new SentencePiece model: our symbols, the pieces, the unused ids; the languages are
+tags. An export is M2M-100 if transformers has its list of languages for M2M-100, otherwise NLLB.
+Source: transformers 5, ``models/m2m_100``.
 """
 
 import re
@@ -24,11 +23,9 @@ from transformer.interchange.families.subwords import (
     ImportedIds,
     ImportedTokenizer,
     charsmap,
-    has_learnt_bias,
     parse_subwords,
     plain_subwords,
     read_subwords,
-    read_unigram,
     read_vocabulary,
     tokenizer_of,
     with_subwords,
@@ -40,9 +37,6 @@ SYMBOLS = {"<pad>": 1, "<unk>": 3, "<s>": 0, "</s>": 2}
 
 REST = "<rest>"
 """Our name of a mark before the pieces that ``vocab.json`` lacks."""
-
-MASK = "<mask>"
-"""The first id after the languages of mBART-50."""
 
 _MOST_EXTRA = 1000
 """Maximum number of unused ids."""
@@ -56,23 +50,13 @@ Ids = dict[str, int]
 def import_tokenizer(folder: Path, vocab_size: Any) -> ImportedTokenizer:
     """The tokenizer of a folder, and its ids; raises InputError if it cannot be imported."""
     read = _read_m2m if (folder / "vocab.json").is_file() else _read_nllb
-    return _tokenizer(folder, vocab_size, *read(folder))
+    return tokenizer_from(folder, vocab_size, *read(folder))
 
 
-def import_mbart(folder: Path, vocab_size: Any) -> ImportedTokenizer:
-    """The tokenizer of a folder of mBART-50; raises InputError if it cannot be imported."""
-    name = _settings(folder).get("tokenizer_class")
-    if str(name).removesuffix("Fast") != "MBart50Tokenizer":
-        raise InputError(
-            f"{folder}: tokenizer_class={str(name)[:40]} cannot be imported, only mBART-50's, "
-            "MBart50Tokenizer: source and target begin with their languages"
-        )
-    return _tokenizer(folder, vocab_size, *_read_mbart(folder))
-
-
-def _tokenizer(
+def tokenizer_from(
     folder: Path, vocab_size: Any, subwords: Any, ids: Ids, codes: Ids
 ) -> ImportedTokenizer:
+    """Our tokenizer of these pieces; raises InputError if symbols, languages or ids are missing."""
     vocab_size = typed_value(vocab_size, int, "config.json.vocab_size")
     used = [*ids.values(), *codes.values()]
     symbols = {name: ids.pop(name, -1) for name in SYMBOLS}
@@ -102,7 +86,7 @@ def _read_m2m(folder: Path) -> tuple[Any, Ids, Ids]:
 
     The files have no ids of languages: they follow those of ``vocab.json``.
     """
-    ids, settings = read_vocabulary(folder / "vocab.json"), _settings(folder)
+    ids, settings = read_vocabulary(folder / "vocab.json"), settings_of(folder)
     special = settings.get("extra_special_tokens", settings.get("additional_special_tokens", []))
     found = [_CODE.fullmatch(str(name)) for name in typed_value(special, list, "special tokens")]
     codes = [match[1] for match in found if match]
@@ -115,7 +99,7 @@ def _read_m2m(folder: Path) -> tuple[Any, Ids, Ids]:
 
 def _read_nllb(folder: Path) -> tuple[Any, Ids, Ids]:
     """The same of NLLB, from the ``tokenizer.json`` of the library ``tokenizers``."""
-    if _settings(folder).get("legacy_behaviour"):
+    if settings_of(folder).get("legacy_behaviour"):
         raise InputError(f"{folder}: only a tokenizer with legacy_behaviour=false can be imported")
     file = folder / "tokenizer.json"
     values = read_json(file)
@@ -132,26 +116,7 @@ def _read_nllb(folder: Path) -> tuple[Any, Ids, Ids]:
     return subwords, {name: ids[name] for name in ids if name not in special}, codes
 
 
-def _read_mbart(folder: Path) -> tuple[Any, Ids, Ids]:
-    """The same of mBART-50: pieces of a SentencePiece model have the ids from 4 on."""
-    from transformers.models.mbart50.tokenization_mbart50 import FAIRSEQ_LANGUAGE_CODES
-
-    symbols = sorted(SYMBOLS, key=lambda name: SYMBOLS[name])
-    if (file := folder / "sentencepiece.bpe.model").is_file():
-        subwords = read_subwords(file)
-        names = [*symbols, *(one.piece for one in subwords.pieces[3:]), *FAIRSEQ_LANGUAGE_CODES]
-    else:
-        subwords = read_unigram(folder / "tokenizer.json")
-        names = [one.piece for one in subwords.pieces if one.piece != MASK]
-    for one in subwords.pieces:
-        if one.piece in (*SYMBOLS, *FAIRSEQ_LANGUAGE_CODES, MASK):
-            one.type = one.CONTROL
-    ids = {name: number for number, name in enumerate(names)}
-    codes = {name: ids.pop(name) for name in FAIRSEQ_LANGUAGE_CODES if name in ids}
-    return subwords, ids, codes
-
-
-def _settings(folder: Path) -> dict[str, Any]:
+def settings_of(folder: Path) -> dict[str, Any]:
     """The settings of a tokenizer from two files, which may be missing; the second one wins."""
     names = ("special_tokens_map.json", "tokenizer_config.json")
     special, config = (read_mapping(folder / name, optional=True) for name in names)
@@ -197,8 +162,7 @@ def export_tokenizer(
 
     library: Any = transformers
     tokenizer = translator.tokenizer
-    ids = _export_ids(tokenizer, "M2M-100", bias=has_learnt_bias(translator.model))
-    languages = _languages(run)
+    ids = export_ids(tokenizer, "M2M-100")
     codes = list(tokenizer.tags.targets)
     # The exported id of the first language: tags are the first ids that no translation has.
     first = ids.rows.index(tokenizer.never_written[0])
@@ -214,7 +178,7 @@ def export_tokenizer(
             *map(str, files),
             language_codes=known[0],
             additional_special_tokens=special,
-            **languages,
+            **languages(run),
         )
     elif tokenizer.config.algorithm == "bpe":
         subwords = parse_subwords(model)
@@ -223,7 +187,7 @@ def export_tokenizer(
             merges=_merges(vocabulary, {one.piece: one.score for one in subwords.pieces}),
             extra_special_tokens=codes,
             _spm_precompiled_charsmap=subwords.normalizer_spec.precompiled_charsmap or None,
-            **languages,
+            **languages(run),
         )
     else:
         raise InputError("NLLB has tokenizer.algorithm=bpe, not unigram")
@@ -231,41 +195,12 @@ def export_tokenizer(
     return ids, ids
 
 
-def export_mbart(
-    translator: Translator, run: dict[str, Any], folder: Path
-) -> tuple[ExportedIds, ExportedIds]:
-    """Write the tokenizer of mBART-50; returns the ids of source and target, which are equal.
-
-    Raises InputError for other languages than its own.
-    """
-    import transformers
-    from transformers.models.mbart50.tokenization_mbart50 import FAIRSEQ_LANGUAGE_CODES
-
-    library: Any = transformers
-    tokenizer = translator.tokenizer
-    ids = _export_ids(tokenizer, "mBART-50")
-    lacking = {
-        "other languages than its 52": list(tokenizer.tags.targets) != FAIRSEQ_LANGUAGE_CODES,
-        "tokenizer.algorithm but unigram": tokenizer.config.algorithm != "unigram",
-    }
-    raise_objections(f"mBART-50 has no {name}" for name, used in lacking.items() if used)
-    own = parse_subwords(bytes(tokenizer.to_state()["source"].numpy()))
-    scores = {one.piece: one.score for one in own.pieces}
-    names = [MASK if name == EXTRA.format(0) else name for name in ids.names]
-    written = library.MBart50Tokenizer(
-        vocab=[(name, scores.get(name, 0.0)) for name in names],
-        _spm_precompiled_charsmap=own.normalizer_spec.precompiled_charsmap or None,
-        **_languages(run),
-    )
-    written.save_pretrained(folder)
-    return ids, ids
-
-
-def _languages(run: dict[str, Any]) -> dict[str, str]:
+def languages(run: dict[str, Any]) -> dict[str, str]:
+    """The languages of a run, as its tokenizer_config.json has them."""
     return {"src_lang": run["data"]["source"], "tgt_lang": run["data"]["target"]}
 
 
-def _export_ids(tokenizer: Tokenizer, family: str, *, bias: bool = False) -> ExportedIds:
+def export_ids(tokenizer: Tokenizer, family: str) -> ExportedIds:
     """Symbols, pieces, languages and unused ids; raises InputError for what a family lacks."""
     tags = tokenizer.tags
     names = tokenizer.subwords(range(tokenizer.target_vocab_size))
@@ -273,7 +208,6 @@ def _export_ids(tokenizer: Tokenizer, family: str, *, bias: bool = False) -> Exp
     lacking = {
         "other tags than data.target_tag=both, or two vocabularies": not one_tag,
         "pieces of single bytes": "<0x00>" in names,
-        "output bias": bias,
     }
     raise_objections(f"{family} has no {name}" for name, used in lacking.items() if used)
     # Our ids: symbols, pieces up to ``end``, unused ids (``extra``) and REST, languages.
@@ -281,7 +215,7 @@ def _export_ids(tokenizer: Tokenizer, family: str, *, bias: bool = False) -> Exp
     after = EXTRA.format(0), REST
     end = next((i for i in range(4, first_language) if names[i] in after), first_language)
     extra = [i for i in range(end, first_language) if names[i] == EXTRA.format(i - end)]
-    symbols = sorted(SYMBOLS, key=lambda name: SYMBOLS[name])
+    symbols = sorted(SYMBOLS, key=SYMBOLS.__getitem__)
     rows = [list(SYMBOLS).index(name) for name in symbols]
     rows += [*range(4, end), *range(first_language, len(names)), *extra]
     exported = (*symbols, *names[4:end], *tags.targets, *(names[i] for i in extra))

@@ -19,7 +19,7 @@ _STACKS = {
 def fairseq_names(
     *, final_norm: bool = False, embedding_norm: bool = False, positions: bool = False
 ) -> dict[str, str]:
-    """Of Marian, Pegasus, M2M-100, BART, mBART and Blenderbot."""
+    """The names in Marian, Pegasus, M2M-100, BART, mBART and Blenderbot."""
     names = {}
     for stack, attentions in _STACKS.items():
         side = "source" if stack == "encoder" else "target"
@@ -43,7 +43,7 @@ def fairseq_names(
 
 
 def t5_names() -> dict[str, str]:
-    """Of T5, mT5 and their relatives."""
+    """The names in T5, mT5, ByT5 and MADLAD-400."""
     names = {}
     for stack, attentions in _STACKS.items():
         here, there = f"{stack}.layers.*", f"{stack}.block.*.layer"

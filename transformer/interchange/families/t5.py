@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from transformer.common.errors import InputError, raise_objections
+from transformer.common.errors import InputError
 from transformer.common.schema import typed_value
+from transformer.data.tokenization.config import SENTINEL
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK
 from transformer.decoding.translation.translator import Translator
@@ -24,7 +25,6 @@ from transformer.interchange.families.subwords import (
     ExportedIds,
     ImportedIds,
     ImportedTokenizer,
-    has_learnt_bias,
     parse_subwords,
     read_subwords,
     read_unigram,
@@ -85,7 +85,7 @@ def _read(folder: Path) -> Any:
     values = read_mapping(folder / "tokenizer_config.json", optional=True)
     count = typed_value(values.get("extra_ids", 100), int, "tokenizer_config.json.extra_ids")
     for number in reversed(range(min(count, 1000))):
-        model.pieces.add(piece=f"<extra_id_{number}>", score=0.0, type=model.SentencePiece.CONTROL)
+        model.pieces.add(piece=SENTINEL.format(number), score=0.0, type=model.SentencePiece.CONTROL)
     return model
 
 
@@ -100,14 +100,10 @@ def export_tokenizer(
 
     library: Any = transformers
     tokenizer = translator.tokenizer
-    lacking = {
-        "two vocabularies": not tokenizer.joint,
-        "tags": tokenizer.tags != Tags(),
-        "output bias": has_learnt_bias(translator.model),
-    }
-    raise_objections(f"T5 has no {name}" for name, used in lacking.items() if used)
     if tokenizer.config.algorithm == "bytes":
         return bart.export_tokenizer(translator, run, folder)
+    if not tokenizer.joint or tokenizer.tags != Tags():
+        raise InputError("T5 has no two vocabularies, and no tags")
     own = parse_subwords(bytes(tokenizer.to_state()["source"].numpy()))
     ids = _export_ids([piece.piece for piece in own.pieces])
     scores = {piece.piece: piece.score for piece in own.pieces}

@@ -20,7 +20,7 @@ from transformer.interchange.families.subwords import (
     ExportedIds,
     ImportedIds,
 )
-from transformer.model.build import build_transformer
+from transformer.model.checkpoint.checkpoint import build_empty
 from transformer.model.config import ModelConfig
 from transformer.model.layers.absolute_positions import sinusoids
 from transformer.model.layers.feedforward import GatedFeedForward
@@ -50,8 +50,7 @@ def _along_stream(weight: Tensor, name: str, axis: Tensor) -> Tensor:
 
 def _pairs(config: ModelConfig, family: Family) -> list[tuple[str, str, tuple[int, ...]]]:
     """Each weight of the layers and positions: our name, that in transformers, and our shape."""
-    with torch.device("meta"):
-        model = build_transformer(config)
+    model = build_empty(config)
     depths = config.encoder_layers, config.decoder_layers
     gated = any(isinstance(one, GatedFeedForward) for one in model.modules())
     there = dict(layer_names(family.modules, *depths, gated=gated))
@@ -71,10 +70,9 @@ def import_weights(
     source: ImportedIds,
     target: ImportedIds,
 ) -> dict[str, Tensor]:
-    """Our ``state_dict``, in bfloat16 if it is so there, else in float32.
+    """Our ``state_dict``; bfloat16 stays, other types become float32.
 
-    A tensor that is as it was there is not copied. Raises InputError if one is missing or
-    misshapen.
+    An unchanged tensor is not copied. Raises InputError if one is missing or misshapen.
     """
     d_model, axis = config.d_model, _axis(config.d_model)
 
@@ -93,17 +91,15 @@ def import_weights(
     for here, there, shape in _pairs(config, family):
         offset = family.position_offset if here.endswith("positions.table") else 0
         weight = take(there, shape[0] + offset, *shape[1:])[offset:]
-        ours[here] = (
-            _along_stream(weight, here.rpartition(".")[0], axis) if family.halves else weight
-        )
-    tables = {"source": rows(f"{family.prefix}{_table(config, 'encoder')}", source)}
-    tables["target"] = tables["source"]
+        module = here.rpartition(".")[0]
+        ours[here] = _along_stream(weight, module, axis) if family.halves else weight
+    first = last = rows(f"{family.prefix}{_table(config, 'encoder')}", source)
     if source is not target:
-        tables["target"] = rows(f"{family.prefix}{_table(config, 'decoder')}", target)
-    for side, table in tables.items():
-        ours[f"{side}_embedding.tokens.lookup.weight"] = table
-    untied = config.tie_embeddings in ("inputs", "none")
-    ours["projection.weight"] = rows(_OUTPUT, target) if untied else tables["target"]
+        last = rows(f"{family.prefix}{_table(config, 'decoder')}", target)
+    ours["source_embedding.tokens.lookup.weight"] = first
+    ours["target_embedding.tokens.lookup.weight"] = last
+    untied = config.tie_embeddings == "inputs"
+    ours["projection.weight"] = rows(_OUTPUT, target) if untied else last
     bias = torch.zeros(len(target.rows))
     if family.output_bias and "final_logits_bias" in weights:
         bias = take("final_logits_bias", 1, 1 + max(target.rows))[0][list(target.rows)]

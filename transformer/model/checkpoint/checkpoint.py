@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
 from transformer.common.schema import typed
-from transformer.model.build import build_empty
+from transformer.model.build import build_transformer
 from transformer.model.checkpoint.archive import SHARDS, UnreadableFile, read_archive, write_archive
 from transformer.model.checkpoint.locate import LAST, PREVIOUS, find_checkpoint
 from transformer.model.checkpoint.validation import FORMAT, validate_portable, validate_weights
 from transformer.model.config import ModelConfig
+from transformer.model.layers.absolute_positions import SinusoidalPositions, sinusoids
 from transformer.model.transformer import Transformer
 
 PORTABLE = "transformer"
@@ -160,6 +162,18 @@ def _weights_fit(file: Path) -> Iterator[None]:
     except (LookupError, RuntimeError, TypeError, AttributeError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"the weights in {file} do not fit its model: {reason}") from error
+
+
+def build_empty(config: ModelConfig) -> Transformer:
+    """Build a model whose weights take no memory yet (torch's device ``meta``), to be loaded."""
+    if config.encoder_layer or config.decoder_layer or config.feed_forward:
+        return build_transformer(config)  # a class of the user may make more than weights
+    with torch.device("meta"):
+        model = build_transformer(config)
+    for module in model.modules():
+        if isinstance(module, SinusoidalPositions):
+            module.table = sinusoids(*module.table.shape, fairseq=module.fairseq)
+    return model
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:

@@ -44,9 +44,8 @@ def find_checkpoint(path: Path, name: str = TUNED) -> Path:
         if (file := path / _FOLDER / f"{name}.ckpt").is_file():
             return file
     similar = did_you_mean(path.name, [file.name for file in path.parent.glob("*")])
-    similar = (
-        similar.replace("mean ", f"mean {path.parent}{os.sep}") if path.parent.name else similar
-    )
+    if path.parent.name:
+        similar = similar.replace("mean ", f"mean {path.parent}{os.sep}", 1)
     missing = f"does not exist{similar}; give a run directory or a .ckpt file"
     raise InputError(f"checkpoint={path} {_folder_content(path, names) if exists else missing}")
 

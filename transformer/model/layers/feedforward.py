@@ -3,17 +3,11 @@
 from collections.abc import Callable
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from transformer.model.layers.dropout import Dropout, HiddenStates
 from transformer.model.layers.linear import Linear
 
 Activation = Callable[[Tensor], Tensor]
-
-
-def gelu_tanh(x: Tensor) -> Tensor:
-    """GELU by a hyperbolic tangent (Hendrycks and Gimpel 2016, section 2); ``gelu_new`` of T5."""
-    return F.gelu(x, approximate="tanh")
 
 
 class FeedForward(nn.Module):

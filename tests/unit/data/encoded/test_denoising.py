@@ -1,5 +1,6 @@
 """Noise: what is masked, that the text can be told from both sides, and what it depends on."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from transformer.data.batching.batch import Row
 from transformer.data.config import DenoisingConfig
 from transformer.data.encoded.denoising import Noise
 from transformer.data.modules.denoising import DenoisingData
+from transformer.data.tokenization.tags import Tags
 
 SENTINELS, MASK, END = tuple(range(900, 1000)), 899, 7
 
@@ -96,6 +98,20 @@ def test_sentences_change_places() -> None:
         assert list(making.pair(text, seed)[1]) == text
     assert len(seen) == 6
     assert {*noise(objective="infilling").pair(text, 1)[0]} <= {*text, MASK}
+
+
+@pytest.mark.parametrize("objective", ["spans", "infilling"])
+def test_the_tags_of_a_text_stay_on_both_sides(objective: str) -> None:
+    plain = noise(objective=objective, density=0.5)
+    tagged = replace(plain, tags=1)
+    for seed in range(30):
+        text = list(range(10, 12 + seed))
+        source, target = tagged.pair([800, *text], seed)
+        assert (source, target) == tuple([800, *side] for side in plain.pair(text, seed))
+        sizes = tagged.lengths(np.array([1 + len(text)]))
+        assert len(source) <= sizes[0] and len(target) <= sizes[1]
+    begun = tiny_tokenizer().with_words(["<extra_id_0>"]).with_tags(Tags(begin=True))
+    assert Noise.from_tokenizer(DenoisingConfig(objective="infilling"), begun).tags == 1
 
 
 def data(folder: Path, **changes: Any) -> DenoisingData:
