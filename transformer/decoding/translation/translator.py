@@ -110,7 +110,7 @@ class Translator:
         checkpoint = load_checkpoint(local_path(os.fspath(path)))
         trained = trained_with(checkpoint)
         return cls(
-            in_precision(checkpoint.model, precision, device),
+            in_precision(checkpoint.model, precision, device, untie=False),
             *(trained.tokenizer, search or trained.search, batch_tokens, device),
             aligner=aligner or trained.aligner,
             coverage_head=trained.aligner.head,

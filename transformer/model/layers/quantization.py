@@ -91,11 +91,17 @@ class Int8Linear(nn.Module):
         return weight.dequantize(), bias
 
 
-def in_precision(model: Model, precision: Precision, device: torch.device | str = "cpu") -> Model:
+def in_precision(
+    model: Model,
+    precision: Precision,
+    device: torch.device | str = "cpu",
+    *,
+    untie: bool = True,
+) -> Model:
     """Convert a loaded model for inference in place, and return it.
 
-    In float32 on a CPU, its weights are stored in the best layout for the processor. Raises
-    InputError for int8 on another device than a CPU.
+    In float32 on a CPU, its weights are stored in the best layout for the processor; ``untie`` is
+    as in ``lay_out``. Raises InputError for int8 on another device than a CPU.
     """
     if precision == "int8":
         if torch.device(device).type != "cpu":
@@ -110,4 +116,4 @@ def in_precision(model: Model, precision: Precision, device: torch.device | str 
     if precision == "bfloat16":
         return model.to(torch.bfloat16)
     model = model.float()
-    return lay_out(model, untie=True) if torch.device(device).type == "cpu" else model
+    return lay_out(model, untie=untie) if torch.device(device).type == "cpu" else model
