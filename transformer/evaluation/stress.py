@@ -103,7 +103,8 @@ class StressTest:
     def _measured(self, disturbance: Disturbance, clean: Sequence[str], best: Score) -> Stress:
         windows = list(self._windows(disturbance.window or len(self._texts)))
         texts = [self._disturbed(disturbance, window) for window in windows]
-        sources, references = zip(*texts, strict=True)
+        sources = [source for source, _ in texts]
+        references: list[tuple[str, ...]] = [targets for _, targets in texts]
         expected = [self._disturbed(disturbance, window, clean)[1][0] for window in windows]
         found = self._translator.translate(sources)
         outputs = [one.text for one in found]
@@ -124,7 +125,8 @@ class StressTest:
             disturbance.name,
             len(texts),
             _percent(map(str.__ne__, sources, firsts)),
-            *(None if number is None else round(number, 2) for number in (value, loss)),
+            None if value is None else round(value, 2),
+            None if loss is None else round(loss, 2),
             _percent(map(str.__eq__, outputs, expected)) if same else None,
             None if agreement is None else round(agreement, 2),
             {flag: len(flagged.lines(flag)) for flag in flagged.names},

@@ -104,5 +104,4 @@ class FlaggingTranslator(Translator):
         """The translation with each of its candidates as the best, followed by the others."""
         for index, best in enumerate(found.nbest):
             nbest = (best, *found.nbest[:index], *found.nbest[index + 1 :])[: self.search.nbest]
-            named = {"text": best.text, "score": best.score, "tokens": best.tokens}
-            yield replace(found, nbest=nbest, **named)
+            yield replace(found, text=best.text, score=best.score, tokens=best.tokens, nbest=nbest)

@@ -123,7 +123,7 @@ def translation_failures(
     known = None
     if "low_confidence" in detector.names and isinstance(translator, Translator):
         scored = _score_references(translator, sources, [several[0] for several in references])
-        known = scored and _flag_all(detector, sources, scored, None)
+        known = _flag_all(detector, sources, scored, None) if scored else None
     return find_failures(detector, sources, references, as_outputs(found, translator), known)
 
 
