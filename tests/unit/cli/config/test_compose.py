@@ -26,7 +26,7 @@ from transformer.evaluation.metrics import MetricsConfig
         ("text", "README.md", "'README.md' is not of the form KEY=VALUE"),
         ("evaluate", "/", "'/' is not of the form KEY=VALUE; a run is given as checkpoint=/"),
         ("train", "loss=[r_drop,simcut]", "loss=[r_drop,simcut] is a list; choose one, loss=NAME"),
-        ("train", "experiment=[pocket,x]", "experiment=x is unknown; choose finetune or g2p or"),
+        ("train", "experiment=[pocket,x]", "experiment=x is unknown; choose denoising or finetune or g2p or"),
         ("train", "metrics=tokenized", "metrics=tokenized is unknown (did you mean tokenised?);"),
         ("train", "model=tiny,base", "model=tiny,base: add --multirun to sweep over them, choose"),
         ("evaluate", "decoding=beam,greedy", "decoding=beam,greedy: choose one"),
@@ -112,7 +112,7 @@ def test_a_gpu_brings_its_settings(trainer: str, devices: int, strategy: str) ->
     given = config.trainer
     assert (given.accelerator, given.devices, given.strategy) == ("gpu", devices, strategy)
     assert (config.precision, given.precision, given.search_tokens) == ("auto", "auto", 65_536)
-    assert (config.data.workers, config.loss.chunk) == (2, 8192)
+    assert (config.data.workers, config.loss.chunk) == (2, 32_768)
     changes = ["precision=32-true", "data.workers=0", "loss.chunk=1", "trainer.search_tokens=9"]
     config = compose_config("train", [*changes, f"trainer={trainer}", "loss=r_drop"])
     given = config.trainer

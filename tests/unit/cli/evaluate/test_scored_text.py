@@ -11,6 +11,7 @@ from omegaconf import OmegaConf
 from tests.helpers.data.corpora import data_config, write_corpus
 from transformer.cli.evaluate.scored_text import own_text, pairs_to_score, scored_split
 from transformer.common.errors import InputError, MissingFile
+from transformer.common.schema import typed
 from transformer.data.config import DataConfig
 from transformer.data.corpora.evaluation_text import validation_pairs
 from transformer.data.corpora.split import Split
@@ -20,7 +21,7 @@ from transformer.evaluation.run_text import run_split
 PLACES: list[Callable[[dict[str, Any]], object]] = [
     lambda data: scored_split(OmegaConf.create({"split": "validation"}), {"data": data}),
     lambda data: run_split(data, "validation"),
-    lambda data: validation_pairs(DataConfig(**data), None),
+    lambda data: validation_pairs(typed(DataConfig, data, "data"), None),
 ]
 
 
