@@ -26,7 +26,7 @@ from transformer.evaluation.metrics import MetricsConfig
         ("text", "README.md", "'README.md' is not of the form KEY=VALUE"),
         ("evaluate", "/", "'/' is not of the form KEY=VALUE; a run is given as checkpoint=/"),
         ("train", "loss=[r_drop,simcut]", "loss=[r_drop,simcut] is a list; choose one, loss=NAME"),
-        ("train", "experiment=[pocket,x]", "experiment=x is unknown; choose denoising or finetune or g2p or"),
+        ("train", "experiment=[pocket,x]", "experiment=x is unknown; choose denoising or"),
         ("train", "metrics=tokenized", "metrics=tokenized is unknown (did you mean tokenised?);"),
         ("train", "model=tiny,base", "model=tiny,base: add --multirun to sweep over them, choose"),
         ("evaluate", "decoding=beam,greedy", "decoding=beam,greedy: choose one"),
