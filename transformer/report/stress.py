@@ -28,6 +28,7 @@ def stress_table(name: str, report: StressReport) -> Text:
     return build_table(title, (*columns, "flags"), rows, right=range(1, 6))
 
 
-def save_stress(folder: Path, report: StressReport) -> None:
-    """Write ``stress.json`` to a folder."""
-    write_whole(folder / FILE, json.dumps(report.to_json(), indent=1) + "\n")
+def save_stress(folder: Path | None, report: StressReport) -> None:
+    """Write ``stress.json`` to a folder; None writes nothing."""
+    if folder is not None:
+        write_whole(folder / FILE, json.dumps(report.to_json(), indent=1) + "\n")

@@ -115,8 +115,7 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     if stress:
         report = StressTest(translator, detector, pairs, metrics, metrics.choose).run()
         table_console().print(stress_table(name, report))
-        if output is not None:
-            save_stress(output, report)
+        save_stress(output, report)
 
 
 def _description(config: DictConfig, translator: Translator) -> str:
