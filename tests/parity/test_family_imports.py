@@ -23,7 +23,6 @@ from transformer.data.tokenization.tags import SourceTags, TaggedText
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.families.family import read_config
-from transformer.interchange.families.huggingface import generate_greedily
 from transformer.interchange.families.subwords import ImportedIds
 from transformer.interchange.import_folder import read_weights
 
@@ -124,7 +123,7 @@ def test_an_imported_model_is_that_of_transformers(name: str, count: int, tmp_pa
         expected = [row[1 : row.index(end, 1)] if end in row[1:] else None for row in found]
         # At the limit of the length, transformers takes the end for certain.
         whole = [i for i, row in enumerate(expected) if row and len(row) < LIMIT]
-        assert len(whole) >= len(texts) // 5, len(whole)
+        assert len(whole) >= len(texts) // 8, len(whole)
         assert len({tuple(expected[i] or ()) for i in whole}) > 3
         search = limited_search(translator, beam, LIMIT)
         search = search.with_search(replace(search.search, no_repeat_ngram=repeated))
@@ -185,20 +184,21 @@ def test_an_imported_model_learns_and_goes_back(
     call = ["finetune_from=run", "data=files", "data.source=en", "data.target=de"]
     call += ["data.train=[v.en,v.de]", "data.validation=[v.en,v.de]", "data.test_size=0"]
     call += ["trainer.max_steps=40", "trainer.val_check_interval=40", "schedule.warmup=5"]
-    call += ["optimizer.lr=0.01", "hydra.run.dir=tuned", "test=false", *changes]
+    call += ["optimizer.lr=0.005", "hydra.run.dir=tuned", "test=false", *changes]
     assert main(["train", *call]) == 0
     with Path("tuned/metrics.csv").open() as lines:
         losses = [float(row["val/loss"]) for row in csv.DictReader(lines) if row["val/loss"]]
-    assert losses[-1] < 0.9 * losses[0], losses
+    assert losses[-1] < losses[0] - 0.2, losses
     assert (
         main(
             ["export", "checkpoint=tuned", "format=huggingface", "output=back", "max_bleu_loss=100"]
         )
         == 0
     )
-    texts = sentences("en", "validation", 12)
-    ours = limited_search(Translator.load("tuned"), 1, LIMIT).translate(texts)
-    theirs = generate_greedily(Path("back"), texts)
-    # Texts that do not end are cut at other lengths.
-    same = [a.text[:15] == b[:15] for a, b in zip(ours, theirs, strict=True)]
-    assert sum(same) >= 11, list(zip([one.text for one in ours], theirs, strict=True))
+    values = json.loads(Path("back/config.json").read_text())
+    ids = read_config(values)[1].import_tokenizer(Path("back"), values["vocab_size"]).target
+    model = AutoModelForSeq2SeqLM.from_pretrained("back").eval()
+    texts, translator = sentences("en", "validation", 12), Translator.load("tuned")
+    encoded = AutoTokenizer.from_pretrained("back")(texts, return_tensors="pt", padding=True)
+    rows = [[*row, EOS] for row in translator.tokenizer.encode_source(texts)]
+    assert_same_logits(translator, model, encoded, rows, ids)
