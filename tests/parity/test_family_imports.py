@@ -123,7 +123,7 @@ def test_an_imported_model_is_that_of_transformers(name: str, count: int, tmp_pa
         expected = [row[1 : row.index(end, 1)] if end in row[1:] else None for row in found]
         # At the limit of the length, transformers takes the end for certain.
         whole = [i for i, row in enumerate(expected) if row and len(row) < LIMIT]
-        assert len(whole) >= len(texts) // 8, len(whole)
+        assert len(whole) >= min(10, len(texts) // 8), len(whole)
         assert len({tuple(expected[i] or ()) for i in whole}) > 3
         search = limited_search(translator, beam, LIMIT)
         search = search.with_search(replace(search.search, no_repeat_ngram=repeated))
