@@ -40,7 +40,6 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
     "every id has a name": (t5_folder, {"vocab_size": 600}),
     "mt5": (t5_folder, {"kind": "mt5", "untied": True, **GATED}),
-    "madlad": (t5_folder, {"layout": "madlad", "vocab_size": 500, "untied": True, **GATED}),
     "mbart": (mbart_folder, {"scale_embedding": True}),
     "mbart of a sentencepiece file": (
         mbart_folder,
@@ -49,7 +48,6 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "bart": (bart_folder, {}),
     "bart of two files": (bart_folder, {"old_files": True, "scale_embedding": True, "seed": 2}),
     "bart-large-cnn": (bart_folder, {"fewer": 1}),
-    "blenderbot": (bart_folder, {"kind": "blenderbot", "scale_embedding": True}),
     "byt5": (byt5_folder, GATED),
 }
 FAST = ("t5 1.1", "bart")
