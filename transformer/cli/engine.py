@@ -62,7 +62,7 @@ def _by_automatic_engine(
         from transformer.interchange.ctranslate2_engine import CTranslate2Searcher
 
         translator.searcher = CTranslate2Searcher(translator, folder)
-    except InputError as reason:
+    except (InputError, OSError) as reason:  # a run directory may be read-only
         log.warning("engine=auto: torch searches; %s", reason)
     else:
         log.warning("engine=auto: CTranslate2 searches, with %s", folder)
@@ -86,6 +86,9 @@ def _automatic_export(config: DictConfig, translator: Translator) -> Path:
         raise InputError(
             "decoding.stopping=exact is not a search of CTranslate2; decoding.stopping=full is"
         )
+    from transformer.interchange.ctranslate2_engine import check_search
+
+    check_search(search)
     name = f"auto-{compute_fingerprint(model, translator.tokenizer)[:12]}"
     folder = run_folder(resolve_path(config, "checkpoint")) / "export" / name
     if not folder.is_dir():

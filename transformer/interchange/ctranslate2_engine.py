@@ -15,6 +15,7 @@ import torch
 from transformer.common.errors import InputError, raise_objections
 from transformer.decoding.batched_search import max_subwords
 from transformer.decoding.long_inputs import Segment
+from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.translation.fingerprint import check_fingerprint
 from transformer.decoding.translation.translator import Translator
@@ -32,6 +33,16 @@ SEARCHABLE: dict[str, tuple[Any, ...]] = {
     "no_repeat_ngram": (0,),
 }
 """The values of these settings that CTranslate2 can do; it can do all values of the others."""
+
+
+def check_search(search: SearchConfig) -> None:
+    """Raise InputError for settings that CTranslate2 does not have."""
+    raise_objections(
+        f"decoding.{name}={value} cannot be done alike by engine=ctranslate2; set "
+        f"decoding.{name}={values[0]}, or use engine=torch"
+        for name, values in SEARCHABLE.items()
+        if (value := getattr(search, name)) not in values
+    )
 
 
 class EngineBeams:
@@ -102,12 +113,7 @@ class CTranslate2Searcher:
 
         Raises InputError if the engine cannot do the search, or the export is of another model.
         """
-        raise_objections(
-            f"decoding.{name}={value} cannot be done alike by engine=ctranslate2; set "
-            f"decoding.{name}={values[0]}, or use engine=torch"
-            for name, values in SEARCHABLE.items()
-            if (value := getattr(translator.search, name)) not in values
-        )
+        check_search(translator.search)
         if translator.search.stopping == "exact" and translator.search.beam_size > 1:
             log.warning("engine=ctranslate2 stops with a full beam, as decoding.stopping=full does")
         self.has_model = translator.device.type != "meta"

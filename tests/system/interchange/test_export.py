@@ -81,6 +81,9 @@ def test_an_engine_that_is_there_is_used_if_it_searches_alike(home: Path, engine
     code, ours, stderr = verb("translate", *text, "engine=auto", home=home)
     assert code == 0 and "auto: torch searches; decoding.stopping=exact is not" in stderr, stderr
     assert ours == verb("translate", *text, home=home)[1]
+    other = ["decoding.no_repeat_ngram=3", "decoding.stopping=full", "engine=auto"]
+    code, _, stderr = verb("translate", *text, *other, home=home)
+    assert code == 0 and "auto: torch searches; decoding.no_repeat_ngram=3 cannot" in stderr, stderr
     assert not list((engines / "export").glob("auto-*"))
     full = [*text, "decoding.stopping=full", "engine=auto"]
     for said in (f"auto: writing {engines}/export/auto-", "auto: CTranslate2 searches, with /"):
