@@ -70,7 +70,7 @@ def test_what_was_moved_away_is_not_counted(tmp_path: Path) -> None:
 def test_one_that_fails_keeps_no_other_from_being_trained(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def train(run: Trained, threads: int) -> None:
+    def train(run: Trained, threads: int, until: float) -> None:
         if run.folder.name == "b":
             raise SystemExit("b: exit code 2")
 
@@ -97,7 +97,7 @@ class Fakes:
         kept = module.RECORDS
         patch.setattr(module, "RECORDS", Records(home / "x.jsonl", kept.kind, kept.key))
         patch.setattr(module, "PAGE", self.page)
-        patch.setattr(Trained, "train", lambda run, threads: self._train(run))
+        patch.setattr(Trained, "train", lambda run, threads, until: self._train(run))
         patch.setattr(Trained, "check", lambda run: None)
 
     def _train(self, run: Trained) -> None:
