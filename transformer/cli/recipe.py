@@ -28,6 +28,7 @@ from transformer.recipes.overrides import sort_arguments
 from transformer.recipes.plan import Plan
 from transformer.recipes.registry import RECIPES
 from transformer.recipes.runner import run_stages, states
+from transformer.report.scores import read_scores
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -76,9 +77,9 @@ def _run(plan: Plan) -> None:
     run_stages(plan.stages, given_path(plan.data.cache), log)
     training, evaluation = plan.stages[-2:]
     scores = {
-        file.name.partition(".")[0]: json.loads(file.read_text(encoding="utf-8"))
+        name.partition(".")[0]: rows
         for stage in (evaluation, training)
-        for file in sorted(stage.folder.glob("*.json"))
+        for name, rows in read_scores(stage.folder).items()
     }
     report = {"checkpoint": str(training.outputs[0]), "scores": scores}
     print(json.dumps(report, indent=1, ensure_ascii=False))

@@ -50,6 +50,7 @@ def test_without_a_card_one_line_says_so(
 def test_a_run_that_is_stopped_is_gone_on_with(tmp_path: Path) -> None:
     sides = ("data.source=en", "data.target=de", f"data.cache={tmp_path / 'cache'}")
     ends = ("trainer.max_time=00:00:00:40", "trainer.max_steps=-1", "test=false")
+    ends += ("schedule=inverse_sqrt",)
     run = Trained((*corpus_overrides(tmp_path), *sides, *SMALL, *ends), tmp_path / "run")
     last = run.folder / "checkpoints" / "last.ckpt"
     run.train(threads=1, until=time.monotonic() + 20)

@@ -10,7 +10,6 @@ from tests.helpers.data.text import write_parallel
 from tests.helpers.runs.runs import SMALL, composed, verb
 from transformer.__main__ import main
 from transformer.cli.config.compose import compose_config
-from transformer.cli.engine import translator_by_engine
 from transformer.cli.translate import translate
 from transformer.cli.translate.part_files import LineAssignment, PartFiles
 from transformer.decoding.translation.document_translator import DocumentTranslator, in_documents
@@ -108,7 +107,7 @@ def test_most_windows_come_back_in_as_many_sentences(
         ([], "error: each source needs one of the tags low, up; set to=low\n"),
         (["to=de"], "error: to=de is not a tag of the model; set to= to low or up\n"),
         (["to=low", "tag=web"], "error: tag=web is not a tag of the model; leave tag= out\n"),
-        (["to=low", "alignment=true"], "error: a document has no alignment or attention"),
+        (["to=low", "alignment=true"], "error: a document has no alignment, attention or flags"),
     ],
 )
 def test_a_wrong_tag_is_one_line(
@@ -144,5 +143,5 @@ def test_a_call_that_was_killed_goes_on_with_the_same_windows(
 def _parts(config: DictConfig, arguments: list[str], source: Path, output: Path) -> PartFiles:
     """What a killed call leaves beside its output."""
     share = LineAssignment.from_environment()
-    translator = translate._translator(config, translator_by_engine(config, arguments)[0], share)
+    translator = translate._translator(config, arguments, share)
     return PartFiles(output, share, translate._job(config, translator, source))

@@ -23,8 +23,8 @@ OPTIONAL = (
     *("data.modules.streaming", "data.streaming", "cli.train.sweep"),
     *("recipes", "interchange"),
 )
-MOST = 156
-"""Modules of the package, without ``__init__``, in a translation run on files."""
+MOST = 178
+"""Modules of the package, without ``__init__``, in a translation run on files, with its report."""
 
 
 def test_a_plain_run_imports_no_optional_feature(tmp_path: Path) -> None:

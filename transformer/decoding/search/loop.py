@@ -1,8 +1,8 @@
 """The loop of every search: run a step, choose tokens, drop finished sentences.
 
 The host reads from the device once per step, one number per sentence: whether it is done, and
-whether the model gave NaN. It reads the hypotheses at the end. It does not know the model or the
-choice of a search.
+whether the model gave NaN; on CUDA it has started the next step before. It reads the hypotheses at
+the end. It does not know the model or the choice of a search.
 """
 
 import math
@@ -153,13 +153,46 @@ class SearchState(Protocol):
         """The result of a finished sentence."""
 
 
+def reads_late(device: torch.device) -> bool:
+    """Whether the host reads the outcome of a step after it has started the next.
+
+    True on CUDA, where the device computes while the host starts the kernels of the next step.
+    """
+    return device.type == "cuda"
+
+
+class Outcomes:
+    """What the host reads of each row after a step, on its way there."""
+
+    def __init__(self, state: SearchState, rows: Int[Tensor, "batch numbers"]) -> None:
+        """Begin to copy ``rows``; ``state`` is the search after the step."""
+        self.state, self.rows = state, rows
+        self.host = rows.to("cpu", non_blocking=True)
+        self.copied = torch.cuda.Event() if rows.is_cuda else None
+        if self.copied is not None:
+            self.copied.record()
+
+    def select(self, kept: Int[Tensor, " kept"]) -> "Outcomes":
+        """Only these rows."""
+        return Outcomes(self.state.select(kept), self.rows[kept])
+
+    def read(self) -> tuple[list[int], list[list[int]]]:
+        """Wait for the copy, and for nothing after it; the outcomes, and the other numbers."""
+        if self.copied is not None:
+            self.copied.synchronize()
+        rows = self.host.tolist()
+        return [outcome for outcome, *_ in rows], [numbers for _, *numbers in rows]
+
+
 def run_search(
     state: SearchState, step: StepFunction, sentences: Sentences, config: SearchConfig
 ) -> list[list[Hypothesis]]:
     """Search until every sentence is done; return the hypotheses of each, in their order."""
     order: list[int] = []
     results: list[Finished] = []
-    while True:
+    waiting: list[Outcomes] = []
+    late = reads_late(sentences.limits.device) and not isinstance(step, LookingAhead)
+    while sentences.searched:
         tokens = state.tokens
         log_probabilities = step(tokens[:, :, -1])
         constrain(log_probabilities, tokens, sentences.limits, config, sentences.shortest)
@@ -167,32 +200,35 @@ def run_search(
         state = advanced.state
         if advanced.parents is not None:
             step.reorder(advanced.parents)
-        outcomes = read(advanced, step)
-        if any(outcomes[row] == NAN for row in sentences.searched):
-            raise not_a_number(tokens.size(2) - 1)
-        if not (ended := sentences.end(outcomes)):
-            continue
-        order += [sentences.of_row[row] for row in ended]
-        results.append(state.select(on_device(ended, tokens)).result(config))
-        if not sentences.searched:
-            break
-        if (kept := sentences.leave()) is not None:
-            state = state.select(kept)
-            step.keep(kept)
+        waiting.append(Outcomes(state, outcomes(advanced, step)))
+        # There is no step beyond the longest limit.
+        ahead = 1 if late and tokens.size(2) <= sentences.longest else 0
+        while len(waiting) > ahead and sentences.searched:
+            after = waiting.pop(0)
+            read, numbers = after.read()
+            if isinstance(step, LookingAhead):
+                step.receive(numbers)
+            if any(read[row] == NAN for row in sentences.searched):
+                raise not_a_number(after.state.tokens.size(2) - 2)
+            if not (ended := sentences.end(read)):
+                continue
+            order += [sentences.of_row[row] for row in ended]
+            results.append(after.state.select(on_device(ended, tokens)).result(config))
+            if sentences.searched and (kept := sentences.leave()) is not None:
+                state = state.select(kept)
+                step.keep(kept)
+                waiting = [one.select(kept) for one in waiting]
     found = zip(order, hypotheses(results), strict=True)
     return [row for _, row in sorted(found, key=lambda pair: pair[0])]
 
 
-def read(advanced: Advanced, step: StepFunction) -> list[int]:
-    """Read the outcome of a step for each row, and the numbers that the step needs."""
+def outcomes(advanced: Advanced, step: StepFunction) -> Int[Tensor, "batch numbers"]:
+    """The outcome of a step for each row, then the numbers that the step needs."""
     nan = advanced.ranked.flatten(1).isnan().any(1)
-    outcomes = torch.where(nan, NAN, advanced.done.long())
+    rows = torch.where(nan, NAN, advanced.done.long())[:, None]
     if not isinstance(step, LookingAhead):
-        return outcomes.tolist()
-    ahead = step.look_ahead(advanced.state.tokens[:, :, -1])
-    rows = torch.cat((outcomes[:, None], ahead), dim=1).tolist()
-    step.receive([numbers for _, *numbers in rows])
-    return [outcome for outcome, *_ in rows]
+        return rows
+    return torch.cat((rows, step.look_ahead(advanced.state.tokens[:, :, -1])), dim=1)
 
 
 def hypotheses(results: list[Finished]) -> list[list[Hypothesis]]:
