@@ -62,6 +62,7 @@ ROWS = (
             ("eager", "beam", {}),
             ("Hugging Face", "hugging_face_beam", {}),
             ("compiled", "beam", {"compiled": True}),
+            ("eager, flags read at once", "beam", {"late": False}),
         )
         for sentences in SENTENCES
         for given in [{"sentences": sentences, **more}]
