@@ -50,6 +50,8 @@ def steps_of(model: Transformer, target: Tensor, sizes: list[int]) -> Tensor:
         {"share_layers": "all", "positions": "rotary"},
         {"share_layers": "attention", "num_kv_heads": 1},
         {"layer_drop": 0.5},
+        {"decoder_layer": "ssru"},
+        {"decoder_layer": "ssru", "norm_order": "post", "share_layers": "all"},
     ],
     ids=str,
 )

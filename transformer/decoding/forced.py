@@ -172,6 +172,7 @@ def forced_attention(
     return batch, {
         kind: Attended(maps[kind], _visible(query, key, mask), key == EOS)
         for kind, (query, key, mask) in seen.items()
+        if kind in maps
     }
 
 

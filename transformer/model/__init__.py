@@ -34,6 +34,7 @@ The variants are in other files. build.py chooses them by the values of config.p
 - attention/positions/: positions inside the attention.
 - attention/kv_cache.py: keys and values between the steps of a search.
 - convolution.py: an encoder layer with a convolution. single_stack.py: a model of one stack.
+- layers/recurrence.py: in place of a decoder's self-attention.
 - layers/lora.py: adapters. layers/quantization.py: fewer bits.
 - initialisation.py: initial weights. heads.py: switches heads off. checkpoint/: the model file.
 """

@@ -19,7 +19,7 @@ from transformer.model.attention.positions.rotary import RotaryPositions
 from transformer.model.attention.positions.t5_buckets import BucketBias
 from transformer.model.attention.scaled_dot_product import Kernel, eager
 from transformer.model.config import ActivationName, ModelConfig, PatternName
-from transformer.model.decoder import Decoder, DecoderLayer
+from transformer.model.decoder import Decoder, DecoderLayer, RecurrentDecoderLayer
 from transformer.model.encoder import Encoder, EncoderLayer
 from transformer.model.initialisation import set_first_weights
 from transformer.model.layers.absolute_positions import LearnedPositions, SinusoidalPositions
@@ -27,6 +27,7 @@ from transformer.model.layers.embedding import Embedding, TokenEmbedding
 from transformer.model.layers.feedforward import Activation, FeedForward, GatedFeedForward
 from transformer.model.layers.linear import Linear
 from transformer.model.layers.norm import PostNorm, PreNorm, Residual, SandwichNorm
+from transformer.model.layers.recurrence import SSRU
 from transformer.model.transformer import Transformer
 
 Layer = TypeVar("Layer", EncoderLayer, DecoderLayer)
@@ -61,8 +62,7 @@ def build_token_embedding(config: ModelConfig, size: int) -> TokenEmbedding:
 
 def build_projection(config: ModelConfig) -> Linear:
     """The linear map of hidden states to logits."""
-    bias = bool(config.output_bias)
-    projection = Linear(config.d_model, config.target_vocab_size, bias=bias)
+    projection = Linear(config.d_model, config.target_vocab_size, bias=bool(config.output_bias))
     if config.output_bias == "fixed":
         projection.bias.requires_grad_(False)
     return projection
@@ -146,12 +146,15 @@ def convolution_layer(
 
 
 def build_decoder_layer(config: ModelConfig) -> DecoderLayer:
-    """Masked self-attention, cross-attention and feed-forward."""
-    kind = DecoderLayer
-    if config.decoder_layer is not None:
+    """Masked self-attention or a recurrence, cross-attention and feed-forward."""
+    kind: type[DecoderLayer] = DecoderLayer
+    before: nn.Module = build_attention(config)
+    if config.decoder_layer == "ssru":
+        kind, before = RecurrentDecoderLayer, SSRU(config.d_model)
+    elif config.decoder_layer is not None:
         kind = own_class("model.decoder_layer", config.decoder_layer, DecoderLayer)
     return kind(
-        build_attention(config),
+        before,
         build_attention(config),
         build_feed_forward(config),
         self_residual=build_residual(config),
@@ -238,9 +241,8 @@ def build_residual(config: ModelConfig) -> Residual:
 
 def build_norm(config: ModelConfig) -> nn.Module:
     """The norm over the width of the residual stream."""
-    if config.norm == "rms":
-        return nn.RMSNorm(config.d_model, eps=1e-6)
-    return nn.LayerNorm(config.d_model)
+    width = config.d_model
+    return nn.RMSNorm(width, eps=1e-6) if config.norm == "rms" else nn.LayerNorm(width)
 
 
 def build_final_norm(config: ModelConfig) -> nn.Module:

@@ -68,6 +68,7 @@ class ModelConfig:
         encoder_layer, decoder_layer, feed_forward: ``MODULE:CLASS``, a class that replaces ours:
             a subclass of `EncoderLayer`, of `DecoderLayer`, or an ``nn.Module`` like
             `FeedForward`. Constructor and call are the same as in our class; null is our class.
+            ``decoder_layer=ssru`` has a recurrence in place of self-attention (Kim et al. 2019).
         share_layers: Modules that the layers of a stack share (ALBERT, Lan et al. 2020).
         tie_embeddings: ``decoder`` ties target embedding and output projection, ``all`` also ties
             the source embedding (Press and Wolf 2017), ``inputs`` ties both embeddings alone (T5

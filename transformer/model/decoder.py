@@ -4,7 +4,7 @@ The state between decoding steps is not here, but in attention/kv_cache.py.
 """
 
 from collections.abc import Iterable
-from typing import cast
+from typing import Any, cast
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -26,7 +26,7 @@ class DecoderLayer(nn.Module):
 
     def __init__(
         self,
-        self_attention: MultiHeadAttention,
+        self_attention: nn.Module,
         cross_attention: MultiHeadAttention,
         feed_forward: nn.Module,
         *,
@@ -35,7 +35,8 @@ class DecoderLayer(nn.Module):
         feed_forward_residual: Residual,
     ) -> None:
         super().__init__()
-        self.self_attention = self_attention
+        # Multi-head attention; a subclass may have something else in its place.
+        self.self_attention: Any = self_attention
         self.self_residual = self_residual
         self.cross_attention = cross_attention
         self.cross_residual = cross_residual
@@ -61,9 +62,10 @@ class DecoderLayer(nn.Module):
         return LayerCache(*attention.split_keys(*projected))
 
     def _attend_self(self, x: Hidden, cache: LayerCache, attention_bias: AttentionBias) -> Hidden:
-        queries, keys, values = self.self_attention.project(x, x, x, attention_bias)
+        attention: MultiHeadAttention = self.self_attention
+        queries, keys, values = attention.project(x, x, x, attention_bias)
         keys, values = cache.append(keys, values)
-        return self.self_attention.attend_heads(queries, keys, values, attention_bias)
+        return attention.attend_heads(queries, keys, values, attention_bias)
 
     def _attend_source(self, x: Hidden, cache: LayerCache, attention_bias: AttentionBias) -> Hidden:
         # Target positions do not attend to each other here: the hypotheses of a sentence are one
@@ -72,6 +74,16 @@ class DecoderLayer(nn.Module):
         query = x.reshape(len(keys), -1, x.size(-1))
         queries = attention.split_queries(attention.query(query))
         return attention.attend_heads(queries, keys, values, attention_bias).reshape(x.shape)
+
+
+class RecurrentDecoderLayer(DecoderLayer):
+    """A layer whose ``self_attention`` is an ``SSRU`` (layers/recurrence.py)."""
+
+    def _attend_self(self, x: Hidden, cache: LayerCache, attention_bias: AttentionBias) -> Hidden:
+        # A position reads those before it by the state alone, so that no mask is needed.
+        attended, cache.state = self.self_attention(x, cache.continued_state())
+        cache.length += x.size(1)
+        return attended
 
 
 class Decoder(LayerStack):

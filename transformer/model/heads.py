@@ -6,7 +6,7 @@ Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section 2.3; Vo
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from transformer.common.errors import InputError
 from transformer.model.attention.multi_head import MultiHeadAttention
@@ -38,14 +38,19 @@ def head_name(text: str) -> HeadName | None:
 
 
 def attentions(model: Transformer) -> dict[Kind, list[MultiHeadAttention]]:
-    """The attentions of each kind, layer by layer; a shared one is repeated."""
+    """The attentions of each kind, layer by layer; a shared one is repeated.
+
+    A decoder with a recurrence has no self-attention.
+    """
     encoder = cast(Iterable[EncoderLayer], model.encoder.layers)
     decoder = list(cast(Iterable[DecoderLayer], model.decoder.layers))
-    return {
+    found: dict[Kind, list[Any]] = {
         "encoder": [layer.attention for layer in encoder],
         "decoder": [layer.self_attention for layer in decoder],
         "cross": [layer.cross_attention for layer in decoder],
     }
+    of_attention = isinstance(decoder[0].self_attention, MultiHeadAttention)
+    return {kind: found[kind] for kind in found if of_attention or kind != "decoder"}
 
 
 def attention_heads(model: Transformer) -> list[HeadName]:

@@ -57,6 +57,8 @@ class LayerCache:
     values: RowHeads | None = None
     length: int = 0
     rows: Int[Tensor, " selected"] | None = None
+    state: Float[Tensor, "rows width"] | None = None
+    """In place of keys and values, of a recurrent layer."""
 
     def append(self, keys: RowHeads, values: RowHeads) -> tuple[AllHeads, AllHeads]:
         """Add new positions; return all positions, with zeros in the empty ones."""
@@ -73,10 +75,18 @@ class LayerCache:
 
     def make_room(self, new: int) -> None:
         """Let the hypotheses of ``rows`` continue, with room for new positions."""
+        if self.continued_state() is not None:
+            return
         assert self.keys is not None and self.values is not None
         room = room_for(self.length, new, self.keys.device)
         self.keys, self.values = self._select(self.keys, room), self._select(self.values, room)
         self.rows = None
+
+    def continued_state(self) -> Float[Tensor, "rows width"] | None:
+        """The state of the hypotheses that continue."""
+        if self.state is not None and self.rows is not None:
+            self.state, self.rows = self.state.index_select(0, self.rows), None
+        return self.state
 
     def _select(self, heads: Tensor, room: int) -> AllHeads:
         """Copy the hypotheses that continue, with room for more positions."""

@@ -1,0 +1,51 @@
+"""The recurrence is the formula of the paper; a model with it has all that others have."""
+
+import pytest
+import torch
+
+from tests.helpers.decoding.translators import PAIRS, tiny_translator
+from tests.helpers.model.models import tiny_transformer
+from tests.helpers.model.tolerance import assert_close
+from transformer.common.errors import InputError
+from transformer.decoding.forced import attention_maps
+from transformer.interchange.expressible import CTRANSLATE2, check_expressible
+from transformer.model.heads import attention_heads
+from transformer.model.layers.recurrence import SSRU
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 8])
+@pytest.mark.parametrize("begun", [False, True])
+def test_it_is_the_formula(length: int, begun: bool) -> None:
+    torch.manual_seed(1)
+    ours, x = SSRU(6), torch.randn(2, length, 6)
+    state = torch.randn(2, 6) if begun else None
+    found, last = ours(x, state)
+    state = torch.zeros(2, 6) if state is None else state
+    for position, output in zip(x.unbind(1), found.unbind(1), strict=True):
+        forget = torch.sigmoid(position @ ours.forget.weight.T + ours.forget.bias)
+        state = forget * state + (1 - forget) * (position @ ours.value.weight.T)
+        assert_close(output, state.relu())
+    assert_close(last, state)
+
+
+def test_a_later_token_changes_no_earlier_one() -> None:
+    model = tiny_transformer(decoder_layer="ssru")
+    source, target = torch.tensor([[5, 6, 3]]), torch.tensor([[1, 7, 8, 9]])
+    assert_close(model(source, target)[:, :3], model(source, target[:, :3]))
+
+
+def test_a_batch_and_a_beam_translate_as_one_sentence() -> None:
+    translator = tiny_translator(decoder_layer="ssru", beam_size=4)
+    texts = [source for source, _ in PAIRS]
+    alone = [translator.translate([text])[0] for text in texts]
+    together = translator.translate(texts)
+    assert [one.text for one in together] == [one.text for one in alone]
+
+
+def test_it_has_no_heads_of_its_own_and_no_twin_elsewhere() -> None:
+    model = tiny_transformer(decoder_layer="ssru")
+    assert {head.kind for head in attention_heads(model)} == {"encoder", "cross"}
+    maps = attention_maps(model, torch.tensor([[5, 3]]), torch.tensor([[1, 7]]))
+    assert {kind: len(layers) for kind, layers in maps.items()} == {"encoder": 2, "cross": 2}
+    with pytest.raises(InputError, match=r"model\.decoder_layer=ssru cannot be expressed"):
+        check_expressible(model.config, "CTranslate2", CTRANSLATE2)
