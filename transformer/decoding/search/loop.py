@@ -154,10 +154,7 @@ class SearchState(Protocol):
 
 
 def reads_late(device: torch.device) -> bool:
-    """Whether the host reads the outcome of a step after it has started the next.
-
-    True on CUDA, where the device computes while the host starts the kernels of the next step.
-    """
+    """Whether the host starts the next step before it reads the outcome of the last."""
     return device.type == "cuda"
 
 
