@@ -3,7 +3,7 @@
 It knows neither files nor tables. docs/robustness.md has the definitions.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from random import Random
@@ -86,12 +86,20 @@ class StressTest:
             raise InputError("all sources are blank; give another text")
         self._metrics, self._metric = metrics, metric
 
-    def run(self, names: Sequence[str] = tuple(DISTURBANCES)) -> StressReport:
-        """Score the clean text, then each disturbance by its name in ``DISTURBANCES``."""
+    def run(
+        self, names: Sequence[str] = tuple(DISTURBANCES), begins: Callable[[str], object] = str
+    ) -> StressReport:
+        """Score the clean text, then each disturbance by its name in ``DISTURBANCES``.
+
+        ``begins`` is told the name of each.
+        """
         sources, references = zip(*self._texts, strict=True)
         clean = [found.text for found in self._translator.translate(sources)]
         best = self._score(clean, references, sources)
-        results = [self._measured(DISTURBANCES[name], clean, best) for name in names]
+        results = []
+        for name in names:
+            begins(name)
+            results.append(self._measured(DISTURBANCES[name], clean, best))
         value = round(best.value, 2)
         return StressReport(best.name, best.signature, len(clean), value, results)
 

@@ -1,5 +1,6 @@
 """``stress``: score a translator on a disturbed test set; a table, and ``stress.json``."""
 
+import sys
 from collections.abc import Sequence
 
 from omegaconf import DictConfig
@@ -43,6 +44,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
         require_writable(output)
     seed = resolve_positive(config, "seed", 0)
     detector = Detector.load(path, trained["data"])
-    report = StressTest(translator, detector, pairs, metrics, metric, seed).run(names)
+    test = StressTest(translator, detector, pairs, metrics, metric, seed)
+    report = test.run(names, lambda name: print(f"stress: {name}", file=sys.stderr, flush=True))
     Console(width=10_000, soft_wrap=True).print(stress_table(scored_text.text_name(config), report))
     save_stress(output, report)
