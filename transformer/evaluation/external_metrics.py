@@ -113,5 +113,4 @@ class Comet(SentenceMetric):
 
 @cache
 def _load(file: str) -> Any:
-    """The model, once for all validations."""
     return import_module("comet").load_from_checkpoint(file)

@@ -59,18 +59,15 @@ class MetricsConfig:
 
     @property
     def tested(self) -> list[str]:
-        """Names of all metrics of a test, each once."""
         own = [name for name in ("custom", "comet") if getattr(self, name) is not None]
         return list(dict.fromkeys([*self.test, *own, self.choose]))
 
     @property
     def validated(self) -> list[str]:
-        """Names of all metrics of a validation, each once."""
         own = [] if self.custom is None else ["custom"]
         return list(dict.fromkeys([*self.validation, *own, self.choose]))
 
     def better(self, name: str) -> Better:
-        """Whether higher or lower values of a metric are better."""
         return self.custom_better if name == "custom" else METRICS[name].better
 
     def bleu(self, *, effective_order: bool = False) -> BLEU:

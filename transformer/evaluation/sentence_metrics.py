@@ -55,7 +55,6 @@ class SentenceMetric(Metric):
 
     @property
     def better(self) -> Better:
-        """The direction."""
         return self.config.better(self.name.lower())
 
     def _preprocess_segment(self, sent: str) -> str:

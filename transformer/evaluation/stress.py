@@ -57,7 +57,6 @@ class StressReport:
     disturbances: list[Stress]
 
     def to_json(self) -> dict[str, Any]:
-        """The content of ``stress.json``."""
         return asdict(self)
 
 

@@ -25,7 +25,6 @@ class Tagging:
 
     @property
     def tags(self) -> list[str]:
-        """All right and predicted tags."""
         return sorted({tag for pair in self.confusion for tag in pair})
 
     def scores(self) -> list[Score]:
@@ -113,5 +112,4 @@ def compare_tags(
 
 
 def _percent(part: int, whole: int) -> float:
-    """A fraction in per cent; 0 if the whole is 0."""
     return 100 * part / whole if whole else 0.0

@@ -153,7 +153,6 @@ class ModelConfig:
 
     @property
     def d_k(self) -> int:
-        """Width of one head."""
         return self.head_dim or self.d_model // self.num_heads
 
     @property
@@ -162,7 +161,6 @@ class ModelConfig:
         return self.d_model**-0.5 if self.scale_output else 1.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for the checkpoint."""
         return asdict(self) | {"freeze": list(self.freeze)}
 
 

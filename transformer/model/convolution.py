@@ -58,7 +58,6 @@ class ConvolutionEncoderLayer(EncoderLayer):
             setattr(self, name, module)
 
     def forward(self, hidden: HiddenStates, attention_bias: AttentionBias) -> HiddenStates:
-        """The convolution, then the layer of the paper."""
         mask = attention_bias.mask
         hidden = self.convolution_residual(hidden, lambda x: self.convolution(x, mask))
         return super().forward(hidden, attention_bias)

@@ -68,7 +68,6 @@ class Encoder(LayerStack):
     """A stack of encoder layers; a causal ``attention_bias`` makes it a language model's stack."""
 
     def forward(self, hidden: HiddenStates, mask: Mask | None) -> HiddenStates:
-        """Encode all positions."""
         attention_bias = self.attention_bias(hidden.size(1), 0, mask, hidden.device)
         for layer in self.layers:
             if not layer_is_dropped(self.layer_drop, self.training):

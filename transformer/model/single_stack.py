@@ -44,7 +44,6 @@ class SingleStack(nn.Module):
         return hidden * self.config.output_scale if self.config.scale_output else hidden
 
     def logits(self, hidden: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocab"]:
-        """Project hidden states to the outputs."""
         return self.projection(hidden)
 
 

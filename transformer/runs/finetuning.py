@@ -129,7 +129,6 @@ def take_model(config: DictConfig, given: Collection[str], *, trusted: bool) -> 
 
 
 def _former(payload: dict[str, Any]) -> dict[str, Any]:
-    """The groups ``model`` and ``tokenizer`` of a checkpoint."""
     vocabulary = Tokenizer.from_state(payload[PORTABLE]["tokenizer"]).config
     return {"tokenizer": asdict(vocabulary), "model": payload[PORTABLE]["model"]}
 

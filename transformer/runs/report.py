@@ -54,12 +54,10 @@ class RunReport(Callback):
                 self.reason = "unknown"
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Write the report of ``report=live``."""
         if self.config.report == "live" and trainer.is_global_zero:
             self._write("training")
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Remember why training has ended."""
         self.reason = self.reason and end_reason(trainer, self.config)[1]
 
     def __enter__(self) -> "RunReport":
@@ -127,7 +125,6 @@ def require_config(folder: Path) -> Values:
 
 
 def _facts(folder: Path, config: Values, state: str | None) -> Values:
-    """What a run directory says besides its hypotheses."""
     run, record, curves = run_config(config), read_record(folder), _curves(folder)
     direction = f", {run.data.source} to {run.data.target}" if is_translation(run.task) else ""
     if state is None:

@@ -64,11 +64,9 @@ class Trial:
 
     @property
     def sentences_per_second(self) -> float:
-        """Its speed."""
         return self.sentences / self.seconds
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; ``score`` is sacreBLEU's object."""
         return {
             "weights": self.weights,
             "algorithm": self.search.algorithm,

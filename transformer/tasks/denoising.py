@@ -39,22 +39,18 @@ class Denoising(TranslationTask):
 
     @staticmethod
     def criterion(config: RunConfig) -> Criterion:
-        """What chooses the best checkpoint at validation."""
         return Criterion("val/loss", "min")
 
     @classmethod
     def validation_metrics(cls, config: RunConfig) -> list[str]:
-        """The loss alone."""
         return ["val/loss"]
 
     def callbacks(self) -> Sequence[Callback]:
-        """None: nothing is translated."""
         return []
 
     def evaluator(
         self, checkpoint: Path, device: torch.device | str
     ) -> Callable[[str], Evaluation]:
-        """Compute the perplexity of what the model learns to write."""
         model = Translator.load(checkpoint, device=device).model
 
         def evaluate(split: str) -> Evaluation:

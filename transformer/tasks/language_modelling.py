@@ -58,12 +58,10 @@ class LanguageModelling(Task):
 
     @staticmethod
     def criterion(config: RunConfig) -> Criterion:
-        """What chooses the best checkpoint at validation."""
         return Criterion("val/perplexity", "min")
 
     @cached_property
     def module(self) -> LanguageModule:
-        """The causal stack and its training step."""
         tokenizer = self.data.tokenizer
         size = tokenizer.target_vocab_size
         config = sized_model(self.config.model, size, size)

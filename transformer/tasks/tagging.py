@@ -62,12 +62,10 @@ class Tagging(Task):
 
     @staticmethod
     def criterion(config: RunConfig) -> Criterion:
-        """What chooses the best checkpoint at validation."""
         return Criterion("val/accuracy", "max")
 
     @cached_property
     def module(self) -> TaggingModule:
-        """The encoder and its training step."""
         tokenizer = self.data.tokenizer
         config = sized_model(self.config.model, tokenizer.source_vocab_size, len(UPOS))
         model = build_single_stack(config, causal=False)
@@ -76,7 +74,6 @@ class Tagging(Task):
     def evaluator(
         self, checkpoint: Path, device: torch.device | str
     ) -> Callable[[str], Evaluation]:
-        """Tag, and compare with the right tags."""
         tagger = Tagger.load(checkpoint, device=device, batch_tokens=self.config.data.batch_tokens)
         training = MostFrequentTags(self.data.training_sentences())
 

@@ -79,12 +79,10 @@ class TranslationTask(Task):
 
     @classmethod
     def validation_metrics(cls, config: RunConfig) -> list[str]:
-        """The loss, and the metrics of its translations."""
         return ["val/loss", *(f"val/{name}" for name in config.metrics.validated)]
 
     @cached_property
     def module(self) -> TranslationModule:
-        """The encoder-decoder and its training step."""
         tokenizer = self.data.tokenizer
         model = build_transformer(model_config(self.config, tokenizer))
         return build_module(self.module_class, model, self.config, tokenizer)
@@ -110,7 +108,6 @@ class TranslationTask(Task):
     def evaluator(
         self, checkpoint: Path, device: torch.device | str
     ) -> Callable[[str], Evaluation]:
-        """Translate and score."""
         config = self.config
         translator = Translator.load(
             checkpoint, search=config.decoding, batch_tokens=self._search_tokens, device=device
@@ -135,7 +132,6 @@ class TranslationTask(Task):
 
     @property
     def _search_tokens(self) -> int:
-        """Budget of a batch of the search."""
         return self.config.trainer.search_tokens or self.config.data.batch_tokens
 
 
@@ -163,7 +159,6 @@ class TranslateValidation(Callback):
         self._of_references: Sequence[SentenceFlags] | None = None
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Translate, score, log, show samples."""
         outputs = self._translate(trainer)
         hypotheses = [output.text for output in outputs]
         parts = {"": slice(None)}
@@ -187,7 +182,6 @@ class TranslateValidation(Callback):
             logger.info("  %s => %s (reference: %s)", *texts)
 
     def _scores(self, hypotheses: list[str], lines: slice) -> dict[str, float]:
-        """The value of each metric on some sentences."""
         names = self.metrics.validated
         texts = hypotheses[lines], self.references[lines], names
         found = score(*texts, config=self.metrics, sources=self.sources[lines])

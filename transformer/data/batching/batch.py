@@ -101,11 +101,9 @@ class Batch(PaddedBatch):
 
     @property
     def tokens(self) -> int:
-        """Tokens of both sides without padding."""
         return self.source_tokens + self.target_tokens
 
     def text(self) -> tuple[Int[Tensor, "batch source"], Int[Tensor, "batch target"]]:
-        """Return source and target subwords, with eos and padding."""
         return self.source, self.target_output
 
     def _rows(self, rows: slice) -> "Batch":
@@ -130,7 +128,6 @@ class TaggedBatch(PaddedBatch):
 
     @property
     def labels(self) -> Int[Tensor, " word"]:
-        """The tags, one after another."""
         return self.tags.take(self.labelled)
 
     def _rows(self, rows: slice) -> "TaggedBatch":

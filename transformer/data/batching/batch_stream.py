@@ -83,11 +83,9 @@ class PlannedBatches(BatchSequence):
 
     @property
     def epoch_length(self) -> int:
-        """Number of batches of an epoch."""
         return len(self.plan)
 
     def identity(self) -> dict[str, Any]:
-        """Return values that are equal if and only if the batches are."""
         return self.plan.identity()
 
 
@@ -113,7 +111,6 @@ class ReplannedBatches(PlannedBatches):
         self._epoch = lru_cache(maxsize=2)(self._planned)
 
     def identity(self) -> dict[str, Any]:
-        """Return values that are equal if and only if the batches are."""
         return self.plan.identity() | {"content": self._content}
 
     def _planned(self, epoch: int) -> EpochBatches:
@@ -145,16 +142,13 @@ class MixedBatches(BatchSequence):
         return self._sequences[chosen][earlier]
 
     def largest(self) -> tuple[int, BatchKey]:
-        """Return the number of positions of the largest batch, and the batch."""
         return max((each.largest() for each in self._sequences), key=lambda found: found[0])
 
     @property
     def epoch_length(self) -> int:
-        """Number of batches of one epoch of all sequences."""
         return sum(each.epoch_length for each in self._sequences)
 
     def identity(self) -> dict[str, Any]:
-        """Return values that are equal if and only if the batches are."""
         return {
             "rows": [each.identity() for each in self._sequences],
             "shares": self._counts.tolist(),

@@ -90,7 +90,6 @@ class BatchPlan:
         return self._count
 
     def epoch(self, epoch: int) -> EpochBatches:
-        """Return the batches of an epoch, in their order."""
         if not self._shuffle:
             bounds = _split_largest(self._full_batches(0, len(self._layout)), self._count)
             return EpochBatches(self._layout, bounds)
@@ -119,7 +118,6 @@ class BatchPlan:
 
     @cached_property
     def _checksum(self) -> int:
-        """Checksum of all lengths, for checkpoints."""
         source = zlib.crc32(self._source.astype(np.int64).tobytes())
         return zlib.crc32(self._target.astype(np.int64).tobytes(), source)
 

@@ -32,7 +32,6 @@ class JoinedSplit:
             yield from part
 
     def word_links(self) -> Iterator[WordLinks]:
-        """Yield the links of each pair; raises InputError as `Split` does."""
         for index, part in enumerate(self.parts.values()):
             if index and self.has_documents:
                 yield WordLinks(frozenset(), frozenset())
@@ -46,7 +45,6 @@ class JoinedSplit:
 
     @property
     def location(self) -> Path:
-        """The first file of the first corpus."""
         return next(iter(self.parts.values())).location
 
     @property
@@ -148,7 +146,6 @@ class BalancedText:
                     yield pair
 
     def fingerprint(self, cache: Path | None = None) -> str:
-        """Return a hash of everything that determines the pairs."""
         parts = (
             f"{part.fingerprint(cache)} {self._weights[name]:.12f}"
             for name, part in self._parts.items()

@@ -45,7 +45,6 @@ class Split:
         return ((TaggedText(source, self.tags), target) for source, target in pairs)
 
     def count(self, cache: Path) -> int:
-        """Return the number of pairs, as `Corpus.count`."""
         return self.corpus.count(cache) - len(self.lines) if self.inverted else len(self.lines)
 
     def word_links(self) -> Iterator[WordLinks]:
@@ -53,7 +52,6 @@ class Split:
         return self._chosen(read_links(self._known_links(), self.corpus, self.corpus.max_line))
 
     def links_fingerprint(self) -> str:
-        """Return a hash of the file of links."""
         return file_digest(self._known_links()).hex()
 
     def fingerprint(self, cache: Path | None = None) -> str:

@@ -66,7 +66,6 @@ class AugmentationConfig:
 
     @property
     def active(self) -> bool:
-        """Whether any pair is changed."""
         return any(astuple(self))
 
 
@@ -126,7 +125,6 @@ def _joined(own: Linked, other: Linked) -> Linked:
 
 
 def _relinked(own: Linked, pair: Pair, *, noise: bool) -> Links:
-    """Return the links between the words of a changed pair."""
     words = [normalize(text).split(" ") for text in pair]
     if noise:
         return np.repeat(np.arange(len(words[0]), dtype=np.int32)[:, None], 2, axis=1)

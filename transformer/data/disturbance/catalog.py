@@ -32,7 +32,6 @@ class Disturbance:
 
 
 def _source(change: changes.Change) -> Callable[[Window, Random], Pair]:
-    """Change the source alone."""
     return lambda window, random: (change(window[0][0], random), window[0][1])
 
 

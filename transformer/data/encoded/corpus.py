@@ -51,7 +51,6 @@ class EncodedCorpus:
         return np.concatenate(parts or [np.zeros(0, dtype=np.int32)])
 
     def sides_lengths(self) -> Lengths:
-        """Return the number of subwords of each pair on both sides."""
         return self.lengths("source"), self.lengths("target")
 
     def frequency(self, side: str, token: int) -> int:

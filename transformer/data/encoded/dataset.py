@@ -178,7 +178,6 @@ class BatchDataset(PlannedDataset[Batch]):
 
     @property
     def lengths_of_epoch(self) -> EpochLengths | None:
-        """The lengths in an epoch, which augmentation changes; None: the same in all epochs."""
         if self._augmented is None:
             return None
         return partial(

@@ -146,12 +146,10 @@ class DenoisingDataset(BatchDataset):
         return collate(*zip(*self.rows(key), strict=True))
 
     def rows(self, key: BatchKey) -> Sequence[tuple[Row, Row]]:
-        """Return source and target of each text of a batch."""
         pairs = self._pairs[key.pairs]
         texts = self._sampler.ids(self._corpus, pairs, key.epoch, pairs).target
         seeds = pair_seeds(self._sampler.data.seed, key.epoch, pairs, NOISE).tolist()
         return list(map(self._noise.pair, texts, seeds))
 
     def lengths(self) -> Lengths:
-        """Return the lengths of source and target to plan batches with."""
         return self._noise.lengths(super().lengths()[-1])

@@ -62,7 +62,6 @@ class ShardWriter:
     """Whether the raw text is written too, for subword sampling."""
 
     def path(self, number: int) -> Path:
-        """Return the file of a block."""
         return self.folder / f"{number:05d}.arrow"
 
     def write(self, block: Block) -> None:

@@ -138,7 +138,6 @@ class BatchModule(LightningDataModule, ABC):
         }
 
     def train_dataloader(self) -> UpdateLoader[Any]:
-        """Return the updates of this rank, from the current one on."""
         rank, ranks = self._rank()
         self._loader = UpdateLoader(
             self._training,
@@ -194,7 +193,6 @@ class BatchModule(LightningDataModule, ABC):
             self._loader.close()
 
     def on_exception(self, exception: BaseException) -> None:
-        """End the worker processes; Lightning calls this when a run fails or is stopped."""
         self.teardown("fit")
 
     def _usable(
@@ -229,7 +227,6 @@ class BatchModule(LightningDataModule, ABC):
                 )
 
     def _rank(self) -> tuple[int, int]:
-        """Return the rank of this process, and the number of ranks."""
         trainer = self.trainer
         return (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
 

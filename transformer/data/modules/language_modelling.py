@@ -63,7 +63,6 @@ def _without(train: TargetSplit, held_out: Sequence[TargetSplit]) -> TargetSplit
 
 
 def _line(split: Split, index: int) -> str:
-    """Return the file and line of a text of a split."""
     line = index if split.inverted else sorted(split.lines)[index]
     return f"{split.corpus.paths[0]}:{line + 1}"
 

@@ -62,7 +62,6 @@ class TaggedDataset(PlannedDataset[TaggedBatch]):
         return collate_tagged(*zip(*(self._rows[index] for index in key.pairs), strict=True))
 
     def lengths(self) -> Lengths:
-        """Return the number of subwords of each sentence, for both sides."""
         lengths = np.array([len(ids) for ids, _ in self._rows], dtype=np.int64)
         return lengths, lengths
 
@@ -96,12 +95,10 @@ class TaggingData(BatchModule):
         raise InputError(f"{path} holds no tagged sentence; give a file in CoNLL-U")
 
     def training_sentences(self) -> Sequence[TaggedSentence]:
-        """Return the sentences that training uses."""
         return self._training.sentences
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The evaluation splits."""
         return tuple(split for split in self._files if split != "train")
 
     @cached_property

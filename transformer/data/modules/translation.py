@@ -79,7 +79,6 @@ class DataModule(BatchModule):
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The evaluation splits: "validation", "test", and others that the corpus has."""
         parts = ("train", "validation_") if self._data.corpora else ("train",)
         return tuple(name for name in self._splits if not name.startswith(parts))
 
@@ -121,7 +120,6 @@ class DataModule(BatchModule):
             self._encoded_path(name)
 
     def _log_unknown(self) -> None:
-        """Log the number of unknown tokens of each split."""
         found, largest = [], 0.0
         for name in ("train", *self.splits):
             corpus = EncodedCorpus(*map(self._encoded_path, self._parts(name)))

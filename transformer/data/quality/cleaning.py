@@ -87,7 +87,6 @@ class _Cleaner:
                 check.see(checked)
 
     def clean(self, folder: Path) -> CleanedSplit:
-        """Write the kept, the repaired and the rejected lines."""
         names = [path.name for path in self._paths] + [f"{self._name}.rejected.jsonl"]
         names += [f"{self._name}.repaired.jsonl"] * self._apply_repair
         done = CleanedSplit(tuple(names))
@@ -166,7 +165,6 @@ def _opened(path: Path, stack: ExitStack) -> BufferedWriter:
 
 
 def _rewrite(lines: tuple[str, ...], corpus: Corpus, pair: NumberedPair) -> tuple[str, ...]:
-    """Return the lines of a pair with its repaired texts."""
     if corpus.kind == "plain":
         return (*pair.texts, *lines[2:])
     if corpus.kind == "tsv":

@@ -68,7 +68,6 @@ class StreamedBatches(BatchSequence):
 
     @property
     def epoch_length(self) -> None:
-        """Unknown: None."""
         return None
 
     def epochs(self, number: int) -> float:
@@ -77,7 +76,6 @@ class StreamedBatches(BatchSequence):
         return position.epoch + position.shard / len(self._shards)
 
     def identity(self) -> dict[str, Any]:
-        """Return values that are equal if and only if the batches are."""
         return {
             "shards": self._identity,
             "filters": str(self._reader.filters),
@@ -115,7 +113,6 @@ class StreamedBatches(BatchSequence):
         return bisect_right(self._starts, number, key=lambda start: start[0]) - 1
 
     def _find(self, number: int) -> None:
-        """Open the buffer of a batch."""
         if number < self._starts[0][0]:
             logger.info("reading the stream from its beginning, to find batch %s", f"{number:,}")
             self._starts.insert(0, (0, Position()))

@@ -120,7 +120,6 @@ def file_digest(path: Path, cache: Path | None = None) -> bytes:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BufferedReader]:
-    """Open a file; an OSError becomes an InputError."""
     try:
         with path.open("rb") as file:
             yield file

@@ -72,7 +72,6 @@ class Corpus:
 
     @property
     def kind(self) -> str:
-        """The format of the files."""
         return self.format or file_format(self.paths[0])
 
     def __iter__(self) -> Iterator[Pair]:

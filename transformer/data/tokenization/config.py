@@ -113,23 +113,19 @@ class TokenizerConfig:
 
     @property
     def files(self) -> tuple[str | None, ...]:
-        """The files of source and target."""
         if self.file is None or isinstance(self.file, str):
             return self.file, self.file
         return tuple(self.file)
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words of ``add``, and the sentinels."""
         return (*self.add, *map(SENTINEL.format, range(self.sentinels)))
 
     @property
     def algorithms(self) -> tuple[Algorithm, Algorithm]:
-        """Algorithms of source and target."""
         return self.source or self.algorithm, self.target or self.algorithm
 
     @property
     def one_vocabulary(self) -> bool:
-        """Whether both sides share one vocabulary."""
         same = self.algorithms[0] == self.algorithms[1] and self.files[0] == self.files[1]
         return self.joint and same

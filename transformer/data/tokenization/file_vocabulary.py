@@ -60,7 +60,6 @@ class FileVocabulary(Vocabulary):
         self.never_written = (UNK,) if self.rows[UNK] is None else ()
 
     def __reduce__(self) -> tuple[type["FileVocabulary"], tuple[Any, ...]]:
-        """Pickle the content of the file."""
         return type(self), self._arguments
 
     def split(
@@ -73,7 +72,6 @@ class FileVocabulary(Vocabulary):
         return [[self._ours[token] for token in row] if text.strip() else [] for text, row in rows]
 
     def join(self, ids: list[int]) -> str:
-        """Return the sentence of token ids."""
         return self._file.join([row for token in ids if (row := self.rows[token]) is not None])
 
     def spell(self, token: int) -> str:

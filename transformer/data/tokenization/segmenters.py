@@ -56,7 +56,6 @@ class SentencePiece(Segmenter):
         self.symbols = tuple(token if token >= 0 else None for token in found)
 
     def cut(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of texts."""
         rows: list[list[int]] = self._processor.encode(texts)
         return rows
 
@@ -65,7 +64,6 @@ class SentencePiece(Segmenter):
         return str(self._processor.decode(ids))
 
     def name(self, token: int) -> str:
-        """Return the piece."""
         return str(self._processor.id_to_piece(token))
 
 
@@ -82,7 +80,6 @@ class Utf8Bytes(Segmenter):
     symbols = (0, 2, None, 1)
 
     def __init__(self, model: bytes = CONTENT, threads: int = 1) -> None:
-        """Number the bytes and the sentinels."""
         del model, threads  # there is one vocabulary
         sentinels = [SENTINEL.format(number) for number in range(125)]
         bytes_ = (bytes([byte]) for byte in range(256))
@@ -151,7 +148,6 @@ class HuggingFace(Segmenter):
         self._spelling = _Spelling(values)
 
     def cut(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of texts."""
         if self._threads == 1:
             encoded = [self._tokenizer.encode(text, add_special_tokens=False) for text in texts]
         else:
@@ -163,7 +159,6 @@ class HuggingFace(Segmenter):
         return str(self._tokenizer.decode(ids, skip_special_tokens=False))
 
     def name(self, token: int) -> str:
-        """Return the token as SentencePiece would spell it."""
         return self._spelling.spell(str(self._tokenizer.id_to_token(token)))
 
 

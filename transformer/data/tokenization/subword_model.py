@@ -65,13 +65,11 @@ class Subwords(Vocabulary):
         )
 
     def __reduce__(self) -> tuple[type["Subwords"], tuple[Any, ...]]:
-        """Pickle the model, not the processor."""
         return type(self), self._arguments
 
     def split(
         self, sentences: Sequence[str], seeds: Sequence[int] | None = None
     ) -> list[list[int]]:
-        """Return the subword ids of sentences, of the best or of a sampled segmentation."""
         texts = [normalize(sentence) for sentence in sentences]
         # To SentencePiece U+2581 is the space: the stand-in is cut into bytes, then replaced.
         cut = [text.replace(WORD_START, STAND_IN) for text in texts]
@@ -83,11 +81,9 @@ class Subwords(Vocabulary):
         return rows
 
     def join(self, ids: list[int]) -> str:
-        """Return the sentence of subword ids."""
         return str(self.processor.decode(ids)).replace(UNCUT, "")
 
     def spell(self, token: int) -> str:
-        """Return a subword as spelt in the vocabulary."""
         return str(self.processor.id_to_piece(token)).removesuffix(UNCUT)
 
     def _cut(self, texts: list[str]) -> list[list[int]]:

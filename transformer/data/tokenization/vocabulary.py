@@ -54,7 +54,6 @@ class Vocabulary(ABC):
 
     @property
     def separator(self) -> int | None:
-        """Id of the separator between sentences, if there is one."""
         return self.first_tag if self.tags.sentences else None
 
     def encode(self, texts: Sequence[str], seeds: Sequence[int] | None = None) -> list[list[int]]:
@@ -150,7 +149,6 @@ class Symbols(Vocabulary):
     def split(
         self, sentences: Sequence[str], seeds: Sequence[int] | None = None
     ) -> list[list[int]]:
-        """Return the ids of the characters or words of sentences, then of their features."""
         del seeds  # there is one segmentation
         return [
             [
@@ -161,7 +159,6 @@ class Symbols(Vocabulary):
         ]
 
     def join(self, ids: list[int]) -> str:
-        """Return the sentence of these ids, with its features."""
         tokens = [self._texts[token] for token in ids if not self._is_feature(token)]
         features = [self._texts[token][1:] for token in ids if self._is_feature(token)]
         text = (" " if self._words else "").join(tokens)

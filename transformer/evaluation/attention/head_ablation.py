@@ -113,7 +113,6 @@ class ForcedLoss:
             self.memories = [model.encode(batch.source) for batch in self.batches]
 
     def __call__(self, off: Sequence[HeadName]) -> float:
-        """The loss with these heads off."""
         encode_again = any(name.kind == "encoder" for name in off)
         total = 0.0
         with evaluating(self.model), switched_off(self.model, off):

@@ -63,7 +63,6 @@ class HeadCharacter:
         return self.entropy / self.possible_entropy
 
     def to_json(self) -> dict[str, float | None]:
-        """Every measure by its name."""
         return asdict(self) | {"relative_entropy": self.relative_entropy}
 
 
@@ -78,7 +77,6 @@ class HeadTotals:
         return HeadTotals(self.sums + other.sums, self.counts + other.counts)
 
     def characters(self) -> list[HeadCharacter]:
-        """The means, one object a head."""
         counts = self.counts.tolist()
         means = (
             [value / count if count else None for value, count in zip(values, counts, strict=True)]
@@ -156,7 +154,6 @@ def describe(head: HeadCharacter) -> str:
 
 
 def _rule(head: HeadCharacter) -> str:
-    """The first rule that holds."""
     weights = {name: value for name in _INDICES if (value := getattr(head, name)) is not None}
     ranked = sorted(weights, key=lambda name: -weights[name])
     if head.confidence is None and not ranked:

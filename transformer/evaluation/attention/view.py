@@ -34,7 +34,6 @@ class AttentionKind:
     """Of each head of each layer, over many sentences."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, without the weights."""
         heads = [
             {"layer": layer, "head": head, "words": describe(character), **character.to_json()}
             for layer, row in enumerate(self.characters)

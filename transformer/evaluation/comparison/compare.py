@@ -59,7 +59,6 @@ class ComparisonConfig:
 
     @property
     def names(self) -> Sequence[str]:
-        """The metrics that are tested."""
         return self.scoring.validated if self.scores is None else self.scores
 
     @property
@@ -69,7 +68,6 @@ class ComparisonConfig:
 
     @property
     def ranks_by(self) -> str:
-        """The metric that ranks sentences."""
         return self.moved_by or ("chrf" if "chrf" in self.names else self.chosen)
 
 

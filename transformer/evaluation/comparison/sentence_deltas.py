@@ -29,7 +29,6 @@ class MovedSentence:
         return after - before
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
         values = asdict(self)
         scores: dict[str, Any] = values.pop("scores")
         return values | scores
@@ -50,7 +49,6 @@ class Movement:
     most_worse: list[MovedSentence]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
         lists = {"most_better": self.most_better, "most_worse": self.most_worse}
         return {**vars(self), **{name: [s.to_json() for s in own] for name, own in lists.items()}}
 
@@ -66,7 +64,6 @@ class SentenceScores:
         config: MetricsConfig,
         sources: Sequence[str] | None = None,
     ) -> None:
-        """Score each line."""
         self.hypotheses = hypotheses
         self.scores: dict[str, list[float]] = {}
         self.signatures: dict[str, str] = {}

@@ -50,7 +50,6 @@ class FlaggingTranslator(Translator):
 
     @cached_property
     def _other(self) -> Translator:
-        """The translator that finds other candidates."""
         search = self.search
         width = search.candidates if search.algorithm == "mbr" else search.beam_size
         changes: dict[str, Any] = {"nbest": max(width, search.nbest)}

@@ -152,7 +152,6 @@ def _units(text: str) -> list[str]:
 
 
 def _ngrams(units: list[str]) -> list[int]:
-    """How often each n-gram occurs."""
     return list(Counter(zip(*(units[i:] for i in range(_NGRAM)), strict=False)).values())
 
 

@@ -77,7 +77,6 @@ class Thresholds:
             return typed(cls, values, "thresholds")
 
     def write(self, run: Path) -> None:
-        """Write the file."""
         with written_whole(run / FILE) as part:
             part.write_text(json.dumps(asdict(self), ensure_ascii=False) + "\n", encoding="utf-8")
 

@@ -102,7 +102,6 @@ class AttentionBias:
 
     @_once
     def dense_bias(self) -> Float[Tensor, "1 head query key"] | None:
-        """The bias of every query and key."""
         if self.bias is None or self.queries is None or self.keys is None:
             return None
         heads = torch.arange(self.bias.num_heads, device=self.keys.device)
@@ -128,7 +127,6 @@ class AttentionBias:
         return heads if self.rotation is None else self.rotation(heads)
 
     def select(self, sentences: Int[Tensor, " kept"]) -> "AttentionBias":
-        """The bias of these sentences of a batch."""
         assert self.mask is not None
         selected = replace(self, mask=self.mask.index_select(0, sentences))
         if self._made.get("every_query_sees"):

@@ -74,7 +74,6 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self, query: Queries, key: Keys, value: Keys, mask: Mask | AttentionBias | None = None
     ) -> Queries:
-        """Project, attend in every head, concatenate, project."""
         attention_bias = mask if isinstance(mask, AttentionBias) else AttentionBias(mask)
         queries, keys, values = self.project(query, key, value, attention_bias)
         return self.attend_heads(queries, keys, values, attention_bias)
@@ -103,7 +102,6 @@ class MultiHeadAttention(nn.Module):
     def attend_heads(
         self, queries: QueryHeads, keys: KeyHeads, values: KeyHeads, attention_bias: AttentionBias
     ) -> Queries:
-        """Attend in every head, concatenate, project."""
         dropout = self.dropout if self.training else 0.0
         attended = self.kernel(queries, keys, values, attention_bias, dropout)
         if self.head_mask is not None:

@@ -24,7 +24,6 @@ class Sliding:
     window: int
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """Near each other."""
         return (query - key).abs() <= self.window
 
 
@@ -39,7 +38,6 @@ class Longformer(Sliding):
     global_tokens: int
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """Near each other, or one of them global."""
         near = super().__call__(query, key)
         return near | (query < self.global_tokens) | (key < self.global_tokens)
 
@@ -58,7 +56,6 @@ class BigBird(Longformer):
     seed: int
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """Near each other, or one of them global, or in linked blocks."""
         seen = super().__call__(query, key)
         later = torch.maximum(query // self.block, key // self.block)
         earlier = torch.minimum(query // self.block, key // self.block)

@@ -43,7 +43,6 @@ class SinusoidalPositions(nn.Module):
         self.register_buffer("table", table, persistent=False)
 
     def forward(self, length: int, start: int = 0) -> Float[Tensor, "length width"]:
-        """Vectors of positions ``start`` to ``start + length``."""
         end = start + length
         if end > len(self.table):
             width = self.table.size(-1)

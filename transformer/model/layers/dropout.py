@@ -32,7 +32,6 @@ class Dropout(nn.Module):
         self.probability = probability
 
     def forward(self, hidden: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
-        """Drop."""
         if not self.training or self.probability == 0:
             return hidden
         if hidden.device.type != "cpu" or torch.compiler.is_compiling():
@@ -54,7 +53,6 @@ class TokenDropout(Dropout):
     """
 
     def forward(self, embedded: HiddenStates) -> HiddenStates:
-        """Drop."""
         if not self.training or self.probability == 0:
             return embedded
         # batch length width -> batch length 1

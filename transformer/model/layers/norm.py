@@ -22,7 +22,6 @@ class PostNorm(Residual):
     """``Norm(x + Dropout(Sublayer(x)))``: Vaswani et al. 2017, sections 3.1 and 5.4."""
 
     def forward(self, hidden: HiddenStates, sublayer: Sublayer) -> HiddenStates:
-        """Run the sublayer, add its output to the residual stream, normalise the stream."""
         return self.norm(hidden + self.dropout(sublayer(hidden)))
 
 
@@ -33,7 +32,6 @@ class PreNorm(Residual):
     """
 
     def forward(self, hidden: HiddenStates, sublayer: Sublayer) -> HiddenStates:
-        """Run the sublayer on the normalised stream, and add its output."""
         return hidden + self.dropout(sublayer(self.norm(hidden)))
 
 
@@ -48,5 +46,4 @@ class SandwichNorm(Residual):
         self.outer_norm = outer_norm
 
     def forward(self, hidden: HiddenStates, sublayer: Sublayer) -> HiddenStates:
-        """Run the sublayer between two norms, and add the result."""
         return hidden + self.dropout(self.outer_norm(sublayer(self.norm(hidden))))

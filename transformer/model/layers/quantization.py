@@ -71,7 +71,6 @@ class Int8Linear(nn.Module):
         self.fastest = known
 
     def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width_out"]:
-        """Map the last axis."""
         few, many = self.fastest
         return self._map(x, few if x.numel() < _SEVERAL * x.size(-1) else many)
 

@@ -48,7 +48,6 @@ def report_page(values: Values) -> str:
 
 
 def _charts(values: Values) -> list[Values]:
-    """Charts of each kind of curve that the runs have."""
     runs, found = values["runs"], []
     chosen = runs[0]["validation"] if len(runs) == 1 else None
     for title, unit, pattern in _CHARTS:

@@ -27,7 +27,6 @@ class Patience(SavedCallback):
         self._stop(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Count the validation; stop if patience is over."""
         values = self.criterion.values(trainer.callback_metrics)
         if self.criterion.better(values, self.best):
             self.best, self.waited = values, 0

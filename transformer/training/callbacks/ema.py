@@ -29,7 +29,6 @@ class MovingAverage(EMAWeightAveraging):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Update the average."""
         outcome: Outcome = outputs["outcome"]
         if trainer.strategy.root_device.type != "cpu":
             self._follow(pl_module, outcome.applied)

@@ -43,7 +43,6 @@ class GracefulStop(Callback):
             _interrupt(ended)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Install the handler."""
         self._alone = trainer.world_size == 1
         self._module = pl_module
         self._handlers.enter_context(handling(self._handle))
@@ -66,7 +65,6 @@ class GracefulStop(Callback):
             self._abort_if_stopped(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Finish the update from now on."""
         self._at_once = False
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -76,7 +74,6 @@ class GracefulStop(Callback):
         self._handlers.close()
 
     def on_exception(self, trainer: Trainer, *_: object) -> None:
-        """Restore the handlers."""
         self._handlers.close()
 
     def _abort_if_stopped(self, trainer: Trainer) -> None:

@@ -72,7 +72,6 @@ class RemoteLogger(EpochLogger):
         """Do nothing: a new record gets the config of the run."""
 
     def finalize(self, status: str) -> None:
-        """End the record, if there is one."""
         if self._record is not None:
             self.send(lambda record: record.finalize(status))
 
@@ -81,12 +80,10 @@ class ContinuedRecords(Callback):
     """Keeps the ids of the records in the checkpoint."""
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Open the records."""
         for logger in _remote(trainer):
             logger.send()
 
     def on_save_checkpoint(self, trainer: Trainer, _: object, checkpoint: dict[str, Any]) -> None:
-        """Save their ids."""
         checkpoint["records"] = {one.kind: one.id for one in _remote(trainer)}
 
     def on_load_checkpoint(self, trainer: Trainer, _: object, checkpoint: dict[str, Any]) -> None:

@@ -121,12 +121,10 @@ class BestCheckpoint(SavedCallback, Checkpoint):
         self.best: tuple[float, float] | None = None
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Reset the best if its file is missing."""
         if not trainer.strategy.broadcast(self.path.exists()):
             self.best = None
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Save if this is the best."""
         values = self.criterion.values(trainer.callback_metrics)
         if self.criterion.better(values, self.best):
             before, self.best = self.best, values

@@ -56,12 +56,10 @@ class SavedCallback(Callback):
     """A callback whose attributes of ``_CALLBACKS`` are in the checkpoint."""
 
     def state_dict(self) -> dict[str, Any]:
-        """The attributes by name."""
         saved = fields(_CALLBACKS[type(self).__name__])
         return {field.name: getattr(self, field.name) for field in saved}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore them."""
         vars(self).update(state_dict)
 
 

@@ -43,7 +43,6 @@ class LossConfig:
 
 
 def _contradictions(config: LossConfig) -> Iterator[str]:
-    """Keys that contradict each other."""
     kind = config.consistency
     if config.bfloat16 and not config.chunk:
         value = str(config.bfloat16).lower()

@@ -75,7 +75,6 @@ class FusedLoss(torch.autograd.Function):
         formula: LogitsFormula,
         kernel: LogitsFormula | None,
     ) -> tuple[Scalar, Float[Tensor, " sum"]]:
-        """The loss, and its sums, which have no gradient."""
         device, dtype = hidden.device.type, matrix_dtype(config, hidden)
         exact = torch.promote_types(hidden.dtype, torch.float32)
         passes, chunk = len(hidden), max(1, config.chunk // len(hidden))
@@ -108,7 +107,6 @@ class FusedLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        """Scale the gradients that the forward pass has computed."""
         grad_hidden, grad_weight = ctx.saved_tensors
         grads = grad_hidden * grad_loss.to(grad_hidden.dtype), grad_weight * grad_loss
         return *grads, None, None, None, None, None

@@ -96,7 +96,6 @@ class DivergenceDetector:
 
     @property
     def lr_scale(self) -> float:
-        """Factor of the config's learning rate."""
         return self.config.lr_factor**self.returned
 
     def state_dict(self) -> dict[str, Any]:

@@ -162,15 +162,12 @@ class UpdateModule(LightningModule, ABC):
         self.means.add("val/loss", nll, len(right))
 
     def on_validation_epoch_end(self) -> None:
-        """Log the means over the predictions of all ranks."""
         self.log_dict(self.validated(self.means.over_all_ranks()))
 
     def validated(self, means: dict[str, float]) -> dict[str, float]:
-        """Metrics to log, from the means over all predictions of a validation."""
         return means
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        """The optimiser, and the schedule, which steps once per update."""
         optimizer = build_optimizer(self.optimizer, self.model.parameters())
         config = self.schedule
         if config.total == -1:

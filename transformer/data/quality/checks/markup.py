@@ -110,7 +110,6 @@ def _markup_of(text: str, names: re.Pattern[str]) -> tuple[Counter[str], str | N
 
 
 def _tags(text: str, names: re.Pattern[str] = _HTML) -> list[re.Match[str]]:
-    """Return the comments and tags of a text."""
     tags = list(_TAG.finditer(text)) if "<" in text else []
     closed = {tag[2] for tag in tags if tag[1]}
     return [one for one in tags if not one[2] or one[2] in closed or _is_tag(one, text, names)]

@@ -68,7 +68,6 @@ class Misalignment(Check):
         self._lengths = array("H"), array("H")
 
     def see(self, pair: NumberedPair) -> None:
-        """Store both lengths."""
         self._lines.append(pair.line)
         for lengths, text in zip(self._lengths, pair.texts, strict=True):
             lengths.append(min(len(text), _LONGEST))
@@ -81,7 +80,6 @@ class Misalignment(Check):
         yield Finding(_NAME, self.split, count, len(self._lines), examples)
 
     def faults(self, pair: NumberedPair) -> Iterable[str]:
-        """Return "misaligned" for the pairs in a stretch."""
         index = bisect_left(self._stretches, pair.line, key=self._last_line)
         inside = index < len(self._stretches) and (
             pair.line >= self._lines[self._stretches[index].start]

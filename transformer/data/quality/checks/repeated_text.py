@@ -31,7 +31,6 @@ class Repeats(Check):
         self._kept: set[int] = set()
 
     def see(self, pair: NumberedPair) -> None:
-        """Store the hashes of the pair and of its sides."""
         self._lines.append(pair.line)
         for hashes, value in zip(self._hashes, map(hash, (pair.texts, *pair.texts)), strict=True):
             hashes.append(value)
@@ -54,13 +53,11 @@ class Repeats(Check):
         return self.names[:1] if hash(pair.texts) in self._kept else ()
 
     def keep(self, pair: NumberedPair) -> None:
-        """Remember the pair if it occurs again."""
         if (value := hash(pair.texts)) in self._repeated:
             self._kept.add(value)
 
     @cached_property
     def _repeated(self) -> set[int]:
-        """The hashes of pairs that occur more than once."""
         values, counts = np.unique(np.frombuffer(self._hashes[0], np.int64), return_counts=True)
         return set(values[counts > 1].tolist())
 
@@ -107,7 +104,6 @@ class Leaks(Check):
         self._locations: dict[str, dict[int, str]] = {name: {} for name in self.names}
 
     def see(self, pair: NumberedPair) -> None:
-        """Note which held-out text a training pair contains."""
         for name, value in self._leaks(pair):
             self._locations[name].setdefault(value, f"{self.training_text}, line {pair.line}")
 

@@ -88,7 +88,6 @@ def compiled_flex_attention() -> Callable[..., Any]:
 
 
 def _block_mask(attention_bias: AttentionBias) -> BlockMask:
-    """Which blocks of keys each block of queries sees."""
     assert attention_bias.queries is not None and attention_bias.keys is not None
     queries, keys, mask = len(attention_bias.queries), len(attention_bias.keys), attention_bias.mask
     batch, heads = (None, None) if mask is None else mask.shape[:2]

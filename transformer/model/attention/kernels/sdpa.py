@@ -84,7 +84,6 @@ class Sdpa:
     def _kernels(
         self, query: QueryHeads, attention_bias: AttentionBias
     ) -> AbstractContextManager[Any]:
-        """The kernels that torch may choose from."""
         if self.backend != "any":
             return sdpa_kernel(BACKENDS[self.backend])
         if attention_bias.only_causal and is_short_on_cuda(query):

@@ -28,7 +28,6 @@ class BucketBias(nn.Module):
         self.table = nn.Parameter(torch.empty(buckets, num_heads))
 
     def forward(self, head: Indices, distance: Indices) -> Float[Tensor, "*shape"]:
-        """The bias of a head at ``distance = key - query``."""
         return self.table[self.bucket(distance), head]
 
     def bucket(self, distance: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
