@@ -1,9 +1,4 @@
-"""Alignment error rate: word links against a gold standard.
-
-It knows links as pairs of numbers, but not where they come from.
-Source: Och and Ney 2003, "A Systematic Comparison of Various Statistical Alignment Models",
-section 5.
-"""
+"""Alignment error rate of word links, against a gold standard (Och and Ney 2003, section 5)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,9 +1,4 @@
-"""Metrics by name, their config, and scores with signatures.
-
-BLEU, chrF and TER are sacreBLEU's. sentence_metrics.py has the metrics of other tasks, with the
-same interface. This module knows text only: neither models nor files.
-Source: Post 2018, "A Call for Clarity in Reporting BLEU Scores".
-"""
+"""Metrics by name, BLEU, chrF and TER by sacreBLEU, and scores with signatures (Post 2018)."""
 
 import json
 from collections.abc import Callable, Sequence

@@ -1,7 +1,4 @@
-"""Metrics whose score is computed from sums over sentences, behind the interface of sacreBLEU.
-
-So sacreBLEU's signatures and paired tests serve all of them. They know text only.
-"""
+"""Metrics of sums over sentences, with the interface, signatures and tests of sacreBLEU."""
 
 import math
 import random

@@ -1,7 +1,4 @@
-"""Scores a translator on disturbed text, beside the clean text.
-
-It knows neither files nor tables. docs/robustness.md has the definitions.
-"""
+"""Scores a translator on disturbed text, beside the clean text (docs/robustness.md)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass

@@ -1,7 +1,4 @@
-"""Accuracy of tags: of all words, F1 of each tag, and the confusion table.
-
-This module knows words and tags: neither files nor models.
-"""
+"""Accuracy of tags: of all words, F1 of each tag, and the confusion table."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence

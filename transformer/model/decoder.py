@@ -1,7 +1,4 @@
-"""The decoder: target embeddings and memory to hidden states (Vaswani et al. 2017, figure 1).
-
-The state between decoding steps is not here, but in attention/kv_cache.py.
-"""
+"""The decoder: target embeddings and memory to hidden states (Vaswani et al. 2017, figure 1)."""
 
 from collections.abc import Iterable
 from typing import cast

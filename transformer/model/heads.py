@@ -1,7 +1,4 @@
-"""Names the heads of a model, and switches heads off.
-
-Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section 2.3; Voita et al. 2019.
-"""
+"""Names of heads, which can be switched off (Michel et al. 2019, section 2.3)."""
 
 import re
 from collections.abc import Iterable, Iterator

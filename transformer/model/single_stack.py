@@ -1,8 +1,6 @@
 """A single stack between an embedding and a projection: a tagger, or a language model.
 
-The bidirectional stack is the encoder of Devlin et al. 2019, "BERT". The causal stack is the
-decoder without cross-attention of Radford et al. 2018, "Improving Language Understanding by
-Generative Pre-Training".
+Bidirectional: Devlin et al. 2019, "BERT". Causal: Radford et al. 2018.
 """
 
 from jaxtyping import Float, Int

@@ -1,7 +1,4 @@
-"""Fine-tuning: a new run that begins with the weights and the vocabulary of a checkpoint.
-
-Luong and Manning 2015, "Stanford Neural Machine Translation Systems for Spoken Language Domains".
-"""
+"""A new run that begins with the weights and the vocabulary of a checkpoint."""
 
 import logging
 from collections.abc import Collection, Mapping, Sequence

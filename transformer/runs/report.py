@@ -1,7 +1,4 @@
-"""The report of runs: all that their directories say, as plain values and as a page.
-
-A run writes its own at the end, also if it is stopped; ``transformer report`` writes it again.
-"""
+"""The report of runs: all that their directories say, as plain values and as a page."""
 
 import csv
 import logging

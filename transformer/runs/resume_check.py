@@ -1,7 +1,6 @@
 """Checks on the config of a run that a resumed run equals one that was never stopped.
 
-It trains 2N updates at once, and N updates, a restart in a new process and N more, and compares
-batches, metrics and checkpoints. It knows checkpoints only as nested values.
+It trains 2N updates at once, and N updates, a restart in a new process and N more.
 """
 
 import copy

@@ -1,8 +1,4 @@
-"""Denoising as a task: an encoder-decoder learns plain text, to be fine-tuned on pairs.
-
-Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
-Transformer"; Lewis et al. 2020, "BART".
-"""
+"""Denoising: an encoder-decoder learns plain text (Raffel et al. 2020; Lewis et al. 2020)."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

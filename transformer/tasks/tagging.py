@@ -1,7 +1,4 @@
-"""Tagging as a task: an encoder alone, which classifies each word at its first subword.
-
-Devlin et al. 2019, "BERT", section 5.3.
-"""
+"""Tagging: an encoder classifies each word at its first subword (Devlin et al. 2019, 5.3)."""
 
 from collections.abc import Callable
 from functools import cached_property

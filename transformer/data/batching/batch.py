@@ -1,7 +1,4 @@
-"""Batches of pairs, with the shift of the target, and of tagged sentences; padded at the right.
-
-Teacher forcing as in Sutskever et al. 2014, section 2.
-"""
+"""Batches of pairs and of tagged sentences (teacher forcing: Sutskever et al. 2014, section 2)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,4 @@
-"""Token-budget batches of an epoch, a pure function of lengths and seed.
-
-Buckets by both lengths, like fairseq and Sockeye. It does not know texts, tensors or ranks.
-"""
+"""Token-budget batches of an epoch: a pure function of lengths and seed, by both lengths."""
 
 import zlib
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""Batches of an encoded corpus; segmentations are the best, or sampled in each epoch.
-
-Sampling: Kudo 2018, section 3.
-"""
+"""Batches of an encoded corpus; segmentations are the best, or sampled (Kudo 2018, section 3)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,8 +1,4 @@
-"""The target side of a corpus, for a task of one language.
-
-Source and target of each pair are the same sentence, so that filters, batches and counts work like
-in translation.
-"""
+"""The target side of a corpus, as source and as target, for a task of one language."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,8 +1,4 @@
-"""Tagged sentences as subwords, from pocket or from CoNLL-U files.
-
-Words are split into subwords one by one; the first subword has the tag of its word. Source: Devlin
-et al. 2019, "BERT", section 5.3.
-"""
+"""Tagged sentences: the first subword of a word has its tag (Devlin et al. 2019, section 5.3)."""
 
 import re
 from collections import Counter

@@ -1,8 +1,4 @@
-"""Repairs pairs, writes good pairs to files like the input, and rejected pairs to records.
-
-A repair undoes double encodings, decodes entities, removes tags that both sides have and invisible
-characters, and makes odd blanks one space. Words stay.
-"""
+"""Repairs pairs, writes good pairs to files like the input, and rejected pairs to records."""
 
 import gzip
 import json

@@ -1,7 +1,4 @@
-"""Examines the splits of a corpus, which may be larger than memory; results as plain values.
-
-Before training, cheap checks are logged; none stops the run.
-"""
+"""Examines the splits of a corpus, which may be larger than memory; results as plain values."""
 
 import json
 import logging

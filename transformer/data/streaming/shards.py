@@ -1,8 +1,6 @@
-"""Finds the shards of a corpus, local or at a URL, and reads their pairs from any position on.
+"""Finds the shards of a corpus, wherever fsspec reads, and reads pairs from any position on.
 
-Reads TSV, JSONL, Parquet and pairs of plain files wherever fsspec does
-(https://filesystem-spec.readthedocs.io). Lines are read as in text/parallel.py, not by libraries
-for tables: these interpret quotation marks, \\r and U+2028.
+Lines are read as in text/parallel.py: libraries for tables interpret quotation marks and \\r.
 """
 
 import gzip

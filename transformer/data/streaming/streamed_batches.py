@@ -1,7 +1,4 @@
-"""The endless sequence of batches of a stream.
-
-A buffer holds the next pairs of the shards; its batches are planned and shuffled together.
-"""
+"""The endless sequence of batches of a stream, planned and shuffled buffer by buffer."""
 
 import logging
 from bisect import bisect_right

@@ -1,7 +1,4 @@
-"""Reads words and their Universal part-of-speech tags from CoNLL-U files.
-
-Reads the columns ID, FORM and UPOS. Source: Universal Dependencies, "CoNLL-U Format".
-"""
+"""Reads words and tags of CoNLL-U files (Universal Dependencies): columns ID, FORM and UPOS."""
 
 import re
 from collections.abc import Iterator

@@ -1,7 +1,6 @@
 """Splits documents into windows of consecutive sentences, which are translated together.
 
-Windows do not overlap; each is as long as possible (Tiedemann and Scherrer 2017,
-https://aclanthology.org/W17-4811, join two sentences).
+Windows are as long as possible; Tiedemann and Scherrer 2017 (W17-4811) join two sentences.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

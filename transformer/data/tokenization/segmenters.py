@@ -1,7 +1,4 @@
-"""Tokenizers of other programs: SentencePiece, Hugging Face's ``tokenizers``, and bytes.
-
-They have the ids of their files; file_vocabulary.py gives them ours.
-"""
+"""Tokenizers of other programs, with the ids of their files; file_vocabulary.py gives them ours."""
 
 import json
 import re

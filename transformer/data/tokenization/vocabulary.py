@@ -1,7 +1,4 @@
-"""One vocabulary: texts to tokens and back, with the tags after the tokens.
-
-Subwords are in subword_model.py; characters and words between blanks are here.
-"""
+"""One vocabulary: texts to tokens and back, with the tags after the tokens."""
 
 import json
 import unicodedata

@@ -1,8 +1,4 @@
-"""Head ablation: the loss, or a metric, of a model without a head, and with the best few.
-
-Sources: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", sections 3 and 4; Voita et
-al. 2019, "Analyzing Multi-Head Self-Attention".
-"""
+"""Scores without some heads (Michel et al. 2019, sections 3 and 4; Voita et al. 2019)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

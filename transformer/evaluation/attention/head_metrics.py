@@ -1,8 +1,6 @@
 """The character of an attention head: measured on its weights, and described by rules.
 
-It does not know where the weights come from. Sources: Voita et al. 2019,
-"Analyzing Multi-Head Self-Attention", section 4 (positional and confident heads); Clark et al.
-2019, "What Does BERT Look At?", section 3 (heads of a relative position, the separator, entropy).
+Positional and confident heads: Voita et al. 2019, section 4; others: Clark et al. 2019, section 3.
 """
 
 from collections.abc import Sequence

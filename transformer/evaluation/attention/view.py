@@ -1,7 +1,4 @@
-"""The data of an attention view: tokens, weights, and the measured character of every head.
-
-It knows neither model nor tokenizer, nor how the view is drawn.
-"""
+"""The data of an attention view: tokens, weights, and the measured character of every head."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

@@ -1,9 +1,4 @@
-"""Where systems differ: a metric by source length, and word accuracy by training frequency.
-
-It knows raw text and word counts, but not where the counts come from.
-Source: Neubig et al. 2019, "compare-mt: A Tool for Holistic Comparison of Language Generation
-Systems", section 2.
-"""
+"""Scores by source length and by training frequency (Neubig et al. 2019, section 2)."""
 
 from bisect import bisect_right
 from collections import Counter

@@ -1,7 +1,4 @@
-"""Two or more systems on the same text: differences to the first, their significance and location.
-
-It knows raw text only: neither models nor files, nor how the result is shown.
-"""
+"""Two or more systems on the same text: differences, their significance and location."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,4 @@
-"""The sentences on which one system is better or worse than another.
-
-It knows raw text only. The score of a single sentence means little; the extremes are for reading.
-"""
+"""The sentences on which one system is better or worse than another, for reading."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

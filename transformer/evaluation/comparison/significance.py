@@ -1,10 +1,7 @@
 """Whether systems differ from a base by more than chance: paired tests, by any metric.
 
-It knows raw text only: neither models nor files. Scores, intervals and p-values are those of
-sacreBLEU, except for `_bounded_by_chance`.
-Sources: Koehn 2004, "Statistical Significance Tests for Machine Translation Evaluation" (paired
-bootstrap); Riezler and Maxwell 2005, "On Some Pitfalls in Automatic Evaluation and Significance
-Testing for MT" (approximate randomisation).
+Scores, intervals and p-values are those of sacreBLEU, except for `_bounded_by_chance`. Koehn 2004
+(paired bootstrap); Riezler and Maxwell 2005 (approximate randomisation).
 """
 
 import logging

@@ -1,7 +1,4 @@
-"""Flags the failures of one output by its text, its length and its probability.
-
-It knows neither models nor searches. docs/failures.md has the definitions and their sources.
-"""
+"""Flags the failures of one output by its text, length and probability (docs/failures.md)."""
 
 import re
 from collections import Counter

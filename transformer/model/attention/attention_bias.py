@@ -1,8 +1,6 @@
-"""The mask of an attention, with the additions of the attention variants.
+"""The mask of an attention, with sparse pattern and relative positions.
 
-In the paper it is only the mask. Sparse patterns (sparse_patterns.py) hide more keys. Relative
-positions (positions/) add to the scores, or rotate queries and keys. All layers of a stack share
-one ``AttentionBias``. It does not know queries, keys, values or kernels.
+In the paper it is only the mask. All layers of a stack share one ``AttentionBias``.
 """
 
 from collections.abc import Callable

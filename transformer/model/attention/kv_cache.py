@@ -1,7 +1,6 @@
 """Cache of keys and values between decoding steps, outside the modules.
 
-Hypotheses are ordered by sentence: ``rows = batch * beam``. The keys and values of cross-attention
-are cached once per sentence, since all its hypotheses attend to the same source.
+Rows are hypotheses, ordered by sentence: ``rows = batch * beam``. Cross-attention is cached once.
 """
 
 from dataclasses import dataclass

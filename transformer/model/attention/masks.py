@@ -1,7 +1,4 @@
-"""Boolean attention masks: True means "may attend".
-
-They broadcast to ``batch head query key``. They do not know which attention uses them.
-"""
+"""Boolean attention masks: True means "may attend"; they broadcast to ``batch head query key``."""
 
 import torch
 from jaxtyping import Bool, Int

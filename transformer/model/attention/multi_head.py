@@ -1,8 +1,4 @@
-"""Multi-head attention (Vaswani et al. 2017, figure 2, right; section 3.2.2).
-
-It only projects. A kernel computes the attention of each head: ``eager`` in the paper
-(scaled_dot_product.py). It does not know layers, absolute positions or decoding.
-"""
+"""Multi-head attention (Vaswani et al. 2017, figure 2, right; section 3.2.2)."""
 
 import math
 

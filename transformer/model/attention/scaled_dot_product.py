@@ -1,7 +1,6 @@
 """Scaled dot-product attention (Vaswani et al. 2017, figure 2, left; section 3.2.1).
 
-``attend`` is the formula. ``eager`` is its kernel for ``MultiHeadAttention``. The kernels in
-kernels/ compute the same result, faster or in less memory.
+``attend`` is the formula; kernels/ compute the same, faster or in less memory.
 """
 
 import math

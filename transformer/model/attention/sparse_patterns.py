@@ -1,8 +1,6 @@
-"""Sparse attention patterns: which positions may attend to which.
+"""Sparse attention patterns: functions of two tensors of positions; True means "may attend".
 
-A pattern is a function of two tensors of positions that broadcast against each other; True means
-"may attend". It does not depend on length or padding, so a sentence has the same pattern in any
-batch. A decoder also hides later positions (``AttentionBias``).
+They do not depend on length or padding: a sentence has the same pattern in any batch.
 """
 
 from collections.abc import Callable

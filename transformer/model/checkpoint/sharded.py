@@ -1,8 +1,4 @@
-"""A checkpoint in several files: an index, and a shard with each rank's rows of every tensor.
-
-Index and shards are written and read like a checkpoint of one file (archive.py). Reading joins
-them.
-"""
+"""A checkpoint in several files: an index, and a shard with each rank's rows of every tensor."""
 
 import logging
 from collections.abc import Callable

@@ -1,8 +1,4 @@
-"""Validates a checkpoint: format, model, config, weights that fit the model.
-
-In the config, it checks that every group exists and has plain values. The class of a group checks
-its values.
-"""
+"""Validates a checkpoint: format, model, groups of the config, weights that fit the model."""
 
 import math
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,4 @@
-"""Vectors of positions, added to the embeddings (Vaswani et al. 2017, section 3.5).
-
-attention/positions/ has the positions that act inside the attention.
-"""
+"""Vectors of positions, added to the embeddings (Vaswani et al. 2017, section 3.5)."""
 
 import torch
 from jaxtyping import Float

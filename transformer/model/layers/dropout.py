@@ -1,7 +1,6 @@
-"""Dropout (Srivastava et al. 2014) with a mask that is cheap on a CPU too.
+"""Dropout (Srivastava et al. 2014) with a mask that is cheap on a CPU: eight elements share a draw.
 
-torch draws a CPU mask one number at a time; this takes a sixth of a training step of a small
-model. Here, eight elements share one draw of 64 bits.
+torch draws one number at a time, a sixth of a training step of a small model.
 """
 
 from collections.abc import Iterator

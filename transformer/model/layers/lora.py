@@ -1,7 +1,4 @@
-"""Low-rank adapters: they learn instead of the linear maps, and are merged for inference.
-
-Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1.
-"""
+"""Low-rank adapters, merged for inference (Hu et al. 2021, "LoRA", section 4.1)."""
 
 import math
 

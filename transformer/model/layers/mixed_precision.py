@@ -1,7 +1,4 @@
-"""Types of products under autocast, and instruction sets of the processor.
-
-In float32 these functions have no effect.
-"""
+"""Types of products under autocast, and instruction sets of the processor."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any

@@ -1,8 +1,7 @@
 """A model for inference in fewer bits: bfloat16, or int8 linear maps.
 
-Quantized weights are symmetric, with a scale for each output. Activations have a scale for each
-product, computed from its input. Jacob et al. 2018, "Quantization and Training of Neural Networks
-for Efficient Integer-Arithmetic-Only Inference", section 2.
+Symmetric weights have a scale for each output, activations one for each product, computed from its
+input (Jacob et al. 2018, section 2).
 """
 
 import warnings

@@ -1,7 +1,4 @@
-"""Records of a run at Weights & Biases and MLflow, in addition to its files.
-
-A record ends at its first error. A resumed run continues its record.
-"""
+"""Records of a run at Weights & Biases and MLflow; a record ends at its first error."""
 
 import logging
 import os

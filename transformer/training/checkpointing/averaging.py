@@ -1,8 +1,4 @@
-"""Averages the weights of the last checkpoints.
-
-Popel and Bojar 2018, "Training Tips for the Transformer Model", section 4.10; Vaswani et al. 2017,
-section 6.1.
-"""
+"""Mean weights (Popel and Bojar 2018, section 4.10; Vaswani et al. 2017, section 6.1)."""
 
 from collections.abc import Sequence
 from pathlib import Path

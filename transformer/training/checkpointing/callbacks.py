@@ -1,7 +1,4 @@
-"""The callbacks that write checkpoints: the newest, the best, and the last few to average.
-
-A checkpoint has no paths, so a run can resume after its directory has been moved or copied.
-"""
+"""Callbacks that write checkpoints, without paths: the newest, the best, and the last few."""
 
 from pathlib import Path
 from typing import Any, NoReturn

@@ -1,8 +1,7 @@
 """Consistency loss of two passes over the same tokens: cross-entropy and their divergence.
 
-Liang et al. 2021, "R-Drop: Regularized Dropout for Neural Networks", equations 2 to 4; Gao et al.
-2022, "Bi-SimCut: A Simple Strategy for Boosting Neural Machine Translation", which simplifies Shen
-et al. 2020, "A Simple but Tough-to-Beat Data Augmentation Approach" (token cutoff).
+R-Drop: Liang et al. 2021, equations 2 to 4. SimCut: Gao et al. 2022, which simplifies the token
+cutoff of Shen et al. 2020.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,4 @@
-"""Label-smoothed cross-entropy, summed over the real target tokens, by formula and fused.
-
-The training module divides by the token count of a whole update.
-Szegedy et al. 2016, "Rethinking the Inception Architecture", section 7.
-"""
+"""Label-smoothed cross-entropy (Szegedy et al. 2016, section 7), by formula and fused."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial

@@ -1,8 +1,4 @@
-"""Sums gradients over the ranks in buckets, while the backward pass still runs.
-
-Source: Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training",
-section 3.2.
-"""
+"""Sums gradients during the backward pass (Li et al. 2020, section 3.2)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,9 +1,7 @@
 """Texts in another language than their side, and pairs that are not translated.
 
-A copy is found by words that the corpus usually translates. A text is in another language if two
-signs agree: it has hardly any common words of its side, and py3langid (extra ``doctor``; Lui and
-Baldwin 2012, "langid.py") is confident of another language. If both sides are in the same other
-language, the text is a quotation, a name or code.
+Two signs of another language must agree: hardly any common word of the side, and py3langid (extra
+``doctor``; Lui and Baldwin 2012, "langid.py").
 """
 
 import re

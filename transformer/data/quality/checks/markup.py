@@ -1,7 +1,6 @@
 """Tags, comments and entities of HTML and XML, also what is left of them where a line was cut.
 
-A name between angle brackets alone is no markup: <stdio.h>, <a@b.c>, <FILE>, List<String>. Nor are
-signs: a < b, <3, a<b>c, R&D.
+No markup: a name alone in angle brackets (<stdio.h>, <FILE>), and signs (a < b, <3, R&D).
 """
 
 import html

@@ -1,7 +1,6 @@
-"""Repeated text: duplicates, other translations, and held-out text in training text.
+"""Duplicates, other translations, and held-out text in training text, by 64-bit hashes.
 
-It stores 64-bit hashes: for ten million pairs, a false match has a probability of three in a
-million.
+Among ten million pairs, a false match has a probability of three in a million.
 """
 
 from array import array

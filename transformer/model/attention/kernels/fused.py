@@ -1,7 +1,4 @@
-"""torch's fused kernel, and the mask in its format.
-
-Dao et al. 2022, "FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness".
-"""
+"""torch's fused kernel (Dao et al. 2022, "FlashAttention"), and the mask in its format."""
 
 import math
 from contextlib import nullcontext

@@ -1,7 +1,4 @@
-"""ALiBi: a penalty on the scores that grows with the distance.
-
-Press et al. 2022, "Train Short, Test Long: Attention with Linear Biases", section 3.
-"""
+"""ALiBi: a penalty on the scores that grows with the distance (Press et al. 2022, section 3)."""
 
 import math
 

@@ -1,7 +1,4 @@
-"""Relative positions of T5: a trained bias of the scores for each bucket of distances.
-
-Raffel et al. 2020, "Exploring the Limits of Transfer Learning", section 2.1.
-"""
+"""Relative positions of T5: a trained bias by distance (Raffel et al. 2020, section 2.1)."""
 
 import math
 
