@@ -13,7 +13,7 @@ from transformer.data.modules.tagging import TaggingData
 from transformer.data.text.conllu import UPOS
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.prediction.tagger import Tagger
-from transformer.evaluation.tagging_accuracy import MostFrequentTags, compare_tags
+from transformer.evaluation.tagging_accuracy import compare_tags
 from transformer.model.single_stack import SingleStack, build_single_stack
 from transformer.report.scores import confusion_table
 from transformer.tasks.base import Evaluation, Task, build_module, single_stack_data
@@ -72,13 +72,13 @@ class Tagging(Task):
         self, checkpoint: Path, device: torch.device | str
     ) -> Callable[[str], Evaluation]:
         tagger = Tagger.load(checkpoint, device=device, batch_tokens=self.config.data.batch_tokens)
-        training = MostFrequentTags(self.data.training_sentences())
+        known = {word for words, _ in self.data.training_sentences() for word in words}
 
         def evaluate(split: str) -> Evaluation:
             sentences = self.data.sentences(split)
             words, right = zip(*sentences, strict=True)
             given = [found.tags for found in tagger.tag(words)]
-            compared = compare_tags(words, right, given, training)
+            compared = compare_tags(words, right, given, known)
             return Evaluation(
                 compared.scores(), list(map(" ".join, given)), [confusion_table(compared)]
             )

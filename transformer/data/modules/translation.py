@@ -86,12 +86,6 @@ class DataModule(BatchModule):
         """Return the text of an evaluation split; InputError as `read_texts`, or for no split."""
         return read_texts(self._split(split), self._cache)
 
-    def training_targets(self, limit: int) -> list[list[int]]:
-        """Return the target subwords of the first ``limit`` training pairs of the first corpus."""
-        corpus = EncodedCorpus(self._encoded_path(self._parts("train")[0]))
-        rows = corpus.ids("target", np.arange(min(limit, len(corpus))))
-        return [row.tolist() for row in rows]
-
     def training_sample(self, limit: int) -> list[Pair]:
         """Return the first training pairs, about as many of each corpus."""
         parts = self._parts("train")
