@@ -9,14 +9,7 @@ from transformer.evaluation.metrics import Score
 
 @dataclass(frozen=True)
 class AlignmentCounts:
-    """Links of a corpus, counted over all its sentence pairs.
-
-    Attributes:
-        proposed: Links proposed (A).
-        sure: Sure links of the gold standard (S).
-        proposed_sure: Proposed links that are sure.
-        proposed_possible: Proposed links that are possible; sure ones are possible too (P).
-    """
+    """Numbers of links: proposed (A), sure (S), proposed sure ones, proposed possible (P) ones."""
 
     proposed: int
     sure: int
@@ -52,10 +45,7 @@ class AlignmentCounts:
 
 
 def count_links(pairs: Iterable[tuple[Links, Links, Links]]) -> AlignmentCounts:
-    """Count over (proposed, sure, possible) links of each sentence pair.
-
-    A sure link counts as possible, whether it is listed as possible or not.
-    """
+    """Count (proposed, sure, possible) links of sentence pairs; a sure link is possible, too."""
     totals = [0, 0, 0, 0]
     for proposed, sure, possible in pairs:
         counts = (proposed, sure, proposed & sure, proposed & (possible | sure))

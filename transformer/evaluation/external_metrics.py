@@ -83,10 +83,7 @@ def _numbers(given: Any) -> Any:
 
 
 class Comet(SentenceMetric):
-    """COMET times 100, of a model file; the best reference counts.
-
-    Source: Rei et al. 2020, "COMET: A Neural Framework for MT Evaluation".
-    """
+    """COMET times 100, of a model file; the best reference counts (Rei et al. 2020)."""
 
     def __init__(self, config: MetricsConfig) -> None:
         self.file = config.comet or ""

@@ -31,9 +31,7 @@ class SentenceSignature(Signature):
 class SentenceMetric(Metric):
     """A ratio in per cent; numerator and denominator are sums over the sentences.
 
-    Attributes:
-        name: In results; in lower case the key of logs.
-        uses_source: Whether the first stream of references holds the sources.
+    With ``uses_source``, the first stream of references holds the sources.
     """
 
     _SIGNATURE_TYPE = SentenceSignature
@@ -82,11 +80,7 @@ def _word_error(hypothesis: str, references: Sequence[str], _: MetricsConfig) ->
 def _edits(
     kind: str, hypothesis: str, references: Sequence[str], _: MetricsConfig
 ) -> tuple[int, int]:
-    """Edits and units of the reference with the fewest edits; of equals the longest.
-
-    Source: Levenshtein 1966, "Binary Codes Capable of Correcting Deletions, Insertions, and
-    Reversals".
-    """
+    """Edits (Levenshtein 1966) and units of the reference with the fewest, or the longest."""
     from torchmetrics.functional.text import char_error_rate, word_error_rate
 
     rate = char_error_rate if kind == "CER" else word_error_rate
@@ -104,10 +98,9 @@ def _edits(
 def _rouge(
     key: str, hypothesis: str, references: Sequence[str], config: MetricsConfig
 ) -> tuple[float, int]:
-    """F1 to the best reference; words are runs of a to z and digits, as published.
+    """F1 to the best reference (Lin 2004); words are runs of a to z and digits, as published.
 
-    With another tokenizer of sacreBLEU than 13a they are its words. Source: Lin 2004, "ROUGE: A
-    Package for Automatic Evaluation of Summaries".
+    With another tokenizer of sacreBLEU than 13a they are its words.
     """
     from torchmetrics.functional.text import rouge_score
 
@@ -123,10 +116,7 @@ def _rouge(
 def _squad(
     key: str, hypothesis: str, references: Sequence[str], _: MetricsConfig
 ) -> tuple[float, int]:
-    """Exact match or F1 of words with the best reference; no case, punctuation and articles.
-
-    Source: Rajpurkar et al. 2016, "SQuAD: 100,000+ Questions for Machine Comprehension of Text".
-    """
+    """Exact match or F1 with the best reference, without articles (Rajpurkar et al. 2016)."""
     from torchmetrics.functional.text import squad
 
     answers: Any = {"answer_start": [0] * len(references), "text": list(references)}
@@ -159,8 +149,7 @@ class Gleu(SentenceMetric):
     """GLEU of corrections: n-grams of a reference, less those of the source that should be gone.
 
     With several references it is the mean of 500 corpus scores, each of which draws one reference
-    for each sentence. Sources: Napoles et al. 2015, "Ground Truth for Grammatical Error Correction
-    Metrics"; Napoles et al. 2016, "GLEU Without Tuning".
+    for each sentence. Napoles et al. 2015; Napoles et al. 2016, "GLEU Without Tuning".
     """
 
     ORDER, DRAWS = 4, 500

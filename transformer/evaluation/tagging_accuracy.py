@@ -23,11 +23,7 @@ class Tagging:
         return sorted({tag for pair in self.confusion for tag in pair})
 
     def scores(self) -> list[Score]:
-        """The accuracies, the F1 of each tag, and the confusion table.
-
-        The accuracies are those of all words, and of unknown words if there are any. They and F1
-        are in per cent.
-        """
+        """Accuracy of all and of unknown words, F1 of each tag, in per cent; the errors."""
         words, right = self.confusion.total(), sum(self.confusion[tag, tag] for tag in self.tags)
         settings = f"words:{words}|unknown:{self.unknown}|tagged-at:first-subword"
         scores = [Score.of("accuracy", _percent(right, words), settings)]

@@ -61,10 +61,7 @@ def attention_heads(model: Transformer) -> list[HeadName]:
 
 
 def parse_heads(model: Transformer, names: Iterable[str]) -> list[HeadName]:
-    """Parse names of heads of this model; returns each once, in order.
-
-    Raises InputError if the model has no such head.
-    """
+    """Parse names of heads of this model, each once and in order, or raise InputError."""
     known, wanted = attention_heads(model), set(names)
     if unknown := wanted - set(map(str, known)):
         raise InputError(

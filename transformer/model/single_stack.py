@@ -46,11 +46,10 @@ class SingleStack(nn.Module):
 
 
 def build_single_stack(config: ModelConfig, *, causal: bool) -> SingleStack:
-    """Build and initialise the stack of a config; ``causal`` hides later positions.
+    """Build and initialise a stack; ``causal`` hides later positions.
 
-    ``source_vocab_size`` is the size of the input vocabulary, ``target_vocab_size`` the size of the
-    output vocabulary. ``encoder_layers`` and ``pattern`` apply to the stack. Raises InputError if
-    embedding and projection are tied and the two vocabularies differ.
+    Input and output have the vocabularies of source and target; ``encoder_layers`` and ``pattern``
+    apply. Raises InputError if embedding and projection are tied and the vocabularies differ.
     """
     tied = config.tie_embeddings in ("decoder", "all")
     if tied and config.source_vocab_size != config.target_vocab_size:

@@ -39,6 +39,7 @@ class Transformer(nn.Module):
         return self.config.max_length if self.config.positions == "learned" else None
 
     def encode(self, source: Int[Tensor, "batch source"]) -> Memory:
+        """Encode padded source tokens."""
         mask = padding_mask(source, self.config.pad)
         return Memory(self.encoder(self.source_embedding(source), mask), mask)
 
@@ -66,4 +67,5 @@ class Transformer(nn.Module):
         return self.decode(target_input, self.start(self.encode(source)))
 
     def logits(self, hidden: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocab"]:
+        """Project hidden states to the target vocabulary."""
         return self.projection(hidden)

@@ -40,12 +40,9 @@ def find_run_to_resume(
 ) -> tuple[Path | None, str]:
     """Find the run of ``checkpoint=auto``: its directory, None for a new run, and the reason.
 
-    Args:
-        config: Of the call, as plain values.
-        folder: The directory of a new run.
-        named: Whether the user names it; InputError if it has another run then. Otherwise the run
-            directories beside it may be resumed.
-        largest: A smaller vocabulary counts as one of this size; None compares sizes.
+    If the user has ``named`` the folder of the new run, another run in it is an InputError;
+    otherwise the run directories beside it may be resumed. With ``largest``, a smaller vocabulary
+    counts as one of this size.
     """
     if named:
         if not has_checkpoint(folder):

@@ -40,10 +40,7 @@ _TOLERANCE = 1e-3
 
 
 def check_resume(values: Mapping[str, Any], folder: Path, updates: int) -> str:
-    """Train twice in a folder, 2 ``updates`` each, and return a message that says what is equal.
-
-    Raises InputError if something differs, or the config cannot be trained or checked.
-    """
+    """Train twice, 2 ``updates`` each, and return what is equal; InputError for a difference."""
     devices = values["trainer"]["devices"]
     if updates < 1 or values["checkpoint"] is not None or devices not in (1, "1"):
         raise InputError(

@@ -56,12 +56,8 @@ def train(
     """Train in a run directory, then test the best checkpoint once, unless ``test`` is false.
 
     ``config.checkpoint`` resumes a run. A trial of a sweep has an ``objective``, and tests nothing.
-    Returns the last value of every logged metric, and the scores of the test.
-
-    Raises:
-        InputError: The config or the data is wrong, the folder holds another run, or the last
-            checkpoint cannot be written.
-        Interrupted: A signal has stopped it; a checkpoint has been written.
+    Returns the last value of every logged metric, and the scores of the test. Raises InputError for
+    a wrong config, text or folder, and Interrupted after a signal, with a checkpoint written.
     """
     config, folder = with_resolved(config), Path(folder)
     if config.checkpoint is None:

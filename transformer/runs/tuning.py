@@ -35,12 +35,8 @@ WeightsName = Literal["single", "average", "ema"]
 class SweepConfig:
     """The searches to try, and the text.
 
-    Attributes:
-        beam_sizes: 1 is greedy search.
-        length_penalties: For each beam size from 2 on.
-        metric: None takes the one that chooses the best checkpoint of the run.
-        sentences: Number of sentences from the start of the validation set; None takes all.
-        scoring: How text is compared; None is as the run does.
+    ``metric`` None is the one that chooses the best checkpoint of the run; ``sentences`` are the
+    first of the validation set, None is all; ``scoring`` None is as the run does.
     """
 
     beam_sizes: Sequence[int] = (1, 2, 5, 10)

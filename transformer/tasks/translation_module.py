@@ -17,10 +17,7 @@ from transformer.training.step.update_module import UpdateModule
 
 
 class TranslationModule(UpdateModule):
-    """Trains a ``Transformer`` by teacher forcing; the arguments are those of ``UpdateModule``.
-
-    InputError if the head of guided alignment does not exist, or is not always the same.
-    """
+    """Trains a ``Transformer`` by teacher forcing; InputError if alignment has no fixed head."""
 
     model: Transformer
 

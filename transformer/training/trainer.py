@@ -90,10 +90,7 @@ def build_trainer(
 def build_callbacks(
     config: RunConfig, validation: Sequence[Callback], criterion: Criterion, folder: Path
 ) -> list[Callback]:
-    """All callbacks, also the task's validation callbacks, in the order of execution.
-
-    A run that fine-tunes validates before its first update too.
-    """
+    """All callbacks in their order; fine-tuning validates before its first update, too."""
     settings, finetunes = config.callbacks, config.finetune_from is not None
     # First, so that a signal aborts a validation before the callbacks of the task start.
     callbacks: list[Callback] = [GracefulStop()]

@@ -25,10 +25,7 @@ EpochLengths = Callable[[int], Lengths]
 
 
 class BatchSequence(ABC):
-    """All batches of training, numbered from 0, without an end.
-
-    It does not depend on ranks and accumulation, so a resumed run can have other numbers of them.
-    """
+    """All batches of training, numbered from 0, without an end, whatever ranks there are."""
 
     @abstractmethod
     def __getitem__(self, number: int) -> BatchKey:
@@ -90,10 +87,9 @@ class PlannedBatches(BatchSequence):
 
 
 class ReplannedBatches(PlannedBatches):
-    """Epochs whose lengths differ, planned one by one, with equally many batches in each.
+    """Epochs whose lengths differ, planned one by one, with as many batches, some of them spare.
 
-    The plan of the first epoch gets spare batches. An epoch that needs still more has the plan of
-    the first, in which all clean pairs fit.
+    An epoch that needs still more has the plan of the first, in which all clean pairs fit.
     """
 
     def __init__(

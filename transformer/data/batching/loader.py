@@ -156,8 +156,7 @@ class UpdateLoader(Generic[B]):
 class EpochLoader(Generic[B]):
     """The batches of one rank in one epoch of a plan, for validation.
 
-    A rank without batches gets None once: otherwise Lightning would skip its validation, and the
-    other ranks would wait for it.
+    A rank without batches gets None once, or Lightning would skip its validation, and others wait.
     """
 
     def __init__(self, dataset: Dataset[B], keys: list[BatchKey], *, pin_memory: bool) -> None:

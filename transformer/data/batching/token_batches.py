@@ -51,16 +51,11 @@ class BatchPlan:
         multiple_of: int = 1,
         batches: int = 0,
     ) -> None:
-        """Sort the pairs by length; `epoch` does the rest.
+        """Sort the pairs by length (subwords without eos); `epoch` does the rest.
 
-        Args:
-            source_lengths: subwords of each source without eos.
-            target_lengths: subwords of each target without eos.
-            shuffle: otherwise the order is the same in every epoch.
-            multiple_of: divides the number of batches, so that each rank has the same number.
-            batches: minimum number of batches.
-
-        Raises InputError for a pair longer than the budget, or fewer pairs than ranks.
+        ``multiple_of`` divides the number of batches, so that each rank has the same number; there
+        are at least ``batches``. Raises InputError for a pair longer than the budget, or fewer
+        pairs than ranks.
         """
         # int32 saves memory: int64 takes 80 MB for ten million pairs.
         self._source = np.asarray(source_lengths, dtype=np.int32) + np.int32(1)

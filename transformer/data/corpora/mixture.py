@@ -22,10 +22,7 @@ class JoinedSplit:
     parts: Mapping[str, Split]
 
     def __iter__(self) -> Iterator[Pair]:
-        """Yield (source, target), the source with its tags; raises InputError as `Split` does.
-
-        A blank pair separates two corpora of documents.
-        """
+        """Yield (source with its tags, target); a blank pair separates two corpora of documents."""
         for index, part in enumerate(self.parts.values()):
             if index and self.has_documents:
                 yield "", ""
@@ -123,11 +120,7 @@ def sampling_weights(config: DataConfig, sizes: Sequence[int]) -> dict[str, floa
 
 
 class BalancedText:
-    """The training text of several corpora, with a number of pairs by their sampling weights.
-
-    It has as many pairs as all corpora together: a small corpus is read more than once, or a part
-    of a large corpus is skipped.
-    """
+    """The training text of several corpora: as many pairs as all have, but by sampling weights."""
 
     def __init__(self, config: DataConfig, parts: Mapping[str, Split]) -> None:
         """Count the pairs, unless the cache has the counts; raises InputError as `Split` does."""

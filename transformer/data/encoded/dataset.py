@@ -42,10 +42,7 @@ class Segmented(NamedTuple):
 
 @dataclass(frozen=True)
 class SegmentationSampler:
-    """Samples a segmentation of each sentence in each epoch, or has the best (``sampling=0``).
-
-    It is a function of (seed, epoch, number of the pair), on any worker or rank.
-    """
+    """Samples segmentations by (seed, epoch, number of a pair), or has the best of all."""
 
     tokenizer: Tokenizer
     data: DataConfig

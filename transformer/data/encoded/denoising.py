@@ -34,11 +34,7 @@ Counts = Int[np.ndarray, " text"]
 class Noise:
     """Makes pairs of a text: what the model reads, and what it learns to write.
 
-    Attributes:
-        sentinels: Their ids, in order.
-        mask: The id for a span of ``infilling``.
-        sentence_ends: Tokens after which a sentence may end.
-        tags: Number of tags that each text begins with; they stay on both sides.
+    ``mask`` stands for a span of ``infilling``; both sides begin with the ``tags`` tags of a text.
     """
 
     config: DenoisingConfig

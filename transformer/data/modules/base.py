@@ -36,11 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class BatchModule(LightningDataModule, ABC):
-    """Training batches, shuffled, from the current update on; and validation batches.
-
-    Attributes:
-        accumulation: Micro-batches of an update on one rank; the trainer sets it.
-    """
+    """Training batches from the current update on, ``accumulation`` for each, and validation."""
 
     accumulation = 1
 
@@ -56,12 +52,9 @@ class BatchModule(LightningDataModule, ABC):
     ) -> None:
         """Store the config; nothing is read yet.
 
-        Args:
-            initial_tokenizer: tokenizer of a checkpoint, used instead of learning one; then
-                ``tokenizer`` only sets its sampling strength.
-            links: add the word alignment of the corpus to training batches of pairs.
-            positions: maximum positions of the model, bos or eos included; None: unlimited.
-            augmentation: disturbances of training pairs; None: none.
+        ``initial_tokenizer`` is that of a checkpoint; then ``tokenizer`` only sets its sampling.
+        ``links`` adds word alignments to the batches. The model has so many ``positions``, bos or
+        eos included; None: unlimited.
         """
         super().__init__()
         self._data = data

@@ -48,10 +48,7 @@ class Filters:
     def report(
         self, split: str, dropped: Counter[str], read: int, limit: float = 1.0, unit: str = "pairs"
     ) -> None:
-        """Log the numbers of kept pairs, and of pairs left out by reason.
-
-        If more than a tenth is left out, it warns; if more than ``limit``, it raises InputError.
-        """
+        """Log the pairs kept, and left out by reason; InputError if these are over ``limit``."""
         left, duplicates = dropped.total(), dropped["duplicate"]
         line = f"{split}: {read - left:,} of {read:,} {unit} kept"
         if left:

@@ -40,11 +40,7 @@ _SEGMENTERS: dict[str, Callable[[bytes, int], Segmenter]] = {
 
 
 class FileVocabulary(Vocabulary):
-    """Gives our ids to the tokens of a segmenter.
-
-    Attributes:
-        rows: For each of our ids the id in the file; None for a symbol that the file lacks.
-    """
+    """Gives our ids to the tokens of a segmenter; ``rows`` has those of the file, None for none."""
 
     def __init__(self, model: bytes, algorithm: str, tags: Tags, threads: int) -> None:
         """Open the content of a file; raises ValueError or RuntimeError if it is damaged."""
@@ -102,10 +98,7 @@ def open_vocabulary(
 
 
 def read_vocabulary(config: TokenizerConfig, side: int) -> bytes:
-    """Return the vocabulary of a side that is not learnt, with ``config.words`` in it.
-
-    Raises InputError if its file is not of the kind that the config names.
-    """
+    """Return a vocabulary that is not learnt, with ``config.words``; or raise InputError."""
     algorithm = config.algorithms[side]
     if algorithm == "bytes":
         return Utf8Bytes.CONTENT

@@ -14,12 +14,7 @@ from transformer.data.tokenization.normalization import WORD_START
 
 
 class Segmenter(ABC):
-    """A tokenizer of another program, with the ids of its file.
-
-    Attributes:
-        ids: The ids of its tokens, in order.
-        symbols: The ids of pad, unk, bos and eos; None for a symbol that it lacks.
-    """
+    """A tokenizer of another program: its ids, and those of its pad, unk, bos and eos or None."""
 
     ids: Sequence[int]
     symbols: tuple[int | None, ...]
@@ -68,10 +63,7 @@ _SENTINEL = re.compile(r"(<extra_id_\d{1,3}>)")
 
 
 class Utf8Bytes(Segmenter):
-    """The bytes of UTF-8, with the ids of ByT5 (Xue et al. 2022, section 3.1).
-
-    pad 0, eos 1, unk 2, each byte plus 3, then 125 sentinels.
-    """
+    """The bytes of UTF-8, plus 3, then 125 sentinels, as in ByT5 (Xue et al. 2022, section 3.1)."""
 
     CONTENT = b"the bytes of UTF-8, and 125 sentinels"
     symbols = (0, 2, None, 1)

@@ -61,6 +61,7 @@ class Tokenizer:
 
     @property
     def joint(self) -> bool:
+        """True when both languages share one vocabulary."""
         return self._source is self._target
 
     @property
@@ -73,10 +74,12 @@ class Tokenizer:
 
     @property
     def source_vocab_size(self) -> int:
+        """Number of source subwords and tags."""
         return len(self._source)
 
     @property
     def target_vocab_size(self) -> int:
+        """Number of target subwords and tags."""
         return len(self._target)
 
     @property
@@ -178,9 +181,11 @@ class Tokenizer:
         return self._source.spelt(ids)
 
     def with_sampling(self, sampling: float) -> "Tokenizer":
+        """Return a tokenizer of the same vocabularies with another strength of sampling."""
         return Tokenizer(replace(self.config, sampling=sampling), *self._models, self.tags)
 
     def with_tags(self, tags: Tags) -> "Tokenizer":
+        """Return a tokenizer of the same subwords with these tags."""
         return Tokenizer(self.config, *self._models, tags)
 
     def with_words(self, words: Sequence[str]) -> "Tokenizer":

@@ -54,10 +54,7 @@ class Vocabulary(ABC):
         return self.first_tag if self.tags.sentences else None
 
     def encode(self, texts: Sequence[str], seeds: Sequence[int] | None = None) -> list[list[int]]:
-        """Return the token ids of texts; a blank text has none.
-
-        With seeds the segmentations are sampled: each is a function of text and seed.
-        """
+        """Return the token ids of texts, with seeds sampled; a blank text has none."""
         if (separator := self.separator) is None:
             return self.split(texts, seeds)
         parts = [text.split(SENTENCE_END) for text in texts]

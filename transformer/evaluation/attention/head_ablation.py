@@ -79,14 +79,9 @@ def ablate(
 
 
 class ForcedLoss:
-    """Cross-entropy of references by forced decoding: nats per target token.
+    """Cross-entropy of references by forced decoding: nats per target token, the end included.
 
-    The end of a sentence is a token; labels are not smoothed.
-
-    Args:
-        model: It stays on its device; its mode is restored.
-        sources: Subword ids without bos or eos; at least one sentence.
-        batch_tokens: Maximal padded tokens of a batch, on the longer side.
+    Sources and targets are ids without bos or eos; ``batch_tokens`` counts padding, on a side.
     """
 
     def __init__(

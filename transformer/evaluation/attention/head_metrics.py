@@ -90,10 +90,7 @@ def head_totals(
 ) -> HeadTotals:
     """Measure the heads of one layer.
 
-    Args:
-        weights: Rows sum to one over the visible keys; hidden keys are ignored.
-        visible: The keys that each query sees; none for padding.
-        separator: The positions of the end-of-sentence symbol.
+    Rows of ``weights`` sum to one over the ``visible`` keys; ``separator`` is the end of sentence.
     """
     weights = weights.double().masked_fill(~visible[:, None], 0.0)
     strongest = weights.argmax(dim=-1, keepdim=True)

@@ -46,13 +46,10 @@ class TestedScore:
     """One system by one metric.
 
     Attributes:
-        score: From 0 to 100, or more for error rates.
-        mean: Of the bootstrap resamples.
-        interval: Half the width of the 95 % confidence interval around ``mean``.
+        interval: Half the width of the 95 % confidence interval around ``mean``, by bootstrap.
         difference: To the score of the base; this and the rest are None for the base itself.
-        p_bootstrap: Probability of such a difference by chance, by paired bootstrap: the fraction
-            of resamples whose absolute difference, minus the mean of all absolute differences, is
-            above that of the whole text.
+        p_bootstrap: Fraction of the resamples whose absolute difference, minus the mean of all
+            absolute differences, is above that of the whole text.
         p_randomisation: The same by paired approximate randomisation.
     """
 

@@ -21,13 +21,9 @@ SAMPLES, EPSILON = 16, 0.02
 class FlaggingTranslator(Translator):
     """A translator whose translations have ``flags``.
 
-    Args:
-        translator: Its model, engine and search are used.
-        on_failure: What replaces a translation with a flag in ``ACTING``: the first candidate of
-            the beam without one (``next_best``), or the best of ``SAMPLES`` samples without one
-            (``resample``, by ``decoding.seed`` and the text). If there is none, or by ``mark`` and
-            None, the translation stays.
-
+    ``on_failure`` replaces a translation with a flag in ``ACTING``: by the first candidate of the
+    beam without one (``next_best``), or the best of ``SAMPLES`` samples without one (``resample``,
+    by ``decoding.seed`` and the text). If there is none, or by ``mark``, the translation stays.
     Raises InputError if the model or the search has no other candidates.
     """
 

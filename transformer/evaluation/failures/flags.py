@@ -57,10 +57,7 @@ class Output(NamedTuple):
 
 
 class Detector:
-    """Flags single outputs of one model.
-
-    ``detects`` also finds third languages by py3langid, which takes a second to load.
-    """
+    """Flags single outputs; ``detects`` finds third languages by py3langid, loaded in a second."""
 
     def __init__(self, thresholds: Thresholds, *, detects: bool = True) -> None:
         self.thresholds, self._scripts = thresholds, frozenset(thresholds.scripts)

@@ -21,11 +21,7 @@ SentenceFlags = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Failures:
-    """The flags of each output and of its first reference.
-
-    Attributes:
-        names: The flags that were looked for.
-    """
+    """The flags of each output and of its first reference; ``names`` were looked for."""
 
     names: tuple[str, ...]
     hypotheses: Sequence[SentenceFlags]

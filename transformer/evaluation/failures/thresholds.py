@@ -34,12 +34,9 @@ _LOWEST = 0.01
 class Thresholds:
     """The usual values; the defaults serve a model without the file.
 
-    Attributes:
-        directions: Codes of source and target; several if the model has several directions.
-        common: The commonest words of source and target, if there is one direction.
-        scripts: The scripts of the targets, such as LATIN.
-        tails: Quantiles of the deviations that ``UsualLengths`` measures in tails.
-        low_confidence: Log-probability per token, in nats.
+    ``directions`` are codes; ``common`` words need a single one. ``tails`` are quantiles of
+    deviations, as ``UsualLengths`` measures them; ``low_confidence`` is a log-probability per
+    token, in nats.
     """
 
     directions: tuple[tuple[str, str], ...] = ()

@@ -29,8 +29,7 @@ class Sliding:
 class Longformer(Sliding):
     """A sliding window; the first ``global_tokens`` see all and are seen by all.
 
-    Beltagy et al. 2020, "Longformer: The Long-Document Transformer", figure 2d. Unlike in the
-    paper, global tokens have no separate projections.
+    Beltagy et al. 2020, figure 2d; there, global tokens have separate projections.
     """
 
     global_tokens: int

@@ -30,14 +30,7 @@ WEIGHTS_PREFIX = "model."
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model, tokenizer and config, read from a file.
-
-    Attributes:
-        model: In evaluation mode, on the CPU.
-        tokenizer: Plain values; ``Tokenizer.from_state`` reads them.
-        config: The resolved configuration of the run.
-        path: The file.
-    """
+    """A model in evaluation mode, the state of its tokenizer, and the config of its run."""
 
     model: Transformer
     tokenizer: dict[str, Any]
@@ -75,10 +68,7 @@ def read_payload(path: Path) -> dict[str, Any]:
 
 
 def read_merged(path: Path) -> dict[str, Any]:
-    """``read_payload``, with the adapters of the model (LoRA) merged into its weights.
-
-    Raises InputError also if the adapters do not fit the weights.
-    """
+    """``read_payload``, with adapters (LoRA) merged into the weights, which they must fit."""
     payload = read_payload(path)
     portable = payload[PORTABLE]
     model = typed(ModelConfig, portable["model"], "model")
@@ -97,8 +87,7 @@ def read_merged(path: Path) -> dict[str, Any]:
 def find_last(path: Path) -> tuple[Path, dict[str, Any]]:
     """Find and read the checkpoint to resume from: a file, or the newest of a run directory.
 
-    If the newest checkpoint is damaged, this is the previous one. Raises InputError if none can be
-    read.
+    If the newest is damaged, this is the previous one. Raises InputError if none can be read.
     """
     path = given_path(path)
     file = find_checkpoint(path, LAST)

@@ -26,10 +26,9 @@ ENGINE_EXPORT = (
 
 
 def find_checkpoint(path: Path, name: str = TUNED) -> Path:
-    """Find the checkpoint of a path: the file itself, or a file of a run directory.
+    """Find the checkpoint of a path: the file itself, or a file of a run directory; or InputError.
 
-    In a run directory, it is the first existing file of tuned, best, last and previous, from
-    ``name`` on. Raises InputError if there is none.
+    In a run directory, it is the first of tuned, best, last and previous, from ``name`` on.
     """
     path = given_path(path)
     try:

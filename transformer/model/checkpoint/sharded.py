@@ -38,10 +38,7 @@ def split(tree: Any, part_of: Callable[[Any], Tensor | None]) -> tuple[Any, list
 
 
 def join_shards(index: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Join the shards of an index in this folder to the payload of a checkpoint of one file.
-
-    Raises InputError if a shard is missing, damaged, or no plain file name.
-    """
+    """Join shards to the payload of one file; InputError if one is missing or damaged."""
     names = _names(index)
     if not names:
         raise InputError(f"a checkpoint in {folder} does not name its shards as files beside it")
@@ -79,10 +76,7 @@ def _names(index: Any) -> list[str]:
 
 
 def shard_names(file: Path) -> list[str]:
-    """The shards of a checkpoint; empty if it is one file, or damaged.
-
-    Raises InputError if the system cannot read the file.
-    """
+    """The shards of a checkpoint; empty if it is one file, or damaged; InputError if unreadable."""
     try:
         # Unlike ``read_archive``, this does not read the tensors of a large file.
         return _names(torch.load(file, map_location="cpu", weights_only=True, mmap=True))

@@ -45,10 +45,9 @@ class Dropout(nn.Module):
 class TokenDropout(Dropout):
     """Zeroes the embeddings of random tokens and scales up the rest, in training.
 
-    Each position is drawn independently. The end symbol may be dropped too, as in Nematus.
-    Gal and Ghahramani 2016, "A Theoretically Grounded Application of Dropout in Recurrent Neural
-    Networks", drop all occurrences of a word in a sentence; Sennrich et al. 2016, "Edinburgh
-    Neural Machine Translation Systems for WMT 16", use it in translation.
+    Each position is drawn independently, also the end symbol, as in Nematus. Gal and Ghahramani
+    2016 drop all occurrences of a word in a sentence; Sennrich et al. 2016 (WMT 16) translate with
+    it.
     """
 
     def forward(self, embedded: HiddenStates) -> HiddenStates:
@@ -93,8 +92,5 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def layer_is_dropped(probability: float, training: bool) -> bool:
-    """Draw whether this training step skips a layer; evaluation uses all.
-
-    Fan et al. 2020, "Reducing Transformer Depth on Demand with Structured Dropout".
-    """
+    """Draw whether a training step skips a layer (Fan et al. 2020); evaluation uses all."""
     return training and probability > 0 and torch.rand(()).item() < probability

@@ -14,10 +14,7 @@ DOWN, UP = "lora_down", "lora_up"
 
 
 class LowRankLinear(Linear):
-    """``x (W + scale B A)^T + b``; ``A`` projects to width ``rank``, ``B`` projects back.
-
-    ``B`` is zero at the start, so that the model's output does not change.
-    """
+    """``x (W + scale B A)^T + b``; ``A`` projects to width ``rank``, ``B``, zero at first, back."""
 
     def __init__(self, base: nn.Linear, rank: int, scale: float) -> None:
         super().__init__(base.in_features, base.out_features, device="meta")
@@ -41,10 +38,7 @@ def add_adapters(model: nn.Module, rank: int, alpha: float) -> None:
 
 
 def merge_adapters(weights: dict[str, Tensor], scale: float) -> dict[str, Tensor]:
-    """The same weights by name; ``W + scale B A`` replaces each ``W``, ``A`` and ``B``.
-
-    Raises KeyError or RuntimeError if a factor is missing, or does not fit.
-    """
+    """``W + scale B A`` for each ``W``; KeyError or RuntimeError if a factor does not fit."""
     merged = {name: w for name, w in weights.items() if not name.endswith((DOWN, UP))}
     for name, up in weights.items():
         if name.endswith(UP):

@@ -26,20 +26,14 @@ class PostNorm(Residual):
 
 
 class PreNorm(Residual):
-    """``x + Dropout(Sublayer(Norm(x)))``: the stream itself is never normalised.
-
-    Xiong et al. 2020, "On Layer Normalization in the Transformer Architecture".
-    """
+    """``x + Dropout(Sublayer(Norm(x)))`` (Xiong et al. 2020): the stream is never normalised."""
 
     def forward(self, hidden: HiddenStates, sublayer: Sublayer) -> HiddenStates:
         return hidden + self.dropout(sublayer(self.norm(hidden)))
 
 
 class SandwichNorm(Residual):
-    """``x + Dropout(Norm(Sublayer(Norm(x))))``: the output is normalised too.
-
-    Ding et al. 2021, "CogView", section 2.4.
-    """
+    """``x + Dropout(Norm(Sublayer(Norm(x))))``: Ding et al. 2021, "CogView", section 2.4."""
 
     def __init__(self, norm: nn.Module, outer_norm: nn.Module, dropout: float) -> None:
         super().__init__(norm, dropout)

@@ -25,8 +25,7 @@ logger = logging.getLogger(__name__)
 class GracefulStop(Callback):
     """Finishes the update at a signal; all ranks stop after the same update.
 
-    It aborts a validation; the resumed run starts with this validation. A second Ctrl-C stops at
-    once.
+    It aborts a validation, with which the resumed run starts. A second Ctrl-C stops at once.
     """
 
     def __init__(self) -> None:

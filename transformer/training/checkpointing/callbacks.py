@@ -130,10 +130,7 @@ class BestCheckpoint(SavedCallback, Checkpoint):
 
 
 class RecentCheckpoints(Checkpoint):
-    """Keeps the weights of the last ``keep`` validations for ``average``; below 0 all.
-
-    They have the weights. best.ckpt has the moving average.
-    """
+    """Keeps the weights, not their average, of the last ``keep`` validations; below 0 of all."""
 
     def __init__(self, folder: Path, keep: int) -> None:
         self.folder, self.keep = folder, keep

@@ -157,10 +157,7 @@ def consistency_loss(
     *,
     compiled: bool = False,
 ) -> ConsistencyLoss:
-    """The loss by ``terms``, by default the config's; fused if the config has a chunk.
-
-    The fused form never has all logits in memory.
-    """
+    """The loss by ``terms`` or the config's; fused, without all logits, if it has a chunk."""
     terms, smoothing = terms or paper_terms(config), config.label_smoothing
     if config.chunk == 0:
         return plain_consistency_loss(hidden, weight, target, smoothing, terms)

@@ -16,11 +16,10 @@ Forward = Callable[..., Tensor]
 
 
 def recompute_layers(model: nn.Module, guided: nn.Module | None = None) -> None:
-    """Recompute layers in the backward pass instead of keeping their activations.
+    """Recompute layers in the backward pass instead of keeping activations (Chen et al. 2016).
 
     The layer with the guided attention keeps its activations. The gradient is the same, bit for
-    bit; with relative positions in a sparse pattern, up to rounding. Chen et al. 2016, "Training
-    Deep Nets with Sublinear Memory Cost".
+    bit; with relative positions in a sparse pattern, up to rounding.
     """
     for layer in model.modules():
         keeps = isinstance(layer, DecoderLayer) and layer.cross_attention is guided

@@ -51,10 +51,7 @@ class GradientBuckets:
             self._missing = None
 
     def finish(self) -> list[bool]:
-        """Wait for the sums, and store them as gradients.
-
-        Returns whether this rank had a gradient of each parameter, in the order of sending.
-        """
+        """Wait for the sums, store them as gradients; return whether this rank had each."""
         for bucket in self._buckets:
             # pop: a bucket of bfloat16 is freed before the next one is converted.
             flat, work = self._sent.pop(0)
@@ -67,10 +64,7 @@ class GradientBuckets:
         return present
 
     def drop(self, ranks: Sequence[float]) -> None:
-        """Set gradients that no rank had to None.
-
-        ``ranks`` is the number of ranks that had each gradient, in the order of sending.
-        """
+        """Set gradients to None that no rank had; ``ranks`` has how many had each, as sent."""
         parameters = (parameter for bucket in self._buckets for parameter in bucket)
         for parameter, number in zip(parameters, ranks, strict=True):
             if number == 0:
@@ -99,10 +93,7 @@ class GradientBuckets:
 
 
 def _buckets(parameters: Sequence[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
-    """Consecutive parameters of one dtype, with at most ``_BUCKET_WEIGHTS`` weights.
-
-    A larger parameter is a bucket by itself.
-    """
+    """Consecutive parameters of one dtype, ``_BUCKET_WEIGHTS`` weights or a single parameter."""
     bucket: list[nn.Parameter] = []
     for parameter in parameters:
         full = sum(p.numel() for p in bucket) + parameter.numel() > _BUCKET_WEIGHTS

@@ -14,9 +14,8 @@ from transformer.common.schema import Range
 class ScheduleConfig:
     """Which schedule, and how long it warms up.
 
-    Attributes:
-        total: Updates until the cosine reaches ``floor``; null: ``trainer.max_steps``; -1: the
-            updates of ``trainer.max_epochs``.
+    ``total``: updates until the cosine reaches ``floor``; null: ``trainer.max_steps``; -1: the
+    updates of ``trainer.max_epochs``.
     """
 
     name: Literal["inverse_sqrt", "noam", "cosine", "constant"] = "cosine"

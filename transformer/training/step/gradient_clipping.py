@@ -8,10 +8,9 @@ from torch.distributed.tensor import DTensor
 def clip_mean_gradient(
     model: nn.Module, tokens: int | Tensor, max_norm: float | None, *, sharded: bool
 ) -> Tensor:
-    """Divide the gradients by the number of tokens, clip them, and return the unclipped norm.
+    """Divide the gradients by the number of tokens, and clip them (Pascanu et al. 2013, 3.2).
 
-    Without a ``max_norm`` nothing is clipped. With sharded weights the norm is over all ranks.
-    Pascanu et al. 2013, "On the difficulty of training recurrent neural networks", section 3.2.
+    Returns the unclipped norm, over all ranks with sharded weights. No ``max_norm`` clips nothing.
     """
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     gradients = [g.to_local() if isinstance(g, DTensor) else g for g in gradients]

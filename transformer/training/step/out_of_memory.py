@@ -33,13 +33,9 @@ def free_memory() -> None:
 
 
 class BatchHalving:
-    """Halves each batch that has as many positions as one that was too large.
+    """Halves each batch that has as many positions (tokens with padding) as one that was too large.
 
-    A batch knows its ``size`` in rows, its ``positions`` (tokens with padding, which determine the
-    memory) and its ``halves()``.
-
-    Attributes:
-        alone: Whether a rank computes without the other ranks, and may therefore repeat its part.
+    ``alone``: a rank computes without the other ranks, and may therefore repeat its part.
     """
 
     def __init__(self) -> None:

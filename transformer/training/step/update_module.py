@@ -43,15 +43,8 @@ class UpdateModule(LightningModule, ABC):
 
     A Lightning batch is a whole update: the micro-batches of a rank. The loss is summed over the
     predictions. It is divided once, before clipping, by the number of predictions over all
-    micro-batches and ranks.
-
-    Args:
-        clip: Maximum norm of the gradient; None does not clip.
-        seed: Seed of the random numbers of training.
-        portable: Part of every checkpoint besides the weights (``checkpoint.portable_part``).
-
-    Attributes:
-        signal: Signal that asks this rank to stop; ``agreed_signal`` is the signal of all ranks.
+    micro-batches and ranks. ``portable`` is stored with the weights (``checkpoint.portable_part``).
+    ``signal`` asks this rank to stop; ``agreed_signal`` is the signal of all ranks.
     """
 
     def __init__(
