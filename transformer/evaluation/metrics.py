@@ -104,7 +104,6 @@ METRICS: dict[str, MetricType] = {
     "custom": MetricType("custom", _imported("external_metrics:Custom")),
     "comet": MetricType("COMET", _imported("external_metrics:Comet")),
 }
-"""The metrics by the name that ``MetricsConfig`` gives."""
 
 
 @dataclass(frozen=True)

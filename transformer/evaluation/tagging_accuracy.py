@@ -35,7 +35,6 @@ class Tagging:
         return [*scores, self._confusion_score(errors=words - right)]
 
     def _f1(self, tag: str) -> Score:
-        """F1, precision and recall of a tag, in per cent."""
         hits = self.confusion[tag, tag]
         occurrences = sum(self.confusion[tag, given] for given in self.tags)
         predictions = sum(self.confusion[right, tag] for right in self.tags)

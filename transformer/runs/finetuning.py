@@ -51,7 +51,6 @@ def initial_payload(config: RunConfig, path: Path) -> dict[str, Any]:
 
 
 def _same_kind(payload: dict[str, Any], task: str) -> bool:
-    """Whether a task can begin with the weights of a checkpoint."""
     trained = checkpoint_task(payload)
     return trained == task or {trained, task} <= {*TEXT_TO_TEXT}
 

@@ -182,7 +182,6 @@ def _log(folder: Path) -> list[str]:
 
 
 def _differing(configs: Sequence[Mapping[str, Any]], prefix: str = "") -> list[Values]:
-    """Keys whose values are not the same in all configs."""
     found: list[Values] = []
     for key in dict.fromkeys(key for config in configs for key in config):
         values: list[Any] = [config.get(key) for config in configs]

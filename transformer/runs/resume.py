@@ -61,7 +61,6 @@ def find_run_to_resume(
 
 
 def _is_unfinished(run: Path, config: Mapping[str, Any], largest: int | None) -> bool:
-    """Whether a folder is an unfinished run of this config, in which no process trains."""
     with suppress(OSError):  # a folder of another user
         if run.is_dir() and has_checkpoint(run) and not (is_finished(run) or is_locked(run)):
             return not changes(_former_config(run, largest), config)

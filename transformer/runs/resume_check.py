@@ -69,7 +69,6 @@ def check_resume(values: Mapping[str, Any], folder: Path, updates: int) -> str:
 
 
 def _results(folder: Path) -> dict[str, Any]:
-    """Batches, metrics and state of training at the end of a run."""
     with open(folder / "metrics.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     for row in rows:
@@ -80,7 +79,6 @@ def _results(folder: Path) -> dict[str, Any]:
 
 
 def _part(values: Mapping[str, Any], updates: int, checkpoint: Path | None) -> dict[str, Any]:
-    """The config of one of the runs: the user's, with little validation."""
     part: dict[str, Any] = copy.deepcopy(dict(values))
     part["checkpoint"] = None if checkpoint is None else str(checkpoint)
     # No validation at the restart: the check shows that none is repeated or skipped.

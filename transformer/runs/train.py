@@ -41,9 +41,7 @@ class ResumeState(NamedTuple):
     file: Path | None
     """The checkpoint to resume from."""
     done: int
-    """Updates so far."""
     loader: dict[str, Any] | None
-    """Saved state of the data loader."""
 
 
 def train(
@@ -142,7 +140,6 @@ def _with_compiler(config: RunConfig) -> RunConfig:
 
 
 def _resume(config: RunConfig, folder: Path) -> str:
-    """The arguments of a command that resumes the run."""
     return f"checkpoint={folder}{' trust=true' if needs_trust(config.resolved) else ''}"
 
 

@@ -41,7 +41,6 @@ from transformer.training.precision import search_autocast
 logger = logging.getLogger(__name__)
 
 _SHOWN = 200
-"""Characters of a text of a sample."""
 
 
 class TranslationTask(Task):
@@ -49,7 +48,6 @@ class TranslationTask(Task):
 
     data: DataModule
     module_class: type[TranslationModule] = TranslationModule
-    """The training step."""
 
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
         self.config = config

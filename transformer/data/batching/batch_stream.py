@@ -21,7 +21,6 @@ B = TypeVar("B")
 Lengths = tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]
 """Tokens of each source and target, without bos and eos."""
 EpochLengths = Callable[[int], Lengths]
-"""The lengths in an epoch."""
 
 
 class BatchSequence(ABC):

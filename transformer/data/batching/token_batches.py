@@ -78,7 +78,6 @@ class BatchPlan:
         self._count, self._rotates = self._batch_count(multiple_of, batches)
 
     def __len__(self) -> int:
-        """Return the number of batches of any epoch."""
         return self._count
 
     def epoch(self, epoch: int) -> EpochBatches:

@@ -31,27 +31,19 @@ UNCHANGED = -1
 class AugmentationConfig:
     """Probabilities of the disturbances of a training pair, of which at most one changes it.
 
-    A changed pair whose tokens do not fit stays as it is in this epoch.
+    ``conf/augmentation/none.yaml`` explains them. A pair whose tokens do not fit is not changed
+    in this epoch.
     """
 
     upper: Probability = 0.0
-    """Both sides in capitals."""
     title: Probability = 0.0
-    """Both sides, each word with a capital."""
     lower: Probability = 0.0
-    """The source in lower case."""
     typos: Probability = 0.0
-    """One to three typos in the source."""
     punctuation: Probability = 0.0
-    """No final punctuation on both sides; or, as often, twice the last of it in the source."""
     blanks: Probability = 0.0
-    """A blank between two words of the source is missing."""
     emoji: Probability = 0.0
-    """An emoji or symbol at the end of both sides."""
     noise: Probability = 0.0
-    """The same random characters as source and target."""
     joined: Probability = 0.0
-    """The pair, then another of the corpus."""
 
     def __post_init__(self) -> None:
         raise_objections(self._objections())
@@ -70,7 +62,6 @@ class AugmentationConfig:
 
 
 KINDS = tuple(field.name for field in fields(AugmentationConfig))
-"""The disturbances in the order of their numbers."""
 JOINED = KINDS.index("joined")
 
 

@@ -16,7 +16,6 @@ from transformer.data.disturbance import changes
 from transformer.data.text.parallel import Pair
 
 Window = Sequence[Pair]
-"""Consecutive pairs of a text."""
 
 
 @dataclass(frozen=True)
@@ -101,4 +100,3 @@ DISTURBANCES = {
         Disturbance("very_long", _joined, "none", window=50),
     )
 }
-"""All of them by name, in the order of reports."""

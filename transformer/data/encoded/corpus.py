@@ -39,7 +39,6 @@ class EncodedCorpus:
         self._starts = np.cumsum([0, *(batch.num_rows for batch in self._batches)])
 
     def __reduce__(self) -> tuple[type["EncodedCorpus"], tuple[Path | pa.RecordBatch, ...]]:
-        """Pickle the paths and batches, not the memory maps."""
         return type(self), self._parts
 
     def __len__(self) -> int:
@@ -85,7 +84,6 @@ class EncodedCorpus:
 
 
 def _mapped(path: Path) -> list[pa.RecordBatch]:
-    """Return the record batches of a shard without reading them."""
     try:
         reader = pa.ipc.open_file(pa.memory_map(str(path)))
         return [reader.get_batch(number) for number in range(reader.num_record_batches)]

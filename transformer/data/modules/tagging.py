@@ -41,7 +41,6 @@ class TaggedDataset(PlannedDataset[TaggedBatch]):
     """Tagged sentences as subwords, in memory."""
 
     def __init__(self, sentences: Sequence[TaggedSentence], tokenizer: Tokenizer) -> None:
-        """Split each word into subwords; no word is blank."""
         self.sentences = sentences
         words = list({word for sentence in sentences for word in sentence.words})
         subwords = dict(zip(words, tokenizer.encode_source(words), strict=True))

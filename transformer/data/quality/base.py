@@ -184,10 +184,7 @@ class ExaminationConfig:
 
     checks: frozenset[str] = frozenset(CHECKS)
     examples: Annotated[int, Range(0)] = 3
-    """Examples of each fault to show, at most."""
     ratio: Annotated[float, Range(above=1)] = 4.0
-    """A pair whose ratio of characters differs from the median by this factor is out of proportion,
-    whatever the text is like."""
     max_length: int = 250
     """Maximum tokens of a side (``data.max_length``)."""
     languages: tuple[str, str] = ("en", "de")

@@ -112,7 +112,6 @@ class _Cleaner:
         return done
 
     def _lines(self) -> Iterator[tuple[NumberedPair | None, tuple[str, ...]]]:
-        """Yield the lines of all files, with the pair that they are, if any."""
         pairs = self._pairs(self._name)
         pair = next(pairs, None)
         files = (read_lines(path, self._split.corpus.max_line) for path in self._paths)

@@ -25,7 +25,6 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 _PERCENTILES = (1, 50, 99)
 LENGTHS = ("split", "pairs", "side", "mean", *(f"{p} %" for p in _PERCENTILES), "longest")
 FINDINGS = ("split", "check", "pairs", "share", "allowed", "")
-"""Columns of both tables."""
 
 Report = Mapping[str, Any]
 

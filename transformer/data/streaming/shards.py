@@ -214,7 +214,6 @@ def _opened(url: str) -> Iterator[io.BufferedReader]:
 
 @contextmanager
 def _explained(url: str) -> Iterator[None]:
-    """Turn errors of a file into an InputError of one line."""
     try:
         yield
     except Exception as error:

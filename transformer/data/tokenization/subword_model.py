@@ -48,7 +48,6 @@ class Subwords(Vocabulary):
     """Splits texts into subwords, with the best or a sampled segmentation, and joins them."""
 
     def __init__(self, model: bytes, config: TokenizerConfig, tags: Tags, threads: int) -> None:
-        """Wrap a trained SentencePiece model; see `Tokenizer` for ``threads``."""
         self._arguments = (model, config, tags, threads)
         self.processor = sentencepiece.SentencePieceProcessor(
             model_proto=model, num_threads=threads

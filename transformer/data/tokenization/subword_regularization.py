@@ -136,7 +136,6 @@ class SegmentationSampler:
         return None
 
     def _offer(self, merges: list[Merge], symbols: Sequence[str], left: int, right: int) -> None:
-        """Add the merge of two neighbours, if there is such a subword."""
         if left >= 0 and right < len(symbols):
             merged = symbols[left] + symbols[right]
             if merged in self._subwords:

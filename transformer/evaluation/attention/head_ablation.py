@@ -121,11 +121,9 @@ class Scorer:
     name: str
     signature: str
     measured: str
-    """Description of the text."""
     measure: Measure
     better: Better
     decimals: int
-    """In tables."""
 
 
 def loss_scorer(

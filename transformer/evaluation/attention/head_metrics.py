@@ -124,7 +124,6 @@ def head_totals(
 def _indices(
     visible: Bool[Tensor, "batch query key"], separator: Bool[Tensor, "batch key"]
 ) -> dict[str, Bool[Tensor, "batch query key"]]:
-    """The visible keys at each kind of position."""
     queries = torch.arange(visible.size(1), device=visible.device)
     keys = torch.arange(visible.size(2), device=visible.device)
     indices = {
@@ -203,7 +202,6 @@ def best_heads(layers: Sequence[Sequence[HeadCharacter]], alignments: int = 3) -
 def _ranked(
     layers: Sequence[Sequence[HeadCharacter]], measure: str
 ) -> list[tuple[float, tuple[int, int]]]:
-    """Value and (layer, head) of every measured head, the largest first."""
     values = [
         (value, (layer, head))
         for layer, row in enumerate(layers)

@@ -93,7 +93,6 @@ def _propose(
     pairs: Sequence[EncodedPair],
     translator: Translator,
 ) -> None:
-    """Add the word links of each head, with the gold links."""
     tokenizer, near_best = translator.tokenizer, translator.aligner.near_best
     for row, pair in enumerate(pairs):
         sure, possible = pair.gold or ((), ())

@@ -26,7 +26,6 @@ class AttentionKind:
     keys: Sequence[str]
     weights: Float[Tensor, "layer head query key"]
     visible: Bool[Tensor, "query key"]
-    """The keys that each query sees."""
     characters: Sequence[Sequence[HeadCharacter]]
     """Of each head of each layer, over many sentences."""
 

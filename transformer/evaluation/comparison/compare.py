@@ -26,19 +26,13 @@ class ComparisonConfig:
     """What is measured, by ``conf/compare.yaml``."""
 
     scores: Sequence[str] | None
-    """Names of metrics; None takes those of a validation."""
     scoring: MetricsConfig
     """Its tokenizer also splits the words of known frequency."""
     resampling: Resampling
-    """Of the paired tests."""
     lengths: Sequence[int]
-    """The first number of source words of each bucket after the first."""
     frequencies: Sequence[int]
-    """The first frequency of each bucket after the first."""
     moved: Annotated[int, Range(0)]
-    """Sentences to show in each direction."""
     moved_by: str | None
-    """The metric that ranks them; None takes chrF, or ``chosen`` if chrF is not tested."""
 
     def __post_init__(self) -> None:
         raise_objections(self._objections())

@@ -12,7 +12,6 @@ class MovedSentence:
     """One sentence by two systems: the base, and the other one."""
 
     line: int
-    """Of the text, from 1."""
     source: str
     reference: str
     """Several are joined by bars."""
@@ -36,7 +35,6 @@ class Movement:
     """A whole text by two systems."""
 
     by: str
-    """The metric that ranks."""
     better: int
     """Number of sentences with a better score than the base."""
     worse: int

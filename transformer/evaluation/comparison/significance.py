@@ -31,9 +31,7 @@ class Resampling:
     """Number of resamples and their seed."""
 
     bootstrap: Annotated[int, Range(1)]
-    """Resamples of the sentences."""
     randomisation: Annotated[int, Range(1)]
-    """Trials that swap the two hypotheses of some sentences."""
     seed: Annotated[int, Range(1)]
     """Of both; with 0 sacreBLEU would draw without a seed."""
 
@@ -135,7 +133,6 @@ def _differing(
 def _scores(
     bootstrap: Sequence[Any], randomisation: Sequence[Any], differing: Sequence[Iterable[bool]]
 ) -> list[TestedScore]:
-    """Join the results of both tests for each system, the base first."""
     base = bootstrap[0]
     scores = [TestedScore(float(base.score), float(base.mean), float(base.ci))]
     for resampled, swapped, differs in zip(

@@ -90,7 +90,6 @@ def read_archive(path: Path) -> Any:
 
 
 def _unreadable(path: Path, error: Exception) -> InputError:
-    """The error of a file that could not be read."""
     if isinstance(error, FileNotFoundError | IsADirectoryError):
         return InputError(f"{path} cannot be read: {error.strerror}")
     if is_out_of_memory(error):

@@ -22,7 +22,6 @@ from transformer.model.layers.absolute_positions import SinusoidalPositions, sin
 from transformer.model.transformer import Transformer
 
 PORTABLE = "transformer"
-"""Key of the portable part in the file."""
 
 WEIGHTS_PREFIX = "model."
 """Prefix of the weights: Lightning's name for the attribute with the model."""
@@ -145,7 +144,6 @@ def load_weights(
 
 @contextmanager
 def _weights_fit(file: Path) -> Iterator[None]:
-    """Raise InputError in place of torch's errors for weights that do not fit the model."""
     try:
         yield
     except (LookupError, RuntimeError, TypeError, AttributeError) as error:

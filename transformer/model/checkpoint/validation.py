@@ -19,7 +19,6 @@ GROUPS = (
     *("data", "tokenizer", "model", "loss", "optimizer", "schedule", "recovery", "trainer"),
     *("callbacks", "logger", "decoding", "metrics"),
 )
-"""Groups in the config of every run."""
 
 _WITH_WEIGHTS = ("state_dict", "current_model_state", "optimizer_states")
 _MAX_LAYERS = 1_000

@@ -16,7 +16,6 @@ HiddenStates = Float[Tensor, "batch length width"]
 """Hidden states between the blocks of a model."""
 
 _LEVELS = 256
-"""Values of a byte."""
 
 
 class Dropout(nn.Module):

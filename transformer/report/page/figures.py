@@ -62,7 +62,6 @@ def line_chart(label: str, lines: Sequence[Line], mark: Number | None = None) ->
 
 
 def _rule(y: float, label: str) -> Markup:
-    """A horizontal line of the grid with its number."""
     return Markup(
         '<line class="grid" x1="{0}" x2="{1}" y1="{2}" y2="{2}"/>'
         '<text x="{3}" y="{2}" dy="4" text-anchor="end">{4}</text>'

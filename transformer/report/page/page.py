@@ -99,5 +99,4 @@ def _shown(value: object) -> str:
 
 
 def _mean(counts: Sequence[int]) -> float:
-    """Of lengths, from the number of pairs of each length."""
     return sum(length * count for length, count in enumerate(counts)) / max(sum(counts), 1)

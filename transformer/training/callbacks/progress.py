@@ -166,6 +166,5 @@ def _update(trainer: Trainer) -> str:
 
 
 def _max_updates(trainer: Trainer) -> int | None:
-    """Number of updates of the run; None if only time limits it."""
     updates = trainer.estimated_stepping_batches
     return int(updates) if updates != float("inf") else None

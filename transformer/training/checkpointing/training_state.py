@@ -32,7 +32,6 @@ _COUNTERS = ("global_step", "epoch", "metrics_rows", "metrics_steps")
 """Values at the root of the file; the last three may be missing."""
 
 _RECOVERY = _state(losses=Sequence[float], in_a_row=Count, skipped=Count, returned=Count, lr=float)
-"""State of the ``DivergenceDetector``, and the learning rate of its run."""
 
 _MEASURED = _state(
     loss=float,
@@ -69,7 +68,6 @@ _POSITION = _state(
 )
 
 _STREAM = _state(first=Count, shards=str, position=_POSITION, seed=int)
-"""State of ``StreamedBatches``."""
 
 _LOADER = _state(
     identity=Mapping[str, Any],
@@ -80,7 +78,6 @@ _LOADER = _state(
     first=Count,
     since=Count,
 )
-"""State of the ``UpdateLoader``: batches that the run has used."""
 
 LIGHTNING_READS = (
     *_COUNTERS,

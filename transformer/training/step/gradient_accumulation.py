@@ -62,7 +62,6 @@ class Accumulator:
         self.halving = BatchHalving()
 
     def __call__(self, update: Update[Any], sending: Sending = nullcontext) -> Totals:
-        """Compute the gradient of the update; the last backward pass runs within ``sending``."""
         while True:
             numbered = zip(update.batches, update.numbers, strict=True)
             parts = [part for batch, n in numbered for part in self.halving.parts(batch, (n,))]

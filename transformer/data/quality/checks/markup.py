@@ -128,7 +128,6 @@ def _without(tags: Iterable[re.Match[str]], text: str) -> str:
 
 
 def _is_tag(tag: re.Match[str], text: str, names: re.Pattern[str]) -> bool:
-    """Whether a name in angle brackets that is not closed is a tag."""
     name, more = tag[2], tag[3] or ""
     if more.rstrip().endswith("/") or _ATTRIBUTE.match(more):
         return True

@@ -88,7 +88,6 @@ class Misalignment(Check):
 
     @cached_property
     def _stretches(self) -> list[Stretch]:
-        """All stretches, as indices of the pairs that were seen."""
         return find_stretches(*(np.array(lengths, dtype=np.int64) for lengths in self._lengths))
 
     def _last_line(self, stretch: Stretch) -> int:

@@ -111,7 +111,6 @@ def _numbers(reading: re.Pattern[str], text: str) -> dict[str, str]:
 
 
 def _missing(numbers: Iterable[str], rest: Iterable[str], hours: bool) -> list[str]:
-    """Return the numbers that the other side lacks."""
     return [
         number
         for number in numbers
@@ -157,7 +156,6 @@ def find_different_urls(pair: NumberedPair) -> Fault | None:
 
 
 def _addresses(text: str) -> dict[tuple[str, ...], str]:
-    """Return the addresses of a text by the parts that are compared."""
     found = _ADDRESS.findall(text) if "." in text else []
     if len(found) > _MAX_ADDRESSES:
         return {}

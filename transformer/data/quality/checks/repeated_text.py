@@ -124,7 +124,6 @@ class Leaks(Check):
         return [name for name, _ in self._leaks(pair)]
 
     def _leaks(self, pair: NumberedPair) -> Iterator[tuple[str, int]]:
-        """Yield the name and the hash of what a training pair shares with held-out text."""
         hashes = _bare_hashes(pair) or ()
         for name, value, held_out in zip(self.names, hashes, self._held_out, strict=False):
             if value in held_out:

@@ -18,7 +18,6 @@ class Rotation:
     sine: Float[Tensor, "length head_dim"]
 
     def __call__(self, heads: Heads) -> Heads:
-        """Rotate each position of queries or keys by its angles."""
         # Component i makes a pair with component i + head_dim / 2.
         left, right = heads.chunk(2, dim=-1)
         swapped = torch.cat((-right, left), dim=-1)
