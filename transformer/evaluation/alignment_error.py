@@ -18,10 +18,7 @@ class AlignmentCounts:
 
     @property
     def error_rate(self) -> float:
-        """``1 - (|A∩S| + |A∩P|) / (|A| + |S|)``, from 0 to 1; lower is better.
-
-        Where all links are sure this is one minus the F-measure, ``1 - 2|A∩S| / (|A| + |S|)``.
-        """
+        """``1 - (|A∩S| + |A∩P|) / (|A| + |S|)``; 1 - F where all links are sure."""
         return 1 - _ratio(self.proposed_sure + self.proposed_possible, self.proposed + self.sure)
 
     @property

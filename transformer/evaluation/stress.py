@@ -129,10 +129,7 @@ class StressTest:
     def _disturbed(
         self, disturbance: Disturbance, window: Sequence[int], clean: Sequence[str] | None = None
     ) -> Referenced:
-        """A disturbed source, and references or the clean output, changed as references are.
-
-        A window has as many references as the text with the fewest.
-        """
+        """A disturbed source, and references (or the clean output) that are changed as well."""
         sources = [self._texts[index][0] for index in window]
         targets = [self._texts[i][1] if clean is None else (clean[i],) for i in window]
         seed = f"{disturbance.name} {self._seed} {window[0]}"

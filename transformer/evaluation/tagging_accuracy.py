@@ -64,10 +64,7 @@ def compare_tags(
     given: Sequence[Sequence[str]],
     training: Container[str],
 ) -> Tagging:
-    """Compare right and given (predicted) tags: a tag a word, a sequence of them a sentence.
-
-    ``training`` has the words of the training text.
-    """
+    """Compare right and given tags; ``training`` has the words of the training text."""
     confusion: Counter[tuple[str, str]] = Counter()
     unknown = unknown_right = 0
     for sentence in zip(words, right, given, strict=True):

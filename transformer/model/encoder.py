@@ -45,10 +45,7 @@ class EncoderLayer(nn.Module):
 
 
 class LayerStack(nn.Module):
-    """The layers of an encoder or decoder; ``final_norm`` ends a pre-norm stack.
-
-    ``layer_drop`` is the probability with which a training step skips a layer.
-    """
+    """The layers of a stack; training skips each with ``layer_drop``; pre-norm ends with a norm."""
 
     def __init__(
         self,

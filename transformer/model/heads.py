@@ -46,11 +46,7 @@ def attentions(model: Transformer) -> dict[Kind, list[MultiHeadAttention]]:
 
 
 def attention_heads(model: Transformer) -> list[HeadName]:
-    """Every head once, in the order of the layers.
-
-    If layers share a head (``model.share_layers``), it has the name of the first layer. If heads
-    share keys and values (``model.num_kv_heads``), each query head counts.
-    """
+    """Every head once, by its first layer; of shared keys and values each query head counts."""
     return [
         HeadName(kind, layer, head)
         for kind, stack in attentions(model).items()
@@ -73,10 +69,7 @@ def parse_heads(model: Transformer, names: Iterable[str]) -> list[HeadName]:
 
 
 def switch_off(model: Transformer, names: Iterable[HeadName]) -> None:
-    """Switch these heads off and the rest on.
-
-    A head that is off adds nothing to the output of its attention, in training too.
-    """
+    """Switch these heads off, so that they add nothing, in training too, and the rest on."""
     stacks = attentions(model)
     for stack in stacks.values():
         for attention in stack:

@@ -15,10 +15,7 @@ CONFIG = "config.yaml"
 
 @contextmanager
 def saved_config(config: DictConfig, folder: Path) -> Iterator[None]:
-    """Write the resolved config of the run; restore the former file if nothing is trained.
-
-    So a command that fails, or finds all done, changes nothing for the next ``checkpoint=auto``.
-    """
+    """Write the config; restore the former, for ``checkpoint=auto``, if nothing is trained."""
     file = folder / CONFIG
     before = file.read_bytes() if file.is_file() else None
     checkpoint = _newest(folder)

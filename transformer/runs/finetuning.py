@@ -71,10 +71,7 @@ def _log_other_scoring(config: RunConfig, path: Path, before: Mapping[str, Any])
 
 
 def grown(payload: dict[str, Any], tags: Tags, words: Sequence[str]) -> dict[str, Any]:
-    """The checkpoint of a translator with these tags and words added to its vocabulary.
-
-    A new vector is the mean of its former tokens: old text is translated as before.
-    """
+    """A translator with more tags and words, whose vectors are means: old text stays the same."""
     portable = payload[PORTABLE]
     before = Tokenizer.from_state(portable["tokenizer"])
     now = before.with_words(words).with_tags(before.tags.extended(tags))

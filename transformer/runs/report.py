@@ -92,10 +92,7 @@ def write_report(folder: Path, values: Values) -> Path:
 
 
 def run_report(folders: Sequence[Path], state: str | None = None) -> Values:
-    """All that run directories say; their configs must be trusted, as their text is read.
-
-    ``state`` is finished, stopped or training; None finds out. InputError for another folder.
-    """
+    """All that trusted run directories say; ``state`` None finds out whether one is finished."""
     configs, notes = [require_config(folder) for folder in folders], list[str]()
     pairs = zip(folders, configs, strict=True)
     defaults = [plain_values(RunConfig())] if len(configs) == 1 else []

@@ -113,11 +113,7 @@ def fit(
 
 
 def _with_compiler(config: RunConfig) -> RunConfig:
-    """The config with a choice for ``trainer.compile=auto``: on a GPU all that can be compiled.
-
-    On a CPU, or if the compiler does not work, it compiles nothing. Raises InputError if the
-    compiler does not work and the user has chosen.
-    """
+    """The config with a choice for ``trainer.compile=auto``: none on a CPU or without compiler."""
     chosen, on_gpu = config.trainer.compile, trains_on_gpu(config.trainer)
     automatic = chosen == "auto"
     if chosen == "none" or (automatic and not on_gpu):

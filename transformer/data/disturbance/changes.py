@@ -59,10 +59,7 @@ def doubled_final_punctuation(text: str, random: Random) -> str:
 
 
 def typo(text: str, random: Random) -> str:
-    """Make one typo in a word of at least four letters, or none if there is no such word.
-
-    Swaps two letters, drops or doubles one, or hits a neighbouring key; the first letter stays.
-    """
+    """Swap, drop or double a letter, or hit a key beside it, in a word of four letters or more."""
     words = list(_LONG_WORD.finditer(text))
     if not words:
         return text

@@ -55,10 +55,7 @@ class SegmentationSampler:
         numbers: Indices,
         changed: Mapping[int, Linked] | None = None,
     ) -> Segmented:
-        """Return the subword ids of both sides of a batch, whose pairs have these numbers.
-
-        ``changed`` are pairs that replace those at these indices if they fit.
-        """
+        """Return the ids of pairs with these numbers, or of those in ``changed`` that fit."""
         changed = changed or {}
         source: list[Row] = [*corpus.ids("source", pairs)]
         target: list[Row] = [*corpus.ids("target", pairs)]

@@ -126,10 +126,7 @@ class _Cleaner:
                 yield None, lines
 
     def _repaired(self, pair: NumberedPair) -> tuple[NumberedPair, list[str]]:
-        """Return the pair to check and to write, and its repairs, made or possible.
-
-        A repair that would move words of word links is not made. Features and their tab stay.
-        """
+        """Return the pair to check and to write, and its repairs; none moves words of links."""
         source, *features = pair.source.split("\t", int(self._split.corpus.features))
         texts, repairs = [source, pair.target], []
         for name, step in self._steps.items():

@@ -118,10 +118,7 @@ class Shard:
 def read_epoch(
     shards: Sequence[Shard], seed: int, start: Position
 ) -> Iterator[tuple[int, Pair, Position]]:
-    """Yield the pairs of an epoch from a position on: number, texts, the position after it.
-
-    The order of the shards depends on seed and epoch; the number of a pair does not.
-    """
+    """Yield (number, pair, next position) of an epoch, in an order by seed and epoch."""
     # The third number makes it differ from the random orders of batches.
     order = np.random.default_rng([seed, start.epoch, 3]).permutation(len(shards)).tolist()
     place = start.place
@@ -163,11 +160,7 @@ def find_shards(
 
 
 def shards_fingerprint(shards: Iterable[Shard]) -> str:
-    """Return a hash of the names of the files and their states in the file system.
-
-    The state of a local file is its size and modification time; files of a web server are assumed
-    not to change.
-    """
+    """Return a hash of names, sizes and times; files of a web server count as unchanged."""
     digest = hashlib.sha256()
     for shard in shards:
         for url in shard.urls:

@@ -40,11 +40,7 @@ class SegmentationSampler:
     def __init__(
         self, model: Any, algorithm: str, strength: float, whole: Sequence[str] = ()
     ) -> None:
-        """Prepare to sample from a SentencePieceProcessor with byte fallback.
-
-        ``strength`` is the smoothing alpha ("unigram"), or the dropout probability ("bpe");
-        ``whole`` are words that are never cut.
-        """
+        """Prepare; ``strength`` is alpha or the dropout probability; ``whole`` are not cut."""
         longest_first = sorted(map(re.escape, whole), key=len, reverse=True)
         self._whole = re.compile(f"({'|'.join(longest_first)})") if whole else None
         self._subwords = {

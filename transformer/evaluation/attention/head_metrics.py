@@ -177,11 +177,7 @@ class NamedHead:
 
 
 def best_heads(layers: Sequence[Sequence[HeadCharacter]], alignments: int = 3) -> list[NamedHead]:
-    """The heads of one kind of attention to look at first.
-
-    The ``alignments`` best aligned heads, if that is measured; for each position the head with the
-    largest weight there, if it is a majority; the most confident and the broadest head.
-    """
+    """The best aligned, positional, most confident and broadest heads of a kind."""
     named = [
         NamedHead("word alignment", *index, f"AER {value:.3f}")
         for value, index in _ranked(layers, "alignment_error")[::-1][:alignments]

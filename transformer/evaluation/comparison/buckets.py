@@ -60,11 +60,7 @@ def scores_by_length(
     metric: Metric,
     edges: Sequence[int],
 ) -> list[LengthBucket]:
-    """Corpus score of the sentences of each length; buckets without a sentence are left out.
-
-    Words of a source are separated by spaces; ``edges`` are the first lengths of the buckets after
-    the first.
-    """
+    """Corpus score by source words; ``edges`` are the first lengths of later buckets."""
     indices: dict[int, list[int]] = {}
     for line, source in enumerate(sources):
         indices.setdefault(bisect_right(edges, len(source.split())), []).append(line)
@@ -110,11 +106,7 @@ def words_by_frequency(
     references: Sequence[Sequence[str]],
     edges: Sequence[int],
 ) -> list[FrequencyBucket]:
-    """Accuracy on the words of each frequency; buckets without a word are left out.
-
-    A word of a reference matches one occurrence in the hypothesis of its sentence. ``counts`` are
-    those of the training text; ``edges`` the first frequency of each bucket after the first.
-    """
+    """Accuracy on words by their training ``counts``; ``edges`` as in ``scores_by_length``."""
 
     def bucketed(words: Iterable[str]) -> Counter[int]:
         return Counter(bisect_right(edges, counts.get(word, 0)) for word in words)

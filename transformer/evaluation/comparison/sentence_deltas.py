@@ -80,10 +80,7 @@ def movement(
     better: Better,
     limit: int,
 ) -> Movement:
-    """Rank the sentences by the gain of the other system; ties stay in order.
-
-    ``better`` is the direction of the metric ``by``, ``limit`` the maximal sentences each way.
-    """
+    """Rank the sentences by the gain of the other system; at most ``limit`` each way."""
     moved = []
     for line, source in enumerate(sources):
         right = references[line]

@@ -158,10 +158,7 @@ class SelfAttentionBias(nn.Module):
         *,
         room: int | None = None,
     ) -> AttentionBias:
-        """The bias of the queries from ``start`` to ``start + length``, over all keys up to there.
-
-        In a cache with ``room`` for more keys, the empty positions are hidden.
-        """
+        """The bias of ``length`` queries from ``start`` on, over the filled ``room`` of a cache."""
         end = start + length
         keys = torch.arange(room or end, device=device)
         queries = keys[start:end]

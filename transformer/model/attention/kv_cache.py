@@ -24,19 +24,12 @@ REPEATED_BLOCK = 32
 
 
 def repeats_shapes(device: torch.device) -> bool:
-    """Whether a search should repeat the shapes of its tensors, rather than make them smaller.
-
-    True except on a CPU: starting or compiling a kernel takes longer than computing a few more
-    hypotheses and positions.
-    """
+    """Whether a search should repeat shapes: except on a CPU, starting a kernel takes longer."""
     return device.type != "cpu"
 
 
 def room_for(past: int, new: int, device: torch.device) -> int:
-    """Number of positions that a layer allocates for past and new positions.
-
-    The first call allocates only the new positions: teacher forcing adds none later.
-    """
+    """Positions that a layer allocates: at first the new ones, as teacher forcing adds none."""
     if not past:
         return new
     block = REPEATED_BLOCK if repeats_shapes(device) else BLOCK
@@ -45,10 +38,7 @@ def room_for(past: int, new: int, device: torch.device) -> int:
 
 @dataclass
 class LayerCache:
-    """Keys and values of one decoder layer, of ``length`` positions.
-
-    ``rows`` selects the hypotheses that continue at the next position; None is all of them.
-    """
+    """Keys and values of a decoder layer; ``rows`` are the hypotheses that go on (None: all)."""
 
     cross_keys: SentenceHeads
     cross_values: SentenceHeads

@@ -45,11 +45,7 @@ def portable_part(
 
 
 def read_payload(path: Path) -> dict[str, Any]:
-    """Everything in the file, as plain values and tensors on the CPU.
-
-    Raises InputError if the file is not a checkpoint of this framework, is damaged, has another
-    format, or has values that training never writes (validation.py).
-    """
+    """Everything in the file; InputError unless it is a whole checkpoint of this framework."""
     payload = read_archive(path)
     parts = payload if isinstance(payload, dict) else {}
     portable: Any = parts.get(PORTABLE)
@@ -126,11 +122,7 @@ def require_translation(payload: dict[str, Any], file: Path) -> None:
 def load_weights(
     model: nn.Module, payload: dict[str, Any], file: Path, *, assign: bool = False
 ) -> None:
-    """Load the weights of a model, and set evaluation mode; new adapters (LoRA) do not change.
-
-    With ``assign``, the model takes the tensors of the payload, and their types. Raises InputError
-    if the weights do not fit the model.
-    """
+    """Load weights, with ``assign`` by reference, and set evaluation mode; or InputError."""
     weights = {k: w for k, w in model.state_dict().items() if ".lora_" in k}
     weights |= {
         name.removeprefix(WEIGHTS_PREFIX): tensor

@@ -91,10 +91,7 @@ def shard_names(file: Path) -> list[str]:
 
 
 def delete_unnamed(folder: Path) -> None:
-    """Delete the shards that no checkpoint of the folder needs any more.
-
-    If the system cannot read a checkpoint, its shards are unknown, and nothing is deleted.
-    """
+    """Delete shards that no checkpoint of the folder needs, if all can be read."""
     try:
         named = {name for file in folder.glob("*.ckpt") for name in shard_names(file)}
         for shard in folder.glob(f"*{SUFFIX}"):

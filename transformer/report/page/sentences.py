@@ -48,10 +48,7 @@ def sentence_rows(comparison: Comparison, flags: Mapping[str, Container[int]]) -
 
 
 def moved_rows(comparison: Comparison) -> list[Row]:
-    """The sentences that became most better and most worse, flagged so; the base is A.
-
-    If a page has no room for all, there are the first of each system and direction.
-    """
+    """The sentences that became most better and worse; if a page has no room, the first."""
     names = letters(len(comparison.systems))[1:]
     groups = [
         [_moved(sentence, found.by, name, way) for sentence in some]

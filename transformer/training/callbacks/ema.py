@@ -12,10 +12,7 @@ from transformer.training.step.outcome import Outcome
 
 
 class MovingAverage(EMAWeightAveraging):
-    """An exponential moving average of the weights; validation uses the average.
-
-    Buffers are not averaged: they would drift by rounding. Skipped updates do not count.
-    """
+    """Averages weights, not buffers (rounding), for validation; skipped updates do not count."""
 
     def __init__(self, decay: float) -> None:
         super().__init__(decay=decay, use_buffers=False)

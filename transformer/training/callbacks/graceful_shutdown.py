@@ -112,10 +112,7 @@ def raise_if_stopped(trainer: Trainer) -> None:
 
 @contextmanager
 def stoppable(folder: Path, resume: str) -> Iterator[None]:
-    """Raise Interrupted at a signal outside training too; the message has the resuming command.
-
-    SIGUSR1 puts a SLURM job back into the queue (``#SBATCH --signal=SIGUSR1@90``).
-    """
+    """Raise Interrupted, with the resuming command; SIGUSR1 requeues a SLURM job."""
 
     with handling(lambda signum, frame: _interrupt(signum)):
         try:

@@ -29,11 +29,7 @@ def newest_checkpoints(folder: Path) -> list[Path]:
 
 
 def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
-    """The payload of a checkpoint with the mean weights of these checkpoints.
-
-    It sums in float64, with one file in memory at a time. Raises InputError if the files have
-    different models, or are not translators.
-    """
+    """The payload of mean weights, summed in float64; InputError for different models."""
     first = read_merged(paths[0])
     require_translation(first, paths[0])
     sums = {name: tensor.double() for name, tensor in first["state_dict"].items()}

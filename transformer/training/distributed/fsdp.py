@@ -135,10 +135,7 @@ class ShardedStrategy(ReplicatedStrategy):
 
 
 def layer_policy(precision: str | int, device: torch.device) -> MixedPrecisionPolicy:
-    """In mixed precision a layer is gathered in bfloat16; gradients are summed in float32.
-
-    A CPU leaves the weights to autocast: its layer norm takes none in bfloat16.
-    """
+    """In mixed precision a GPU gathers layers in bfloat16, and sums gradients in float32."""
     if precision != "bf16-mixed" or device.type == "cpu":
         return MixedPrecisionPolicy()
     return MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)

@@ -38,10 +38,7 @@ class GradientBuckets:
 
     @contextmanager
     def sending(self) -> Iterator[None]:
-        """Send each bucket when the backward pass in this block has completed it.
-
-        The end of the block sends the rest: some parameters may have no gradient.
-        """
+        """Send each bucket that the backward pass in this block has completed; the end sends all."""
         self._missing = [len(bucket) for bucket in self._buckets]
         try:
             yield

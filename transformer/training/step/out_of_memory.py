@@ -13,10 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 def runs_out_of_memory(compute: Callable[[], object]) -> bool:
-    """Whether a computation runs out of memory; raises its other errors.
-
-    The traceback, which refers to the activations, is gone when this returns.
-    """
+    """Whether a computation runs out of memory; then its traceback and activations are gone."""
     try:
         compute()
     except (RuntimeError, MemoryError) as error:

@@ -35,10 +35,7 @@ def auto(
 def flex(
     query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
 ) -> QueryHeads:
-    """Attend to only the visible blocks of keys; on a GPU without dropout.
-
-    Raises InputError if torch cannot compute this on a GPU.
-    """
+    """Attend to only the visible blocks of keys; InputError if torch cannot on a GPU."""
     if attention_bias.queries is None or query.size(2) != key.size(2):
         # Cross-attention has no pattern; a decoding step has too few queries to skip blocks.
         return Sdpa()(query, key, value, attention_bias, dropout)

@@ -46,11 +46,7 @@ VECTOR = 16
 
 @dataclass(frozen=True)
 class Sdpa:
-    """torch's ``scaled_dot_product_attention``; ``backend`` forces one of its kernels.
-
-    With "any", plain products replace it where they are faster on a CPU: for few queries, and in
-    training on short sentences.
-    """
+    """torch's ``scaled_dot_product_attention``; "any" takes plain products where these are fast."""
 
     backend: str = "any"
 

@@ -25,10 +25,7 @@ class Rotation:
 
 
 class RotaryPositions(nn.Module):
-    """Rotary position embedding: the score of a query and a key depends on their distance.
-
-    Su et al. 2021, "RoFormer", section 3.4.2; component i pairs with ``i + head_dim / 2``.
-    """
+    """Rotary positions (Su et al. 2021, section 3.4.2): a score depends on the distance."""
 
     def __init__(self, head_dim: int, base: float = 10_000.0) -> None:
         super().__init__()
