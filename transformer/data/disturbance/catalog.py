@@ -58,22 +58,6 @@ def _joined(window: Window, random: Random) -> Pair:
     return source, target
 
 
-def _twice(window: Window, random: Random) -> Pair:
-    return _joined([window[0], window[0]], random)
-
-
-def _single_word(window: Window, random: Random) -> Pair:
-    return random.choice(window[0][0].split()), ""
-
-
-def _other_language(window: Window, random: Random) -> Pair:
-    return window[0][1], window[0][1]
-
-
-def _empty(window: Window, random: Random) -> Pair:
-    return "", ""
-
-
 DISTURBANCES = {
     one.name: one
     for one in (
@@ -92,11 +76,11 @@ DISTURBANCES = {
         Disturbance("html_entities", _source(changes.html_entities), "same"),
         Disturbance("quotes", _source(changes.other_quotes), "same"),
         Disturbance("full_width", _source(changes.full_width), "same"),
-        Disturbance("single_word", _single_word, "none"),
+        Disturbance("single_word", lambda w, random: (random.choice(w[0][0].split()), ""), "none"),
         Disturbance("joined", _joined, "changed", window=2),
-        Disturbance("twice", _twice, "changed"),
-        Disturbance("other_language", _other_language, "none"),
-        Disturbance("empty", _empty, "same", window=None),
+        Disturbance("twice", lambda w, random: _joined([w[0], w[0]], random), "changed"),
+        Disturbance("other_language", lambda w, _: (w[0][1], w[0][1]), "none"),
+        Disturbance("empty", lambda *_: ("", ""), "same", window=None),
         Disturbance("very_long", _joined, "none", window=50),
     )
 }

@@ -134,7 +134,13 @@ class HuggingFace(Segmenter):
         unknown = values["model"].get("unk_token")
         names = (_NAMES[0], (unknown, *_NAMES[1]), *_NAMES[2:])
         self.symbols = tuple(next((ids[one] for one in n if one in ids), None) for n in names)
-        self._spelling = _Spelling(values)
+        # What tokens of this file have in place of SentencePiece's spelling.
+        model, parts = values["model"], [values.get("pre_tokenizer"), values.get("decoder")]
+        self._added = {token["content"] for token in values.get("added_tokens") or ()}
+        self._byte_level = '"ByteLevel"' in json.dumps(parts)
+        self._continues = model.get("continuing_subword_prefix")
+        self._ends = model.get("end_of_word_suffix")
+        self._whole = model["type"] == "WordLevel"
 
     def cut(self, texts: Sequence[str]) -> list[list[int]]:
         if self._threads == 1:
@@ -148,32 +154,17 @@ class HuggingFace(Segmenter):
         return str(self._tokenizer.decode(ids, skip_special_tokens=False))
 
     def name(self, token: int) -> str:
-        return self._spelling.spell(str(self._tokenizer.id_to_token(token)))
-
-
-class _Spelling:
-    """Spells tokens of the kinds of ``tokenizer.json`` as SentencePiece does."""
-
-    def __init__(self, values: dict[str, Any]) -> None:
-        model = values["model"]
-        self._added = {token["content"] for token in values.get("added_tokens") or ()}
-        parts = json.dumps([values.get("pre_tokenizer"), values.get("decoder")])
-        self._byte_level = '"ByteLevel"' in parts
-        self._continues = model.get("continuing_subword_prefix")
-        self._ends = model.get("end_of_word_suffix")
-        self._whole = model["type"] == "WordLevel"
-
-    def spell(self, token: str) -> str:
-        if token in self._added:
-            return token
-        if self._byte_level and all(character in _BYTES for character in token):
-            return spell_bytes(bytes(map(_BYTES.__getitem__, token)))
+        text = str(self._tokenizer.id_to_token(token))
+        if text in self._added:
+            return text
+        if self._byte_level and all(character in _BYTES for character in text):
+            return spell_bytes(bytes(map(_BYTES.__getitem__, text)))
         if self._ends:
-            return token.replace(self._ends, WORD_START)
+            return text.replace(self._ends, WORD_START)
         if self._continues:
-            inside = token.startswith(self._continues)
-            return token.removeprefix(self._continues) if inside else WORD_START + token
-        return WORD_START + token if self._whole else token
+            inside = text.startswith(self._continues)
+            return text.removeprefix(self._continues) if inside else WORD_START + text
+        return WORD_START + text if self._whole else text
 
 
 def _byte_characters() -> dict[str, int]:

@@ -63,17 +63,14 @@ class FlaggingTranslator(Translator):
         self,
         texts: Sequence[str],
         constraints: Sequence[Constraints | None] | None = None,
-        *,
-        attention: bool = False,
-        alignment: bool = False,
-        names: Sequence[str] = (),
+        **more: Any,
     ) -> list[Translation]:
         """See ``Translator.translate``; with attention or alignment nothing is replaced."""
-        more: dict[str, Any] = {"attention": attention, "alignment": alignment, "names": names}
         constraints = [None] * len(texts) if constraints is None else constraints
         found = super().translate(texts, constraints, **more)
         flagged = [self._flagged(*pair) for pair in zip(texts, found, strict=True)]
-        if attention or alignment or self.on_failure not in ("next_best", "resample"):
+        views = more.get("attention") or more.get("alignment")
+        if views or self.on_failure not in ("next_best", "resample"):
             return flagged
         must = [one is not None and bool(one.must) for one in constraints]
         failed = [

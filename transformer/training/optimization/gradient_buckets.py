@@ -38,7 +38,7 @@ class GradientBuckets:
 
     @contextmanager
     def sending(self) -> Iterator[None]:
-        """Send each bucket that the backward pass in this block completes; its end sends the rest."""
+        """Send each bucket that a backward pass in this block completes, and others at its end."""
         self._missing = [len(bucket) for bucket in self._buckets]
         try:
             yield
