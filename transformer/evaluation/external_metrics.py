@@ -19,11 +19,7 @@ from transformer.evaluation.sentence_metrics import SentenceMetric
 
 
 class Custom(SentenceMetric):
-    """``metrics.custom=MODULE:FUNCTION``, called with all hypotheses and their references.
-
-    It returns one number for the text, or one for each sentence, whose mean is the score and which
-    paired tests need.
-    """
+    """``metrics.custom=MODULE:FUNCTION``: one number for the text, or one for each sentence."""
 
     def __init__(self, config: MetricsConfig) -> None:
         module, _, function = (config.custom or "").partition(":")

@@ -80,7 +80,6 @@ class MetricType(NamedTuple):
 
 
 def _imported(factory: str, *names: str, **settings: bool) -> Callable[[MetricsConfig], Metric]:
-    """A function that imports ``MODULE:FACTORY`` of this package, and builds a metric with it."""
     path = f"transformer.evaluation.{factory}"
     return lambda config: resolve_name(path)(config, *names, **settings)
 
@@ -173,11 +172,7 @@ def score(
 def reference_streams(
     metric: Metric, references: Sequence[str | Sequence[str]], sources: Sequence[str] | None
 ) -> list[list[Any]]:
-    """Lists for sacreBLEU: the first reference of each sentence, then the second, and so on.
-
-    If a sentence has fewer references than another, None fills the gap. For a metric that reads
-    the sources, the first list holds them.
-    """
+    """The first references, the second (None: no more) and so on; before them sources if read."""
     several = [(one,) if isinstance(one, str) else tuple(one) for one in references]
     streams: list[list[Any]] = list(map(list, zip_longest(*several)))
     if not getattr(metric, "uses_source", False):

@@ -15,7 +15,6 @@ import transformer
 from transformer.evaluation.metrics import Better, MetricsConfig
 
 Statistics = Callable[[str, Sequence[str], MetricsConfig], tuple[float | int, float | int]]
-"""Numerator and denominator of one hypothesis, by its references."""
 
 
 class SentenceSignature(Signature):
@@ -68,15 +67,6 @@ class SentenceMetric(Metric):
         return Score(self.name, float(100 * stats[0] / max(stats[1], 1)))
 
 
-def _exact_match(hypothesis: str, references: Sequence[str], _: MetricsConfig) -> tuple[int, int]:
-    return hypothesis in references, 1
-
-
-def _word_error(hypothesis: str, references: Sequence[str], _: MetricsConfig) -> tuple[int, int]:
-    """A word is wrong if its phones equal those of no reference."""
-    return hypothesis.split() not in [text.split() for text in references], 1
-
-
 def _edits(
     kind: str, hypothesis: str, references: Sequence[str], _: MetricsConfig
 ) -> tuple[int, int]:
@@ -125,8 +115,9 @@ def _squad(
 
 
 _STATISTICS: dict[str, Statistics] = {
-    "exact_match": _exact_match,
-    "WER": _word_error,
+    "exact_match": lambda hypothesis, references, _: (hypothesis in references, 1),
+    # A word is wrong if its phones equal those of no reference.
+    "WER": lambda word, references, _: (word.split() not in map(str.split, references), 1),
     **{name: partial(_edits, name) for name in ("CER", "PER")},
     **{name: partial(_rouge, name) for name in ("rouge1", "rouge2", "rougeL")},
     **{f"squad_{key}": partial(_squad, key) for key in ("exact_match", "f1")},

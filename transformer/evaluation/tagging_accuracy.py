@@ -14,9 +14,7 @@ class Tagging:
     confusion: Counter[tuple[str, str]]
     """By (right tag, predicted tag)."""
     unknown: int
-    """Words that do not occur in training."""
     unknown_right: int
-    """Unknown words whose predicted tag is right."""
 
     @property
     def tags(self) -> list[str]:

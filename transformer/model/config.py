@@ -31,12 +31,8 @@ class ModelConfig:
         pad: Index of the padding symbol; its embedding starts at zero, padding is masked.
         num_kv_heads: Heads of keys and values; a group of query heads shares each (Ainslie et
             al. 2023). 1 is multi-query attention (Shazeer 2019); null is ``num_heads``.
-        head_dim: Width of one head; null is ``d_model / num_heads``.
         query_key_norm: Normalise each query and key by its root mean square, as in Gemma 3 and
             Qwen 3 (Henry et al. 2020 use the Euclidean norm).
-        scale_scores: Divide the scores by the root of ``d_k``; T5 does not.
-        decoder_layers: Depth of the decoder; 0 for a model of an encoder only.
-        dropout: Dropout of the embeddings, and of each sublayer's output before the residual sum.
         source_token_dropout: Dropout of whole input tokens of the encoder, or of a single stack
             (Gal and Ghahramani 2016; Sennrich et al. 2016).
         layer_drop: Probability that a training step skips a layer (Fan et al. 2020).
@@ -48,12 +44,9 @@ class ModelConfig:
             layers/absolute_positions.py) or ``learned`` vectors added to the embeddings; or, inside
             self-attention, ``rotary`` (Su et al. 2021), ``alibi`` (Press et al. 2022) or
             ``relative`` buckets (T5, Raffel et al. 2020).
-        max_length: Number of learned positions, and of precomputed sinusoidal positions. The
-            translator splits longer text into segments.
         activation: Activation of the feed-forward block; ``swish`` is SiLU (Ramachandran et al.
             2017), ``swiglu`` and ``geglu`` are gated (Shazeer 2020). ``gelu_tanh`` and
             ``geglu_tanh`` have the approximation of Hendrycks and Gimpel 2016, section 2.
-        biases: Linear maps of the layers have biases; those of T5 have none.
         convolution_window: Width of a gated convolution before the self-attention of each
             encoder layer (Gehring et al. 2017); null is no convolution.
         encoder_layer, decoder_layer, feed_forward: ``MODULE:CLASS``, a class that replaces ours:
@@ -65,19 +58,9 @@ class ModelConfig:
             1.1), ``none`` ties nothing.
         output_bias: Add a trained bias to the logits; ``fixed`` does not train it (an imported
             model that has none bans some symbols by it).
-        scale_embedding: Multiply token embeddings by the root of ``d_model``; T5 and BART do not.
-        scale_output: Divide the hidden states by it before the output projection (T5 1.0).
         embedding_norm: Normalise the embeddings, with their positions (BART, Lewis et al. 2020).
         decoder_start: Index of the first target symbol of the decoder; null is the beginning
             symbol (fairseq starts with the end symbol).
-        attention: The kernel. ``eager`` is the formula, ``sdpa`` is torch's fused kernel, ``flex``
-            computes only the blocks that a pattern allows, ``auto`` chooses the fastest.
-        pattern: Which positions may attend to which in self-attention (``sparse_patterns.py``).
-        decoder_pattern: Pattern of the decoder; null is ``pattern``. The next keys apply to both.
-        freeze: Groups of weights that do not learn (``training/optimization/freezing.py``).
-        lora_rank: Rank of the adapters (``layers/lora.py``); only the adapters learn. 0 is no
-            adapters.
-        lora_alpha: The output of an adapter is multiplied by ``lora_alpha / lora_rank``.
 
     Raises InputError if a value is out of its range, or two values contradict each other.
     """

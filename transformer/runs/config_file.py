@@ -43,7 +43,6 @@ def read_config(folder: Path) -> dict[str, Any] | None:
 
 
 def _newest(folder: Path) -> tuple[int, int] | None:
-    """Identity of the last checkpoint: inode and time."""
     try:
         status = (folder / "checkpoints" / "last.ckpt").stat()
     except OSError:

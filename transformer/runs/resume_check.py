@@ -93,7 +93,6 @@ def _part(values: Mapping[str, Any], updates: int, checkpoint: Path | None) -> d
 
 
 def _run(part: dict[str, Any], folder: Path, until: int | None = None) -> None:
-    """Train in a new process, ``until`` an update or the end; raises InputError if it fails."""
     # Data is loaded as in a run of the user.
     method = multiprocessing.get_start_method(), True
     spawn = multiprocessing.get_context("spawn")

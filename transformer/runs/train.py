@@ -140,7 +140,6 @@ def _resume(config: RunConfig, folder: Path) -> str:
 
 
 def _prepare(config: RunConfig) -> tuple[RunConfig, Task, ResumeState]:
-    """Measure the budget if it is automatic, load text and initial weights, and log the start."""
     resume = payload = None
     if config.checkpoint is not None:
         resume, payload = find_resumable(config.checkpoint)
@@ -188,7 +187,6 @@ def _fit(
     resume_state: ResumeState,
     watching: Sequence[Callback],
 ) -> Trainer:
-    """Train; at a divergence return to the last good checkpoint with a lower learning rate."""
     resume, epochs = resume_state.file, config.trainer.max_epochs
     while True:
         callbacks = [MemoryPreflight(task.data), *task.callbacks(), *watching]

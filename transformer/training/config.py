@@ -126,8 +126,7 @@ def plain_values(config: RunConfig) -> dict[str, Any]:
         values["data"]["batch_tokens"] = "auto"
     values["precision"] = config.trainer.precision
     # Paths become texts, tuples lists.
-    plain: dict[str, Any] = json.loads(json.dumps(values, default=str))
-    return plain
+    return json.loads(json.dumps(values, default=str))
 
 
 def _contradictions(config: RunConfig, model: ModelConfig) -> Iterator[str]:

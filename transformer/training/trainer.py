@@ -159,7 +159,6 @@ def end_reason(trainer: Trainer, config: RunConfig) -> tuple[str, str]:
 
 
 def _quieten_lightning() -> None:
-    """Hide hints of Lightning, and warnings about intended behaviour."""
     for name in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
     for message in (

@@ -211,11 +211,7 @@ class RankAssignment:
 def next_batch(
     before: dict[str, Any] | None, done: int, row: BatchSequence, assignment: RankAssignment
 ) -> int:
-    """Return the number of the first batch that a run has not used after ``done`` updates.
-
-    The updates include the updates of earlier runs that it resumes. ``before`` is the loader state
-    of the last earlier run, or None. ``row`` and the assignment may have changed.
-    """
+    """Return the first batch that a run, resumed from a loader state ``before``, has not used."""
     if before is None:
         return done * assignment.batches
     old = RankAssignment(before["ranks"], before["accumulation"])

@@ -145,7 +145,6 @@ class UpdateLoader(Generic[B]):
         return self.row.epochs(self._next(done))
 
     def _next(self, done: int) -> int:
-        """Return the first unused batch after ``done`` updates."""
         return self._first + (done - self._since) * self.assignment.batches
 
     def _start(self) -> None:

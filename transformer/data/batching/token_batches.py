@@ -120,11 +120,7 @@ class BatchPlan:
         return np.diff(batches.bounds) * (source + target)
 
     def _batch_count(self, multiple_of: int, least: int) -> tuple[int, bool]:
-        """Return the number of batches, and whether a shuffled epoch starts at a random pair.
-
-        From any start, an epoch needs at most one batch more than from the first pair: the batch
-        with the starting pair becomes two.
-        """
+        """Return how many batches serve any start (one more), and whether one starts at random."""
         pairs = len(self._longest)
         fewest = len(self._full_batches(0, pairs)) - 1
         for extra in (1, 0) if self._shuffle else (0,):
@@ -161,11 +157,7 @@ class BatchPlan:
 def _by_length(
     source: Int[np.ndarray, " pair"], target: Int[np.ndarray, " pair"]
 ) -> Int[np.ndarray, " pair"]:
-    """Order pairs so that neighbours are similar in both lengths.
-
-    The larger side grows; within one length of it the difference of the sides rises, then falls for
-    the next length, so that there is no jump between lengths.
-    """
+    """Order pairs by the longer side, then by the difference, which rises and falls in turn."""
     longest = np.maximum(source, target)
     # Numbers of 16 bits are sorted in linear time.
     kind = np.int16 if len(longest) and longest.max() < 2**15 else np.int32

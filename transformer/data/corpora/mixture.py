@@ -123,7 +123,6 @@ class BalancedText:
     """The training text of several corpora: as many pairs as all have, but by sampling weights."""
 
     def __init__(self, config: DataConfig, parts: Mapping[str, Split]) -> None:
-        """Count the pairs, unless the cache has the counts; raises InputError as `Split` does."""
         cache = given_path(config.cache)
         self._parts = parts
         self._sizes = {name: part.count(cache) for name, part in parts.items()}

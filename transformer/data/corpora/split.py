@@ -38,7 +38,6 @@ class Split:
         return self.corpus.paths[0]
 
     def __iter__(self) -> Iterator[Pair]:
-        """Yield (source, target), the source with its tags; raises InputError as `Corpus` does."""
         pairs = self._chosen(self.corpus)
         if self.tags == UNTAGGED:
             return pairs

@@ -29,11 +29,7 @@ UNCHANGED = -1
 
 @dataclass(frozen=True)
 class AugmentationConfig:
-    """Probabilities of the disturbances of a training pair, of which at most one changes it.
-
-    ``conf/augmentation/none.yaml`` explains them. A pair whose tokens do not fit is not changed
-    in this epoch.
-    """
+    """Probabilities of disturbances, at most one a pair (``conf/augmentation/none.yaml``)."""
 
     upper: Probability = 0.0
     title: Probability = 0.0

@@ -3,8 +3,8 @@
 They are not natural errors: rules make them, so that all runs are measured alike. ``upper`` and
 ``title``: Bogoychev et al. 2023, arXiv 2311.14838, section 3. ``lower``, ``missing_blank`` and
 ``emoji``: Dhole et al. 2021, arXiv 2112.02721. Typos: Belinkov and Bisk 2018, arXiv 1711.02173,
-section 3.2. ``numbers``: Wang et al. 2021, arXiv 2107.08357. ``joined``: Kondo et al. 2021,
-naacl-srw.18. The others are our own.
+section 3.2; Karpukhin et al. 2019, arXiv 1902.01509, section 2. ``numbers``: Wang et al. 2021,
+arXiv 2107.08357. ``joined``: Kondo et al. 2021, naacl-srw.18. The others are our own.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,9 +1,4 @@
-"""Changes of one text: each is a pure function of the text and a random generator.
-
-Case, typos and noise: OpusTrainer (Bogoychev et al. 2023, arXiv 2311.14838, section 3). Typos:
-Belinkov and Bisk 2018, arXiv 1711.02173, section 3.2, and Karpukhin et al. 2019, arXiv 1902.01509,
-section 2.
-"""
+"""Changes of one text: each is a pure function of the text and a random generator (catalog.py)."""
 
 import html
 import re

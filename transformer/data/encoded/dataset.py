@@ -129,11 +129,7 @@ class BatchDataset(PlannedDataset[Batch]):
         links: bool = False,
         augmentation: AugmentationConfig | None = None,
     ) -> None:
-        """Serve the pairs of a corpus with these indices; a key has indices in ``pairs``.
-
-        ``pairs`` are all pairs if the sampler draws or there is augmentation; ``links`` adds word
-        links to the batches.
-        """
+        """Serve pairs by their indices in ``pairs``: all pairs, if anything is drawn for them."""
         self._corpus, self._pairs, self._sampler = corpus, pairs, sampler
         self._spelling = self._augmented = None
         if augmentation is not None and augmentation.active:

@@ -134,7 +134,6 @@ class DenoisingDataset(BatchDataset):
     def __init__(
         self, corpus: EncodedCorpus, pairs: Counts, sampler: SegmentationSampler, noise: Noise
     ) -> None:
-        """Serve the target side of pairs; see `BatchDataset`."""
         super().__init__(corpus, pairs, sampler)
         self._noise = noise
 

@@ -18,7 +18,6 @@ class TargetSplit(Split):
     """The targets of a split, as source and target."""
 
     def __iter__(self) -> Iterator[Pair]:
-        """Yield (target, target); raises InputError as `Corpus` does."""
         return ((target, target) for _, target in super().__iter__())
 
 

@@ -139,7 +139,6 @@ class DataModule(BatchModule):
         return find_splits(self._data)
 
     def _parts(self, name: str) -> list[str]:
-        """Return the names of the splits of each corpus in a split."""
         split = self._split(name)
         return [name] if isinstance(split, Split) else [f"{name}_{part}" for part in split.parts]
 

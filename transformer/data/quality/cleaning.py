@@ -172,7 +172,6 @@ def _rewrite(lines: tuple[str, ...], corpus: Corpus, pair: NumberedPair) -> tupl
 
 
 def _record(pair: NumberedPair, reason: Mapping[str, object], **more: object) -> bytes:
-    """Return a line of JSON: a pair as it was read, and why it was rejected or changed."""
     values = {"line": pair.line, **reason, "source": pair.source, "target": pair.target, **more}
     return (json.dumps(values, ensure_ascii=False) + "\n").encode()
 

@@ -151,11 +151,7 @@ logger = logging.getLogger(__name__)
 
 
 def log_faults(config: DataConfig) -> list[str]:
-    """Examine the text of a run, unless the cache has the result; log and return a line a finding.
-
-    Frequent faults are warnings. With several corpora, the held-out text of each is looked for in
-    the training text of all. A stream cannot be read beforehand.
-    """
+    """Examine the text of a run, or take the result from the cache; log a line a finding."""
     if config.streaming:
         return []
     configs = corpus_configs(config) or {"": config}

@@ -106,7 +106,6 @@ class Checks:
 
     @cached_property
     def _sample(self) -> list[Pair]:
-        """The first pairs of the training text without empty sides."""
         pairs = (pair.texts for pair in islice(numbered(self.splits["train"]), _SAMPLE))
         return [texts for texts in pairs if all(text and not text.isspace() for text in texts)]
 

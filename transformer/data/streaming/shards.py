@@ -188,7 +188,6 @@ def _kind(url: str) -> str:
 
 
 def _name(url: str) -> str:
-    """Return the URL without its query, such as a signature."""
     return url.partition("?")[0]
 
 

@@ -35,7 +35,6 @@ class StreamedBatches(BatchSequence):
     """Batches by number, which is fast in ascending order."""
 
     def __init__(self, reader: BufferReader, identity: str) -> None:
-        """Start at the beginning of a stream; ``identity`` is a hash of its shards."""
         self._reader, self._identity = reader, identity
         self._shards, self._data = reader.shards, reader.data
         # With workers, another process fills the next buffer.

@@ -35,9 +35,7 @@ class Corpus:
 
     paths: tuple[Path, ...]
     source: str
-    """The JSONL key of the source side (``data.source``)."""
     target: str
-    """The JSONL key of the target side (``data.target``)."""
     document_key: str | None = None
     """A JSONL key whose value changes where a document begins: SEPARATOR is put there."""
     max_line: int | None = None

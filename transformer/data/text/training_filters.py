@@ -29,9 +29,7 @@ class Filters:
     """Bounds on training pairs; a length is a number of subwords."""
 
     max_length: int
-    """Maximum number of tokens of either side, without bos and eos."""
     max_ratio: float | None
-    """Maximum ratio of the lengths of the longer and the shorter side; None: no bound."""
     deduplicate: bool
 
     def reason(self, source_length: int, target_length: int) -> str | None:

@@ -43,7 +43,6 @@ class FileVocabulary(Vocabulary):
     """Gives our ids to the tokens of a segmenter; ``rows`` has those of the file, None for none."""
 
     def __init__(self, model: bytes, algorithm: str, tags: Tags, threads: int) -> None:
-        """Open the content of a file; raises ValueError or RuntimeError if it is damaged."""
         self._arguments = (model, algorithm, tags, threads)
         self._file = _SEGMENTERS[algorithm](model, threads)
         plain = [token for token in self._file.ids if token not in self._file.symbols]

@@ -36,7 +36,6 @@ class SentencePiece(Segmenter):
     """A model of SentencePiece of any kind, with any ids of its symbols."""
 
     def __init__(self, model: bytes, threads: int) -> None:
-        """Open the content of a ``.model``; raises RuntimeError if it is damaged."""
         if not model:
             raise ValueError("the file is empty")
         self._processor = sentencepiece.SentencePieceProcessor(
@@ -48,8 +47,7 @@ class SentencePiece(Segmenter):
         self.symbols = tuple(token if token >= 0 else None for token in found)
 
     def cut(self, texts: Sequence[str]) -> list[list[int]]:
-        rows: list[list[int]] = self._processor.encode(texts)
-        return rows
+        return self._processor.encode(texts)
 
     def join(self, ids: list[int]) -> str:
         """Return the text of ids; U+2047 stands for an unknown character."""
@@ -115,14 +113,9 @@ _NAMES = (
 
 
 class HuggingFace(Segmenter):
-    """A ``tokenizer.json``: WordPiece, unigram, BPE of characters or of bytes, or words.
-
-    The file does not name the roles of its special tokens: pad, unk, bos and eos are found by the
-    names that they usually have.
-    """
+    """A ``tokenizer.json`` of any kind; pad, unk, bos and eos are found by their usual names."""
 
     def __init__(self, model: bytes, threads: int) -> None:
-        """Open the content of a ``tokenizer.json``; raises ValueError if it is damaged."""
         values, self._threads = _parsed(model), threads
         self._tokenizer = _opened(values)
         # Nothing is added around a text, and a text that spells a symbol is text.
@@ -195,7 +188,6 @@ def _parsed(model: bytes) -> dict[str, Any]:
 
 
 def _opened(values: dict[str, Any]) -> Any:
-    """The tokenizer of a parsed file; raises ValueError if it is damaged."""
     require_package("tokenizers", "tokenizer=huggingface", "tokenizers")
     from tokenizers import Tokenizer
 

@@ -18,10 +18,7 @@ _USER_DEFINED = 4
 
 
 def with_subwords(model: bytes, words: Sequence[str]) -> bytes:
-    """Append words to a SentencePiece model as user-defined pieces, unless they are pieces.
-
-    The file is a protocol buffer, whose repeated field 1, the pieces, may go on at its end.
-    """
+    """Append words to a SentencePiece model, whose pieces (field 1) may go on at its end."""
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     known = {processor.id_to_piece(index) for index in range(processor.get_piece_size())}
     for word in dict.fromkeys(words):

@@ -1,10 +1,8 @@
 """Samples subword segmentations of a text: a function of vocabulary, text and seed.
 
-SentencePiece samples too, but its random generator differs in each process, so a run could not be
-repeated or resumed.
-Unigram: Kudo 2018, section 3.3; forward filtering and backward sampling over the whole lattice.
-BPE: Provilkov et al. 2020, algorithm 1. Before each merge, it draws again which possible merges are
-dropped. SentencePiece drops a merge for good, and makes much smaller subwords.
+The random generator of SentencePiece differs in each process. Unigram: Kudo 2018, section 3.3, over
+the whole lattice. BPE: Provilkov et al. 2020, algorithm 1: before each merge, it draws again which
+merges are dropped. SentencePiece drops a merge for good, and makes much smaller subwords.
 """
 
 import heapq

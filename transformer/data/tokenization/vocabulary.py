@@ -19,11 +19,7 @@ CONTROL = ("<pad>", "<unk>", "<s>", "</s>")
 
 
 class Vocabulary(ABC):
-    """Splits texts into tokens, and joins them.
-
-    If the vocabulary has a separator, a text may be several sentences of a document with
-    SENTENCE_END between them: each is split by itself, with the separator between them.
-    """
+    """Splits texts into tokens, each sentence of a document by itself, and joins them."""
 
     first_tag: int
     """Id of the first tag: the number of tokens."""
@@ -94,11 +90,7 @@ class Vocabulary(ABC):
         ]
 
     def grown_from(self, before: "Vocabulary") -> list[list[int]]:
-        """Return for each id those of a smaller vocabulary that mean the same.
-
-        For an added word these are the subwords that it was cut into; for a new tag all former
-        tags, or all subwords if there are none.
-        """
+        """Return for each id those of a smaller vocabulary that mean the same, or all its tags."""
         known = {symbol: [index] for index, symbol in enumerate(before.spelt(range(len(before))))}
         tags = range(before.first_tag, len(before)) or range(EOS + 1, before.first_tag)
         return [

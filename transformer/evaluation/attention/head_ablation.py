@@ -26,7 +26,6 @@ from transformer.model.layers.dropout import evaluating
 from transformer.model.transformer import Transformer
 
 Measure = Callable[[Sequence[HeadName]], float]
-"""The score of the model with these heads switched off as well."""
 
 
 @dataclass(frozen=True)

@@ -31,12 +31,9 @@ class HeadCharacter:
 
     Attributes:
         previous, same, next: Weight on the key before, at and after the query's own position.
-        first: Weight on the first key.
-        separator: Weight on the end-of-sentence symbol.
         previous_peak, same_peak, next_peak: Fraction of queries whose strongest key is there.
         confidence: Largest weight, except on the end-of-sentence symbol (Voita et al. 2019).
-        entropy: Of the weights, in nats.
-        possible_entropy: Of equal weights: the logarithm of the number of visible keys, in nats.
+        entropy, possible_entropy: Of the weights, and of equal weights over the visible keys; nats.
         alignment_error: Alignment error rate of the word links of the head; None if not measured.
     """
 

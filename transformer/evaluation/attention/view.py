@@ -18,9 +18,7 @@ class AttentionKind:
     """``encoder``, ``decoder`` or ``cross``."""
     title: str
     note: str
-    """Description of rows and columns."""
     query_name: str
-    """Name of a row in the text about one weight."""
     key_name: str
     queries: Sequence[str]
     keys: Sequence[str]
@@ -51,10 +49,8 @@ class AttentionView:
     source: str
     target: str
     forced: bool
-    """Whether the user gave the translation."""
     checkpoint: str
     size: str
-    """Shape of the model, for people."""
     measured: str
     """The text that the heads were measured on, for people, of so many sentence pairs."""
     sentences: int

@@ -17,7 +17,6 @@ class LengthBucket:
     """Sentences by the number of source words."""
 
     label: str
-    """Such as 6-10, or 51+."""
     sentences: int
     scores: tuple[float, ...] | None
     """Of each system; None for BLEU if no reference has as many words as the longest n-grams (4):
@@ -40,7 +39,6 @@ class FrequencyBucket:
     """Words by their frequency in training."""
 
     label: str
-    """Such as 0, 2-4, or 1000+."""
     words: int
     """Of the references, with repetitions."""
     matches: tuple[WordMatch, ...]

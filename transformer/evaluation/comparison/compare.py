@@ -91,12 +91,9 @@ class Comparison:
     signatures: Mapping[str, str]
     """Of ``length``, ``frequency``, and the metrics of sentences."""
     chosen: str
-    """The metric of ``by_length``."""
     by_length: Sequence[LengthBucket]
     by_frequency: Sequence[FrequencyBucket] | None
-    """None without training text."""
     movements: Sequence[Movement]
-    """Of each system but the base."""
     base: SentenceScores
     """Each sentence of the base; without other systems only by the metric that ranks them."""
 

@@ -36,7 +36,6 @@ class Movement:
 
     by: str
     better: int
-    """Number of sentences with a better score than the base."""
     worse: int
     same: int
     most_better: list[MovedSentence]

@@ -73,7 +73,6 @@ class TestedMetric:
     __test__ = False
 
     name: str
-    """As sacreBLEU writes it: BLEU, chrF2, TER; or exact_match, PER, and so on."""
     signatures: Mapping[str, str]
     """Of the ``score``, and of the tests ``bootstrap`` and ``randomisation``."""
     systems: Sequence[TestedScore]
@@ -119,7 +118,6 @@ def paired_tests(
 def _differing(
     metric: Metric, base: Sequence[str], other: Sequence[str], streams: Sequence[Sequence[Any]]
 ) -> Iterator[bool]:
-    """Whether the statistics of a metric differ, sentence by sentence."""
 
     def statistics(hypothesis: str, right: Sequence[Any]) -> list[Any]:
         # Such as matches and totals; sacreBLEU has no public interface for them.

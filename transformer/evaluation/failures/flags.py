@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from transformer.data.quality.base import NumberedPair
 from transformer.data.quality.checks.characters import describe_foreign_script, find_replacement
-from transformer.data.quality.checks.languages import Language, is_same
+from transformer.data.quality.checks.languages import Language, base_code, is_same
 from transformer.data.quality.checks.lengths import find_empty_side, longest_run
 from transformer.data.quality.checks.markup import same_tags
 from transformer.data.quality.checks.numbers_and_urls import (
@@ -64,8 +64,8 @@ class Detector:
         directions = thresholds.directions
         self._own = None
         if len(directions) == 1:
-            codes = (code.lower().replace("_", "-").partition("-")[0] for code in directions[0])
-            source, self._own = map(Language, codes, map(frozenset, thresholds.common))
+            common = map(frozenset, thresholds.common)
+            source, self._own = map(Language, map(base_code, directions[0]), common)
             self._source, self._only_source = source, source.common - self._own.common
         self._detects = detects and find_spec("py3langid") is not None
         absent = {"copy": not directions, "wrong_language": self._own is None}

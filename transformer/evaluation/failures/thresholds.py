@@ -14,7 +14,7 @@ from transformer.common.language_names import language_name
 from transformer.common.schema import typed
 from transformer.data.quality.base import SIDES
 from transformer.data.quality.checks.characters import frequent_scripts
-from transformer.data.quality.checks.languages import common_words
+from transformer.data.quality.checks.languages import base_code, common_words
 from transformer.data.quality.checks.lengths import UsualLengths
 from transformer.data.text.parallel import Pair
 
@@ -89,6 +89,6 @@ def _directions(data: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     corpora = (data.get("corpora") or {"": {}}).values()
     named = (tuple(one.get(side) or data.get(side, "") for side in SIDES) for one in corpora)
     pairs = sorted({(str(source), str(target)) for source, target in named})
-    languages = [[side.lower().replace("_", "-").partition("-")[0] for side in p] for p in pairs]
+    languages = [map(base_code, pair) for pair in pairs]
     known = all(a != b and language_name(a) != a and language_name(b) != b for a, b in languages)
     return tuple(pairs) if known else ()

@@ -115,8 +115,7 @@ class AttentionBias:
         """Make something once, and keep it under its name."""
         if name not in self._made:
             self._made[name] = make()
-        made: T = self._made[name]
-        return made
+        return self._made[name]
 
     def rotate(
         self, heads: Float[Tensor, "batch head length head_dim"]

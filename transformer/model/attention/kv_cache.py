@@ -68,7 +68,6 @@ class LayerCache:
         self.rows = None
 
     def _select(self, heads: Tensor, room: int) -> AllHeads:
-        """Copy the hypotheses that continue, with room for more positions."""
         if self.rows is not None:
             heads = heads.index_select(0, self.rows)
         return F.pad(heads, (0, 0, 0, room - heads.size(2))) if heads.size(2) < room else heads
@@ -76,11 +75,7 @@ class LayerCache:
 
 @dataclass
 class DecoderCache:
-    """The caches of all layers, the bias of the source, and the number of cached positions.
-
-    ``reorder`` takes effect when the next position is added. Then attention reads the keys while
-    they are in the processor's cache (docs/decoding.md).
-    """
+    """The caches of all layers; ``reorder`` takes effect with the next position."""
 
     layers: list[LayerCache]
     source_bias: AttentionBias

@@ -21,11 +21,7 @@ _NUMBER = "place in the shards"
 
 
 def split(tree: Any, part_of: Callable[[Any], Tensor | None]) -> tuple[Any, list[Tensor]]:
-    """Separate this rank's rows of the sharded tensors from a tree of plain values.
-
-    ``part_of`` returns this rank's rows of a sharded tensor, and None for any other value. Returns
-    the tree with a mark instead of each sharded tensor, and this rank's rows in order.
-    """
+    """Separate this rank's rows (``part_of``) from a tree of plain values, which gets marks."""
     parts: list[Tensor] = []
 
     def mark(value: Any) -> Any:

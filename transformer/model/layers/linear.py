@@ -37,8 +37,7 @@ class Linear(nn.Linear):
     def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width_out"]:
         if onednn_linear is None or not self._onednn_computes(x):
             return super().forward(x)
-        mapped: Tensor = onednn_linear(x, self.weight, self.bias, "none", [], "")
-        return mapped
+        return onednn_linear(x, self.weight, self.bias, "none", [], "")
 
     def _onednn_computes(self, x: Tensor) -> bool:
         return (

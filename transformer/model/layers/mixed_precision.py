@@ -1,8 +1,5 @@
 """Types of products under autocast, and instruction sets of the processor."""
 
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -30,13 +27,6 @@ def product_dtype(hidden: Float[Tensor, "*axes"]) -> torch.dtype:
 def for_products(hidden: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
     """Cast the input of several products once, as autocast would cast it for each."""
     return hidden.to(product_dtype(hidden)) if hidden.dtype == torch.float32 else hidden
-
-
-def without_autocast(device: str) -> AbstractContextManager[Any]:
-    """Switch autocast off within the context; the device meta has no autocast."""
-    if device == "meta":
-        return nullcontext()
-    return torch.autocast(device, enabled=False)
 
 
 def processor_has(*instructions: str) -> bool | None:

@@ -74,8 +74,7 @@ class Int8Linear(nn.Module):
         return self._map(x, few if x.numel() < _SEVERAL * x.size(-1) else many)
 
     def _map(self, x: Tensor, engine: str) -> Tensor:
-        mapped: Tensor = torch.ops.quantized.linear_dynamic(x, self.packed[engine], self.seven_bits)
-        return mapped
+        return torch.ops.quantized.linear_dynamic(x, self.packed[engine], self.seven_bits)
 
     def _fastest(self, rows: int) -> str:
         x = torch.ones(rows, self.unpacked()[0].size(1))
@@ -96,11 +95,7 @@ def in_precision(
     *,
     untie: bool = True,
 ) -> Model:
-    """Convert a loaded model for inference in place, and return it.
-
-    In float32 on a CPU, its weights are stored in the best layout for the processor; ``untie`` is
-    as in ``lay_out``. Raises InputError for int8 on another device than a CPU.
-    """
+    """Convert a model for inference in place; on a CPU, float32 is laid out; or InputError."""
     if precision == "int8":
         if torch.device(device).type != "cpu":
             raise InputError(f"precision=int8 computes on a CPU, not on device={device}")

@@ -85,7 +85,6 @@ def distribution(counts: Sequence[int], bins: int = 40) -> list[Point]:
 
 
 def _thinned(points: Sequence[Point]) -> list[Point]:
-    """Means of neighbours, if there are more points than pixels."""
     size = math.ceil(len(points) / _MOST_POINTS)
     groups = (points[at : at + size] for at in range(0, len(points), size))
     return [(one[-1][0], float(f"{sum(y for _, y in one) / len(one):.5g}")) for one in groups]

@@ -126,7 +126,6 @@ def stoppable(folder: Path, resume: str) -> Iterator[None]:
 
 
 def _interrupt(signum: int) -> NoReturn:
-    """Raise the error of a signal, with the exit code of a shell."""
     raise Interrupted(f"stopped by {signal.Signals(signum).name}", 128 + signum)
 
 

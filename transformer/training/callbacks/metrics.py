@@ -92,7 +92,6 @@ class Measure(Callback):
                 self.real, self.padded = before["counted"]
 
     def _counted(self, trainer: Trainer) -> list[int]:
-        """Tokens of all ranks, without and with padding."""
         device = trainer.strategy.root_device
         counted = torch.tensor([self.real, self.padded], dtype=torch.int64, device=device)
         summed = trainer.strategy.reduce(counted, reduce_op="sum")

@@ -153,8 +153,7 @@ def _shown(epochs: float | None) -> str:
 
 
 def _epochs(trainer: Any) -> float | None:
-    epochs: float | None = trainer.datamodule.epochs(trainer.global_step)
-    return epochs
+    return trainer.datamodule.epochs(trainer.global_step)
 
 
 def _not_on_bar(record: logging.LogRecord) -> bool:

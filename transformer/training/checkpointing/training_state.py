@@ -126,8 +126,7 @@ def loader_state(payload: Mapping[str, Any]) -> dict[str, Any] | None:
         [state] = payload["loops"]["fit_loop"]["state_dict"].get("combined_loader", [None])
     except (LookupError, TypeError, ValueError, AttributeError):
         state = ()
-    found: dict[str, Any] | None = typed_value(state, Mapping[str, Any] | None, "loops")
-    return found
+    return typed_value(state, Mapping[str, Any] | None, "loops")
 
 
 def optimizer_state(states: Any, optimizer: Optimizer) -> dict[str, Any]:

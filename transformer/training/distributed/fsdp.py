@@ -153,7 +153,6 @@ def local_part(value: Any, copies: dict[tuple[int, Size], Tensor]) -> Tensor | N
 
 
 def _alike(value: Any, weight: Any) -> Any:
-    """A whole tensor, sharded as a weight of the same shape."""
     if not isinstance(weight, DTensor) or getattr(value, "shape", None) != weight.shape:
         return value
     whole = value.to(weight.device)

@@ -61,7 +61,6 @@ class ConsistencyLoss(NamedTuple):
     loss: Scalar
     """Cross-entropy and weighted divergence; only this sum has a gradient."""
     cross_entropy: Scalar
-    """Smoothed."""
     divergence: Scalar
 
 

@@ -36,10 +36,7 @@ def _recomputed(forward: Forward) -> Forward:
             # tensors. With a sparse pattern the bias of all queries and keys may not be needed.
             if isinstance(each, AttentionBias) and each.pattern is None:
                 _ = each.dense_bias
-        result: Tensor = checkpoint(
-            lambda x: forward(x, *map(_fresh, context)), hidden, use_reentrant=False
-        )
-        return result
+        return checkpoint(lambda x: forward(x, *map(_fresh, context)), hidden, use_reentrant=False)
 
     return compute
 

@@ -43,13 +43,6 @@ def compile_layers(model: nn.Module, guided: nn.Module | None = None, **options:
         layer.forward = _compiled(layer.forward, compiled)  # type: ignore[method-assign]
 
 
-def seconds_compiling() -> float:
-    """Seconds that torch has compiled in this process."""
-    from torch._dynamo.utils import calculate_time_spent
-
-    return calculate_time_spent()["total_wall_time"]
-
-
 def check_compiler(device: torch.device, cache: Path) -> None:
     """Compile a sum, into ``cache`` unless the user has set a folder; or InputError."""
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache.resolve()))

@@ -29,8 +29,8 @@ Sending = Callable[[], AbstractContextManager[Any]]
 class Totals:
     """Sums over the micro-batches of an update.
 
-    ``tokens`` is a tensor if it is summed over several ranks. ``sums`` are losses without gradient.
-    ``signals`` counts the ranks that have received each signal.
+    ``tokens`` is a tensor if it is summed over ranks; ``signals`` counts the ranks with each
+    signal.
     """
 
     tokens: int | Tensor = 0

@@ -128,6 +128,11 @@ def common_words(texts: Iterable[str]) -> frozenset[str]:
     return frozenset(word for word, _ in ranked[:_COMMON_WORDS])
 
 
+def base_code(name: str) -> str:
+    """Return the language of a code or name such as "de-AT" or "de_AT"."""
+    return re.split("[-_]", name.lower())[0]
+
+
 class Language:
     """A language by its code, and its common words."""
 
@@ -139,7 +144,7 @@ class Language:
         """Detect the language of some texts, unless the name of their side is its code."""
         texts = texts[:_SAMPLE]
         detected = [_identifier().classify(text)[0] for text in texts]
-        code = re.split(r"[-_]", name.lower())[0]
+        code = base_code(name)
         if code not in _identifier().labels and detected:
             code = str(Counter(detected).most_common(1)[0][0])
         own = (text for text, language in zip(texts, detected, strict=True) if language == code)

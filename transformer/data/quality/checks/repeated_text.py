@@ -91,7 +91,6 @@ class Leaks(Check):
     names = ("leak", "leak_source", "leak_target")
 
     def __init__(self, held_out: Mapping[str, Split], max_examples: int) -> None:
-        """Read the held-out splits, by name; raises InputError if a text cannot be read."""
         super().__init__("train", max_examples)
         self.training_text = "the training text"
         self._pairs = {

@@ -67,7 +67,7 @@ def attend_flex(
     """Compute ``attend`` under an attention bias by ``attention``, compiled or plain."""
     bias, first = attention_bias.bias, key.size(2) - query.size(2)
     # The result of a query that may attend to nothing is zero here, too.
-    attended: QueryHeads = attention(
+    return attention(
         query,
         key,
         value,
@@ -75,7 +75,6 @@ def attend_flex(
         block_mask=attention_bias.once("block_mask", lambda: _block_mask(attention_bias)),
         enable_gqa=key.size(1) != query.size(1),
     )
-    return attended
 
 
 @cache

@@ -95,11 +95,7 @@ def is_short_on_cuda(query: QueryHeads) -> bool:
 def plain_is_faster(
     query: QueryHeads, key: KeyHeads, attention_bias: AttentionBias, dropout: float
 ) -> bool:
-    """Whether plain products are faster: on a CPU, for short sentences in training.
-
-    They are also faster in a decoding step over enough keys. On a CPU, torch's fused kernel
-    computes each sentence and head separately (docs/performance.md, docs/decoding.md).
-    """
+    """Whether plain products are faster on a CPU (docs/performance.md, docs/decoding.md)."""
     if query.device.type != "cpu" or torch.compiler.is_compiling():
         return False
     if torch.is_grad_enabled():
@@ -111,11 +107,7 @@ def plain_is_faster(
 def attend_short(
     query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
 ) -> QueryHeads:
-    """The formula with inputs that suit torch's softmax; each query must see a key.
-
-    On a CPU, the softmax is fast in float32 with at least 16 keys: hidden keys are added up to
-    this number (docs/performance.md).
-    """
+    """The formula with 16 keys or more, for torch's softmax on a CPU; all queries see a key."""
     key, value = repeat_heads(query, key), repeat_heads(query, value)
     summand, missing = penalty(attention_bias), VECTOR - key.size(2)
     if missing > 0:
