@@ -125,7 +125,6 @@ class ModelConfig:
 
     @property
     def output_scale(self) -> float:
-        """Factor of the hidden states before the output projection."""
         return self.d_model**-0.5 if self.scale_output else 1.0
 
     def to_dict(self) -> dict[str, Any]:

@@ -29,7 +29,6 @@ class LanguageModule(UpdateModule):
     model: SingleStack
 
     def predictions(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Hidden states before each real target token, and these tokens."""
         hidden = self.model(batch.target_input)
         return hidden.flatten(0, 1).index_select(0, batch.labelled), batch.labels
 

@@ -28,7 +28,6 @@ class TaggingModule(UpdateModule):
     model: SingleStack
 
     def predictions(self, batch: TaggedBatch) -> tuple[Tensor, Tensor]:
-        """Hidden states of the first subwords, and the tags of their words."""
         hidden = self.model(batch.source)
         return hidden.flatten(0, 1).index_select(0, batch.labelled), batch.labels
 

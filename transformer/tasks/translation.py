@@ -69,7 +69,6 @@ class TranslationTask(Task):
 
     @staticmethod
     def criterion(config: RunConfig) -> Criterion:
-        """``metrics.choose`` chooses the best checkpoint."""
         chosen = config.metrics.choose
         return Criterion(
             f"val/{chosen}", "max" if config.metrics.better(chosen) == "higher" else "min"
@@ -86,7 +85,6 @@ class TranslationTask(Task):
         return build_module(self.module_class, model, self.config, tokenizer)
 
     def callbacks(self) -> Sequence[Callback]:
-        """Translate the validation text with the model that trains."""
         config = self.config
         translator = Translator(
             self.module.model,

@@ -159,7 +159,6 @@ class BatchDataset(PlannedDataset[Batch]):
         return collate(*found[:2], list(map(linked_subwords, links, *words)))
 
     def lengths(self) -> Lengths:
-        """Return the lengths of source and target to plan batches with."""
         source, target = self._sampler.lengths(self._corpus, self._pairs)
         return source[self._pairs], target[self._pairs]
 

@@ -25,7 +25,6 @@ class MonolingualData(DataModule):
     """Batches of the target side of a corpus; ``data.source`` only helps to find it."""
 
     def prepare_data(self) -> None:
-        """Prepare as `DataModule` does, and check that evaluation texts fit the model."""
         super().prepare_data()
         for name in () if self._positions is None else self.splits:
             references = [one for every in self.texts(name).references for one in every]

@@ -98,7 +98,6 @@ class TaggingData(BatchModule):
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer: given, from the cache, or learnt from the words of the training text."""
         if self._initial_tokenizer is not None:
             return self._initial_tokenizer
         texts = [(" ".join(words), "") for words, _ in self.sentences("train")]

@@ -39,7 +39,6 @@ class CleanedSplit:
     repairs: Counter[str] = field(default_factory=Counter)
 
     def summary(self) -> str:
-        """Return the number of kept pairs, the most frequent faults, and how to keep them."""
         (first, _), *_ = frequent = self.faults.most_common(_NAMED)
         faults = ", ".join(f"{name} {count:,}" for name, count in frequent)
         return (

@@ -128,12 +128,12 @@ class HuggingFace(Segmenter):
         names = (_NAMES[0], (unknown, *_NAMES[1]), *_NAMES[2:])
         self.symbols = tuple(next((ids[one] for one in n if one in ids), None) for n in names)
         # What tokens of this file have in place of SentencePiece's spelling.
-        model, parts = values["model"], [values.get("pre_tokenizer"), values.get("decoder")]
+        kind, parts = values["model"], [values.get("pre_tokenizer"), values.get("decoder")]
         self._added = {token["content"] for token in values.get("added_tokens") or ()}
         self._byte_level = '"ByteLevel"' in json.dumps(parts)
-        self._continues = model.get("continuing_subword_prefix")
-        self._ends = model.get("end_of_word_suffix")
-        self._whole = model["type"] == "WordLevel"
+        self._continues = kind.get("continuing_subword_prefix")
+        self._ends = kind.get("end_of_word_suffix")
+        self._whole = kind["type"] == "WordLevel"
 
     def cut(self, texts: Sequence[str]) -> list[list[int]]:
         if self._threads == 1:

@@ -49,11 +49,8 @@ class Ablations:
     single: dict[HeadName, Ablation]
     """Each head off alone, the costliest first (section 3.2)."""
     pruned: dict[float, Ablation]
-    """The cheapest heads off together, for each fraction of the heads (section 4).
-
-    The ranking is that of ``single`` for all fractions (the paper ranks by the gradient). A head
-    that costs nothing alone may cost much when those that could replace it are off too.
-    """
+    """The cheapest heads of ``single`` off together, for each fraction of the heads (section 4; the
+    paper ranks by the gradient)."""
 
 
 def ablate(

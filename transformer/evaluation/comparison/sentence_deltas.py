@@ -20,7 +20,6 @@ class MovedSentence:
     """Of this sentence by each metric; BLEU smoothed, of effective order."""
 
     def change(self, by: str) -> float:
-        """The score of the other system minus that of the base."""
         before, after = self.scores[by]
         return after - before
 

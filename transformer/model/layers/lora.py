@@ -25,7 +25,6 @@ class LowRankLinear(Linear):
         nn.init.kaiming_uniform_(self.lora_down, a=math.sqrt(5))
 
     def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width_out"]:
-        """Map the last axis; ``B A`` is never computed."""
         return super().forward(x) + F.linear(F.linear(x, self.lora_down), self.lora_up) * self.scale
 
 

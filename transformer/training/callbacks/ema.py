@@ -19,7 +19,6 @@ class MovingAverage(EMAWeightAveraging):
         self.decay = decay
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Keep the average on the device of the weights."""
         self._device = trainer.strategy.root_device
         super().setup(trainer, pl_module, stage)
 

@@ -59,7 +59,6 @@ class GracefulStop(Callback):
         self._abort_if_stopped(trainer)
 
     def on_validation_batch_start(self, trainer: Trainer, *_: object) -> None:
-        """Abort if any rank has received a signal."""
         if trainer.world_size > 1:
             self._abort_if_stopped(trainer)
 

@@ -165,7 +165,6 @@ class ContinuedLogs(Callback):
     steps: int | None = None
 
     def on_save_checkpoint(self, trainer: Trainer, _: object, checkpoint: dict[str, Any]) -> None:
-        """Write the metrics to the disk, and save the number of rows."""
         for logger in trainer.loggers if trainer.is_global_zero else ():
             logger.save()
             if isinstance(logger, ContinuedCSVLogger):

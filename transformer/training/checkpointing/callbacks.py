@@ -86,7 +86,6 @@ class LastCheckpoint(SavedCallback, Checkpoint):
             self._save_unless_bad(trainer, pl_module)
 
     def on_validation_start(self, trainer: Trainer, pl_module: Any) -> None:
-        """Save before a validation, which may take long."""
         self.validates = True
         self._save_unless_bad(trainer, pl_module)
 

@@ -67,7 +67,6 @@ class AtomicCheckpointIO(CheckpointIO):
     def load_checkpoint(
         self, path: Any, map_location: Any = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
-        """Read the file onto the CPU; Lightning moves what it needs."""
         payload = read_payload(Path(path))
         check_saved_state(payload, Path(path))
         known = {key: payload[key] for key in LIGHTNING_READS if key in payload}

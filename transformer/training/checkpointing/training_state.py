@@ -1,7 +1,6 @@
-"""The training state of a checkpoint, and how a run resumes from it.
+"""The training state of a checkpoint, always after a whole update, and how a run resumes from it.
 
-A file is always written after a whole update. The number of updates decides the next batches
-(loader.py), the random numbers (update_module.py) and the learning rate.
+The number of updates decides next batches, random numbers and learning rate.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +39,6 @@ _MEASURED = _state(
     learnt=Count,
     counted=tuple[int, int],
 )
-"""Sums of the training metrics since the last validation."""
 
 _CALLBACKS = {
     "BestCheckpoint": _state(best=tuple[float, float] | None),

@@ -145,7 +145,6 @@ class UpdateModule(LightningModule, ABC):
         self.zero_grad()
 
     def validation_step(self, batch: Any | None, batch_index: int) -> None:
-        """Count a batch; this rank may have none."""
         if batch is not None:
             self.validate(*self.predictions(batch))
 

@@ -73,7 +73,6 @@ class Misalignment(Check):
             lengths.append(min(len(text), _LONGEST))
 
     def findings(self) -> Iterable[Finding]:
-        """Return the number of pairs in all stretches, and an example for each stretch."""
         count = sum(stretch.stop - stretch.start for stretch in self._stretches)
         shown = self._stretches[: self.max_examples]
         examples = tuple(Example(self._lines[s.start], None, self._describe(s)) for s in shown)

@@ -1,8 +1,7 @@
 """Numbers and addresses, of web pages and of mail, that differ between the sides.
 
-A pair in which exactly one number differs counts (1998 against 1989). Grouping, decimal signs,
-order and leading zeros are ignored, as languages differ in them. An address on one side alone is no
-fault, nor is a localised one: /en/ against /de/, .com against .de.
+Exactly one number differs (1998 against 1989), grouping, signs and order apart. An address on one
+side alone is no fault, nor is a localised one: /en/ against /de/, .com against .de.
 """
 
 import re

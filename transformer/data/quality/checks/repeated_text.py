@@ -106,7 +106,6 @@ class Leaks(Check):
             self._locations[name].setdefault(value, f"{self.training_text}, line {pair.line}")
 
     def findings(self) -> Iterable[Finding]:
-        """Return pairs, sources and targets that leaked, for each held-out split."""
         for split, pairs in self._pairs.items():
             for index, name in enumerate(self.names):
                 found = self._locations[name]
