@@ -41,7 +41,6 @@ class CorpusConfig:
     """Its fraction of the batches is its weight divided by the sum of all weights; None: by
     ``data.temperature``."""
     tag: str | None = None
-    """Tag before each source, so that the model can distinguish this corpus."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +51,8 @@ class DenoisingConfig:
     """"spans": a sentinel for each masked span, and the model writes the spans (T5). "infilling": a
     mask for each span, and the model writes the whole text (BART)."""
     density: Annotated[float, Range(above=0, below=1)] = 0.15
-    """Fraction of the tokens that is masked; BART has 0.3."""
     mean_span: Annotated[float, Range(1)] = 3.0
-    """Mean tokens of a span."""
     permute: bool = False
-    """infilling: sentences of a line are in random order."""
 
     def __post_init__(self) -> None:
         if self.permute and self.objective == "spans":
@@ -65,7 +61,7 @@ class DenoisingConfig:
 
 @dataclass(frozen=True)
 class DataConfig:
-    """The keys under ``data.``; a relative path starts at the working directory."""
+    """The keys under ``data.``; ``conf/data/base.yaml`` has a line about each."""
 
     corpus: str = "pocket"
     """"pocket" (built in); a published one (``PUBLISHED`` in corpora/catalog.py), downloaded;
@@ -75,76 +71,46 @@ class DataConfig:
     target: str = "de"
     """Language code of the target side; with JSONL, the key of its text."""
     root: str | None = None
-    """Downloaded corpora: a folder that has the files; None downloads them. folder: it has
-    SPLIT.SOURCE and SPLIT.TARGET, optionally ``.gz``; a missing split is held out."""
     train: str | Sequence[str] | None = None
     """files: [SOURCE, TARGET, other TARGETS…] of plain text, or one TSV or JSONL file, whose target
     may be a list; each may be .gz. With ``streaming``: shards, or globs of shards, also at URLs;
     TSV, JSONL or Parquet, or [SOURCES, TARGETS] of plain text."""
     validation: str | Sequence[str] | None = None
-    """files: as ``train``; None holds out ``validation_size`` pairs of the training text."""
     test: str | Sequence[str] | None = None
-    """files: as ``train``; None holds out ``test_size`` pairs of the training text."""
     validation_size: Annotated[int, Range(0)] = 1000
     """Pairs held out if there is no validation file: the same for every ``seed`` and in both
     directions. An equal pair is in no split of the corpus."""
     test_size: Annotated[int, Range(0)] = 1000
-    """Pairs held out if there is no test file; 0: no test split."""
     batch_tokens: Annotated[int, Range(1)] = 4096
-    """Budget of a batch on one device: sentences times the longest side, padding and eos included;
-    "auto" in conf/ is the largest budget that fits in the memory of a GPU."""
     max_length: Annotated[int, Range(1)] = 250
     """Pairs with a side of more tokens (without bos and eos) are left out of training and of the
     validation loss, never of the validation or test text."""
     max_line: Annotated[int, Range(1)] = 1_000_000
-    """Maximum bytes of a line of text; a longer line is an error."""
     max_ratio: Annotated[float, Range(1)] | None = 8.0
-    """Training pairs with a larger ratio of the tokens of their sides are left out; None: none."""
     max_left_out: Annotated[float, Range(0, 1)] = 0.5
-    """Maximum fraction of the training pairs, without repeated pairs, that is left out; more is an
-    error. Above a tenth, the log warns. With ``streaming``, there is only the warning."""
     deduplicate: bool = True
-    """Keep only the first of equal training pairs; with ``streaming``, within one buffer."""
     streaming: bool = False
-    """Read the training text again in each epoch, without a copy on disk."""
     buffer: Annotated[int, Range(1)] = 100_000
-    """streaming: pairs that are read, shuffled and cut into batches together."""
     prepare_workers: Annotated[int, Range(0)] | None = None
-    """Processes that encode a large training text; None: one for each core, 0: only the training
-    process. The result does not depend on it."""
     workers: Annotated[int, Range(0)] = 0
-    """Processes that make batches; 0: the training process does. With ``streaming``, another
-    process reads the next buffer unless this is 0."""
     seed: int = 1
-    """Seed of the order of the batches and of the sampled segmentations."""
     cache: str = field(default_factory=lambda: os.environ.get("TRANSFORMER_CACHE", ".cache"))
-    """Folder of all derived files: downloads, vocabularies, encoded text."""
     alignment: str | None = None
-    """Word links of the training text, a line such as "0-0 1-2" for each pair."""
     corpora: Mapping[str, CorpusConfig] | None = None
-    """Several corpora by name, instead of one; an entry without a key takes the value from here."""
     temperature: Annotated[float, Range(0.05)] | None = None
     """Several corpora without weights: the fraction of a corpus is proportional to its size to the
     power of 1/temperature; None is 1 (Arivazhagan et al. 2019, section 4.1, arXiv 1907.05019)."""
     target_tag: bool | Literal["both"] = False
-    """Add a tag of the target language before each source: one model, many directions. ``both``:
-    a tag of its language before each source and each target (``Tags.both_sides``)."""
     documents: Annotated[int, Range(1)] | None = None
     """Join up to this many consecutive sentences of a document to one pair, and to one translation,
     of at most ``max_length`` tokens; a line that is blank on both sides separates documents."""
     document_key: str | None = None
-    """JSONL: a key whose value changes where another document begins."""
     packing: Literal[False] = False
     """A key of earlier versions; their runs have it."""
     lang: str | None = None
-    """Part of a published corpus: a language (g2p, inflection), or a split of scan."""
     features: str | None = None
-    """``tokenizer.features``: unless None, a TSV file is SOURCE, FEATURES, TARGET."""
     repeated_sources: bool = False
-    """Evaluation texts: the targets of equal sources are references of one source, and are held out
-    together (not with several directions of one text)."""
     denoising: DenoisingConfig = DenoisingConfig()
-    """The noise of ``task=denoising``."""
 
     def __post_init__(self) -> None:
         raise_objections(_objections(self))

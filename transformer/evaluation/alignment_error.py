@@ -1,9 +1,4 @@
-"""Alignment error rate: word links against a gold standard.
-
-It knows links as pairs of numbers, but not where they come from.
-Source: Och and Ney 2003, "A Systematic Comparison of Various Statistical Alignment Models",
-section 5.
-"""
+"""Alignment error rate of word links, against a gold standard (Och and Ney 2003, section 5)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,14 +9,7 @@ from transformer.evaluation.metrics import Score
 
 @dataclass(frozen=True)
 class AlignmentCounts:
-    """Links of a corpus, counted over all its sentence pairs.
-
-    Attributes:
-        proposed: Links proposed (A).
-        sure: Sure links of the gold standard (S).
-        proposed_sure: Proposed links that are sure.
-        proposed_possible: Proposed links that are possible; sure ones are possible too (P).
-    """
+    """Numbers of links: proposed (A), sure (S), proposed sure ones, proposed possible (P) ones."""
 
     proposed: int
     sure: int
@@ -30,10 +18,7 @@ class AlignmentCounts:
 
     @property
     def error_rate(self) -> float:
-        """``1 - (|A∩S| + |A∩P|) / (|A| + |S|)``, from 0 to 1; lower is better.
-
-        Where all links are sure this is one minus the F-measure, ``1 - 2|A∩S| / (|A| + |S|)``.
-        """
+        """``1 - (|A∩S| + |A∩P|) / (|A| + |S|)``; 1 - F where all links are sure."""
         return 1 - _ratio(self.proposed_sure + self.proposed_possible, self.proposed + self.sure)
 
     @property
@@ -57,10 +42,7 @@ class AlignmentCounts:
 
 
 def count_links(pairs: Iterable[tuple[Links, Links, Links]]) -> AlignmentCounts:
-    """Count over (proposed, sure, possible) links of each sentence pair.
-
-    A sure link counts as possible, whether it is listed as possible or not.
-    """
+    """Count (proposed, sure, possible) links of sentence pairs; a sure link is possible, too."""
     totals = [0, 0, 0, 0]
     for proposed, sure, possible in pairs:
         counts = (proposed, sure, proposed & sure, proposed & (possible | sure))

@@ -19,11 +19,7 @@ from transformer.evaluation.sentence_metrics import SentenceMetric
 
 
 class Custom(SentenceMetric):
-    """``metrics.custom=MODULE:FUNCTION``, called with all hypotheses and their references.
-
-    It returns one number for the text, or one for each sentence, whose mean is the score and which
-    paired tests need.
-    """
+    """``metrics.custom=MODULE:FUNCTION``: one number for the text, or one for each sentence."""
 
     def __init__(self, config: MetricsConfig) -> None:
         module, _, function = (config.custom or "").partition(":")
@@ -83,10 +79,7 @@ def _numbers(given: Any) -> Any:
 
 
 class Comet(SentenceMetric):
-    """COMET times 100, of a model file; the best reference counts.
-
-    Source: Rei et al. 2020, "COMET: A Neural Framework for MT Evaluation".
-    """
+    """COMET times 100, of a model file; the best reference counts (Rei et al. 2020)."""
 
     def __init__(self, config: MetricsConfig) -> None:
         self.file = config.comet or ""
@@ -113,5 +106,4 @@ class Comet(SentenceMetric):
 
 @cache
 def _load(file: str) -> Any:
-    """The model, once for all validations."""
     return import_module("comet").load_from_checkpoint(file)

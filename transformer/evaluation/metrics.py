@@ -1,9 +1,4 @@
-"""Metrics by name, their config, and scores with signatures.
-
-BLEU, chrF and TER are sacreBLEU's. sentence_metrics.py has the metrics of other tasks, with the
-same interface. This module knows text only: neither models nor files.
-Source: Post 2018, "A Call for Clarity in Reporting BLEU Scores".
-"""
+"""Metrics by name, BLEU, chrF and TER by sacreBLEU, and scores with signatures (Post 2018)."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -25,21 +20,10 @@ Better = Literal["higher", "lower"]
 
 @dataclass(frozen=True)
 class MetricsConfig:
-    """How text is scored; the defaults are for raw text. Presets: ``conf/metrics``.
+    """How text is scored; ``conf/metrics/detokenised.yaml`` has the defaults, and explains them.
 
-    A checkpoint stores it.
-
-    Attributes:
-        tokenize: Tokenizer of sacreBLEU: 13a for raw text, none for tokenised text, char, zh, intl
-            and more.
-        lowercase: Ignore case; TER, ROUGE and SQuAD always ignore it.
-        test: Names of the metrics of a test (``METRICS``).
-        validation: Names of the metrics of a validation.
-        choose: The metric that chooses the best checkpoint. Early stopping, sweeps, ``tune`` and
-            exports use it too.
-        custom: A function of the user, ``MODULE:FUNCTION`` (``external_metrics.py``).
-        custom_better: Whether higher or lower values of ``custom`` are better.
-        comet: File of a COMET model. If it is set, a test computes COMET too.
+    ``choose`` also serves early stopping, sweeps, ``tune`` and exports. ``custom`` is in
+    external_metrics.py. TER, ROUGE and SQuAD always ignore case.
     """
 
     tokenize: str = "13a"
@@ -59,18 +43,15 @@ class MetricsConfig:
 
     @property
     def tested(self) -> list[str]:
-        """Names of all metrics of a test, each once."""
         own = [name for name in ("custom", "comet") if getattr(self, name) is not None]
         return list(dict.fromkeys([*self.test, *own, self.choose]))
 
     @property
     def validated(self) -> list[str]:
-        """Names of all metrics of a validation, each once."""
         own = [] if self.custom is None else ["custom"]
         return list(dict.fromkeys([*self.validation, *own, self.choose]))
 
     def better(self, name: str) -> Better:
-        """Whether higher or lower values of a metric are better."""
         return self.custom_better if name == "custom" else METRICS[name].better
 
     def bleu(self, *, effective_order: bool = False) -> BLEU:
@@ -99,7 +80,6 @@ class MetricType(NamedTuple):
 
 
 def _imported(factory: str, *names: str, **settings: bool) -> Callable[[MetricsConfig], Metric]:
-    """A function that imports ``MODULE:FACTORY`` of this package, and builds a metric with it."""
     path = f"transformer.evaluation.{factory}"
     return lambda config: resolve_name(path)(config, *names, **settings)
 
@@ -123,7 +103,6 @@ METRICS: dict[str, MetricType] = {
     "custom": MetricType("custom", _imported("external_metrics:Custom")),
     "comet": MetricType("COMET", _imported("external_metrics:Comet")),
 }
-"""The metrics by the name that ``MetricsConfig`` gives."""
 
 
 @dataclass(frozen=True)
@@ -131,15 +110,13 @@ class Score:
     """A score of a model on one text.
 
     Attributes:
-        name: As sacreBLEU writes it (BLEU, chrF2, TER), or exact_match, AER, perplexity, accuracy,
-            f1_NOUN, confusion.
-        value: In per cent for metrics of text, accuracy and F1. From 0 to 1 for alignment, 1 or
-            more for perplexity, a number of errors for confusion.
-        signature: Settings and, for metrics of text, the version of the program that computed it.
-        fields: The values of ``to_json``: ``name``, ``score`` (the rounded value), ``signature``,
-            and others of the metric, such as precision and recall.
-        decimals: Decimals of the value in tables.
-        better: Whether higher or lower values are better; only set for metrics of ``METRICS``.
+        name: As sacreBLEU writes it (BLEU, chrF2, TER), or exact_match, AER, f1_NOUN and so on.
+        value: In per cent for text, accuracy and F1; from 0 to 1 for alignment; 1 or more for
+            perplexity; a number of errors for confusion.
+        signature: Settings and, for metrics of text, the version of the program.
+        fields: The values of ``to_json``, such as ``score`` (the rounded value) and precision.
+        decimals: Of the value in tables.
+        better: Only set for metrics of ``METRICS``.
     """
 
     name: str
@@ -171,18 +148,10 @@ def score(
     config: MetricsConfig,
     sources: Sequence[str] | None = None,
 ) -> list[Score]:
-    """Score hypotheses against their references.
+    """Score hypotheses against one or more references each, in the same order.
 
-    Args:
-        hypotheses: One for each sentence.
-        references: One for each hypothesis, or several; in the same order.
-        metrics: Names in ``METRICS``, in the order of the scores; None: the metrics of a test.
-        config: How text is scored.
-        sources: One for each hypothesis; only GLEU and COMET read them.
-
-    Raises:
-        InputError: There is no hypothesis, their number is not that of the references, or a metric
-            lacks its sources.
+    ``metrics`` are names in ``METRICS``; None: the metrics of a test. Only GLEU and COMET read
+    sources. Raises InputError without hypotheses, or if the numbers of texts differ.
     """
     if not hypotheses or len(hypotheses) != len(references):
         raise InputError(
@@ -203,11 +172,7 @@ def score(
 def reference_streams(
     metric: Metric, references: Sequence[str | Sequence[str]], sources: Sequence[str] | None
 ) -> list[list[Any]]:
-    """Lists for sacreBLEU: the first reference of each sentence, then the second, and so on.
-
-    If a sentence has fewer references than another, None fills the gap. For a metric that reads
-    the sources, the first list holds them.
-    """
+    """The first references, the second (None: no more) and so on; before them sources if read."""
     several = [(one,) if isinstance(one, str) else tuple(one) for one in references]
     streams: list[list[Any]] = list(map(list, zip_longest(*several)))
     if not getattr(metric, "uses_source", False):
@@ -235,7 +200,6 @@ def _unknown(name: str) -> str:
 def nearest(candidates: Sequence[str], reference: str, bleu: BLEU) -> str:
     """The candidate with the best sentence BLEU; of equal ones the first.
 
-    ``bleu`` has effective order and exponential smoothing. Source: Kim and Rush 2016,
-    "Sequence-Level Knowledge Distillation", section 3.3.
+    ``bleu`` has effective order and exponential smoothing (Kim and Rush 2016, section 3.3).
     """
     return max(candidates, key=lambda one: bleu.sentence_score(one, [reference]).score)

@@ -1,7 +1,4 @@
-"""Metrics whose score is computed from sums over sentences, behind the interface of sacreBLEU.
-
-So sacreBLEU's signatures and paired tests serve all of them. They know text only.
-"""
+"""Metrics of sums over sentences, with the interface, signatures and tests of sacreBLEU."""
 
 import math
 import random
@@ -18,7 +15,6 @@ import transformer
 from transformer.evaluation.metrics import Better, MetricsConfig
 
 Statistics = Callable[[str, Sequence[str], MetricsConfig], tuple[float | int, float | int]]
-"""Numerator and denominator of one hypothesis, by its references."""
 
 
 class SentenceSignature(Signature):
@@ -34,9 +30,7 @@ class SentenceSignature(Signature):
 class SentenceMetric(Metric):
     """A ratio in per cent; numerator and denominator are sums over the sentences.
 
-    Attributes:
-        name: In results; in lower case the key of logs.
-        uses_source: Whether the first stream of references holds the sources.
+    With ``uses_source``, the first stream of references holds the sources.
     """
 
     _SIGNATURE_TYPE = SentenceSignature
@@ -55,7 +49,6 @@ class SentenceMetric(Metric):
 
     @property
     def better(self) -> Better:
-        """The direction."""
         return self.config.better(self.name.lower())
 
     def _preprocess_segment(self, sent: str) -> str:
@@ -74,23 +67,10 @@ class SentenceMetric(Metric):
         return Score(self.name, float(100 * stats[0] / max(stats[1], 1)))
 
 
-def _exact_match(hypothesis: str, references: Sequence[str], _: MetricsConfig) -> tuple[int, int]:
-    return hypothesis in references, 1
-
-
-def _word_error(hypothesis: str, references: Sequence[str], _: MetricsConfig) -> tuple[int, int]:
-    """A word is wrong if its phones equal those of no reference."""
-    return hypothesis.split() not in [text.split() for text in references], 1
-
-
 def _edits(
     kind: str, hypothesis: str, references: Sequence[str], _: MetricsConfig
 ) -> tuple[int, int]:
-    """Edits and units of the reference with the fewest edits; of equals the longest.
-
-    Source: Levenshtein 1966, "Binary Codes Capable of Correcting Deletions, Insertions, and
-    Reversals".
-    """
+    """Edits (Levenshtein 1966) and units of the reference with the fewest, or the longest."""
     from torchmetrics.functional.text import char_error_rate, word_error_rate
 
     rate = char_error_rate if kind == "CER" else word_error_rate
@@ -108,10 +88,9 @@ def _edits(
 def _rouge(
     key: str, hypothesis: str, references: Sequence[str], config: MetricsConfig
 ) -> tuple[float, int]:
-    """F1 to the best reference; words are runs of a to z and digits, as published.
+    """F1 to the best reference (Lin 2004); words are runs of a to z and digits, as published.
 
-    With another tokenizer of sacreBLEU than 13a they are its words. Source: Lin 2004, "ROUGE: A
-    Package for Automatic Evaluation of Summaries".
+    With another tokenizer of sacreBLEU than 13a they are its words.
     """
     from torchmetrics.functional.text import rouge_score
 
@@ -127,10 +106,7 @@ def _rouge(
 def _squad(
     key: str, hypothesis: str, references: Sequence[str], _: MetricsConfig
 ) -> tuple[float, int]:
-    """Exact match or F1 of words with the best reference; no case, punctuation and articles.
-
-    Source: Rajpurkar et al. 2016, "SQuAD: 100,000+ Questions for Machine Comprehension of Text".
-    """
+    """Exact match or F1 with the best reference, without articles (Rajpurkar et al. 2016)."""
     from torchmetrics.functional.text import squad
 
     answers: Any = {"answer_start": [0] * len(references), "text": list(references)}
@@ -139,8 +115,9 @@ def _squad(
 
 
 _STATISTICS: dict[str, Statistics] = {
-    "exact_match": _exact_match,
-    "WER": _word_error,
+    "exact_match": lambda hypothesis, references, _: (hypothesis in references, 1),
+    # A word is wrong if its phones equal those of no reference.
+    "WER": lambda word, references, _: (word.split() not in map(str.split, references), 1),
     **{name: partial(_edits, name) for name in ("CER", "PER")},
     **{name: partial(_rouge, name) for name in ("rouge1", "rouge2", "rougeL")},
     **{f"squad_{key}": partial(_squad, key) for key in ("exact_match", "f1")},
@@ -163,8 +140,7 @@ class Gleu(SentenceMetric):
     """GLEU of corrections: n-grams of a reference, less those of the source that should be gone.
 
     With several references it is the mean of 500 corpus scores, each of which draws one reference
-    for each sentence. Sources: Napoles et al. 2015, "Ground Truth for Grammatical Error Correction
-    Metrics"; Napoles et al. 2016, "GLEU Without Tuning".
+    for each sentence. Napoles et al. 2015; Napoles et al. 2016, "GLEU Without Tuning".
     """
 
     ORDER, DRAWS = 4, 500

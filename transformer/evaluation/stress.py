@@ -1,7 +1,4 @@
-"""Scores a translator on disturbed text, beside the clean text.
-
-It knows neither files nor tables. docs/robustness.md has the definitions.
-"""
+"""Scores a translator on disturbed text, beside the clean text (docs/robustness.md)."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -26,13 +23,10 @@ class Stress:
     """What a disturbance does to a translator.
 
     Attributes:
-        inputs: Number of disturbed texts.
-        changed: Per cent of them that differ from the clean text.
-        score, loss: The metric, and by how much it is worse than on clean text; None without a
-            reference.
+        changed: Per cent of the inputs that differ from the clean text.
+        loss: By how much the score is worse than on clean text; both are None without a reference.
         unchanged: Per cent of outputs that equal the clean output, if the target must not change.
-        agreement: chrF of the outputs against the clean outputs, changed as references are; None
-            if they are blank.
+        agreement: chrF against the clean outputs, changed as references are; None if all are blank.
         failures: Number of outputs by flag.
     """
 
@@ -57,7 +51,6 @@ class StressReport:
     disturbances: list[Stress]
 
     def to_json(self) -> dict[str, Any]:
-        """The content of ``stress.json``."""
         return asdict(self)
 
 
@@ -73,13 +66,7 @@ class StressTest:
         metric: str,
         seed: int = 1,
     ) -> None:
-        """Store the test; InputError if all texts are blank.
-
-        Args:
-            texts: Sources with their references; blank ones are left out.
-            metric: Name of the metric of ``metrics``.
-            seed: Of what is random in a disturbance.
-        """
+        """Store the test, without blank sources; InputError if all are blank."""
         self._translator, self._detector, self._seed = translator, detector, seed
         self._texts = [text for text in texts if text[0].strip()]
         if not self._texts:
@@ -150,10 +137,7 @@ class StressTest:
     def _disturbed(
         self, disturbance: Disturbance, window: Sequence[int], clean: Sequence[str] | None = None
     ) -> Referenced:
-        """A disturbed source, and references or the clean output, changed as references are.
-
-        A window has as many references as the text with the fewest.
-        """
+        """A disturbed source, and references (or the clean output) that are changed as well."""
         sources = [self._texts[index][0] for index in window]
         targets = [self._texts[i][1] if clean is None else (clean[i],) for i in window]
         seed = f"{disturbance.name} {self._seed} {window[0]}"

@@ -1,10 +1,7 @@
-"""Accuracy of tags: of all words, F1 of each tag, and the confusion table.
+"""Accuracy of tags: of all words, F1 of each tag, and the confusion table."""
 
-This module knows words and tags: neither files nor models.
-"""
-
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from transformer.evaluation.metrics import Score
@@ -17,23 +14,14 @@ class Tagging:
     confusion: Counter[tuple[str, str]]
     """By (right tag, predicted tag)."""
     unknown: int
-    """Words that do not occur in training."""
     unknown_right: int
-    """Unknown words whose predicted tag is right."""
-    baseline_right: int
-    """Words for which ``MostFrequentTags`` is right."""
 
     @property
     def tags(self) -> list[str]:
-        """All right and predicted tags."""
         return sorted({tag for pair in self.confusion for tag in pair})
 
     def scores(self) -> list[Score]:
-        """The accuracies, the F1 of each tag, and the confusion table.
-
-        The accuracies are those of all words, of unknown words if there are any, and of the
-        baseline ``MostFrequentTags``. They and F1 are in per cent.
-        """
+        """Accuracy of all and of unknown words, F1 of each tag, in per cent; the errors."""
         words, right = self.confusion.total(), sum(self.confusion[tag, tag] for tag in self.tags)
         settings = f"words:{words}|unknown:{self.unknown}|tagged-at:first-subword"
         scores = [Score.of("accuracy", _percent(right, words), settings)]
@@ -41,14 +29,10 @@ class Tagging:
             percent = _percent(self.unknown_right, self.unknown)
             settings = f"words:{self.unknown}|not-in:train"
             scores.append(Score.of("accuracy_unknown", percent, settings))
-        percent = _percent(self.baseline_right, words)
-        settings = f"words:{words}|tag:most-frequent-of-the-word"
-        scores.append(Score.of("accuracy_baseline", percent, settings))
         scores += [self._f1(tag) for tag in self.tags]
         return [*scores, self._confusion_score(errors=words - right)]
 
     def _f1(self, tag: str) -> Score:
-        """F1, precision and recall of a tag, in per cent."""
         hits = self.confusion[tag, tag]
         occurrences = sum(self.confusion[tag, given] for given in self.tags)
         predictions = sum(self.confusion[right, tag] for right in self.tags)
@@ -72,46 +56,22 @@ class Tagging:
         return Score("confusion", float(errors), signature, fields, decimals=0)
 
 
-class MostFrequentTags:
-    """A tagger without context: each word gets the tag that it has most often in training.
-
-    An unknown word gets the most frequent tag of all words.
-    """
-
-    def __init__(self, sentences: Iterable[tuple[Sequence[str], Sequence[str]]]) -> None:
-        """Count the tags of each word; a sentence of the training text is (words, tags)."""
-        counts: dict[str, Counter[str]] = defaultdict(Counter)
-        for words, tags in sentences:
-            for word, tag in zip(words, tags, strict=True):
-                counts[word][tag] += 1
-        self._tags = {word: tags.most_common(1)[0][0] for word, tags in counts.items()}
-        self._most_frequent = sum(counts.values(), Counter()).most_common(1)[0][0]
-
-    def __contains__(self, word: str) -> bool:
-        return word in self._tags
-
-    def __getitem__(self, word: str) -> str:
-        return self._tags.get(word, self._most_frequent)
-
-
 def compare_tags(
     words: Sequence[Sequence[str]],
     right: Sequence[Sequence[str]],
     given: Sequence[Sequence[str]],
-    training: MostFrequentTags,
+    training: Container[str],
 ) -> Tagging:
-    """Compare right and given (predicted) tags: a tag a word, a sequence of them a sentence."""
+    """Compare right and given tags; ``training`` has the words of the training text."""
     confusion: Counter[tuple[str, str]] = Counter()
-    unknown = unknown_right = baseline_right = 0
+    unknown = unknown_right = 0
     for sentence in zip(words, right, given, strict=True):
         for word, right_tag, given_tag in zip(*sentence, strict=True):
             confusion[right_tag, given_tag] += 1
             unknown += word not in training
             unknown_right += word not in training and given_tag == right_tag
-            baseline_right += training[word] == right_tag
-    return Tagging(confusion, unknown, unknown_right, baseline_right)
+    return Tagging(confusion, unknown, unknown_right)
 
 
 def _percent(part: int, whole: int) -> float:
-    """A fraction in per cent; 0 if the whole is 0."""
     return 100 * part / whole if whole else 0.0

@@ -9,10 +9,7 @@ from transformer.evaluation.metrics import Score
 def term_accuracy(
     hypotheses: Sequence[str], terms: Sequence[Sequence[str]], signature: str
 ) -> Score:
-    """Percent of all listed phrases that occur (``occurs``) in the hypothesis of their line.
-
-    A line may have none. ``signature`` says whether the search was constrained.
-    """
+    """Percent of all listed phrases that occur (``occurs``) in the hypothesis of their line."""
     matches = [
         occurs(term, hypothesis)
         for hypothesis, line in zip(hypotheses, terms, strict=True)

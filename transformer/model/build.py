@@ -121,7 +121,14 @@ def build_encoder_layer(config: ModelConfig, *, causal: bool) -> EncoderLayer:
     """Self-attention and feed-forward; a convolution before them if the config has one."""
     kind: Callable[..., EncoderLayer] = EncoderLayer
     if config.convolution_window is not None:
-        kind = convolution_layer(config, config.convolution_window, causal=causal)
+        from transformer.model.convolution import ConvolutionEncoderLayer, GatedConvolution
+
+        convolution = GatedConvolution(config.d_model, config.convolution_window, causal=causal)
+        kind = partial(
+            ConvolutionEncoderLayer,
+            convolution=convolution,
+            convolution_residual=build_residual(config),
+        )
     elif config.encoder_layer is not None:
         kind = own_class("model.encoder_layer", config.encoder_layer, EncoderLayer)
     return kind(
@@ -129,19 +136,6 @@ def build_encoder_layer(config: ModelConfig, *, causal: bool) -> EncoderLayer:
         build_feed_forward(config),
         attention_residual=build_residual(config),
         feed_forward_residual=build_residual(config),
-    )
-
-
-def convolution_layer(
-    config: ModelConfig, window: int, *, causal: bool
-) -> Callable[..., EncoderLayer]:
-    """An encoder layer with a convolution, without its other sublayers."""
-    from transformer.model.convolution import ConvolutionEncoderLayer, GatedConvolution
-
-    return partial(
-        ConvolutionEncoderLayer,
-        convolution=GatedConvolution(config.d_model, window, causal=causal),
-        convolution_residual=build_residual(config),
     )
 
 

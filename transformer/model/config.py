@@ -25,27 +25,16 @@ LEARNING_KEYS = ("freeze", "lora_rank", "lora_alpha")
 class ModelConfig:
     """One encoder-decoder (Vaswani et al. 2017, section 3) and its published variants.
 
+    ``conf/model/tiny.yaml`` has a line about each field; this is what does not fit there.
+
     Attributes:
-        source_vocab_size: Rows of the source embedding.
-        target_vocab_size: Rows of the target embedding and width of the logits.
         pad: Index of the padding symbol; its embedding starts at zero, padding is masked.
-        d_model: Width of the residual stream.
-        num_heads: Attention heads.
         num_kv_heads: Heads of keys and values; a group of query heads shares each (Ainslie et
             al. 2023). 1 is multi-query attention (Shazeer 2019); null is ``num_heads``.
-        head_dim: Width of one head; null is ``d_model / num_heads``.
         query_key_norm: Normalise each query and key by its root mean square, as in Gemma 3 and
             Qwen 3 (Henry et al. 2020 use the Euclidean norm).
-        scale_scores: Divide the scores by the root of ``d_k``; T5 does not.
-        ffn_dim: Inner width of the feed-forward block.
-        encoder_layers: Depth of the encoder.
-        decoder_layers: Depth of the decoder; 0 for a model of an encoder only.
-        dropout: Dropout of the embeddings, and of each sublayer's output before the residual sum.
-        attention_dropout: Dropout of the attention weights.
-        activation_dropout: Dropout inside the feed-forward block, after the activation.
         source_token_dropout: Dropout of whole input tokens of the encoder, or of a single stack
             (Gal and Ghahramani 2016; Sennrich et al. 2016).
-        target_token_dropout: Dropout of whole input tokens of the decoder.
         layer_drop: Probability that a training step skips a layer (Fan et al. 2020).
         norm: ``layer`` (Ba et al. 2016) or ``rms`` (Zhang and Sennrich 2019).
         norm_order: ``post`` normalises after the residual sum (the paper), ``pre`` before the
@@ -55,14 +44,9 @@ class ModelConfig:
             layers/absolute_positions.py) or ``learned`` vectors added to the embeddings; or, inside
             self-attention, ``rotary`` (Su et al. 2021), ``alibi`` (Press et al. 2022) or
             ``relative`` buckets (T5, Raffel et al. 2020).
-        max_length: Number of learned positions, and of precomputed sinusoidal positions. The
-            translator splits longer text into segments.
-        relative_buckets: Number of buckets of ``positions=relative``.
-        relative_max_distance: All distances from here on share a bucket.
         activation: Activation of the feed-forward block; ``swish`` is SiLU (Ramachandran et al.
             2017), ``swiglu`` and ``geglu`` are gated (Shazeer 2020). ``gelu_tanh`` and
             ``geglu_tanh`` have the approximation of Hendrycks and Gimpel 2016, section 2.
-        biases: Linear maps of the layers have biases; those of T5 have none.
         convolution_window: Width of a gated convolution before the self-attention of each
             encoder layer (Gehring et al. 2017); null is no convolution.
         encoder_layer, decoder_layer, feed_forward: ``MODULE:CLASS``, a class that replaces ours:
@@ -75,25 +59,9 @@ class ModelConfig:
             1.1), ``none`` ties nothing.
         output_bias: Add a trained bias to the logits; ``fixed`` does not train it (an imported
             model that has none bans some symbols by it).
-        scale_embedding: Multiply token embeddings by the root of ``d_model``; T5 and BART do not.
-        scale_output: Divide the hidden states by it before the output projection (T5 1.0).
         embedding_norm: Normalise the embeddings, with their positions (BART, Lewis et al. 2020).
         decoder_start: Index of the first target symbol of the decoder; null is the beginning
             symbol (fairseq starts with the end symbol).
-        attention: The kernel. ``eager`` is the formula, ``sdpa`` is torch's fused kernel, ``flex``
-            computes only the blocks that a pattern allows, ``auto`` chooses the fastest.
-        sdpa_backend: Force one of torch's fused kernels; ``any`` lets torch choose.
-        pattern: Which positions may attend to which in self-attention (``sparse_patterns.py``).
-        decoder_pattern: Pattern of the decoder; null is ``pattern``. The next keys apply to both.
-        window: Number of positions on each side in all sparse patterns.
-        global_tokens: Number of first positions that attend to all (longformer, bigbird).
-        random_blocks: Random links of each block (bigbird).
-        random_block_size: Positions of a block (bigbird).
-        pattern_seed: Seed of the random links (bigbird).
-        freeze: Groups of weights that do not learn (``training/optimization/freezing.py``).
-        lora_rank: Rank of the adapters (``layers/lora.py``); only the adapters learn. 0 is no
-            adapters.
-        lora_alpha: The output of an adapter is multiplied by ``lora_alpha / lora_rank``.
 
     Raises InputError if a value is out of its range, or two values contradict each other.
     """
@@ -154,16 +122,13 @@ class ModelConfig:
 
     @property
     def d_k(self) -> int:
-        """Width of one head."""
         return self.head_dim or self.d_model // self.num_heads
 
     @property
     def output_scale(self) -> float:
-        """Factor of the hidden states before the output projection."""
         return self.d_model**-0.5 if self.scale_output else 1.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for the checkpoint."""
         return asdict(self) | {"freeze": list(self.freeze)}
 
 

@@ -16,9 +16,8 @@ from transformer.model.layers.norm import Residual
 class GatedConvolution(nn.Module):
     """``(X * W + b) ⊗ sigmoid(X * V + c)`` over the ``window`` positions around each.
 
-    Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", section 3.2. With
-    ``causal``, the window ends at its position. Otherwise, an even window has one more position
-    before than after.
+    Gehring et al. 2017, section 3.2. With ``causal``, the window ends at its position. Otherwise,
+    an even window has one more position before than after.
     """
 
     def __init__(self, d_model: int, window: int, *, causal: bool) -> None:
@@ -58,7 +57,6 @@ class ConvolutionEncoderLayer(EncoderLayer):
             setattr(self, name, module)
 
     def forward(self, hidden: HiddenStates, attention_bias: AttentionBias) -> HiddenStates:
-        """The convolution, then the layer of the paper."""
         mask = attention_bias.mask
         hidden = self.convolution_residual(hidden, lambda x: self.convolution(x, mask))
         return super().forward(hidden, attention_bias)

@@ -1,7 +1,4 @@
-"""The decoder: target embeddings and memory to hidden states (Vaswani et al. 2017, figure 1).
-
-The state between decoding steps is not here, but in attention/kv_cache.py.
-"""
+"""The decoder: target embeddings and memory to hidden states (Vaswani et al. 2017, figure 1)."""
 
 from collections.abc import Iterable
 from typing import Any, cast
@@ -90,7 +87,6 @@ class Decoder(LayerStack):
     """A stack of decoder layers."""
 
     def forward(self, hidden: Hidden, cache: DecoderCache) -> Hidden:
-        """Decode the positions that follow those in the cache."""
         length = hidden.size(1)
         room = room_for(cache.length, length, hidden.device)
         self_bias = self.attention_bias(length, cache.length, None, hidden.device, room=room)
@@ -101,7 +97,6 @@ class Decoder(LayerStack):
         return self.final_norm(hidden)
 
     def start(self, memory: Memory) -> DecoderCache:
-        """An empty cache over this source."""
         layers = cast(Iterable[DecoderLayer], self.layers)
         attentions = [layer.cross_attention for layer in layers]
         projections = [linear for one in attentions for linear in (one.key, one.value)]

@@ -45,10 +45,7 @@ class EncoderLayer(nn.Module):
 
 
 class LayerStack(nn.Module):
-    """The layers of an encoder or decoder; ``final_norm`` ends a pre-norm stack.
-
-    ``layer_drop`` is the probability with which a training step skips a layer.
-    """
+    """The layers of a stack; training skips each with ``layer_drop``; pre-norm ends with a norm."""
 
     def __init__(
         self,
@@ -68,7 +65,6 @@ class Encoder(LayerStack):
     """A stack of encoder layers; a causal ``attention_bias`` makes it a language model's stack."""
 
     def forward(self, hidden: HiddenStates, mask: Mask | None) -> HiddenStates:
-        """Encode all positions."""
         attention_bias = self.attention_bias(hidden.size(1), 0, mask, hidden.device)
         for layer in self.layers:
             if not layer_is_dropped(self.layer_drop, self.training):

@@ -1,7 +1,4 @@
-"""Names the heads of a model, and switches heads off.
-
-Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section 2.3; Voita et al. 2019.
-"""
+"""Names of heads, which can be switched off (Michel et al. 2019, section 2.3)."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -54,11 +51,7 @@ def attentions(model: Transformer) -> dict[Kind, list[MultiHeadAttention]]:
 
 
 def attention_heads(model: Transformer) -> list[HeadName]:
-    """Every head once, in the order of the layers.
-
-    If layers share a head (``model.share_layers``), it has the name of the first layer. If heads
-    share keys and values (``model.num_kv_heads``), each query head counts.
-    """
+    """Every head once, by its first layer; of shared keys and values each query head counts."""
     return [
         HeadName(kind, layer, head)
         for kind, stack in attentions(model).items()
@@ -69,10 +62,7 @@ def attention_heads(model: Transformer) -> list[HeadName]:
 
 
 def parse_heads(model: Transformer, names: Iterable[str]) -> list[HeadName]:
-    """Parse names of heads of this model; returns each once, in order.
-
-    Raises InputError if the model has no such head.
-    """
+    """Parse names of heads of this model, each once and in order, or raise InputError."""
     known, wanted = attention_heads(model), set(names)
     if unknown := wanted - set(map(str, known)):
         raise InputError(
@@ -84,10 +74,7 @@ def parse_heads(model: Transformer, names: Iterable[str]) -> list[HeadName]:
 
 
 def switch_off(model: Transformer, names: Iterable[HeadName]) -> None:
-    """Switch these heads off and the rest on.
-
-    A head that is off adds nothing to the output of its attention, in training too.
-    """
+    """Switch these heads off, so that they add nothing, in training too, and the rest on."""
     stacks = attentions(model)
     for stack in stacks.values():
         for attention in stack:

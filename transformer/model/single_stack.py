@@ -1,8 +1,6 @@
 """A single stack between an embedding and a projection: a tagger, or a language model.
 
-The bidirectional stack is the encoder of Devlin et al. 2019, "BERT". The causal stack is the
-decoder without cross-attention of Radford et al. 2018, "Improving Language Understanding by
-Generative Pre-Training".
+Bidirectional: Devlin et al. 2019, "BERT". Causal: Radford et al. 2018.
 """
 
 from jaxtyping import Float, Int
@@ -44,16 +42,14 @@ class SingleStack(nn.Module):
         return hidden * self.config.output_scale if self.config.scale_output else hidden
 
     def logits(self, hidden: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocab"]:
-        """Project hidden states to the outputs."""
         return self.projection(hidden)
 
 
 def build_single_stack(config: ModelConfig, *, causal: bool) -> SingleStack:
-    """Build and initialise the stack of a config; ``causal`` hides later positions.
+    """Build and initialise a stack; ``causal`` hides later positions.
 
-    ``source_vocab_size`` is the size of the input vocabulary, ``target_vocab_size`` the size of the
-    output vocabulary. ``encoder_layers`` and ``pattern`` apply to the stack. Raises InputError if
-    embedding and projection are tied and the two vocabularies differ.
+    Input and output have the vocabularies of source and target; ``encoder_layers`` and ``pattern``
+    apply. Raises InputError if embedding and projection are tied and the vocabularies differ.
     """
     tied = config.tie_embeddings in ("decoder", "all")
     if tied and config.source_vocab_size != config.target_vocab_size:

@@ -1,7 +1,4 @@
-"""An attention view as one figure for print, drawn by matplotlib (the extra ``plot``).
-
-The same grid as the page: a block a kind, a row a layer, a column a head.
-"""
+"""An attention view as one figure for print, drawn by matplotlib (the extra ``plot``)."""
 
 import io
 import logging

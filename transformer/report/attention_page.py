@@ -1,7 +1,4 @@
-"""One self-contained HTML page of an attention view: no network, no other file.
-
-The template, its style and its script are in ``assets``; here they are joined with the data.
-"""
+"""One self-contained HTML page of an attention view; its template is in ``assets``."""
 
 import html
 import json

@@ -103,7 +103,6 @@ def _by_length(comparison: Comparison, names: Sequence[str]) -> _Table:
 
 
 def _columns(metric: TestedMetric, score: TestedScore) -> Sequence[str]:
-    """Score, interval, difference to the base, p-values and verdict."""
     interval = f"{score.mean - score.interval:.2f} to {score.mean + score.interval:.2f}"
     first = (f"{score.score:.2f}", interval)
     if score.difference is None:
@@ -115,7 +114,6 @@ def _columns(metric: TestedMetric, score: TestedScore) -> Sequence[str]:
 
 
 def _moved(comparison: Comparison) -> Iterator[tuple[str, list[list[str]]]]:
-    """Headings, and the lines of each sentence under them."""
     base, *names = letters(len(comparison.systems))
     for name, found in zip(names, comparison.movements, strict=True):
         counts = f"{found.better} better, {found.worse} worse, {found.same} equal"
@@ -156,5 +154,4 @@ def _markdown(comparison: Comparison) -> str:
 
 
 def _code(lines: Sequence[str]) -> str:
-    """A block of code, without markup."""
     return "".join(f"    {escaped(line)}\n" if line else "\n" for line in lines)

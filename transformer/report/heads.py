@@ -54,7 +54,6 @@ class HeadReport:
             return cls(scorer, ablate(model, measure, scorer.better, fractions))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
         return {
             "metric": self.scorer.name,
             "signature": self.scorer.signature,
@@ -69,7 +68,6 @@ class HeadReport:
         }
 
     def print_tables(self) -> None:
-        """Show everything, on stderr."""
         console = table_console()
         scorer = self.scorer
         without = f" (without {', '.join(map(str, self.found.off))})" if self.found.off else ""

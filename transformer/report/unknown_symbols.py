@@ -18,10 +18,7 @@ Line = TypeVar("Line", str, Request)
 def checked_symbols(
     lines: Iterable[Line], tokenizer: Tokenizer, where: Callable[[int], str]
 ) -> Iterator[Line]:
-    """Yield the lines; at their end, one line on stderr counts those with unknown symbols.
-
-    Raises InputError if the features of a line have a tab.
-    """
+    """Yield lines, then warn of unknown symbols; InputError for a tab in features."""
     if tokenizer.config.algorithms[0] not in SYMBOLS:
         yield from lines
         return

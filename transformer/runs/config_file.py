@@ -15,10 +15,7 @@ CONFIG = "config.yaml"
 
 @contextmanager
 def saved_config(config: DictConfig, folder: Path) -> Iterator[None]:
-    """Write the resolved config of the run; restore the former file if nothing is trained.
-
-    So a command that fails, or finds all done, changes nothing for the next ``checkpoint=auto``.
-    """
+    """Write the config; restore the former, for ``checkpoint=auto``, if nothing is trained."""
     file = folder / CONFIG
     before = file.read_bytes() if file.is_file() else None
     checkpoint = _newest(folder)
@@ -46,7 +43,6 @@ def read_config(folder: Path) -> dict[str, Any] | None:
 
 
 def _newest(folder: Path) -> tuple[int, int] | None:
-    """Identity of the last checkpoint: inode and time."""
     try:
         status = (folder / "checkpoints" / "last.ckpt").stat()
     except OSError:

@@ -1,7 +1,4 @@
-"""Fine-tuning: a new run that begins with the weights and the vocabulary of a checkpoint.
-
-Luong and Manning 2015, "Stanford Neural Machine Translation Systems for Spoken Language Domains".
-"""
+"""A new run that begins with the weights and the vocabulary of a checkpoint."""
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
@@ -54,7 +51,6 @@ def initial_payload(config: RunConfig, path: Path) -> dict[str, Any]:
 
 
 def _same_kind(payload: dict[str, Any], task: str) -> bool:
-    """Whether a task can begin with the weights of a checkpoint."""
     trained = checkpoint_task(payload)
     return trained == task or {trained, task} <= {*TEXT_TO_TEXT}
 
@@ -75,10 +71,7 @@ def _log_other_scoring(config: RunConfig, path: Path, before: Mapping[str, Any])
 
 
 def grown(payload: dict[str, Any], tags: Tags, words: Sequence[str]) -> dict[str, Any]:
-    """The checkpoint of a translator with these tags and words added to its vocabulary.
-
-    A new vector is the mean of its former tokens: old text is translated as before.
-    """
+    """A translator with more tags and words, whose vectors are means: old text stays the same."""
     portable = payload[PORTABLE]
     before = Tokenizer.from_state(portable["tokenizer"])
     now = before.with_words(words).with_tags(before.tags.extended(tags))
@@ -129,7 +122,6 @@ def take_model(config: DictConfig, given: Collection[str], *, trusted: bool) -> 
 
 
 def _former(payload: dict[str, Any]) -> dict[str, Any]:
-    """The groups ``model`` and ``tokenizer`` of a checkpoint."""
     vocabulary = Tokenizer.from_state(payload[PORTABLE]["tokenizer"]).config
     return {"tokenizer": asdict(vocabulary), "model": payload[PORTABLE]["model"]}
 

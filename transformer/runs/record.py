@@ -1,7 +1,4 @@
-"""``run.json`` of a run directory: command, versions, hardware and times of each start; sizes.
-
-Reports read it; training does not.
-"""
+"""``run.json``, for reports: command, versions, hardware and times of each start; sizes."""
 
 import json
 import os

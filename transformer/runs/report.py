@@ -1,7 +1,4 @@
-"""The report of runs: all that their directories say, as plain values and as a page.
-
-A run writes its own at the end, also if it is stopped; ``transformer report`` writes it again.
-"""
+"""The report of runs: all that their directories say, as plain values and as a page."""
 
 import csv
 import logging
@@ -54,12 +51,10 @@ class RunReport(Callback):
                 self.reason = "unknown"
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Write the report of ``report=live``."""
         if self.config.report == "live" and trainer.is_global_zero:
             self._write("training")
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Remember why training has ended."""
         self.reason = self.reason and end_reason(trainer, self.config)[1]
 
     def __enter__(self) -> "RunReport":
@@ -97,10 +92,7 @@ def write_report(folder: Path, values: Values) -> Path:
 
 
 def run_report(folders: Sequence[Path], state: str | None = None) -> Values:
-    """All that run directories say; their configs must be trusted, as their text is read.
-
-    ``state`` is finished, stopped or training; None finds out. InputError for another folder.
-    """
+    """All that trusted run directories say; ``state`` None finds out whether one is finished."""
     configs, notes = [require_config(folder) for folder in folders], list[str]()
     pairs = zip(folders, configs, strict=True)
     defaults = [plain_values(RunConfig())] if len(configs) == 1 else []
@@ -127,7 +119,6 @@ def require_config(folder: Path) -> Values:
 
 
 def _facts(folder: Path, config: Values, state: str | None) -> Values:
-    """What a run directory says besides its hypotheses."""
     run, record, curves = run_config(config), read_record(folder), _curves(folder)
     direction = f", {run.data.source} to {run.data.target}" if is_translation(run.task) else ""
     if state is None:
@@ -188,7 +179,6 @@ def _log(folder: Path) -> list[str]:
 
 
 def _differing(configs: Sequence[Mapping[str, Any]], prefix: str = "") -> list[Values]:
-    """Keys whose values are not the same in all configs."""
     found: list[Values] = []
     for key in dict.fromkeys(key for config in configs for key in config):
         values: list[Any] = [config.get(key) for config in configs]

@@ -40,12 +40,9 @@ def find_run_to_resume(
 ) -> tuple[Path | None, str]:
     """Find the run of ``checkpoint=auto``: its directory, None for a new run, and the reason.
 
-    Args:
-        config: Of the call, as plain values.
-        folder: The directory of a new run.
-        named: Whether the user names it; InputError if it has another run then. Otherwise the run
-            directories beside it may be resumed.
-        largest: A smaller vocabulary counts as one of this size; None compares sizes.
+    If the user has ``named`` the folder of the new run, another run in it is an InputError;
+    otherwise the run directories beside it may be resumed. With ``largest``, a smaller vocabulary
+    counts as one of this size.
     """
     if named:
         if not has_checkpoint(folder):
@@ -64,7 +61,6 @@ def find_run_to_resume(
 
 
 def _is_unfinished(run: Path, config: Mapping[str, Any], largest: int | None) -> bool:
-    """Whether a folder is an unfinished run of this config, in which no process trains."""
     with suppress(OSError):  # a folder of another user
         if run.is_dir() and has_checkpoint(run) and not (is_finished(run) or is_locked(run)):
             return not changes(_former_config(run, largest), config)

@@ -1,7 +1,6 @@
 """Checks on the config of a run that a resumed run equals one that was never stopped.
 
-It trains 2N updates at once, and N updates, a restart in a new process and N more, and compares
-batches, metrics and checkpoints. It knows checkpoints only as nested values.
+It trains 2N updates at once, and N updates, a restart in a new process and N more.
 """
 
 import copy
@@ -41,10 +40,7 @@ _TOLERANCE = 1e-3
 
 
 def check_resume(values: Mapping[str, Any], folder: Path, updates: int) -> str:
-    """Train twice in a folder, 2 ``updates`` each, and return a message that says what is equal.
-
-    Raises InputError if something differs, or the config cannot be trained or checked.
-    """
+    """Train twice, 2 ``updates`` each, and return what is equal; InputError for a difference."""
     devices = values["trainer"]["devices"]
     if updates < 1 or values["checkpoint"] is not None or devices not in (1, "1"):
         raise InputError(
@@ -73,7 +69,6 @@ def check_resume(values: Mapping[str, Any], folder: Path, updates: int) -> str:
 
 
 def _results(folder: Path) -> dict[str, Any]:
-    """Batches, metrics and state of training at the end of a run."""
     with open(folder / "metrics.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     for row in rows:
@@ -84,7 +79,6 @@ def _results(folder: Path) -> dict[str, Any]:
 
 
 def _part(values: Mapping[str, Any], updates: int, checkpoint: Path | None) -> dict[str, Any]:
-    """The config of one of the runs: the user's, with little validation."""
     part: dict[str, Any] = copy.deepcopy(dict(values))
     part["checkpoint"] = None if checkpoint is None else str(checkpoint)
     # No validation at the restart: the check shows that none is repeated or skipped.
@@ -99,7 +93,6 @@ def _part(values: Mapping[str, Any], updates: int, checkpoint: Path | None) -> d
 
 
 def _run(part: dict[str, Any], folder: Path, until: int | None = None) -> None:
-    """Train in a new process, ``until`` an update or the end; raises InputError if it fails."""
     # Data is loaded as in a run of the user.
     method = multiprocessing.get_start_method(), True
     spawn = multiprocessing.get_context("spawn")

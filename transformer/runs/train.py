@@ -41,9 +41,7 @@ class ResumeState(NamedTuple):
     file: Path | None
     """The checkpoint to resume from."""
     done: int
-    """Updates so far."""
     loader: dict[str, Any] | None
-    """Saved state of the data loader."""
 
 
 def train(
@@ -56,12 +54,8 @@ def train(
     """Train in a run directory, then test the best checkpoint once, unless ``test`` is false.
 
     ``config.checkpoint`` resumes a run. A trial of a sweep has an ``objective``, and tests nothing.
-    Returns the last value of every logged metric, and the scores of the test.
-
-    Raises:
-        InputError: The config or the data is wrong, the folder holds another run, or the last
-            checkpoint cannot be written.
-        Interrupted: A signal has stopped it; a checkpoint has been written.
+    Returns the last value of every logged metric, and the scores of the test. Raises InputError for
+    a wrong config, text or folder, and Interrupted after a signal, with a checkpoint written.
     """
     config, folder = with_resolved(config), Path(folder)
     if config.checkpoint is None:
@@ -119,11 +113,7 @@ def fit(
 
 
 def _with_compiler(config: RunConfig) -> RunConfig:
-    """The config with a choice for ``trainer.compile=auto``: on a GPU all that can be compiled.
-
-    On a CPU, or if the compiler does not work, it compiles nothing. Raises InputError if the
-    compiler does not work and the user has chosen.
-    """
+    """The config with a choice for ``trainer.compile=auto``: none on a CPU or without compiler."""
     chosen, on_gpu = config.trainer.compile, trains_on_gpu(config.trainer)
     automatic = chosen == "auto"
     if chosen == "none" or (automatic and not on_gpu):
@@ -146,12 +136,10 @@ def _with_compiler(config: RunConfig) -> RunConfig:
 
 
 def _resume(config: RunConfig, folder: Path) -> str:
-    """The arguments of a command that resumes the run."""
     return f"checkpoint={folder}{' trust=true' if needs_trust(config.resolved) else ''}"
 
 
 def _prepare(config: RunConfig) -> tuple[RunConfig, Task, ResumeState]:
-    """Measure the budget if it is automatic, load text and initial weights, and log the start."""
     resume = payload = None
     if config.checkpoint is not None:
         resume, payload = find_resumable(config.checkpoint)
@@ -199,7 +187,6 @@ def _fit(
     resume_state: ResumeState,
     watching: Sequence[Callback],
 ) -> Trainer:
-    """Train; at a divergence return to the last good checkpoint with a lower learning rate."""
     resume, epochs = resume_state.file, config.trainer.max_epochs
     while True:
         callbacks = [MemoryPreflight(task.data), *task.callbacks(), *watching]

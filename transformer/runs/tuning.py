@@ -35,12 +35,8 @@ WeightsName = Literal["single", "average", "ema"]
 class SweepConfig:
     """The searches to try, and the text.
 
-    Attributes:
-        beam_sizes: 1 is greedy search.
-        length_penalties: For each beam size from 2 on.
-        metric: None takes the one that chooses the best checkpoint of the run.
-        sentences: Number of sentences from the start of the validation set; None takes all.
-        scoring: How text is compared; None is as the run does.
+    ``metric`` None is the one that chooses the best checkpoint of the run; ``sentences`` are the
+    first of the validation set, None is all; ``scoring`` None is as the run does.
     """
 
     beam_sizes: Sequence[int] = (1, 2, 5, 10)
@@ -64,11 +60,9 @@ class Trial:
 
     @property
     def sentences_per_second(self) -> float:
-        """Its speed."""
         return self.sentences / self.seconds
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; ``score`` is sacreBLEU's object."""
         return {
             "weights": self.weights,
             "algorithm": self.search.algorithm,
@@ -83,11 +77,7 @@ class Trial:
 def offered_weights(
     folder: Path, names: Iterable[WeightsName], last: int
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """The payloads of checkpoints by name, and the reasons why some are missing.
-
-    The run translates with the first, whether it is named or not. ``average`` is of at most
-    ``last`` checkpoints. Raises InputError if the run has none, or does not translate.
-    """
+    """Checkpoints by name, first that of the run, and why others are missing; or InputError."""
     file = find_checkpoint(folder, "best")
     best = read_merged(file)
     require_translation(best, file)
@@ -123,11 +113,7 @@ def with_search(payload: dict[str, Any], search: SearchConfig) -> dict[str, Any]
 def sweep(
     offers: Mapping[str, dict[str, Any]], config: SweepConfig, show: Callable[[Trial], None]
 ) -> list[Trial]:
-    """Translate the validation set in each way; the first trial is that of the run itself.
-
-    ``offers`` has checkpoints of one run by the name of their weights, first that of the run;
-    ``show`` is called with each trial as it ends. Raises InputError for a search out of range.
-    """
+    """Translate the validation set in each way, first as the run does; ``show`` gets each trial."""
     portable = next(iter(offers.values()))[PORTABLE]
     run, whose = portable["config"], Path("the checkpoint")
     model = build_transformer(typed(ModelConfig, portable["model"], "model"))

@@ -32,7 +32,6 @@ class Evaluation(NamedTuple):
     hypotheses: Sequence[str] | None
     """One per sentence; None if the task produces no text."""
     tables: Sequence[Text] = ()
-    """More results to show."""
     failures: "Failures | None" = None
     """Flags of the hypotheses and references; None for other tasks than translation."""
 

@@ -1,8 +1,4 @@
-"""Denoising as a task: an encoder-decoder learns plain text, to be fine-tuned on pairs.
-
-Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
-Transformer"; Lewis et al. 2020, "BART".
-"""
+"""Denoising: an encoder-decoder learns plain text (Raffel et al. 2020; Lewis et al. 2020)."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -39,22 +35,18 @@ class Denoising(TranslationTask):
 
     @staticmethod
     def criterion(config: RunConfig) -> Criterion:
-        """What chooses the best checkpoint at validation."""
         return Criterion("val/loss", "min")
 
     @classmethod
     def validation_metrics(cls, config: RunConfig) -> list[str]:
-        """The loss alone."""
         return ["val/loss"]
 
     def callbacks(self) -> Sequence[Callback]:
-        """None: nothing is translated."""
         return []
 
     def evaluator(
         self, checkpoint: Path, device: torch.device | str
     ) -> Callable[[str], Evaluation]:
-        """Compute the perplexity of what the model learns to write."""
         model = Translator.load(checkpoint, device=device).model
 
         def evaluate(split: str) -> Evaluation:

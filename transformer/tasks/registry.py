@@ -40,8 +40,7 @@ def task_class(name: str) -> type[Task]:
             raise InputError(f"task={name} must be {' or '.join(TASKS)}, or MODULE:CLASS")
         # mypy takes an abstract class for no type.
         return own_class("task", name, Task)  # type: ignore[type-abstract]
-    kind: type[Task] = resolve_name(TASKS[name])
-    return kind
+    return resolve_name(TASKS[name])
 
 
 def is_translation(name: str) -> bool:

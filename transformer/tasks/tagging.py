@@ -1,7 +1,4 @@
-"""Tagging as a task: an encoder alone, which classifies each word at its first subword.
-
-Devlin et al. 2019, "BERT", section 5.3.
-"""
+"""Tagging: an encoder classifies each word at its first subword (Devlin et al. 2019, 5.3)."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -16,7 +13,7 @@ from transformer.data.modules.tagging import TaggingData
 from transformer.data.text.conllu import UPOS
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.prediction.tagger import Tagger
-from transformer.evaluation.tagging_accuracy import MostFrequentTags, compare_tags
+from transformer.evaluation.tagging_accuracy import compare_tags
 from transformer.model.single_stack import SingleStack, build_single_stack
 from transformer.report.scores import confusion_table
 from transformer.tasks.base import Evaluation, Task, build_module, single_stack_data
@@ -31,7 +28,6 @@ class TaggingModule(UpdateModule):
     model: SingleStack
 
     def predictions(self, batch: TaggedBatch) -> tuple[Tensor, Tensor]:
-        """Hidden states of the first subwords, and the tags of their words."""
         hidden = self.model(batch.source)
         return hidden.flatten(0, 1).index_select(0, batch.labelled), batch.labels
 
@@ -62,12 +58,10 @@ class Tagging(Task):
 
     @staticmethod
     def criterion(config: RunConfig) -> Criterion:
-        """What chooses the best checkpoint at validation."""
         return Criterion("val/accuracy", "max")
 
     @cached_property
     def module(self) -> TaggingModule:
-        """The encoder and its training step."""
         tokenizer = self.data.tokenizer
         config = sized_model(self.config.model, tokenizer.source_vocab_size, len(UPOS))
         model = build_single_stack(config, causal=False)
@@ -76,15 +70,14 @@ class Tagging(Task):
     def evaluator(
         self, checkpoint: Path, device: torch.device | str
     ) -> Callable[[str], Evaluation]:
-        """Tag, and compare with the right tags."""
         tagger = Tagger.load(checkpoint, device=device, batch_tokens=self.config.data.batch_tokens)
-        training = MostFrequentTags(self.data.training_sentences())
+        known = {word for words, _ in self.data.training_sentences() for word in words}
 
         def evaluate(split: str) -> Evaluation:
             sentences = self.data.sentences(split)
             words, right = zip(*sentences, strict=True)
             given = [found.tags for found in tagger.tag(words)]
-            compared = compare_tags(words, right, given, training)
+            compared = compare_tags(words, right, given, known)
             return Evaluation(
                 compared.scores(), list(map(" ".join, given)), [confusion_table(compared)]
             )

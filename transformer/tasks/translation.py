@@ -41,7 +41,6 @@ from transformer.training.precision import search_autocast
 logger = logging.getLogger(__name__)
 
 _SHOWN = 200
-"""Characters of a text of a sample."""
 
 
 class TranslationTask(Task):
@@ -49,7 +48,6 @@ class TranslationTask(Task):
 
     data: DataModule
     module_class: type[TranslationModule] = TranslationModule
-    """The training step."""
 
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
         self.config = config
@@ -71,7 +69,6 @@ class TranslationTask(Task):
 
     @staticmethod
     def criterion(config: RunConfig) -> Criterion:
-        """``metrics.choose`` chooses the best checkpoint."""
         chosen = config.metrics.choose
         return Criterion(
             f"val/{chosen}", "max" if config.metrics.better(chosen) == "higher" else "min"
@@ -79,18 +76,15 @@ class TranslationTask(Task):
 
     @classmethod
     def validation_metrics(cls, config: RunConfig) -> list[str]:
-        """The loss, and the metrics of its translations."""
         return ["val/loss", *(f"val/{name}" for name in config.metrics.validated)]
 
     @cached_property
     def module(self) -> TranslationModule:
-        """The encoder-decoder and its training step."""
         tokenizer = self.data.tokenizer
         model = build_transformer(model_config(self.config, tokenizer))
         return build_module(self.module_class, model, self.config, tokenizer)
 
     def callbacks(self) -> Sequence[Callback]:
-        """Translate the validation text with the model that trains."""
         config = self.config
         translator = Translator(
             self.module.model,
@@ -110,7 +104,6 @@ class TranslationTask(Task):
     def evaluator(
         self, checkpoint: Path, device: torch.device | str
     ) -> Callable[[str], Evaluation]:
-        """Translate and score."""
         config = self.config
         translator = Translator.load(
             checkpoint, search=config.decoding, batch_tokens=self._search_tokens, device=device
@@ -135,7 +128,6 @@ class TranslationTask(Task):
 
     @property
     def _search_tokens(self) -> int:
-        """Budget of a batch of the search."""
         return self.config.trainer.search_tokens or self.config.data.batch_tokens
 
 
@@ -163,7 +155,6 @@ class TranslateValidation(Callback):
         self._of_references: Sequence[SentenceFlags] | None = None
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Translate, score, log, show samples."""
         outputs = self._translate(trainer)
         hypotheses = [output.text for output in outputs]
         parts = {"": slice(None)}
@@ -187,7 +178,6 @@ class TranslateValidation(Callback):
             logger.info("  %s => %s (reference: %s)", *texts)
 
     def _scores(self, hypotheses: list[str], lines: slice) -> dict[str, float]:
-        """The value of each metric on some sentences."""
         names = self.metrics.validated
         texts = hypotheses[lines], self.references[lines], names
         found = score(*texts, config=self.metrics, sources=self.sources[lines])

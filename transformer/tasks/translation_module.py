@@ -17,10 +17,7 @@ from transformer.training.step.update_module import UpdateModule
 
 
 class TranslationModule(UpdateModule):
-    """Trains a ``Transformer`` by teacher forcing; the arguments are those of ``UpdateModule``.
-
-    InputError if the head of guided alignment does not exist, or is not always the same.
-    """
+    """Trains a ``Transformer`` by teacher forcing; InputError if alignment has no fixed head."""
 
     model: Transformer
 
@@ -42,14 +39,12 @@ class TranslationModule(UpdateModule):
 
     @property
     def guided_attention(self) -> MultiHeadAttention | None:
-        """The attention of guided alignment."""
         if self.guided is None:
             return None
         layer = cast(DecoderLayer, self.model.decoder.layers[self.guided.layer])
         return layer.cross_attention
 
     def micro_loss(self, batch: Batch) -> tuple[Tensor, int, dict[str, Tensor]]:
-        """The loss of every task, plus that of guided alignment."""
         if self.loss.consistency != "none":
             return self._twice(batch)
         if self.guided is None:

@@ -33,19 +33,11 @@ _SIZES = ("source_vocab_size", "target_vocab_size", "pad")
 class RunConfig:
     """All settings of a training run; ``conf/train.yaml`` has the same defaults, and explains them.
 
-    Attributes:
-        seed: Seed of weights and dropout; ``data.seed`` is for batch order and subword sampling.
-        checkpoint: File to resume from; null starts a new run.
-        finetune_from: Checkpoint or run directory; a resumed run does not read it again.
-        automatic_budget: Whether ``data.batch_tokens=auto`` is still to be measured
-            (``auto_batch_size.py``); until then ``data`` has the smallest budget.
-        model: Fields of ``ModelConfig`` that are not its defaults; the tokenizer sets the
-            vocabulary sizes.
-        report: When ``report.html`` is written: at the end, after each validation too, or never.
-        decoding, metrics: Search and scores of validation and test.
-        resolved: The same config as the plain values of ``config.yaml``; ``train`` sets it.
-
-    Raises InputError if a value is wrong, or two contradict each other.
+    ``model`` has the fields of ``ModelConfig`` that are not its defaults; the tokenizer sets the
+    sizes. ``automatic_budget``: ``data.batch_tokens=auto`` is still to be measured
+    (auto_batch_size.py); until then ``data`` has the smallest budget. ``resolved`` is the same
+    config as the plain values of ``config.yaml``; ``train`` sets it. Raises InputError if a value
+    is wrong, or two contradict.
     """
 
     task: str = "translation"
@@ -134,8 +126,7 @@ def plain_values(config: RunConfig) -> dict[str, Any]:
         values["data"]["batch_tokens"] = "auto"
     values["precision"] = config.trainer.precision
     # Paths become texts, tuples lists.
-    plain: dict[str, Any] = json.loads(json.dumps(values, default=str))
-    return plain
+    return json.loads(json.dumps(values, default=str))
 
 
 def _contradictions(config: RunConfig, model: ModelConfig) -> Iterator[str]:

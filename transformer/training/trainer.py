@@ -90,10 +90,7 @@ def build_trainer(
 def build_callbacks(
     config: RunConfig, validation: Sequence[Callback], criterion: Criterion, folder: Path
 ) -> list[Callback]:
-    """All callbacks, also the task's validation callbacks, in the order of execution.
-
-    A run that fine-tunes validates before its first update too.
-    """
+    """All callbacks in their order; fine-tuning validates before its first update, too."""
     settings, finetunes = config.callbacks, config.finetune_from is not None
     # First, so that a signal aborts a validation before the callbacks of the task start.
     callbacks: list[Callback] = [GracefulStop()]
@@ -162,7 +159,6 @@ def end_reason(trainer: Trainer, config: RunConfig) -> tuple[str, str]:
 
 
 def _quieten_lightning() -> None:
-    """Hide hints of Lightning, and warnings about intended behaviour."""
     for name in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
     for message in (

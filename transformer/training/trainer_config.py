@@ -47,10 +47,7 @@ class TrainerConfig:
 
 @dataclass(frozen=True)
 class CallbacksConfig:
-    """Validation, averaging, stopping and checkpoints; ``conf/train.yaml`` explains the keys.
-
-    ``own`` lists the user's callbacks, each ``MODULE:CLASS``, built without arguments.
-    """
+    """Validation, averaging, stopping and checkpoints; ``conf/train.yaml`` explains the keys."""
 
     ema_decay: Annotated[float, Range(0, below=1)] = 0.0
     patience: Annotated[int, Range(1)] | None = None

@@ -95,7 +95,6 @@ def test_a_tagger_learns_what_context_decides(tagger: Path) -> None:
     scores = scores_of(tagger)
     # Five seeds, float32 and bfloat16: 99.3 to 100, f1_ADJ 97.5 to 100, one word confused or none.
     assert scores["accuracy"] > 96
-    assert scores["accuracy_baseline"] < 88
     assert scores["f1_ADJ"] > 85
     assert scores["confusion"] <= 6
     given = (tagger / "run" / "test.hyp").read_text().split("\n")
@@ -107,9 +106,8 @@ def test_a_tagger_learns_what_context_decides(tagger: Path) -> None:
 def test_a_language_model_beats_unigrams(language_model: Path) -> None:
     scores = scores_of(language_model)
     # Two words may follow, so that 2 is the least. Five seeds, float32 and bfloat16: 3.5 to 4.0.
-    assert 2 < scores["word_perplexity"] < 8 < scores["unigram_word_perplexity"]
-    assert 2 < scores["5gram_word_perplexity"] < scores["unigram_word_perplexity"]
-    assert scores["perplexity"] < scores["unigram_perplexity"] / 4
+    assert 2 < scores["word_perplexity"] < 8
+    assert scores["perplexity"] < scores["word_perplexity"]
     assert not (language_model / "run" / "test.hyp").exists()
 
 

@@ -1,7 +1,4 @@
-"""Batches of pairs, with the shift of the target, and of tagged sentences; padded at the right.
-
-Teacher forcing as in Sutskever et al. 2014, section 2.
-"""
+"""Batches of pairs and of tagged sentences (teacher forcing: Sutskever et al. 2014, section 2)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -101,11 +98,9 @@ class Batch(PaddedBatch):
 
     @property
     def tokens(self) -> int:
-        """Tokens of both sides without padding."""
         return self.source_tokens + self.target_tokens
 
     def text(self) -> tuple[Int[Tensor, "batch source"], Int[Tensor, "batch target"]]:
-        """Return source and target subwords, with eos and padding."""
         return self.source, self.target_output
 
     def _rows(self, rows: slice) -> "Batch":
@@ -130,7 +125,6 @@ class TaggedBatch(PaddedBatch):
 
     @property
     def labels(self) -> Int[Tensor, " word"]:
-        """The tags, one after another."""
         return self.tags.take(self.labelled)
 
     def _rows(self, rows: slice) -> "TaggedBatch":

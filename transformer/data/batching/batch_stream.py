@@ -21,14 +21,10 @@ B = TypeVar("B")
 Lengths = tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]
 """Tokens of each source and target, without bos and eos."""
 EpochLengths = Callable[[int], Lengths]
-"""The lengths in an epoch."""
 
 
 class BatchSequence(ABC):
-    """All batches of training, numbered from 0, without an end.
-
-    It does not depend on ranks and accumulation, so a resumed run can have other numbers of them.
-    """
+    """All batches of training, numbered from 0, without an end, whatever ranks there are."""
 
     @abstractmethod
     def __getitem__(self, number: int) -> BatchKey:
@@ -83,19 +79,16 @@ class PlannedBatches(BatchSequence):
 
     @property
     def epoch_length(self) -> int:
-        """Number of batches of an epoch."""
         return len(self.plan)
 
     def identity(self) -> dict[str, Any]:
-        """Return values that are equal if and only if the batches are."""
         return self.plan.identity()
 
 
 class ReplannedBatches(PlannedBatches):
-    """Epochs whose lengths differ, planned one by one, with equally many batches in each.
+    """Epochs whose lengths differ, planned one by one, with as many batches, some of them spare.
 
-    The plan of the first epoch gets spare batches. An epoch that needs still more has the plan of
-    the first, in which all clean pairs fit.
+    An epoch that needs still more has the plan of the first, in which all clean pairs fit.
     """
 
     def __init__(
@@ -113,7 +106,6 @@ class ReplannedBatches(PlannedBatches):
         self._epoch = lru_cache(maxsize=2)(self._planned)
 
     def identity(self) -> dict[str, Any]:
-        """Return values that are equal if and only if the batches are."""
         return self.plan.identity() | {"content": self._content}
 
     def _planned(self, epoch: int) -> EpochBatches:
@@ -145,16 +137,13 @@ class MixedBatches(BatchSequence):
         return self._sequences[chosen][earlier]
 
     def largest(self) -> tuple[int, BatchKey]:
-        """Return the number of positions of the largest batch, and the batch."""
         return max((each.largest() for each in self._sequences), key=lambda found: found[0])
 
     @property
     def epoch_length(self) -> int:
-        """Number of batches of one epoch of all sequences."""
         return sum(each.epoch_length for each in self._sequences)
 
     def identity(self) -> dict[str, Any]:
-        """Return values that are equal if and only if the batches are."""
         return {
             "rows": [each.identity() for each in self._sequences],
             "shares": self._counts.tolist(),
@@ -222,11 +211,7 @@ class RankAssignment:
 def next_batch(
     before: dict[str, Any] | None, done: int, row: BatchSequence, assignment: RankAssignment
 ) -> int:
-    """Return the number of the first batch that a run has not used after ``done`` updates.
-
-    The updates include the updates of earlier runs that it resumes. ``before`` is the loader state
-    of the last earlier run, or None. ``row`` and the assignment may have changed.
-    """
+    """Return the first batch that a run, resumed from a loader state ``before``, has not used."""
     if before is None:
         return done * assignment.batches
     old = RankAssignment(before["ranks"], before["accumulation"])

@@ -145,7 +145,6 @@ class UpdateLoader(Generic[B]):
         return self.row.epochs(self._next(done))
 
     def _next(self, done: int) -> int:
-        """Return the first unused batch after ``done`` updates."""
         return self._first + (done - self._since) * self.assignment.batches
 
     def _start(self) -> None:
@@ -156,8 +155,7 @@ class UpdateLoader(Generic[B]):
 class EpochLoader(Generic[B]):
     """The batches of one rank in one epoch of a plan, for validation.
 
-    A rank without batches gets None once: otherwise Lightning would skip its validation, and the
-    other ranks would wait for it.
+    A rank without batches gets None once, or Lightning would skip its validation, and others wait.
     """
 
     def __init__(self, dataset: Dataset[B], keys: list[BatchKey], *, pin_memory: bool) -> None:

@@ -1,7 +1,4 @@
-"""Token-budget batches of an epoch, a pure function of lengths and seed.
-
-Buckets by both lengths, like fairseq and Sockeye. It does not know texts, tensors or ranks.
-"""
+"""Token-budget batches of an epoch: a pure function of lengths and seed, by both lengths."""
 
 import zlib
 from dataclasses import dataclass
@@ -54,16 +51,11 @@ class BatchPlan:
         multiple_of: int = 1,
         batches: int = 0,
     ) -> None:
-        """Sort the pairs by length; `epoch` does the rest.
+        """Sort the pairs by length (subwords without eos); `epoch` does the rest.
 
-        Args:
-            source_lengths: subwords of each source without eos.
-            target_lengths: subwords of each target without eos.
-            shuffle: otherwise the order is the same in every epoch.
-            multiple_of: divides the number of batches, so that each rank has the same number.
-            batches: minimum number of batches.
-
-        Raises InputError for a pair longer than the budget, or fewer pairs than ranks.
+        ``multiple_of`` divides the number of batches, so that each rank has the same number; there
+        are at least ``batches``. Raises InputError for a pair longer than the budget, or fewer
+        pairs than ranks.
         """
         # int32 saves memory: int64 takes 80 MB for ten million pairs.
         self._source = np.asarray(source_lengths, dtype=np.int32) + np.int32(1)
@@ -86,11 +78,9 @@ class BatchPlan:
         self._count, self._rotates = self._batch_count(multiple_of, batches)
 
     def __len__(self) -> int:
-        """Return the number of batches of any epoch."""
         return self._count
 
     def epoch(self, epoch: int) -> EpochBatches:
-        """Return the batches of an epoch, in their order."""
         if not self._shuffle:
             bounds = _split_largest(self._full_batches(0, len(self._layout)), self._count)
             return EpochBatches(self._layout, bounds)
@@ -119,7 +109,6 @@ class BatchPlan:
 
     @cached_property
     def _checksum(self) -> int:
-        """Checksum of all lengths, for checkpoints."""
         source = zlib.crc32(self._source.astype(np.int64).tobytes())
         return zlib.crc32(self._target.astype(np.int64).tobytes(), source)
 
@@ -131,11 +120,7 @@ class BatchPlan:
         return np.diff(batches.bounds) * (source + target)
 
     def _batch_count(self, multiple_of: int, least: int) -> tuple[int, bool]:
-        """Return the number of batches, and whether a shuffled epoch starts at a random pair.
-
-        From any start, an epoch needs at most one batch more than from the first pair: the batch
-        with the starting pair becomes two.
-        """
+        """Return how many batches serve any start (one more), and whether one starts at random."""
         pairs = len(self._longest)
         fewest = len(self._full_batches(0, pairs)) - 1
         for extra in (1, 0) if self._shuffle else (0,):
@@ -172,11 +157,7 @@ class BatchPlan:
 def _by_length(
     source: Int[np.ndarray, " pair"], target: Int[np.ndarray, " pair"]
 ) -> Int[np.ndarray, " pair"]:
-    """Order pairs so that neighbours are similar in both lengths.
-
-    The larger side grows; within one length of it the difference of the sides rises, then falls for
-    the next length, so that there is no jump between lengths.
-    """
+    """Order pairs by the longer side, then by the difference, which rises and falls in turn."""
     longest = np.maximum(source, target)
     # Numbers of 16 bits are sorted in linear time.
     kind = np.int16 if len(longest) and longest.max() < 2**15 else np.int32

@@ -28,10 +28,7 @@ class Texts(NamedTuple):
 
 
 def with_references(pairs: Iterable[Pair], repeated: bool = False) -> list[Referenced]:
-    """Return each source with its targets: an `AnotherTarget` belongs to the previous source.
-
-    With ``repeated``, equal sources are merged, except blank sources, which separate documents.
-    """
+    """Return each source with its targets; ``repeated`` merges equal ones, except blanks."""
     found: dict[object, tuple[str, dict[str, None]]] = {}
     targets: dict[str, None] = {}
     for index, (source, target) in enumerate(pairs):

@@ -1,7 +1,6 @@
 """Holds pairs out of a training text if there is no validation or test text.
 
-The choice depends only on the content of the pairs, not on a seed, the order of the lines or the
-direction. When a text grows, pairs move from the held-out splits into training, never back.
+The choice depends on their content alone: when a text grows, pairs move into training, never back.
 """
 
 import heapq

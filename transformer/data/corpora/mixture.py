@@ -22,17 +22,13 @@ class JoinedSplit:
     parts: Mapping[str, Split]
 
     def __iter__(self) -> Iterator[Pair]:
-        """Yield (source, target), the source with its tags; raises InputError as `Split` does.
-
-        A blank pair separates two corpora of documents.
-        """
+        """Yield (source with its tags, target); a blank pair separates two corpora of documents."""
         for index, part in enumerate(self.parts.values()):
             if index and self.has_documents:
                 yield "", ""
             yield from part
 
     def word_links(self) -> Iterator[WordLinks]:
-        """Yield the links of each pair; raises InputError as `Split` does."""
         for index, part in enumerate(self.parts.values()):
             if index and self.has_documents:
                 yield WordLinks(frozenset(), frozenset())
@@ -46,7 +42,6 @@ class JoinedSplit:
 
     @property
     def location(self) -> Path:
-        """The first file of the first corpus."""
         return next(iter(self.parts.values())).location
 
     @property
@@ -125,14 +120,9 @@ def sampling_weights(config: DataConfig, sizes: Sequence[int]) -> dict[str, floa
 
 
 class BalancedText:
-    """The training text of several corpora, with a number of pairs by their sampling weights.
-
-    It has as many pairs as all corpora together: a small corpus is read more than once, or a part
-    of a large corpus is skipped.
-    """
+    """The training text of several corpora: as many pairs as all have, but by sampling weights."""
 
     def __init__(self, config: DataConfig, parts: Mapping[str, Split]) -> None:
-        """Count the pairs, unless the cache has the counts; raises InputError as `Split` does."""
         cache = given_path(config.cache)
         self._parts = parts
         self._sizes = {name: part.count(cache) for name, part in parts.items()}
@@ -148,7 +138,6 @@ class BalancedText:
                     yield pair
 
     def fingerprint(self, cache: Path | None = None) -> str:
-        """Return a hash of everything that determines the pairs."""
         parts = (
             f"{part.fingerprint(cache)} {self._weights[name]:.12f}"
             for name, part in self._parts.items()

@@ -12,7 +12,6 @@ _POCKET_SPLITS = ("train", "validation", "test", "test_novel")
 
 
 def _folder() -> Path:
-    """Return the folder of pocket, in the installed package or in the checkout."""
     inside = PACKAGE / "pocket"
     return inside if inside.is_dir() else PACKAGE.parent / "data" / "pocket"
 

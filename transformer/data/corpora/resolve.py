@@ -31,11 +31,7 @@ NO_TRAINING_TEXT = (
 
 
 def find_splits(config: DataConfig) -> dict[str, AnySplit]:
-    """Return "train", "validation" and the other evaluation splits by name.
-
-    With several corpora, "train" and "validation" join those of all, and each corpus has its own
-    ("train_NAME", "validation_NAME", "test_NAME"). Downloads a corpus that is not in the cache.
-    """
+    """Return the splits by name; of several corpora also "train_NAME" and so on for each."""
     one = config.corpora is None
     splits: Mapping[str, AnySplit] = (
         find_corpus_splits(config) if one else mixed_splits(config, find_corpus_splits)

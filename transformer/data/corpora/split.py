@@ -38,14 +38,12 @@ class Split:
         return self.corpus.paths[0]
 
     def __iter__(self) -> Iterator[Pair]:
-        """Yield (source, target), the source with its tags; raises InputError as `Corpus` does."""
         pairs = self._chosen(self.corpus)
         if self.tags == UNTAGGED:
             return pairs
         return ((TaggedText(source, self.tags), target) for source, target in pairs)
 
     def count(self, cache: Path) -> int:
-        """Return the number of pairs, as `Corpus.count`."""
         return self.corpus.count(cache) - len(self.lines) if self.inverted else len(self.lines)
 
     def word_links(self) -> Iterator[WordLinks]:
@@ -53,7 +51,6 @@ class Split:
         return self._chosen(read_links(self._known_links(), self.corpus, self.corpus.max_line))
 
     def links_fingerprint(self) -> str:
-        """Return a hash of the file of links."""
         return file_digest(self._known_links()).hex()
 
     def fingerprint(self, cache: Path | None = None) -> str:

@@ -52,11 +52,7 @@ def require_trust(
     *,
     advice: str = "",
 ) -> None:
-    """Raise InputError if an untrusted checkpoint names code, or files outside the working folder.
-
-    ``run`` is the config of the checkpoint ``whose``. ``given`` has the dotted keys of the command.
-    The message gives ``advice`` before the advice on trust.
-    """
+    """Raise InputError if the untrusted config of ``whose`` names code, or files elsewhere."""
     if not trusted and (outside := needs_trust(run, given)):
         names = ", ".join(f"{key}={path}" for key, path in outside)
         raise InputError(

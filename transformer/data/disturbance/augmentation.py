@@ -29,29 +29,17 @@ UNCHANGED = -1
 
 @dataclass(frozen=True)
 class AugmentationConfig:
-    """Probabilities of the disturbances of a training pair, of which at most one changes it.
-
-    A changed pair whose tokens do not fit stays as it is in this epoch.
-    """
+    """Probabilities of disturbances, at most one a pair (``conf/augmentation/none.yaml``)."""
 
     upper: Probability = 0.0
-    """Both sides in capitals."""
     title: Probability = 0.0
-    """Both sides, each word with a capital."""
     lower: Probability = 0.0
-    """The source in lower case."""
     typos: Probability = 0.0
-    """One to three typos in the source."""
     punctuation: Probability = 0.0
-    """No final punctuation on both sides; or, as often, twice the last of it in the source."""
     blanks: Probability = 0.0
-    """A blank between two words of the source is missing."""
     emoji: Probability = 0.0
-    """An emoji or symbol at the end of both sides."""
     noise: Probability = 0.0
-    """The same random characters as source and target."""
     joined: Probability = 0.0
-    """The pair, then another of the corpus."""
 
     def __post_init__(self) -> None:
         raise_objections(self._objections())
@@ -66,12 +54,10 @@ class AugmentationConfig:
 
     @property
     def active(self) -> bool:
-        """Whether any pair is changed."""
         return any(astuple(self))
 
 
 KINDS = tuple(field.name for field in fields(AugmentationConfig))
-"""The disturbances in the order of their numbers."""
 JOINED = KINDS.index("joined")
 
 
@@ -126,7 +112,6 @@ def _joined(own: Linked, other: Linked) -> Linked:
 
 
 def _relinked(own: Linked, pair: Pair, *, noise: bool) -> Links:
-    """Return the links between the words of a changed pair."""
     words = [normalize(text).split(" ") for text in pair]
     if noise:
         return np.repeat(np.arange(len(words[0]), dtype=np.int32)[:, None], 2, axis=1)

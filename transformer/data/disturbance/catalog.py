@@ -3,8 +3,8 @@
 They are not natural errors: rules make them, so that all runs are measured alike. ``upper`` and
 ``title``: Bogoychev et al. 2023, arXiv 2311.14838, section 3. ``lower``, ``missing_blank`` and
 ``emoji``: Dhole et al. 2021, arXiv 2112.02721. Typos: Belinkov and Bisk 2018, arXiv 1711.02173,
-section 3.2. ``numbers``: Wang et al. 2021, arXiv 2107.08357. ``joined``: Kondo et al. 2021,
-naacl-srw.18. The others are our own.
+section 3.2; Karpukhin et al. 2019, arXiv 1902.01509, section 2. ``numbers``: Wang et al. 2021,
+arXiv 2107.08357. ``joined``: Kondo et al. 2021, naacl-srw.18. The others are our own.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,6 @@ from transformer.data.disturbance import changes
 from transformer.data.text.parallel import Pair
 
 Window = Sequence[Pair]
-"""Consecutive pairs of a text."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,6 @@ class Disturbance:
 
 
 def _source(change: changes.Change) -> Callable[[Window, Random], Pair]:
-    """Change the source alone."""
     return lambda window, random: (change(window[0][0], random), window[0][1])
 
 
@@ -60,22 +58,6 @@ def _joined(window: Window, random: Random) -> Pair:
     return source, target
 
 
-def _twice(window: Window, random: Random) -> Pair:
-    return _joined([window[0], window[0]], random)
-
-
-def _single_word(window: Window, random: Random) -> Pair:
-    return random.choice(window[0][0].split()), ""
-
-
-def _other_language(window: Window, random: Random) -> Pair:
-    return window[0][1], window[0][1]
-
-
-def _empty(window: Window, random: Random) -> Pair:
-    return "", ""
-
-
 DISTURBANCES = {
     one.name: one
     for one in (
@@ -94,12 +76,11 @@ DISTURBANCES = {
         Disturbance("html_entities", _source(changes.html_entities), "same"),
         Disturbance("quotes", _source(changes.other_quotes), "same"),
         Disturbance("full_width", _source(changes.full_width), "same"),
-        Disturbance("single_word", _single_word, "none"),
+        Disturbance("single_word", lambda w, random: (random.choice(w[0][0].split()), ""), "none"),
         Disturbance("joined", _joined, "changed", window=2),
-        Disturbance("twice", _twice, "changed"),
-        Disturbance("other_language", _other_language, "none"),
-        Disturbance("empty", _empty, "same", window=None),
+        Disturbance("twice", lambda w, random: _joined([w[0], w[0]], random), "changed"),
+        Disturbance("other_language", lambda w, _: (w[0][1], w[0][1]), "none"),
+        Disturbance("empty", lambda *_: ("", ""), "same", window=None),
         Disturbance("very_long", _joined, "none", window=50),
     )
 }
-"""All of them by name, in the order of reports."""

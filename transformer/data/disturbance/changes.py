@@ -1,9 +1,4 @@
-"""Changes of one text: each is a pure function of the text and a random generator.
-
-Case, typos and noise: OpusTrainer (Bogoychev et al. 2023, arXiv 2311.14838, section 3). Typos:
-Belinkov and Bisk 2018, arXiv 1711.02173, section 3.2, and Karpukhin et al. 2019, arXiv 1902.01509,
-section 2.
-"""
+"""Changes of one text: each is a pure function of the text and a random generator (catalog.py)."""
 
 import html
 import re
@@ -59,10 +54,7 @@ def doubled_final_punctuation(text: str, random: Random) -> str:
 
 
 def typo(text: str, random: Random) -> str:
-    """Make one typo in a word of at least four letters, or none if there is no such word.
-
-    Swaps two letters, drops or doubles one, or hits a neighbouring key; the first letter stays.
-    """
+    """Swap, drop or double a letter, or hit a key beside it, in a word of four letters or more."""
     words = list(_LONG_WORD.finditer(text))
     if not words:
         return text

@@ -32,7 +32,6 @@ class AugmentedCorpus:
     def __init__(
         self, corpus: EncodedCorpus, config: AugmentationConfig, seed: int, *, links: bool
     ) -> None:
-        """Change the pairs, and their word links if the training uses them."""
         self._corpus, self._config, self._seed, self._links = corpus, config, seed, links
 
     def changed(self, pairs: Indices, epoch: int) -> dict[int, Linked]:
@@ -103,6 +102,5 @@ class AugmentedCorpus:
         return [Linked(*both) for both in zip(texts, links, strict=True)]
 
     def _next(self, epoch: int, pairs: Indices) -> Int[np.ndarray, " pair"]:
-        """Return the pair that follows each pair where they are joined."""
         drawn = pair_seeds(self._seed, epoch, pairs, NEXT_PAIR)
         return drawn % len(self._corpus)

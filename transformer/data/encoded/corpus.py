@@ -39,7 +39,6 @@ class EncodedCorpus:
         self._starts = np.cumsum([0, *(batch.num_rows for batch in self._batches)])
 
     def __reduce__(self) -> tuple[type["EncodedCorpus"], tuple[Path | pa.RecordBatch, ...]]:
-        """Pickle the paths and batches, not the memory maps."""
         return type(self), self._parts
 
     def __len__(self) -> int:
@@ -51,7 +50,6 @@ class EncodedCorpus:
         return np.concatenate(parts or [np.zeros(0, dtype=np.int32)])
 
     def sides_lengths(self) -> Lengths:
-        """Return the number of subwords of each pair on both sides."""
         return self.lengths("source"), self.lengths("target")
 
     def frequency(self, side: str, token: int) -> int:
@@ -86,7 +84,6 @@ class EncodedCorpus:
 
 
 def _mapped(path: Path) -> list[pa.RecordBatch]:
-    """Return the record batches of a shard without reading them."""
     try:
         reader = pa.ipc.open_file(pa.memory_map(str(path)))
         return [reader.get_batch(number) for number in range(reader.num_record_batches)]

@@ -1,7 +1,4 @@
-"""Batches of an encoded corpus; segmentations are the best, or sampled in each epoch.
-
-Sampling: Kudo 2018, section 3.
-"""
+"""Batches of an encoded corpus; segmentations are the best, or sampled (Kudo 2018, section 3)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -45,10 +42,7 @@ class Segmented(NamedTuple):
 
 @dataclass(frozen=True)
 class SegmentationSampler:
-    """Samples a segmentation of each sentence in each epoch, or has the best (``sampling=0``).
-
-    It is a function of (seed, epoch, number of the pair), on any worker or rank.
-    """
+    """Samples segmentations by (seed, epoch, number of a pair), or has the best of all."""
 
     tokenizer: Tokenizer
     data: DataConfig
@@ -61,10 +55,7 @@ class SegmentationSampler:
         numbers: Indices,
         changed: Mapping[int, Linked] | None = None,
     ) -> Segmented:
-        """Return the subword ids of both sides of a batch, whose pairs have these numbers.
-
-        ``changed`` are pairs that replace those at these indices if they fit.
-        """
+        """Return the ids of pairs with these numbers, or of those in ``changed`` that fit."""
         changed = changed or {}
         source: list[Row] = [*corpus.ids("source", pairs)]
         target: list[Row] = [*corpus.ids("target", pairs)]
@@ -138,11 +129,7 @@ class BatchDataset(PlannedDataset[Batch]):
         links: bool = False,
         augmentation: AugmentationConfig | None = None,
     ) -> None:
-        """Serve the pairs of a corpus with these indices; a key has indices in ``pairs``.
-
-        ``pairs`` are all pairs if the sampler draws or there is augmentation; ``links`` adds word
-        links to the batches.
-        """
+        """Serve pairs by their indices in ``pairs``: all pairs, if anything is drawn for them."""
         self._corpus, self._pairs, self._sampler = corpus, pairs, sampler
         self._spelling = self._augmented = None
         if augmentation is not None and augmentation.active:
@@ -172,13 +159,11 @@ class BatchDataset(PlannedDataset[Batch]):
         return collate(*found[:2], list(map(linked_subwords, links, *words)))
 
     def lengths(self) -> Lengths:
-        """Return the lengths of source and target to plan batches with."""
         source, target = self._sampler.lengths(self._corpus, self._pairs)
         return source[self._pairs], target[self._pairs]
 
     @property
     def lengths_of_epoch(self) -> EpochLengths | None:
-        """The lengths in an epoch, which augmentation changes; None: the same in all epochs."""
         if self._augmented is None:
             return None
         return partial(

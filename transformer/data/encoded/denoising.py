@@ -34,11 +34,7 @@ Counts = Int[np.ndarray, " text"]
 class Noise:
     """Makes pairs of a text: what the model reads, and what it learns to write.
 
-    Attributes:
-        sentinels: Their ids, in order.
-        mask: The id for a span of ``infilling``.
-        sentence_ends: Tokens after which a sentence may end.
-        tags: Number of tags that each text begins with; they stay on both sides.
+    ``mask`` stands for a span of ``infilling``; both sides begin with the ``tags`` tags of a text.
     """
 
     config: DenoisingConfig
@@ -138,7 +134,6 @@ class DenoisingDataset(BatchDataset):
     def __init__(
         self, corpus: EncodedCorpus, pairs: Counts, sampler: SegmentationSampler, noise: Noise
     ) -> None:
-        """Serve the target side of pairs; see `BatchDataset`."""
         super().__init__(corpus, pairs, sampler)
         self._noise = noise
 
@@ -146,12 +141,10 @@ class DenoisingDataset(BatchDataset):
         return collate(*zip(*self.rows(key), strict=True))
 
     def rows(self, key: BatchKey) -> Sequence[tuple[Row, Row]]:
-        """Return source and target of each text of a batch."""
         pairs = self._pairs[key.pairs]
         texts = self._sampler.ids(self._corpus, pairs, key.epoch, pairs).target
         seeds = pair_seeds(self._sampler.data.seed, key.epoch, pairs, NOISE).tolist()
         return list(map(self._noise.pair, texts, seeds))
 
     def lengths(self) -> Lengths:
-        """Return the lengths of source and target to plan batches with."""
         return self._noise.lengths(super().lengths()[-1])

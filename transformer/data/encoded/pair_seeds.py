@@ -4,7 +4,6 @@ import numpy as np
 from jaxtyping import Int
 
 SOURCE_SEGMENTATION, TARGET_SEGMENTATION, DISTURBANCE, NEXT_PAIR, NOISE = range(5)
-"""What a seed is for."""
 
 
 def pair_seeds(

@@ -62,7 +62,6 @@ class ShardWriter:
     """Whether the raw text is written too, for subword sampling."""
 
     def path(self, number: int) -> Path:
-        """Return the file of a block."""
         return self.folder / f"{number:05d}.arrow"
 
     def write(self, block: Block) -> None:
@@ -154,12 +153,9 @@ def encode_corpus(
 ) -> None:
     """Encode a corpus and write the shards of an `EncodedCorpus`, in order, under `cache.locked`.
 
-    Args:
-        split: its name in the log.
-        filters: criteria for leaving out pairs; None keeps every line.
-        folder: of the shards, once complete; a second call resumes from ``FOLDER.parts``.
-        links: called for each pass over the word links of the pairs; the sure ones are written.
-        workers: processes that encode; None: as many as cores, 0 (or up to two shards): this one.
+    A second call resumes from ``FOLDER.parts``. ``filters`` None keeps every line; of ``links`` the
+    sure ones are written. ``workers`` are processes; None: as many as cores, 0 (or up to two
+    shards): this.
     """
     parts = folder.with_name(f"{folder.name}.parts")
     parts.mkdir(parents=True, exist_ok=True)

@@ -36,11 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class BatchModule(LightningDataModule, ABC):
-    """Training batches, shuffled, from the current update on; and validation batches.
-
-    Attributes:
-        accumulation: Micro-batches of an update on one rank; the trainer sets it.
-    """
+    """Training batches from the current update on, ``accumulation`` for each, and validation."""
 
     accumulation = 1
 
@@ -56,12 +52,9 @@ class BatchModule(LightningDataModule, ABC):
     ) -> None:
         """Store the config; nothing is read yet.
 
-        Args:
-            initial_tokenizer: tokenizer of a checkpoint, used instead of learning one; then
-                ``tokenizer`` only sets its sampling strength.
-            links: add the word alignment of the corpus to training batches of pairs.
-            positions: maximum positions of the model, bos or eos included; None: unlimited.
-            augmentation: disturbances of training pairs; None: none.
+        ``initial_tokenizer`` is that of a checkpoint; then ``tokenizer`` only sets its sampling.
+        ``links`` adds word alignments to the batches. The model has so many ``positions``, bos or
+        eos included; None: unlimited.
         """
         super().__init__()
         self._data = data
@@ -138,7 +131,6 @@ class BatchModule(LightningDataModule, ABC):
         }
 
     def train_dataloader(self) -> UpdateLoader[Any]:
-        """Return the updates of this rank, from the current one on."""
         rank, ranks = self._rank()
         self._loader = UpdateLoader(
             self._training,
@@ -194,7 +186,6 @@ class BatchModule(LightningDataModule, ABC):
             self._loader.close()
 
     def on_exception(self, exception: BaseException) -> None:
-        """End the worker processes; Lightning calls this when a run fails or is stopped."""
         self.teardown("fit")
 
     def _usable(
@@ -229,7 +220,6 @@ class BatchModule(LightningDataModule, ABC):
                 )
 
     def _rank(self) -> tuple[int, int]:
-        """Return the rank of this process, and the number of ranks."""
         trainer = self.trainer
         return (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
 

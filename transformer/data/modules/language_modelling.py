@@ -1,8 +1,4 @@
-"""The target side of a corpus, for a task of one language.
-
-Source and target of each pair are the same sentence, so that filters, batches and counts work like
-in translation.
-"""
+"""The target side of a corpus, as source and as target, for a task of one language."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +18,6 @@ class TargetSplit(Split):
     """The targets of a split, as source and target."""
 
     def __iter__(self) -> Iterator[Pair]:
-        """Yield (target, target); raises InputError as `Corpus` does."""
         return ((target, target) for _, target in super().__iter__())
 
 
@@ -30,7 +25,6 @@ class MonolingualData(DataModule):
     """Batches of the target side of a corpus; ``data.source`` only helps to find it."""
 
     def prepare_data(self) -> None:
-        """Prepare as `DataModule` does, and check that evaluation texts fit the model."""
         super().prepare_data()
         for name in () if self._positions is None else self.splits:
             references = [one for every in self.texts(name).references for one in every]
@@ -63,7 +57,6 @@ def _without(train: TargetSplit, held_out: Sequence[TargetSplit]) -> TargetSplit
 
 
 def _line(split: Split, index: int) -> str:
-    """Return the file and line of a text of a split."""
     line = index if split.inverted else sorted(split.lines)[index]
     return f"{split.corpus.paths[0]}:{line + 1}"
 

@@ -42,7 +42,6 @@ class StreamData(DataModule):
         return shards_fingerprint(self._shards)
 
     def training_sample(self, limit: int) -> list[Pair]:
-        """Return the first pairs of the stream."""
         return list(self._beginning(limit))
 
     def _beginning(self, limit: int) -> Iterator[Pair]:
@@ -50,7 +49,6 @@ class StreamData(DataModule):
         return islice(every, limit)
 
     def _learnt_tokenizer(self) -> Tokenizer:
-        """Learn from the beginning of the stream."""
         config, shards = self._tokenizer_config, self._shards
 
         def pairs() -> Iterator[Pair]:
@@ -60,7 +58,6 @@ class StreamData(DataModule):
         return Tokenizer.train(config, pairs, self._cache, content, name)
 
     def prepare_data(self) -> None:
-        """Learn the vocabulary and encode the validation text, unless in the cache."""
         for split in self.splits:
             self.texts(split)
         _ = self._fingerprint, self.tokenizer
@@ -68,12 +65,10 @@ class StreamData(DataModule):
 
     @cached_property
     def row(self) -> StreamedBatches:
-        """All batches of training, without an end."""
         reader = BufferReader(self._shards, self._data, self.tokenizer, self._augmentation)
         return StreamedBatches(reader, self._fingerprint)
 
     def teardown(self, stage: str) -> None:
-        """End the worker processes; Lightning calls this after a run."""
         super().teardown(stage)
         if "row" in self.__dict__:
             self.row.close()

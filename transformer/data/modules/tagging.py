@@ -1,8 +1,4 @@
-"""Tagged sentences as subwords, from pocket or from CoNLL-U files.
-
-Words are split into subwords one by one; the first subword has the tag of its word. Source: Devlin
-et al. 2019, "BERT", section 5.3.
-"""
+"""Tagged sentences: the first subword of a word has its tag (Devlin et al. 2019, section 5.3)."""
 
 import re
 from collections import Counter
@@ -45,7 +41,6 @@ class TaggedDataset(PlannedDataset[TaggedBatch]):
     """Tagged sentences as subwords, in memory."""
 
     def __init__(self, sentences: Sequence[TaggedSentence], tokenizer: Tokenizer) -> None:
-        """Split each word into subwords; no word is blank."""
         self.sentences = sentences
         words = list({word for sentence in sentences for word in sentence.words})
         subwords = dict(zip(words, tokenizer.encode_source(words), strict=True))
@@ -62,7 +57,6 @@ class TaggedDataset(PlannedDataset[TaggedBatch]):
         return collate_tagged(*zip(*(self._rows[index] for index in key.pairs), strict=True))
 
     def lengths(self) -> Lengths:
-        """Return the number of subwords of each sentence, for both sides."""
         lengths = np.array([len(ids) for ids, _ in self._rows], dtype=np.int64)
         return lengths, lengths
 
@@ -96,17 +90,14 @@ class TaggingData(BatchModule):
         raise InputError(f"{path} holds no tagged sentence; give a file in CoNLL-U")
 
     def training_sentences(self) -> Sequence[TaggedSentence]:
-        """Return the sentences that training uses."""
         return self._training.sentences
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The evaluation splits."""
         return tuple(split for split in self._files if split != "train")
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer: given, from the cache, or learnt from the words of the training text."""
         if self._initial_tokenizer is not None:
             return self._initial_tokenizer
         texts = [(" ".join(words), "") for words, _ in self.sentences("train")]

@@ -79,19 +79,12 @@ class DataModule(BatchModule):
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The evaluation splits: "validation", "test", and others that the corpus has."""
         parts = ("train", "validation_") if self._data.corpora else ("train",)
         return tuple(name for name in self._splits if not name.startswith(parts))
 
     def texts(self, split: str) -> Texts:
         """Return the text of an evaluation split; InputError as `read_texts`, or for no split."""
         return read_texts(self._split(split), self._cache)
-
-    def training_targets(self, limit: int) -> list[list[int]]:
-        """Return the target subwords of the first ``limit`` training pairs of the first corpus."""
-        corpus = EncodedCorpus(self._encoded_path(self._parts("train")[0]))
-        rows = corpus.ids("target", np.arange(min(limit, len(corpus))))
-        return [row.tolist() for row in rows]
 
     def training_sample(self, limit: int) -> list[Pair]:
         """Return the first training pairs, about as many of each corpus."""
@@ -100,7 +93,6 @@ class DataModule(BatchModule):
         return [pair.texts for part in pairs for pair in part]
 
     def prepare_data(self) -> None:
-        """Learn the vocabulary and encode training and validation text, unless in the cache."""
         # Missing and malformed files are found before the long work.
         training = self._parts("train")
         read = [*training, *(part for name in self.splits for part in self._parts(name))]
@@ -121,7 +113,6 @@ class DataModule(BatchModule):
             self._encoded_path(name)
 
     def _log_unknown(self) -> None:
-        """Log the number of unknown tokens of each split."""
         found, largest = [], 0.0
         for name in ("train", *self.splits):
             corpus = EncodedCorpus(*map(self._encoded_path, self._parts(name)))
@@ -147,7 +138,6 @@ class DataModule(BatchModule):
         return find_splits(self._data)
 
     def _parts(self, name: str) -> list[str]:
-        """Return the names of the splits of each corpus in a split."""
         split = self._split(name)
         return [name] if isinstance(split, Split) else [f"{name}_{part}" for part in split.parts]
 

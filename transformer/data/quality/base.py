@@ -34,7 +34,6 @@ class NumberedPair(NamedTuple):
 
     @property
     def texts(self) -> tuple[str, str]:
-        """Source and target."""
         return self.source, self.target
 
 
@@ -108,7 +107,6 @@ class PairCheck(Check):
         self._examples: list[Example] = []
 
     def see(self, pair: NumberedPair) -> None:
-        """Count the pair if it has the fault."""
         self._total += 1
         if (fault := self._find(pair)) is not None:
             self._count += 1
@@ -118,11 +116,9 @@ class PairCheck(Check):
                 self._examples.append(Example(pair.line, *fault))
 
     def findings(self) -> Iterable[Finding]:
-        """Return the only finding."""
         yield Finding(self._name, self.split, self._count, self._total, tuple(self._examples))
 
     def faults(self, pair: NumberedPair) -> Iterable[str]:
-        """Return the name of the fault if the pair has it."""
         return () if self._find(pair) is None else (self._name,)
 
 
@@ -188,10 +184,7 @@ class ExaminationConfig:
 
     checks: frozenset[str] = frozenset(CHECKS)
     examples: Annotated[int, Range(0)] = 3
-    """Examples of each fault to show, at most."""
     ratio: Annotated[float, Range(above=1)] = 4.0
-    """A pair whose ratio of characters differs from the median by this factor is out of proportion,
-    whatever the text is like."""
     max_length: int = 250
     """Maximum tokens of a side (``data.max_length``)."""
     languages: tuple[str, str] = ("en", "de")

@@ -1,8 +1,4 @@
-"""Repairs pairs, writes good pairs to files like the input, and rejected pairs to records.
-
-A repair undoes double encodings, decodes entities, removes tags that both sides have and invisible
-characters, and makes odd blanks one space. Words stay.
-"""
+"""Repairs pairs, writes good pairs to files like the input, and rejected pairs to records."""
 
 import gzip
 import json
@@ -43,7 +39,6 @@ class CleanedSplit:
     repairs: Counter[str] = field(default_factory=Counter)
 
     def summary(self) -> str:
-        """Return the number of kept pairs, the most frequent faults, and how to keep them."""
         (first, _), *_ = frequent = self.faults.most_common(_NAMED)
         faults = ", ".join(f"{name} {count:,}" for name, count in frequent)
         return (
@@ -87,7 +82,6 @@ class _Cleaner:
                 check.see(checked)
 
     def clean(self, folder: Path) -> CleanedSplit:
-        """Write the kept, the repaired and the rejected lines."""
         names = [path.name for path in self._paths] + [f"{self._name}.rejected.jsonl"]
         names += [f"{self._name}.repaired.jsonl"] * self._apply_repair
         done = CleanedSplit(tuple(names))
@@ -117,7 +111,6 @@ class _Cleaner:
         return done
 
     def _lines(self) -> Iterator[tuple[NumberedPair | None, tuple[str, ...]]]:
-        """Yield the lines of all files, with the pair that they are, if any."""
         pairs = self._pairs(self._name)
         pair = next(pairs, None)
         files = (read_lines(path, self._split.corpus.max_line) for path in self._paths)
@@ -132,10 +125,7 @@ class _Cleaner:
                 yield None, lines
 
     def _repaired(self, pair: NumberedPair) -> tuple[NumberedPair, list[str]]:
-        """Return the pair to check and to write, and its repairs, made or possible.
-
-        A repair that would move words of word links is not made. Features and their tab stay.
-        """
+        """Return the pair to check and to write, and its repairs; none moves words of links."""
         source, *features = pair.source.split("\t", int(self._split.corpus.features))
         texts, repairs = [source, pair.target], []
         for name, step in self._steps.items():
@@ -166,7 +156,6 @@ def _opened(path: Path, stack: ExitStack) -> BufferedWriter:
 
 
 def _rewrite(lines: tuple[str, ...], corpus: Corpus, pair: NumberedPair) -> tuple[str, ...]:
-    """Return the lines of a pair with its repaired texts."""
     if corpus.kind == "plain":
         return (*pair.texts, *lines[2:])
     if corpus.kind == "tsv":
@@ -182,7 +171,6 @@ def _rewrite(lines: tuple[str, ...], corpus: Corpus, pair: NumberedPair) -> tupl
 
 
 def _record(pair: NumberedPair, reason: Mapping[str, object], **more: object) -> bytes:
-    """Return a line of JSON: a pair as it was read, and why it was rejected or changed."""
     values = {"line": pair.line, **reason, "source": pair.source, "target": pair.target, **more}
     return (json.dumps(values, ensure_ascii=False) + "\n").encode()
 

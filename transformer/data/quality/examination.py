@@ -1,7 +1,4 @@
-"""Examines the splits of a corpus, which may be larger than memory; results as plain values.
-
-Before training, cheap checks are logged; none stops the run.
-"""
+"""Examines the splits of a corpus, which may be larger than memory; results as plain values."""
 
 import json
 import logging
@@ -28,7 +25,6 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 _PERCENTILES = (1, 50, 99)
 LENGTHS = ("split", "pairs", "side", "mean", *(f"{p} %" for p in _PERCENTILES), "longest")
 FINDINGS = ("split", "check", "pairs", "share", "allowed", "")
-"""Columns of both tables."""
 
 Report = Mapping[str, Any]
 
@@ -155,11 +151,7 @@ logger = logging.getLogger(__name__)
 
 
 def log_faults(config: DataConfig) -> list[str]:
-    """Examine the text of a run, unless the cache has the result; log and return a line a finding.
-
-    Frequent faults are warnings. With several corpora, the held-out text of each is looked for in
-    the training text of all. A stream cannot be read beforehand.
-    """
+    """Examine the text of a run, or take the result from the cache; log a line a finding."""
     if config.streaming:
         return []
     configs = corpus_configs(config) or {"": config}

@@ -68,7 +68,6 @@ class Checks:
                 yield pair._replace(source_tokens=source, target_tokens=target)
 
     def build(self, split: str) -> list[Check]:
-        """Return new checks for a split; raises InputError if a text cannot be read."""
         enabled, new = self.config.checks - self.skipped.keys(), (split, self.config.examples)
         finders = self._finders(split).items()
         checks: list[Check] = [PairCheck(*new, n, find) for n, find in finders if n in enabled]
@@ -107,7 +106,6 @@ class Checks:
 
     @cached_property
     def _sample(self) -> list[Pair]:
-        """The first pairs of the training text without empty sides."""
         pairs = (pair.texts for pair in islice(numbered(self.splits["train"]), _SAMPLE))
         return [texts for texts in pairs if all(text and not text.isspace() for text in texts)]
 

@@ -12,10 +12,7 @@ from transformer.data.text.parallel import SEPARATOR, AnotherTarget
 
 
 def given_texts(data: DataConfig) -> dict[str, Split]:
-    """Return the texts of a corpus by the names of their splits.
-
-    No pair is held out, and no source gets a tag. Raises InputError if a text has no line.
-    """
+    """Return the texts of a corpus by split, without tags; InputError if one has no line."""
     if data.corpus == "folder":
         data = as_files(data)
     if data.corpus == "files":
@@ -30,11 +27,7 @@ def given_texts(data: DataConfig) -> dict[str, Split]:
 
 
 def numbered(split: Split) -> Iterator[NumberedPair]:
-    """Yield the pairs of a split with their line numbers, in the order of the corpus.
-
-    Pairs that only separate documents are left out: blank lines, and SEPARATOR, which is no line
-    of the file.
-    """
+    """Yield the pairs of a split with line numbers, without those that separate documents."""
     line = 0
     for index, pair in enumerate(split.corpus):
         if pair is SEPARATOR:

@@ -1,8 +1,6 @@
-"""Finds the shards of a corpus, local or at a URL, and reads their pairs from any position on.
+"""Finds the shards of a corpus, wherever fsspec reads, and reads pairs from any position on.
 
-Reads TSV, JSONL, Parquet and pairs of plain files wherever fsspec does
-(https://filesystem-spec.readthedocs.io). Lines are read as in text/parallel.py, not by libraries
-for tables: these interpret quotation marks, \\r and U+2028.
+Lines are read as in text/parallel.py: libraries for tables interpret quotation marks and \\r.
 """
 
 import gzip
@@ -120,10 +118,7 @@ class Shard:
 def read_epoch(
     shards: Sequence[Shard], seed: int, start: Position
 ) -> Iterator[tuple[int, Pair, Position]]:
-    """Yield the pairs of an epoch from a position on: number, texts, the position after it.
-
-    The order of the shards depends on seed and epoch; the number of a pair does not.
-    """
+    """Yield (number, pair, next position) of an epoch, in an order by seed and epoch."""
     # The third number makes it differ from the random orders of batches.
     order = np.random.default_rng([seed, start.epoch, 3]).permutation(len(shards)).tolist()
     place = start.place
@@ -165,11 +160,7 @@ def find_shards(
 
 
 def shards_fingerprint(shards: Iterable[Shard]) -> str:
-    """Return a hash of the names of the files and their states in the file system.
-
-    The state of a local file is its size and modification time; files of a web server are assumed
-    not to change.
-    """
+    """Return a hash of names, sizes and times; files of a web server count as unchanged."""
     digest = hashlib.sha256()
     for shard in shards:
         for url in shard.urls:
@@ -197,7 +188,6 @@ def _kind(url: str) -> str:
 
 
 def _name(url: str) -> str:
-    """Return the URL without its query, such as a signature."""
     return url.partition("?")[0]
 
 
@@ -216,7 +206,6 @@ def _opened(url: str) -> Iterator[io.BufferedReader]:
 
 @contextmanager
 def _explained(url: str) -> Iterator[None]:
-    """Turn errors of a file into an InputError of one line."""
     try:
         yield
     except Exception as error:

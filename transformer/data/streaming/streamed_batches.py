@@ -1,7 +1,4 @@
-"""The endless sequence of batches of a stream.
-
-A buffer holds the next pairs of the shards; its batches are planned and shuffled together.
-"""
+"""The endless sequence of batches of a stream, planned and shuffled buffer by buffer."""
 
 import logging
 from bisect import bisect_right
@@ -38,7 +35,6 @@ class StreamedBatches(BatchSequence):
     """Batches by number, which is fast in ascending order."""
 
     def __init__(self, reader: BufferReader, identity: str) -> None:
-        """Start at the beginning of a stream; ``identity`` is a hash of its shards."""
         self._reader, self._identity = reader, identity
         self._shards, self._data = reader.shards, reader.data
         # With workers, another process fills the next buffer.
@@ -68,7 +64,6 @@ class StreamedBatches(BatchSequence):
 
     @property
     def epoch_length(self) -> None:
-        """Unknown: None."""
         return None
 
     def epochs(self, number: int) -> float:
@@ -77,7 +72,6 @@ class StreamedBatches(BatchSequence):
         return position.epoch + position.shard / len(self._shards)
 
     def identity(self) -> dict[str, Any]:
-        """Return values that are equal if and only if the batches are."""
         return {
             "shards": self._identity,
             "filters": str(self._reader.filters),
@@ -115,7 +109,6 @@ class StreamedBatches(BatchSequence):
         return bisect_right(self._starts, number, key=lambda start: start[0]) - 1
 
     def _find(self, number: int) -> None:
-        """Open the buffer of a batch."""
         if number < self._starts[0][0]:
             logger.info("reading the stream from its beginning, to find batch %s", f"{number:,}")
             self._starts.insert(0, (0, Position()))

@@ -1,7 +1,4 @@
-"""Reads words and their Universal part-of-speech tags from CoNLL-U files.
-
-Reads the columns ID, FORM and UPOS. Source: Universal Dependencies, "CoNLL-U Format".
-"""
+"""Reads words and tags of CoNLL-U files (Universal Dependencies): columns ID, FORM and UPOS."""
 
 import re
 from collections.abc import Iterator
@@ -31,11 +28,7 @@ class TaggedSentence(NamedTuple):
 
 
 def read_conllu(path: Path, max_line: int | None = None) -> Iterator[TaggedSentence]:
-    """Yield the sentences of a file; see `read_lines`. InputError if a line is malformed.
-
-    Skips comments, ranges of words written as one (``1-2``) and words that are not written
-    (``1.1``).
-    """
+    """Yield sentences; skips words written as one (``1-2``) and not written (``1.1``)."""
     words: list[tuple[str, str]] = []
     for number, line in enumerate(chain(read_lines(path, max_line), [""]), start=1):
         if line.strip() and not line.startswith("#"):

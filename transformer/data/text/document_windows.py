@@ -1,7 +1,6 @@
 """Splits documents into windows of consecutive sentences, which are translated together.
 
-Windows do not overlap; each is as long as possible (Tiedemann and Scherrer 2017,
-https://aclanthology.org/W17-4811, join two sentences).
+Windows are as long as possible; Tiedemann and Scherrer 2017 (W17-4811) join two sentences.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,11 +35,7 @@ def begins_window(
 
 
 def joined_pairs(pairs: Iterable[Pair], tokenizer: Tokenizer, sentences: int) -> Iterator[Pair]:
-    """Yield a pair of texts for each window of a corpus, the sentences separated by SENTENCE_END.
-
-    A pair that is blank on both sides separates two documents, and is left out; a pair that is
-    blank on one side is a window by itself. All pairs have the same tags.
-    """
+    """Yield a pair for each window; a blank pair ends a document, half of one is a window."""
     measured, again = tee(_measured(pairs, tokenizer))
     room = tokenizer.tags.subwords - len(tokenizer.tags.indices(tokenizer.source_tags))
     begins = begins_window((lengths for _, lengths in again), sentences, room)

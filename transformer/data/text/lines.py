@@ -1,7 +1,4 @@
-"""Reads lines of UTF-8 text, gzipped or not, and detects changes of files.
-
-A line ends at \\n or \\r\\n only: U+2028, \\x85 or a lone \\r are text.
-"""
+"""Reads lines of UTF-8 text, which end at \\n or \\r\\n only, and detects changes of files."""
 
 import gzip
 import hashlib
@@ -120,7 +117,6 @@ def file_digest(path: Path, cache: Path | None = None) -> bytes:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BufferedReader]:
-    """Open a file; an OSError becomes an InputError."""
     try:
         with path.open("rb") as file:
             yield file

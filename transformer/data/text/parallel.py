@@ -35,9 +35,7 @@ class Corpus:
 
     paths: tuple[Path, ...]
     source: str
-    """The JSONL key of the source side (``data.source``)."""
     target: str
-    """The JSONL key of the target side (``data.target``)."""
     document_key: str | None = None
     """A JSONL key whose value changes where a document begins: SEPARATOR is put there."""
     max_line: int | None = None
@@ -72,7 +70,6 @@ class Corpus:
 
     @property
     def kind(self) -> str:
-        """The format of the files."""
         return self.format or file_format(self.paths[0])
 
     def __iter__(self) -> Iterator[Pair]:

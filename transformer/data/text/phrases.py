@@ -1,7 +1,4 @@
-"""Finds phrases in a text at word boundaries: ``der`` occurs in "der Hund" and not in "wieder".
-
-Words follow Unicode Standard Annex 29, section 4, reduced to three kinds of characters.
-"""
+"""Finds phrases at word boundaries (Unicode Standard Annex 29, section 4, reduced)."""
 
 import json
 import unicodedata

@@ -29,9 +29,7 @@ class Filters:
     """Bounds on training pairs; a length is a number of subwords."""
 
     max_length: int
-    """Maximum number of tokens of either side, without bos and eos."""
     max_ratio: float | None
-    """Maximum ratio of the lengths of the longer and the shorter side; None: no bound."""
     deduplicate: bool
 
     def reason(self, source_length: int, target_length: int) -> str | None:
@@ -48,10 +46,7 @@ class Filters:
     def report(
         self, split: str, dropped: Counter[str], read: int, limit: float = 1.0, unit: str = "pairs"
     ) -> None:
-        """Log the numbers of kept pairs, and of pairs left out by reason.
-
-        If more than a tenth is left out, it warns; if more than ``limit``, it raises InputError.
-        """
+        """Log the pairs kept, and left out by reason; InputError if these are over ``limit``."""
         left, duplicates = dropped.total(), dropped["duplicate"]
         line = f"{split}: {read - left:,} of {read:,} {unit} kept"
         if left:

@@ -1,8 +1,4 @@
-"""Word alignment of sentence pairs: Pharaoh links in files, and links between subwords.
-
-A link ``0-2`` joins source word 0 to target word 2. Words are separated by spaces, as for the
-tokenizer. Source of the format: Koehn 2004, "Pharaoh".
-"""
+"""Links of words: ``0-2`` joins source word 0 to target word 2 (Koehn 2004, "Pharaoh")."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence

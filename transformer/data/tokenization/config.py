@@ -8,7 +8,6 @@ from transformer.common.errors import raise_objections
 from transformer.common.schema import Range, out_of_range
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
-"""Ids of the control symbols."""
 
 Pairs = Callable[[], Iterable[tuple[str, str]]]
 """Called at the start of each pass over the aligned (source, target) text."""
@@ -25,7 +24,7 @@ SENTINEL = "<extra_id_{}>"
 
 @dataclass(frozen=True)
 class TokenizerConfig:
-    """How text is split into tokens."""
+    """How text is split into tokens; ``conf/tokenizer/unigram.yaml`` has a line about each key."""
 
     algorithm: Algorithm = "bpe"
     """Subwords: "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016). Without subwords
@@ -36,40 +35,20 @@ class TokenizerConfig:
     """Size of each vocabulary of subwords: four control symbols, 256 bytes, the alphabet, then
     longer subwords. For characters and words it is the maximum size; None: no maximum."""
     joint: bool = True
-    """Whether both sides share one vocabulary. If False, or if their algorithms differ, each side
-    has a vocabulary of ``vocab_size``."""
     sampling: Annotated[float, Range(0, 1)] = 0.0
     """Subword regularisation in training; 0 is off. Unigram: the smoothing alpha of Kudo 2018
     (0.1 to 0.5; a smaller alpha varies more). BPE: the dropout probability of Provilkov et al.
     2020."""
     character_coverage: Annotated[float, Range(0.98, 1)] = 0.9999
-    """Fraction of the characters of the training text that are in the alphabet; the others are
-    encoded as bytes."""
     max_sentences: Annotated[int, Range(1)] = 2_000_000
-    """Maximum number of lines from which subwords are learnt, drawn with a fixed seed. Characters
-    and words are counted in all lines."""
     add: Sequence[str] = ()
-    """Words that are always one subword: the user-defined symbols of SentencePiece. A fine-tuning
-    run adds them to the vocabulary of the model that it starts from."""
     source: Algorithm | None = None
-    """Algorithm of the source side; None: ``algorithm``."""
     target: Algorithm | None = None
-    """Algorithm of the target side; None: ``algorithm``."""
     min_frequency: Annotated[int, Range(1)] = 1
-    """Minimum number of occurrences in the training text; rarer characters, words and features are
-    unknown."""
     decompose: bool = False
-    """Whether characters are decomposed (Unicode NFD): an accent is a character, and so is each
-    letter of a Hangul syllable."""
     features: str | None = None
-    """Separator of the features of a source, such as ";" in ``walk TAB V;PST``. Each feature is
-    one token after the characters or words of the source. None: sources have no features."""
     file: str | Sequence[str] | None = None
-    """sentencepiece: a ``.model``; huggingface: a ``tokenizer.json``; [SOURCE, TARGET] gives each
-    side its own. The checkpoint has the content."""
     sentinels: Annotated[int, Range(0, 1000)] = 0
-    """Number of sentinels, ``<extra_id_0>`` and so on: words like those of ``add``, which stand for
-    spans of text (``task=denoising``)."""
 
     def __post_init__(self) -> None:
         raise_objections(self._objections())
@@ -113,23 +92,19 @@ class TokenizerConfig:
 
     @property
     def files(self) -> tuple[str | None, ...]:
-        """The files of source and target."""
         if self.file is None or isinstance(self.file, str):
             return self.file, self.file
         return tuple(self.file)
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words of ``add``, and the sentinels."""
         return (*self.add, *map(SENTINEL.format, range(self.sentinels)))
 
     @property
     def algorithms(self) -> tuple[Algorithm, Algorithm]:
-        """Algorithms of source and target."""
         return self.source or self.algorithm, self.target or self.algorithm
 
     @property
     def one_vocabulary(self) -> bool:
-        """Whether both sides share one vocabulary."""
         same = self.algorithms[0] == self.algorithms[1] and self.files[0] == self.files[1]
         return self.joint and same

@@ -40,14 +40,9 @@ _SEGMENTERS: dict[str, Callable[[bytes, int], Segmenter]] = {
 
 
 class FileVocabulary(Vocabulary):
-    """Gives our ids to the tokens of a segmenter.
-
-    Attributes:
-        rows: For each of our ids the id in the file; None for a symbol that the file lacks.
-    """
+    """Gives our ids to the tokens of a segmenter; ``rows`` has those of the file, None for none."""
 
     def __init__(self, model: bytes, algorithm: str, tags: Tags, threads: int) -> None:
-        """Open the content of a file; raises ValueError or RuntimeError if it is damaged."""
         self._arguments = (model, algorithm, tags, threads)
         self._file = _SEGMENTERS[algorithm](model, threads)
         plain = [token for token in self._file.ids if token not in self._file.symbols]
@@ -60,7 +55,6 @@ class FileVocabulary(Vocabulary):
         self.never_written = (UNK,) if self.rows[UNK] is None else ()
 
     def __reduce__(self) -> tuple[type["FileVocabulary"], tuple[Any, ...]]:
-        """Pickle the content of the file."""
         return type(self), self._arguments
 
     def split(
@@ -73,7 +67,6 @@ class FileVocabulary(Vocabulary):
         return [[self._ours[token] for token in row] if text.strip() else [] for text, row in rows]
 
     def join(self, ids: list[int]) -> str:
-        """Return the sentence of token ids."""
         return self._file.join([row for token in ids if (row := self.rows[token]) is not None])
 
     def spell(self, token: int) -> str:
@@ -104,10 +97,7 @@ def open_vocabulary(
 
 
 def read_vocabulary(config: TokenizerConfig, side: int) -> bytes:
-    """Return the vocabulary of a side that is not learnt, with ``config.words`` in it.
-
-    Raises InputError if its file is not of the kind that the config names.
-    """
+    """Return a vocabulary that is not learnt, with ``config.words``; or raise InputError."""
     algorithm = config.algorithms[side]
     if algorithm == "bytes":
         return Utf8Bytes.CONTENT

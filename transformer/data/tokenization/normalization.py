@@ -1,7 +1,4 @@
-"""Normalizes a text before it is split into subwords.
-
-Unicode Standard Annex 15, https://unicode.org/reports/tr15.
-"""
+"""Normalizes a text before it is split into subwords (Unicode Standard Annex 15)."""
 
 import unicodedata
 

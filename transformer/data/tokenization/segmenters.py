@@ -1,7 +1,4 @@
-"""Tokenizers of other programs: SentencePiece, Hugging Face's ``tokenizers``, and bytes.
-
-They have the ids of their files; file_vocabulary.py gives them ours.
-"""
+"""Tokenizers of other programs, with the ids of their files; file_vocabulary.py gives them ours."""
 
 import json
 import re
@@ -17,12 +14,7 @@ from transformer.data.tokenization.normalization import WORD_START
 
 
 class Segmenter(ABC):
-    """A tokenizer of another program, with the ids of its file.
-
-    Attributes:
-        ids: The ids of its tokens, in order.
-        symbols: The ids of pad, unk, bos and eos; None for a symbol that it lacks.
-    """
+    """A tokenizer of another program: its ids, and those of its pad, unk, bos and eos or None."""
 
     ids: Sequence[int]
     symbols: tuple[int | None, ...]
@@ -44,7 +36,6 @@ class SentencePiece(Segmenter):
     """A model of SentencePiece of any kind, with any ids of its symbols."""
 
     def __init__(self, model: bytes, threads: int) -> None:
-        """Open the content of a ``.model``; raises RuntimeError if it is damaged."""
         if not model:
             raise ValueError("the file is empty")
         self._processor = sentencepiece.SentencePieceProcessor(
@@ -56,16 +47,13 @@ class SentencePiece(Segmenter):
         self.symbols = tuple(token if token >= 0 else None for token in found)
 
     def cut(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of texts."""
-        rows: list[list[int]] = self._processor.encode(texts)
-        return rows
+        return self._processor.encode(texts)
 
     def join(self, ids: list[int]) -> str:
         """Return the text of ids; U+2047 stands for an unknown character."""
         return str(self._processor.decode(ids))
 
     def name(self, token: int) -> str:
-        """Return the piece."""
         return str(self._processor.id_to_piece(token))
 
 
@@ -73,16 +61,12 @@ _SENTINEL = re.compile(r"(<extra_id_\d{1,3}>)")
 
 
 class Utf8Bytes(Segmenter):
-    """The bytes of UTF-8, with the ids of ByT5 (Xue et al. 2022, section 3.1).
-
-    pad 0, eos 1, unk 2, each byte plus 3, then 125 sentinels.
-    """
+    """The bytes of UTF-8, plus 3, then 125 sentinels, as in ByT5 (Xue et al. 2022, section 3.1)."""
 
     CONTENT = b"the bytes of UTF-8, and 125 sentinels"
     symbols = (0, 2, None, 1)
 
     def __init__(self, model: bytes = CONTENT, threads: int = 1) -> None:
-        """Number the bytes and the sentinels."""
         del model, threads  # there is one vocabulary
         sentinels = [SENTINEL.format(number) for number in range(125)]
         bytes_ = (bytes([byte]) for byte in range(256))
@@ -129,14 +113,9 @@ _NAMES = (
 
 
 class HuggingFace(Segmenter):
-    """A ``tokenizer.json``: WordPiece, unigram, BPE of characters or of bytes, or words.
-
-    The file does not name the roles of its special tokens: pad, unk, bos and eos are found by the
-    names that they usually have.
-    """
+    """A ``tokenizer.json`` of any kind; pad, unk, bos and eos are found by their usual names."""
 
     def __init__(self, model: bytes, threads: int) -> None:
-        """Open the content of a ``tokenizer.json``; raises ValueError if it is damaged."""
         values, self._threads = _parsed(model), threads
         self._tokenizer = _opened(values)
         # Nothing is added around a text, and a text that spells a symbol is text.
@@ -148,10 +127,15 @@ class HuggingFace(Segmenter):
         unknown = values["model"].get("unk_token")
         names = (_NAMES[0], (unknown, *_NAMES[1]), *_NAMES[2:])
         self.symbols = tuple(next((ids[one] for one in n if one in ids), None) for n in names)
-        self._spelling = _Spelling(values)
+        # What tokens of this file have in place of SentencePiece's spelling.
+        kind, parts = values["model"], [values.get("pre_tokenizer"), values.get("decoder")]
+        self._added = {token["content"] for token in values.get("added_tokens") or ()}
+        self._byte_level = '"ByteLevel"' in json.dumps(parts)
+        self._continues = kind.get("continuing_subword_prefix")
+        self._ends = kind.get("end_of_word_suffix")
+        self._whole = kind["type"] == "WordLevel"
 
     def cut(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of texts."""
         if self._threads == 1:
             encoded = [self._tokenizer.encode(text, add_special_tokens=False) for text in texts]
         else:
@@ -163,33 +147,17 @@ class HuggingFace(Segmenter):
         return str(self._tokenizer.decode(ids, skip_special_tokens=False))
 
     def name(self, token: int) -> str:
-        """Return the token as SentencePiece would spell it."""
-        return self._spelling.spell(str(self._tokenizer.id_to_token(token)))
-
-
-class _Spelling:
-    """Spells tokens of the kinds of ``tokenizer.json`` as SentencePiece does."""
-
-    def __init__(self, values: dict[str, Any]) -> None:
-        model = values["model"]
-        self._added = {token["content"] for token in values.get("added_tokens") or ()}
-        parts = json.dumps([values.get("pre_tokenizer"), values.get("decoder")])
-        self._byte_level = '"ByteLevel"' in parts
-        self._continues = model.get("continuing_subword_prefix")
-        self._ends = model.get("end_of_word_suffix")
-        self._whole = model["type"] == "WordLevel"
-
-    def spell(self, token: str) -> str:
-        if token in self._added:
-            return token
-        if self._byte_level and all(character in _BYTES for character in token):
-            return spell_bytes(bytes(map(_BYTES.__getitem__, token)))
+        text = str(self._tokenizer.id_to_token(token))
+        if text in self._added:
+            return text
+        if self._byte_level and all(character in _BYTES for character in text):
+            return spell_bytes(bytes(map(_BYTES.__getitem__, text)))
         if self._ends:
-            return token.replace(self._ends, WORD_START)
+            return text.replace(self._ends, WORD_START)
         if self._continues:
-            inside = token.startswith(self._continues)
-            return token.removeprefix(self._continues) if inside else WORD_START + token
-        return WORD_START + token if self._whole else token
+            inside = text.startswith(self._continues)
+            return text.removeprefix(self._continues) if inside else WORD_START + text
+        return WORD_START + text if self._whole else text
 
 
 def _byte_characters() -> dict[str, int]:
@@ -220,7 +188,6 @@ def _parsed(model: bytes) -> dict[str, Any]:
 
 
 def _opened(values: dict[str, Any]) -> Any:
-    """The tokenizer of a parsed file; raises ValueError if it is damaged."""
     require_package("tokenizers", "tokenizer=huggingface", "tokenizers")
     from tokenizers import Tokenizer
 

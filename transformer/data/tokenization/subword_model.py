@@ -18,10 +18,7 @@ _USER_DEFINED = 4
 
 
 def with_subwords(model: bytes, words: Sequence[str]) -> bytes:
-    """Append words to a SentencePiece model as user-defined pieces, unless they are pieces.
-
-    The file is a protocol buffer, whose repeated field 1, the pieces, may go on at its end.
-    """
+    """Append words to a SentencePiece model, whose pieces (field 1) may go on at its end."""
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     known = {processor.id_to_piece(index) for index in range(processor.get_piece_size())}
     for word in dict.fromkeys(words):
@@ -48,7 +45,6 @@ class Subwords(Vocabulary):
     """Splits texts into subwords, with the best or a sampled segmentation, and joins them."""
 
     def __init__(self, model: bytes, config: TokenizerConfig, tags: Tags, threads: int) -> None:
-        """Wrap a trained SentencePiece model; see `Tokenizer` for ``threads``."""
         self._arguments = (model, config, tags, threads)
         self.processor = sentencepiece.SentencePieceProcessor(
             model_proto=model, num_threads=threads
@@ -65,13 +61,11 @@ class Subwords(Vocabulary):
         )
 
     def __reduce__(self) -> tuple[type["Subwords"], tuple[Any, ...]]:
-        """Pickle the model, not the processor."""
         return type(self), self._arguments
 
     def split(
         self, sentences: Sequence[str], seeds: Sequence[int] | None = None
     ) -> list[list[int]]:
-        """Return the subword ids of sentences, of the best or of a sampled segmentation."""
         texts = [normalize(sentence) for sentence in sentences]
         # To SentencePiece U+2581 is the space: the stand-in is cut into bytes, then replaced.
         cut = [text.replace(WORD_START, STAND_IN) for text in texts]
@@ -83,11 +77,9 @@ class Subwords(Vocabulary):
         return rows
 
     def join(self, ids: list[int]) -> str:
-        """Return the sentence of subword ids."""
         return str(self.processor.decode(ids)).replace(UNCUT, "")
 
     def spell(self, token: int) -> str:
-        """Return a subword as spelt in the vocabulary."""
         return str(self.processor.id_to_piece(token)).removesuffix(UNCUT)
 
     def _cut(self, texts: list[str]) -> list[list[int]]:

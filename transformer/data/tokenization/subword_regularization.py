@@ -1,10 +1,8 @@
 """Samples subword segmentations of a text: a function of vocabulary, text and seed.
 
-SentencePiece samples too, but its random generator differs in each process, so a run could not be
-repeated or resumed.
-Unigram: Kudo 2018, section 3.3; forward filtering and backward sampling over the whole lattice.
-BPE: Provilkov et al. 2020, algorithm 1. Before each merge, it draws again which possible merges are
-dropped. SentencePiece drops a merge for good, and makes much smaller subwords.
+The random generator of SentencePiece differs in each process. Unigram: Kudo 2018, section 3.3, over
+the whole lattice. BPE: Provilkov et al. 2020, algorithm 1: before each merge, it draws again which
+merges are dropped. SentencePiece drops a merge for good, and makes much smaller subwords.
 """
 
 import heapq
@@ -40,11 +38,7 @@ class SegmentationSampler:
     def __init__(
         self, model: Any, algorithm: str, strength: float, whole: Sequence[str] = ()
     ) -> None:
-        """Prepare to sample from a SentencePieceProcessor with byte fallback.
-
-        ``strength`` is the smoothing alpha ("unigram"), or the dropout probability ("bpe");
-        ``whole`` are words that are never cut.
-        """
+        """Prepare; ``strength`` is alpha or the dropout probability; ``whole`` are not cut."""
         longest_first = sorted(map(re.escape, whole), key=len, reverse=True)
         self._whole = re.compile(f"({'|'.join(longest_first)})") if whole else None
         self._subwords = {
@@ -136,7 +130,6 @@ class SegmentationSampler:
         return None
 
     def _offer(self, merges: list[Merge], symbols: Sequence[str], left: int, right: int) -> None:
-        """Add the merge of two neighbours, if there is such a subword."""
         if left >= 0 and right < len(symbols):
             merged = symbols[left] + symbols[right]
             if merged in self._subwords:

@@ -1,10 +1,8 @@
 """Tags: symbols before the source or between the sentences of a document.
 
-Tags have ids after the subword vocabulary; no text can spell them. The name of a tag has a space;
-no subword has a space.
-Target languages: Johnson et al. 2017, https://aclanthology.org/Q17-1024; tagged back-translation:
-Caswell et al. 2019, https://aclanthology.org/W19-5206; documents: Tiedemann and Scherrer 2017,
-https://aclanthology.org/W17-4811.
+Their ids follow the subwords, and their names have a space, which no subword has. Johnson et al.
+2017 (Q17-1024): target languages; Caswell et al. 2019 (W19-5206): tagged back-translation;
+Tiedemann and Scherrer 2017 (W17-4811): documents.
 """
 
 from collections.abc import Iterator

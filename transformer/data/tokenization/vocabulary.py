@@ -1,7 +1,4 @@
-"""One vocabulary: texts to tokens and back, with the tags after the tokens.
-
-Subwords are in subword_model.py; characters and words between blanks are here.
-"""
+"""One vocabulary: texts to tokens and back, with the tags after the tokens."""
 
 import json
 import unicodedata
@@ -22,11 +19,7 @@ CONTROL = ("<pad>", "<unk>", "<s>", "</s>")
 
 
 class Vocabulary(ABC):
-    """Splits texts into tokens, and joins them.
-
-    If the vocabulary has a separator, a text may be several sentences of a document with
-    SENTENCE_END between them: each is split by itself, with the separator between them.
-    """
+    """Splits texts into tokens, each sentence of a document by itself, and joins them."""
 
     first_tag: int
     """Id of the first tag: the number of tokens."""
@@ -54,14 +47,10 @@ class Vocabulary(ABC):
 
     @property
     def separator(self) -> int | None:
-        """Id of the separator between sentences, if there is one."""
         return self.first_tag if self.tags.sentences else None
 
     def encode(self, texts: Sequence[str], seeds: Sequence[int] | None = None) -> list[list[int]]:
-        """Return the token ids of texts; a blank text has none.
-
-        With seeds the segmentations are sampled: each is a function of text and seed.
-        """
+        """Return the token ids of texts, with seeds sampled; a blank text has none."""
         if (separator := self.separator) is None:
             return self.split(texts, seeds)
         parts = [text.split(SENTENCE_END) for text in texts]
@@ -101,11 +90,7 @@ class Vocabulary(ABC):
         ]
 
     def grown_from(self, before: "Vocabulary") -> list[list[int]]:
-        """Return for each id those of a smaller vocabulary that mean the same.
-
-        For an added word these are the subwords that it was cut into; for a new tag all former
-        tags, or all subwords if there are none.
-        """
+        """Return for each id those of a smaller vocabulary that mean the same, or all its tags."""
         known = {symbol: [index] for index, symbol in enumerate(before.spelt(range(len(before))))}
         tags = range(before.first_tag, len(before)) or range(EOS + 1, before.first_tag)
         return [
@@ -150,7 +135,6 @@ class Symbols(Vocabulary):
     def split(
         self, sentences: Sequence[str], seeds: Sequence[int] | None = None
     ) -> list[list[int]]:
-        """Return the ids of the characters or words of sentences, then of their features."""
         del seeds  # there is one segmentation
         return [
             [
@@ -161,7 +145,6 @@ class Symbols(Vocabulary):
         ]
 
     def join(self, ids: list[int]) -> str:
-        """Return the sentence of these ids, with its features."""
         tokens = [self._texts[token] for token in ids if not self._is_feature(token)]
         features = [self._texts[token][1:] for token in ids if self._is_feature(token)]
         text = (" " if self._words else "").join(tokens)

@@ -1,7 +1,4 @@
-"""Learns a vocabulary, deterministically: of subwords with SentencePiece, or of given tokens.
-
-Kudo and Richardson 2018, https://aclanthology.org/D18-2012.
-"""
+"""Learns a vocabulary, deterministically (Kudo and Richardson 2018, aclanthology.org/D18-2012)."""
 
 import hashlib
 import json

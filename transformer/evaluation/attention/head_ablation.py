@@ -1,8 +1,4 @@
-"""Head ablation: the loss, or a metric, of a model without a head, and with the best few.
-
-Sources: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", sections 3 and 4; Voita et
-al. 2019, "Analyzing Multi-Head Self-Attention".
-"""
+"""Scores without some heads (Michel et al. 2019, sections 3 and 4; Voita et al. 2019)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +26,6 @@ from transformer.model.layers.dropout import evaluating
 from transformer.model.transformer import Transformer
 
 Measure = Callable[[Sequence[HeadName]], float]
-"""The score of the model with these heads switched off as well."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +49,8 @@ class Ablations:
     single: dict[HeadName, Ablation]
     """Each head off alone, the costliest first (section 3.2)."""
     pruned: dict[float, Ablation]
-    """The cheapest heads off together, for each fraction of the heads (section 4).
-
-    The ranking is that of ``single`` for all fractions (the paper ranks by the gradient). A head
-    that costs nothing alone may cost much when those that could replace it are off too.
-    """
+    """The cheapest heads of ``single`` off together, for each fraction of the heads (section 4; the
+    paper ranks by the gradient)."""
 
 
 def ablate(
@@ -83,14 +75,9 @@ def ablate(
 
 
 class ForcedLoss:
-    """Cross-entropy of references by forced decoding: nats per target token.
+    """Cross-entropy of references by forced decoding: nats per target token, the end included.
 
-    The end of a sentence is a token; labels are not smoothed.
-
-    Args:
-        model: It stays on its device; its mode is restored.
-        sources: Subword ids without bos or eos; at least one sentence.
-        batch_tokens: Maximal padded tokens of a batch, on the longer side.
+    Sources and targets are ids without bos or eos; ``batch_tokens`` counts padding, on a side.
     """
 
     def __init__(
@@ -113,7 +100,6 @@ class ForcedLoss:
             self.memories = [model.encode(batch.source) for batch in self.batches]
 
     def __call__(self, off: Sequence[HeadName]) -> float:
-        """The loss with these heads off."""
         encode_again = any(name.kind == "encoder" for name in off)
         total = 0.0
         with evaluating(self.model), switched_off(self.model, off):
@@ -131,11 +117,9 @@ class Scorer:
     name: str
     signature: str
     measured: str
-    """Description of the text."""
     measure: Measure
     better: Better
     decimals: int
-    """In tables."""
 
 
 def loss_scorer(

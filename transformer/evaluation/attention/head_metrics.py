@@ -1,8 +1,6 @@
 """The character of an attention head: measured on its weights, and described by rules.
 
-It does not know where the weights come from. Sources: Voita et al. 2019,
-"Analyzing Multi-Head Self-Attention", section 4 (positional and confident heads); Clark et al.
-2019, "What Does BERT Look At?", section 3 (heads of a relative position, the separator, entropy).
+Positional and confident heads: Voita et al. 2019, section 4; others: Clark et al. 2019, section 3.
 """
 
 from collections.abc import Sequence
@@ -33,12 +31,9 @@ class HeadCharacter:
 
     Attributes:
         previous, same, next: Weight on the key before, at and after the query's own position.
-        first: Weight on the first key.
-        separator: Weight on the end-of-sentence symbol.
         previous_peak, same_peak, next_peak: Fraction of queries whose strongest key is there.
         confidence: Largest weight, except on the end-of-sentence symbol (Voita et al. 2019).
-        entropy: Of the weights, in nats.
-        possible_entropy: Of equal weights: the logarithm of the number of visible keys, in nats.
+        entropy, possible_entropy: Of the weights, and of equal weights over the visible keys; nats.
         alignment_error: Alignment error rate of the word links of the head; None if not measured.
     """
 
@@ -63,7 +58,6 @@ class HeadCharacter:
         return self.entropy / self.possible_entropy
 
     def to_json(self) -> dict[str, float | None]:
-        """Every measure by its name."""
         return asdict(self) | {"relative_entropy": self.relative_entropy}
 
 
@@ -78,7 +72,6 @@ class HeadTotals:
         return HeadTotals(self.sums + other.sums, self.counts + other.counts)
 
     def characters(self) -> list[HeadCharacter]:
-        """The means, one object a head."""
         counts = self.counts.tolist()
         means = (
             [value / count if count else None for value, count in zip(values, counts, strict=True)]
@@ -94,10 +87,7 @@ def head_totals(
 ) -> HeadTotals:
     """Measure the heads of one layer.
 
-    Args:
-        weights: Rows sum to one over the visible keys; hidden keys are ignored.
-        visible: The keys that each query sees; none for padding.
-        separator: The positions of the end-of-sentence symbol.
+    Rows of ``weights`` sum to one over the ``visible`` keys; ``separator`` is the end of sentence.
     """
     weights = weights.double().masked_fill(~visible[:, None], 0.0)
     strongest = weights.argmax(dim=-1, keepdim=True)
@@ -131,7 +121,6 @@ def head_totals(
 def _indices(
     visible: Bool[Tensor, "batch query key"], separator: Bool[Tensor, "batch key"]
 ) -> dict[str, Bool[Tensor, "batch query key"]]:
-    """The visible keys at each kind of position."""
     queries = torch.arange(visible.size(1), device=visible.device)
     keys = torch.arange(visible.size(2), device=visible.device)
     indices = {
@@ -156,7 +145,6 @@ def describe(head: HeadCharacter) -> str:
 
 
 def _rule(head: HeadCharacter) -> str:
-    """The first rule that holds."""
     weights = {name: value for name in _INDICES if (value := getattr(head, name)) is not None}
     ranked = sorted(weights, key=lambda name: -weights[name])
     if head.confidence is None and not ranked:
@@ -186,11 +174,7 @@ class NamedHead:
 
 
 def best_heads(layers: Sequence[Sequence[HeadCharacter]], alignments: int = 3) -> list[NamedHead]:
-    """The heads of one kind of attention to look at first.
-
-    The ``alignments`` best aligned heads, if that is measured; for each position the head with the
-    largest weight there, if it is a majority; the most confident and the broadest head.
-    """
+    """The best aligned, positional, most confident and broadest heads of a kind."""
     named = [
         NamedHead("word alignment", *index, f"AER {value:.3f}")
         for value, index in _ranked(layers, "alignment_error")[::-1][:alignments]
@@ -211,7 +195,6 @@ def best_heads(layers: Sequence[Sequence[HeadCharacter]], alignments: int = 3) -
 def _ranked(
     layers: Sequence[Sequence[HeadCharacter]], measure: str
 ) -> list[tuple[float, tuple[int, int]]]:
-    """Value and (layer, head) of every measured head, the largest first."""
     values = [
         (value, (layer, head))
         for layer, row in enumerate(layers)

@@ -56,10 +56,7 @@ def corpus_pairs(
 
 
 def survey(translator: Translator, pairs: Sequence[EncodedPair]) -> Characters:
-    """Measure every head over sentence pairs, in batches, under teacher forcing.
-
-    Heads of the cross-attention are also compared with gold links, if every pair has them.
-    """
+    """Measure every head under teacher forcing, those of the cross-attention also by gold links."""
     totals: dict[str, list[HeadTotals]] = {}
     proposed: Proposals = {}
     known = all(pair.gold is not None for pair in pairs)
@@ -96,7 +93,6 @@ def _propose(
     pairs: Sequence[EncodedPair],
     translator: Translator,
 ) -> None:
-    """Add the word links of each head, with the gold links."""
     tokenizer, near_best = translator.tokenizer, translator.aligner.near_best
     for row, pair in enumerate(pairs):
         sure, possible = pair.gold or ((), ())

@@ -1,7 +1,4 @@
-"""The data of an attention view: tokens, weights, and the measured character of every head.
-
-It knows neither model nor tokenizer, nor how the view is drawn.
-"""
+"""The data of an attention view: tokens, weights, and the measured character of every head."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -21,20 +18,16 @@ class AttentionKind:
     """``encoder``, ``decoder`` or ``cross``."""
     title: str
     note: str
-    """Description of rows and columns."""
     query_name: str
-    """Name of a row in the text about one weight."""
     key_name: str
     queries: Sequence[str]
     keys: Sequence[str]
     weights: Float[Tensor, "layer head query key"]
     visible: Bool[Tensor, "query key"]
-    """The keys that each query sees."""
     characters: Sequence[Sequence[HeadCharacter]]
     """Of each head of each layer, over many sentences."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, without the weights."""
         heads = [
             {"layer": layer, "head": head, "words": describe(character), **character.to_json()}
             for layer, row in enumerate(self.characters)
@@ -56,10 +49,8 @@ class AttentionView:
     source: str
     target: str
     forced: bool
-    """Whether the user gave the translation."""
     checkpoint: str
     size: str
-    """Shape of the model, for people."""
     measured: str
     """The text that the heads were measured on, for people, of so many sentence pairs."""
     sentences: int

@@ -1,9 +1,4 @@
-"""Where systems differ: a metric by source length, and word accuracy by training frequency.
-
-It knows raw text and word counts, but not where the counts come from.
-Source: Neubig et al. 2019, "compare-mt: A Tool for Holistic Comparison of Language Generation
-Systems", section 2.
-"""
+"""Scores by source length and by training frequency (Neubig et al. 2019, section 2)."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -22,7 +17,6 @@ class LengthBucket:
     """Sentences by the number of source words."""
 
     label: str
-    """Such as 6-10, or 51+."""
     sentences: int
     scores: tuple[float, ...] | None
     """Of each system; None for BLEU if no reference has as many words as the longest n-grams (4):
@@ -45,7 +39,6 @@ class FrequencyBucket:
     """Words by their frequency in training."""
 
     label: str
-    """Such as 0, 2-4, or 1000+."""
     words: int
     """Of the references, with repetitions."""
     matches: tuple[WordMatch, ...]
@@ -65,11 +58,7 @@ def scores_by_length(
     metric: Metric,
     edges: Sequence[int],
 ) -> list[LengthBucket]:
-    """Corpus score of the sentences of each length; buckets without a sentence are left out.
-
-    Words of a source are separated by spaces; ``edges`` are the first lengths of the buckets after
-    the first.
-    """
+    """Corpus score by source words; ``edges`` are the first lengths of later buckets."""
     indices: dict[int, list[int]] = {}
     for line, source in enumerate(sources):
         indices.setdefault(bisect_right(edges, len(source.split())), []).append(line)
@@ -115,11 +104,7 @@ def words_by_frequency(
     references: Sequence[Sequence[str]],
     edges: Sequence[int],
 ) -> list[FrequencyBucket]:
-    """Accuracy on the words of each frequency; buckets without a word are left out.
-
-    A word of a reference matches one occurrence in the hypothesis of its sentence. ``counts`` are
-    those of the training text; ``edges`` the first frequency of each bucket after the first.
-    """
+    """Accuracy on words by their training ``counts``; ``edges`` as in ``scores_by_length``."""
 
     def bucketed(words: Iterable[str]) -> Counter[int]:
         return Counter(bisect_right(edges, counts.get(word, 0)) for word in words)

@@ -1,7 +1,4 @@
-"""Two or more systems on the same text: differences to the first, their significance and location.
-
-It knows raw text only: neither models nor files, nor how the result is shown.
-"""
+"""Two or more systems on the same text: differences, their significance and location."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,19 +26,13 @@ class ComparisonConfig:
     """What is measured, by ``conf/compare.yaml``."""
 
     scores: Sequence[str] | None
-    """Names of metrics; None takes those of a validation."""
     scoring: MetricsConfig
     """Its tokenizer also splits the words of known frequency."""
     resampling: Resampling
-    """Of the paired tests."""
     lengths: Sequence[int]
-    """The first number of source words of each bucket after the first."""
     frequencies: Sequence[int]
-    """The first frequency of each bucket after the first."""
     moved: Annotated[int, Range(0)]
-    """Sentences to show in each direction."""
     moved_by: str | None
-    """The metric that ranks them; None takes chrF, or ``chosen`` if chrF is not tested."""
 
     def __post_init__(self) -> None:
         raise_objections(self._objections())
@@ -59,7 +50,6 @@ class ComparisonConfig:
 
     @property
     def names(self) -> Sequence[str]:
-        """The metrics that are tested."""
         return self.scoring.validated if self.scores is None else self.scores
 
     @property
@@ -69,7 +59,6 @@ class ComparisonConfig:
 
     @property
     def ranks_by(self) -> str:
-        """The metric that ranks sentences."""
         return self.moved_by or ("chrf" if "chrf" in self.names else self.chosen)
 
 
@@ -102,12 +91,9 @@ class Comparison:
     signatures: Mapping[str, str]
     """Of ``length``, ``frequency``, and the metrics of sentences."""
     chosen: str
-    """The metric of ``by_length``."""
     by_length: Sequence[LengthBucket]
     by_frequency: Sequence[FrequencyBucket] | None
-    """None without training text."""
     movements: Sequence[Movement]
-    """Of each system but the base."""
     base: SentenceScores
     """Each sentence of the base; without other systems only by the metric that ranks them."""
 

@@ -1,7 +1,4 @@
-"""The sentences on which one system is better or worse than another.
-
-It knows raw text only. The score of a single sentence means little; the extremes are for reading.
-"""
+"""The sentences on which one system is better or worse than another, for reading."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +12,6 @@ class MovedSentence:
     """One sentence by two systems: the base, and the other one."""
 
     line: int
-    """Of the text, from 1."""
     source: str
     reference: str
     """Several are joined by bars."""
@@ -24,12 +20,10 @@ class MovedSentence:
     """Of this sentence by each metric; BLEU smoothed, of effective order."""
 
     def change(self, by: str) -> float:
-        """The score of the other system minus that of the base."""
         before, after = self.scores[by]
         return after - before
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
         values = asdict(self)
         scores: dict[str, Any] = values.pop("scores")
         return values | scores
@@ -40,9 +34,7 @@ class Movement:
     """A whole text by two systems."""
 
     by: str
-    """The metric that ranks."""
     better: int
-    """Number of sentences with a better score than the base."""
     worse: int
     same: int
     most_better: list[MovedSentence]
@@ -50,7 +42,6 @@ class Movement:
     most_worse: list[MovedSentence]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
         lists = {"most_better": self.most_better, "most_worse": self.most_worse}
         return {**vars(self), **{name: [s.to_json() for s in own] for name, own in lists.items()}}
 
@@ -66,7 +57,6 @@ class SentenceScores:
         config: MetricsConfig,
         sources: Sequence[str] | None = None,
     ) -> None:
-        """Score each line."""
         self.hypotheses = hypotheses
         self.scores: dict[str, list[float]] = {}
         self.signatures: dict[str, str] = {}
@@ -88,10 +78,7 @@ def movement(
     better: Better,
     limit: int,
 ) -> Movement:
-    """Rank the sentences by the gain of the other system; ties stay in order.
-
-    ``better`` is the direction of the metric ``by``, ``limit`` the maximal sentences each way.
-    """
+    """Rank the sentences by the gain of the other system; at most ``limit`` each way."""
     moved = []
     for line, source in enumerate(sources):
         right = references[line]

@@ -1,10 +1,7 @@
 """Whether systems differ from a base by more than chance: paired tests, by any metric.
 
-It knows raw text only: neither models nor files. Scores, intervals and p-values are those of
-sacreBLEU, except for `_bounded_by_chance`.
-Sources: Koehn 2004, "Statistical Significance Tests for Machine Translation Evaluation" (paired
-bootstrap); Riezler and Maxwell 2005, "On Some Pitfalls in Automatic Evaluation and Significance
-Testing for MT" (approximate randomisation).
+Scores, intervals and p-values are those of sacreBLEU, except for `_bounded_by_chance`. Koehn 2004
+(paired bootstrap); Riezler and Maxwell 2005 (approximate randomisation).
 """
 
 import logging
@@ -34,9 +31,7 @@ class Resampling:
     """Number of resamples and their seed."""
 
     bootstrap: Annotated[int, Range(1)]
-    """Resamples of the sentences."""
     randomisation: Annotated[int, Range(1)]
-    """Trials that swap the two hypotheses of some sentences."""
     seed: Annotated[int, Range(1)]
     """Of both; with 0 sacreBLEU would draw without a seed."""
 
@@ -49,13 +44,10 @@ class TestedScore:
     """One system by one metric.
 
     Attributes:
-        score: From 0 to 100, or more for error rates.
-        mean: Of the bootstrap resamples.
-        interval: Half the width of the 95 % confidence interval around ``mean``.
+        interval: Half the width of the 95 % confidence interval around ``mean``, by bootstrap.
         difference: To the score of the base; this and the rest are None for the base itself.
-        p_bootstrap: Probability of such a difference by chance, by paired bootstrap: the fraction
-            of resamples whose absolute difference, minus the mean of all absolute differences, is
-            above that of the whole text.
+        p_bootstrap: Fraction of the resamples whose absolute difference, minus the mean of all
+            absolute differences, is above that of the whole text.
         p_randomisation: The same by paired approximate randomisation.
     """
 
@@ -81,7 +73,6 @@ class TestedMetric:
     __test__ = False
 
     name: str
-    """As sacreBLEU writes it: BLEU, chrF2, TER; or exact_match, PER, and so on."""
     signatures: Mapping[str, str]
     """Of the ``score``, and of the tests ``bootstrap`` and ``randomisation``."""
     systems: Sequence[TestedScore]
@@ -127,7 +118,6 @@ def paired_tests(
 def _differing(
     metric: Metric, base: Sequence[str], other: Sequence[str], streams: Sequence[Sequence[Any]]
 ) -> Iterator[bool]:
-    """Whether the statistics of a metric differ, sentence by sentence."""
 
     def statistics(hypothesis: str, right: Sequence[Any]) -> list[Any]:
         # Such as matches and totals; sacreBLEU has no public interface for them.
@@ -141,7 +131,6 @@ def _differing(
 def _scores(
     bootstrap: Sequence[Any], randomisation: Sequence[Any], differing: Sequence[Iterable[bool]]
 ) -> list[TestedScore]:
-    """Join the results of both tests for each system, the base first."""
     base = bootstrap[0]
     scores = [TestedScore(float(base.score), float(base.mean), float(base.ci))]
     for resampled, swapped, differs in zip(

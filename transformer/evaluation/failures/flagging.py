@@ -21,13 +21,9 @@ SAMPLES, EPSILON = 16, 0.02
 class FlaggingTranslator(Translator):
     """A translator whose translations have ``flags``.
 
-    Args:
-        translator: Its model, engine and search are used.
-        on_failure: What replaces a translation with a flag in ``ACTING``: the first candidate of
-            the beam without one (``next_best``), or the best of ``SAMPLES`` samples without one
-            (``resample``, by ``decoding.seed`` and the text). If there is none, or by ``mark`` and
-            None, the translation stays.
-
+    ``on_failure`` replaces a translation with a flag in ``ACTING``: by the first candidate of the
+    beam without one (``next_best``), or the best of ``SAMPLES`` samples without one (``resample``,
+    by ``decoding.seed`` and the text). If there is none, or by ``mark``, the translation stays.
     Raises InputError if the model or the search has no other candidates.
     """
 
@@ -50,7 +46,6 @@ class FlaggingTranslator(Translator):
 
     @cached_property
     def _other(self) -> Translator:
-        """The translator that finds other candidates."""
         search = self.search
         width = search.candidates if search.algorithm == "mbr" else search.beam_size
         changes: dict[str, Any] = {"nbest": max(width, search.nbest)}
@@ -68,17 +63,14 @@ class FlaggingTranslator(Translator):
         self,
         texts: Sequence[str],
         constraints: Sequence[Constraints | None] | None = None,
-        *,
-        attention: bool = False,
-        alignment: bool = False,
-        names: Sequence[str] = (),
+        **more: Any,
     ) -> list[Translation]:
         """See ``Translator.translate``; with attention or alignment nothing is replaced."""
-        more: dict[str, Any] = {"attention": attention, "alignment": alignment, "names": names}
         constraints = [None] * len(texts) if constraints is None else constraints
         found = super().translate(texts, constraints, **more)
         flagged = [self._flagged(*pair) for pair in zip(texts, found, strict=True)]
-        if attention or alignment or self.on_failure not in ("next_best", "resample"):
+        views = more.get("attention") or more.get("alignment")
+        if views or self.on_failure not in ("next_best", "resample"):
             return flagged
         must = [one is not None and bool(one.must) for one in constraints]
         failed = [

@@ -1,7 +1,4 @@
-"""Flags the failures of one output by its text, its length and its probability.
-
-It knows neither models nor searches. docs/failures.md has the definitions and their sources.
-"""
+"""Flags the failures of one output by its text, length and probability (docs/failures.md)."""
 
 import re
 from collections import Counter
@@ -14,7 +11,7 @@ from typing import Any, NamedTuple
 
 from transformer.data.quality.base import NumberedPair
 from transformer.data.quality.checks.characters import describe_foreign_script, find_replacement
-from transformer.data.quality.checks.languages import Language, is_same
+from transformer.data.quality.checks.languages import Language, base_code, is_same
 from transformer.data.quality.checks.lengths import find_empty_side, longest_run
 from transformer.data.quality.checks.markup import same_tags
 from transformer.data.quality.checks.numbers_and_urls import (
@@ -60,18 +57,15 @@ class Output(NamedTuple):
 
 
 class Detector:
-    """Flags single outputs of one model.
-
-    ``detects`` also finds third languages by py3langid, which takes a second to load.
-    """
+    """Flags single outputs; ``detects`` finds third languages by py3langid, loaded in a second."""
 
     def __init__(self, thresholds: Thresholds, *, detects: bool = True) -> None:
         self.thresholds, self._scripts = thresholds, frozenset(thresholds.scripts)
         directions = thresholds.directions
         self._own = None
         if len(directions) == 1:
-            codes = (code.lower().replace("_", "-").partition("-")[0] for code in directions[0])
-            source, self._own = map(Language, codes, map(frozenset, thresholds.common))
+            common = map(frozenset, thresholds.common)
+            source, self._own = map(Language, map(base_code, directions[0]), common)
             self._source, self._only_source = source, source.common - self._own.common
         self._detects = detects and find_spec("py3langid") is not None
         absent = {"copy": not directions, "wrong_language": self._own is None}
@@ -152,7 +146,6 @@ def _units(text: str) -> list[str]:
 
 
 def _ngrams(units: list[str]) -> list[int]:
-    """How often each n-gram occurs."""
     return list(Counter(zip(*(units[i:] for i in range(_NGRAM)), strict=False)).values())
 
 

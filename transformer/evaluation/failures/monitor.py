@@ -21,11 +21,7 @@ SentenceFlags = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Failures:
-    """The flags of each output and of its first reference.
-
-    Attributes:
-        names: The flags that were looked for.
-    """
+    """The flags of each output and of its first reference; ``names`` were looked for."""
 
     names: tuple[str, ...]
     hypotheses: Sequence[SentenceFlags]
@@ -36,7 +32,6 @@ class Failures:
         return [index for index, flags in enumerate(self.hypotheses) if flag in flags]
 
     def of_references(self, flag: str) -> int:
-        """Number of references with a flag."""
         return sum(flag in flags for flags in self.references)
 
     def rates(self) -> dict[str, float]:
@@ -47,7 +42,6 @@ class Failures:
         return rates | {name: 100 * count / total for name, count in counts if count}
 
     def to_json(self) -> dict[str, Any]:
-        """The content of ``failures.json``."""
         flags = {
             flag: {
                 "hypothesis": len(lines := self.lines(flag)),

@@ -14,7 +14,7 @@ from transformer.common.language_names import language_name
 from transformer.common.schema import typed
 from transformer.data.quality.base import SIDES
 from transformer.data.quality.checks.characters import frequent_scripts
-from transformer.data.quality.checks.languages import common_words
+from transformer.data.quality.checks.languages import base_code, common_words
 from transformer.data.quality.checks.lengths import UsualLengths
 from transformer.data.text.parallel import Pair
 
@@ -34,12 +34,9 @@ _LOWEST = 0.01
 class Thresholds:
     """The usual values; the defaults serve a model without the file.
 
-    Attributes:
-        directions: Codes of source and target; several if the model has several directions.
-        common: The commonest words of source and target, if there is one direction.
-        scripts: The scripts of the targets, such as LATIN.
-        tails: Quantiles of the deviations that ``UsualLengths`` measures in tails.
-        low_confidence: Log-probability per token, in nats.
+    ``directions`` are codes; ``common`` words need a single one. ``tails`` are quantiles of
+    deviations, as ``UsualLengths`` measures them; ``low_confidence`` is a log-probability per
+    token, in nats.
     """
 
     directions: tuple[tuple[str, str], ...] = ()
@@ -77,7 +74,6 @@ class Thresholds:
             return typed(cls, values, "thresholds")
 
     def write(self, run: Path) -> None:
-        """Write the file."""
         with written_whole(run / FILE) as part:
             part.write_text(json.dumps(asdict(self), ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -93,6 +89,6 @@ def _directions(data: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     corpora = (data.get("corpora") or {"": {}}).values()
     named = (tuple(one.get(side) or data.get(side, "") for side in SIDES) for one in corpora)
     pairs = sorted({(str(source), str(target)) for source, target in named})
-    languages = [[side.lower().replace("_", "-").partition("-")[0] for side in p] for p in pairs]
+    languages = [map(base_code, pair) for pair in pairs]
     known = all(a != b and language_name(a) != a and language_name(b) != b for a, b in languages)
     return tuple(pairs) if known else ()

@@ -1,8 +1,6 @@
-"""The mask of an attention, with the additions of the attention variants.
+"""The mask of an attention, with sparse pattern and relative positions.
 
-In the paper it is only the mask. Sparse patterns (sparse_patterns.py) hide more keys. Relative
-positions (positions/) add to the scores, or rotate queries and keys. All layers of a stack share
-one ``AttentionBias``. It does not know queries, keys, values or kernels.
+In the paper it is only the mask. All layers of a stack share one ``AttentionBias``.
 """
 
 from collections.abc import Callable
@@ -102,7 +100,6 @@ class AttentionBias:
 
     @_once
     def dense_bias(self) -> Float[Tensor, "1 head query key"] | None:
-        """The bias of every query and key."""
         if self.bias is None or self.queries is None or self.keys is None:
             return None
         heads = torch.arange(self.bias.num_heads, device=self.keys.device)
@@ -118,8 +115,7 @@ class AttentionBias:
         """Make something once, and keep it under its name."""
         if name not in self._made:
             self._made[name] = make()
-        made: T = self._made[name]
-        return made
+        return self._made[name]
 
     def rotate(
         self, heads: Float[Tensor, "batch head length head_dim"]
@@ -128,7 +124,6 @@ class AttentionBias:
         return heads if self.rotation is None else self.rotation(heads)
 
     def select(self, sentences: Int[Tensor, " kept"]) -> "AttentionBias":
-        """The bias of these sentences of a batch."""
         assert self.mask is not None
         selected = replace(self, mask=self.mask.index_select(0, sentences))
         if self._made.get("every_query_sees"):
@@ -162,10 +157,7 @@ class SelfAttentionBias(nn.Module):
         *,
         room: int | None = None,
     ) -> AttentionBias:
-        """The bias of the queries from ``start`` to ``start + length``, over all keys up to there.
-
-        In a cache with ``room`` for more keys, the empty positions are hidden.
-        """
+        """The bias of ``length`` queries from ``start`` on, over the filled ``room`` of a cache."""
         end = start + length
         keys = torch.arange(room or end, device=device)
         queries = keys[start:end]

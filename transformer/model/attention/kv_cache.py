@@ -1,7 +1,6 @@
 """Cache of keys and values between decoding steps, outside the modules.
 
-Hypotheses are ordered by sentence: ``rows = batch * beam``. The keys and values of cross-attention
-are cached once per sentence, since all its hypotheses attend to the same source.
+Rows are hypotheses, ordered by sentence: ``rows = batch * beam``. Cross-attention is cached once.
 """
 
 from dataclasses import dataclass
@@ -25,19 +24,12 @@ REPEATED_BLOCK = 32
 
 
 def repeats_shapes(device: torch.device) -> bool:
-    """Whether a search should repeat the shapes of its tensors, rather than make them smaller.
-
-    True except on a CPU: starting or compiling a kernel takes longer than computing a few more
-    hypotheses and positions.
-    """
+    """Whether a search should repeat shapes: except on a CPU, starting a kernel takes longer."""
     return device.type != "cpu"
 
 
 def room_for(past: int, new: int, device: torch.device) -> int:
-    """Number of positions that a layer allocates for past and new positions.
-
-    The first call allocates only the new positions: teacher forcing adds none later.
-    """
+    """Positions that a layer allocates: at first the new ones, as teacher forcing adds none."""
     if not past:
         return new
     block = REPEATED_BLOCK if repeats_shapes(device) else BLOCK
@@ -46,10 +38,7 @@ def room_for(past: int, new: int, device: torch.device) -> int:
 
 @dataclass
 class LayerCache:
-    """Keys and values of one decoder layer, of ``length`` positions.
-
-    ``rows`` selects the hypotheses that continue at the next position; None is all of them.
-    """
+    """Keys and values of a decoder layer; ``rows`` are the hypotheses that go on (None: all)."""
 
     cross_keys: SentenceHeads
     cross_values: SentenceHeads
@@ -89,7 +78,6 @@ class LayerCache:
         return self.state
 
     def _select(self, heads: Tensor, room: int) -> AllHeads:
-        """Copy the hypotheses that continue, with room for more positions."""
         if self.rows is not None:
             heads = heads.index_select(0, self.rows)
         return F.pad(heads, (0, 0, 0, room - heads.size(2))) if heads.size(2) < room else heads
@@ -97,11 +85,7 @@ class LayerCache:
 
 @dataclass
 class DecoderCache:
-    """The caches of all layers, the bias of the source, and the number of cached positions.
-
-    ``reorder`` takes effect when the next position is added. Then attention reads the keys while
-    they are in the processor's cache (docs/decoding.md).
-    """
+    """The caches of all layers; ``reorder`` takes effect with the next position."""
 
     layers: list[LayerCache]
     source_bias: AttentionBias

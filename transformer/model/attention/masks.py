@@ -1,7 +1,4 @@
-"""Boolean attention masks: True means "may attend".
-
-They broadcast to ``batch head query key``. They do not know which attention uses them.
-"""
+"""Boolean attention masks: True means "may attend"; they broadcast to ``batch head query key``."""
 
 import torch
 from jaxtyping import Bool, Int
@@ -19,10 +16,9 @@ def padding_mask(tokens: Int[Tensor, "batch source"], pad: int) -> Bool[Tensor, 
 def causal_mask(
     queries: int, keys: int, device: torch.device | None = None
 ) -> Bool[Tensor, "1 1 query key"]:
-    """Let each target position attend to itself and to earlier ones.
+    """Let each target position attend to itself and earlier ones (Vaswani et al. 2017, 3.2.3).
 
     With fewer queries than keys the queries are the last positions, as in decoding with a cache.
-    Vaswani et al. 2017, section 3.2.3.
     """
     every = torch.ones(queries, keys, dtype=torch.bool, device=device)
     # query key -> 1 1 query key

@@ -1,8 +1,4 @@
-"""Multi-head attention (Vaswani et al. 2017, figure 2, right; section 3.2.2).
-
-It only projects. A kernel computes the attention of each head: ``eager`` in the paper
-(scaled_dot_product.py). It does not know layers, absolute positions or decoding.
-"""
+"""Multi-head attention (Vaswani et al. 2017, figure 2, right; section 3.2.2)."""
 
 import math
 
@@ -24,20 +20,9 @@ Projected = Float[Tensor, "batch length heads_width"]
 class MultiHeadAttention(nn.Module):
     """``Concat(head_1 … head_h) W^O`` with ``head_i = attend(Q W_i^Q, K W_i^K, V W_i^V)``.
 
-    In self-attention, query = key = value. In cross-attention, the query comes from the target;
-    key and value come from the source (section 3.2.3).
-
-    Args:
-        d_model: Width of query, key, value and result.
-        num_heads: Heads of queries.
-        num_kv_heads: Heads of keys and values; ``num_heads / num_kv_heads`` query heads share
-            each (``ModelConfig`` has the sources). None is ``num_heads``.
-        head_dim: ``d_k`` and ``d_v``; None is ``d_model / num_heads``.
-        query_key_norm: Normalise every query and key by its root mean square.
-        scale_scores: Divide the scores by the root of ``d_k``.
-        biases: Whether the projections have biases.
-        dropout: Dropout of the attention weights.
-        kernel: The function that computes ``attend``.
+    In self-attention, query = key = value. In cross-attention, the query comes from the target; key
+    and value come from the source (section 3.2.3). ``num_heads / num_kv_heads`` query heads share a
+    head of keys and values; ``head_dim`` is ``d_k`` and ``d_v`` (``ModelConfig`` has the sources).
     """
 
     head_mask: Tensor | None
@@ -74,7 +59,6 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self, query: Queries, key: Keys, value: Keys, mask: Mask | AttentionBias | None = None
     ) -> Queries:
-        """Project, attend in every head, concatenate, project."""
         attention_bias = mask if isinstance(mask, AttentionBias) else AttentionBias(mask)
         queries, keys, values = self.project(query, key, value, attention_bias)
         return self.attend_heads(queries, keys, values, attention_bias)

@@ -15,10 +15,7 @@ from transformer.model.attention.scaled_dot_product import QueryHeads, attend_wi
 def recording(
     attentions: Iterable[MultiHeadAttention],
 ) -> Iterator[list[Float[Tensor, "batch head query key"]]]:
-    """Compute these attentions by the formula, and list their weights before dropout.
-
-    Each call of an attention appends one tensor to the list, with its gradient.
-    """
+    """Compute attentions by the formula, and list the weights of each call before dropout."""
     weights: list[Tensor] = []
 
     def remember(*arguments: Any) -> QueryHeads:

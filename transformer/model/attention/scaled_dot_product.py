@@ -1,7 +1,6 @@
 """Scaled dot-product attention (Vaswani et al. 2017, figure 2, left; section 3.2.1).
 
-``attend`` is the formula. ``eager`` is its kernel for ``MultiHeadAttention``. The kernels in
-kernels/ compute the same result, faster or in less memory.
+``attend`` is the formula; kernels/ compute the same, faster or in less memory.
 """
 
 import math
@@ -33,15 +32,10 @@ def attend(
     bias: Bias | None = None,
     dropout: float = 0.0,
 ) -> tuple[QueryHeads, Weights]:
-    """Compute ``softmax(Q K^T / sqrt(d_k)) V`` (equation 1) and return the weights with it.
+    """Compute ``softmax(Q K^T / sqrt(d_k)) V`` (equation 1), and the weights before dropout.
 
-    Args:
-        mask: True where a query may attend. If a query may attend to nothing, its result is zero.
-        bias: Added to the scaled scores (relative positions).
-        dropout: Probability of dropping a weight.
-
-    Returns:
-        The weighted sums of the values, and the weights before dropout.
+    ``mask`` is True where a query may attend. If a query may attend to nothing, its result is zero.
+    ``bias`` is added to the scaled scores (relative positions).
     """
     d_k = query.size(-1)
     scores = query @ key.transpose(-2, -1) / math.sqrt(d_k)

@@ -1,8 +1,6 @@
-"""Sparse attention patterns: which positions may attend to which.
+"""Sparse attention patterns: functions of two tensors of positions; True means "may attend".
 
-A pattern is a function of two tensors of positions that broadcast against each other; True means
-"may attend". It does not depend on length or padding, so a sentence has the same pattern in any
-batch. A decoder also hides later positions (``AttentionBias``).
+They do not depend on length or padding: a sentence has the same pattern in any batch.
 """
 
 from collections.abc import Callable
@@ -24,7 +22,6 @@ class Sliding:
     window: int
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """Near each other."""
         return (query - key).abs() <= self.window
 
 
@@ -32,14 +29,12 @@ class Sliding:
 class Longformer(Sliding):
     """A sliding window; the first ``global_tokens`` see all and are seen by all.
 
-    Beltagy et al. 2020, "Longformer: The Long-Document Transformer", figure 2d. Unlike in the
-    paper, global tokens have no separate projections.
+    Beltagy et al. 2020, figure 2d; there, global tokens have separate projections.
     """
 
     global_tokens: int
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """Near each other, or one of them global."""
         near = super().__call__(query, key)
         return near | (query < self.global_tokens) | (key < self.global_tokens)
 
@@ -58,7 +53,6 @@ class BigBird(Longformer):
     seed: int
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """Near each other, or one of them global, or in linked blocks."""
         seen = super().__call__(query, key)
         later = torch.maximum(query // self.block, key // self.block)
         earlier = torch.minimum(query // self.block, key // self.block)

@@ -1,8 +1,7 @@
 """A file of plain values and tensors: written whole or not at all, and read whole or not at all.
 
-Files are opened with ``weights_only=True`` only, so that no code in a file runs. The records are
-checked against the file size before loading. The nesting of the values is checked before use. So
-the size of the file bounds time and memory.
+Files are opened with ``weights_only=True`` only. Records are checked against the file size before
+loading, and the nesting before use, so that the size of the file bounds time and memory.
 """
 
 import errno
@@ -91,7 +90,6 @@ def read_archive(path: Path) -> Any:
 
 
 def _unreadable(path: Path, error: Exception) -> InputError:
-    """The error of a file that could not be read."""
     if isinstance(error, FileNotFoundError | IsADirectoryError):
         return InputError(f"{path} cannot be read: {error.strerror}")
     if is_out_of_memory(error):

@@ -22,7 +22,6 @@ from transformer.model.layers.absolute_positions import SinusoidalPositions, sin
 from transformer.model.transformer import Transformer
 
 PORTABLE = "transformer"
-"""Key of the portable part in the file."""
 
 WEIGHTS_PREFIX = "model."
 """Prefix of the weights: Lightning's name for the attribute with the model."""
@@ -30,14 +29,7 @@ WEIGHTS_PREFIX = "model."
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model, tokenizer and config, read from a file.
-
-    Attributes:
-        model: In evaluation mode, on the CPU.
-        tokenizer: Plain values; ``Tokenizer.from_state`` reads them.
-        config: The resolved configuration of the run.
-        path: The file.
-    """
+    """A model in evaluation mode, the state of its tokenizer, and the config of its run."""
 
     model: Transformer
     tokenizer: dict[str, Any]
@@ -53,11 +45,7 @@ def portable_part(
 
 
 def read_payload(path: Path) -> dict[str, Any]:
-    """Everything in the file, as plain values and tensors on the CPU.
-
-    Raises InputError if the file is not a checkpoint of this framework, is damaged, has another
-    format, or has values that training never writes (validation.py).
-    """
+    """Everything in the file; InputError unless it is a whole checkpoint of this framework."""
     payload = read_archive(path)
     parts = payload if isinstance(payload, dict) else {}
     portable: Any = parts.get(PORTABLE)
@@ -75,10 +63,7 @@ def read_payload(path: Path) -> dict[str, Any]:
 
 
 def read_merged(path: Path) -> dict[str, Any]:
-    """``read_payload``, with the adapters of the model (LoRA) merged into its weights.
-
-    Raises InputError also if the adapters do not fit the weights.
-    """
+    """``read_payload``, with adapters (LoRA) merged into the weights, which they must fit."""
     payload = read_payload(path)
     portable = payload[PORTABLE]
     model = typed(ModelConfig, portable["model"], "model")
@@ -97,8 +82,7 @@ def read_merged(path: Path) -> dict[str, Any]:
 def find_last(path: Path) -> tuple[Path, dict[str, Any]]:
     """Find and read the checkpoint to resume from: a file, or the newest of a run directory.
 
-    If the newest checkpoint is damaged, this is the previous one. Raises InputError if none can be
-    read.
+    If the newest is damaged, this is the previous one. Raises InputError if none can be read.
     """
     path = given_path(path)
     file = find_checkpoint(path, LAST)
@@ -138,11 +122,7 @@ def require_translation(payload: dict[str, Any], file: Path) -> None:
 def load_weights(
     model: nn.Module, payload: dict[str, Any], file: Path, *, assign: bool = False
 ) -> None:
-    """Load the weights of a model, and set evaluation mode; new adapters (LoRA) do not change.
-
-    With ``assign``, the model takes the tensors of the payload, and their types. Raises InputError
-    if the weights do not fit the model.
-    """
+    """Load weights, with ``assign`` by reference, and set evaluation mode; or InputError."""
     weights = {k: w for k, w in model.state_dict().items() if ".lora_" in k}
     weights |= {
         name.removeprefix(WEIGHTS_PREFIX): tensor
@@ -156,7 +136,6 @@ def load_weights(
 
 @contextmanager
 def _weights_fit(file: Path) -> Iterator[None]:
-    """Raise InputError in place of torch's errors for weights that do not fit the model."""
     try:
         yield
     except (LookupError, RuntimeError, TypeError, AttributeError) as error:

@@ -22,14 +22,12 @@ ENGINE_EXPORT = (
     "is an export for CTranslate2; translate with engine=ctranslate2, or give the run that it was "
     "made from"
 )
-"""Message for such a folder where a checkpoint is needed."""
 
 
 def find_checkpoint(path: Path, name: str = TUNED) -> Path:
-    """Find the checkpoint of a path: the file itself, or a file of a run directory.
+    """Find the checkpoint of a path: the file itself, or a file of a run directory; or InputError.
 
-    In a run directory, it is the first existing file of tuned, best, last and previous, from
-    ``name`` on. Raises InputError if there is none.
+    In a run directory, it is the first of tuned, best, last and previous, from ``name`` on.
     """
     path = given_path(path)
     try:
@@ -51,7 +49,6 @@ def find_checkpoint(path: Path, name: str = TUNED) -> Path:
 
 
 def _folder_content(path: Path, names: Sequence[str]) -> str:
-    """Message for a folder without these checkpoints: its content, and the solution."""
     if (path / ENGINE_WEIGHTS).is_file():
         return ENGINE_EXPORT
     if any(path.glob("*.ckpt")):

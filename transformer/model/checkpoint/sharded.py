@@ -1,8 +1,4 @@
-"""A checkpoint in several files: an index, and a shard with each rank's rows of every tensor.
-
-Index and shards are written and read like a checkpoint of one file (archive.py). Reading joins
-them.
-"""
+"""A checkpoint in several files: an index, and a shard with each rank's rows of every tensor."""
 
 import logging
 from collections.abc import Callable
@@ -25,11 +21,7 @@ _NUMBER = "place in the shards"
 
 
 def split(tree: Any, part_of: Callable[[Any], Tensor | None]) -> tuple[Any, list[Tensor]]:
-    """Separate this rank's rows of the sharded tensors from a tree of plain values.
-
-    ``part_of`` returns this rank's rows of a sharded tensor, and None for any other value. Returns
-    the tree with a mark instead of each sharded tensor, and this rank's rows in order.
-    """
+    """Separate this rank's rows (``part_of``) from a tree of plain values, which gets marks."""
     parts: list[Tensor] = []
 
     def mark(value: Any) -> Any:
@@ -42,10 +34,7 @@ def split(tree: Any, part_of: Callable[[Any], Tensor | None]) -> tuple[Any, list
 
 
 def join_shards(index: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Join the shards of an index in this folder to the payload of a checkpoint of one file.
-
-    Raises InputError if a shard is missing, damaged, or no plain file name.
-    """
+    """Join shards to the payload of one file; InputError if one is missing or damaged."""
     names = _names(index)
     if not names:
         raise InputError(f"a checkpoint in {folder} does not name its shards as files beside it")
@@ -83,10 +72,7 @@ def _names(index: Any) -> list[str]:
 
 
 def shard_names(file: Path) -> list[str]:
-    """The shards of a checkpoint; empty if it is one file, or damaged.
-
-    Raises InputError if the system cannot read the file.
-    """
+    """The shards of a checkpoint; empty if it is one file, or damaged; InputError if unreadable."""
     try:
         # Unlike ``read_archive``, this does not read the tensors of a large file.
         return _names(torch.load(file, map_location="cpu", weights_only=True, mmap=True))
@@ -101,10 +87,7 @@ def shard_names(file: Path) -> list[str]:
 
 
 def delete_unnamed(folder: Path) -> None:
-    """Delete the shards that no checkpoint of the folder needs any more.
-
-    If the system cannot read a checkpoint, its shards are unknown, and nothing is deleted.
-    """
+    """Delete shards that no checkpoint of the folder needs, if all can be read."""
     try:
         named = {name for file in folder.glob("*.ckpt") for name in shard_names(file)}
         for shard in folder.glob(f"*{SUFFIX}"):

@@ -1,8 +1,4 @@
-"""Validates a checkpoint: format, model, config, weights that fit the model.
-
-In the config, it checks that every group exists and has plain values. The class of a group checks
-its values.
-"""
+"""Validates a checkpoint: format, model, groups of the config, weights that fit the model."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -23,17 +19,13 @@ GROUPS = (
     *("data", "tokenizer", "model", "loss", "optimizer", "schedule", "recovery", "trainer"),
     *("callbacks", "logger", "decoding", "metrics"),
 )
-"""Groups in the config of every run."""
 
 _WITH_WEIGHTS = ("state_dict", "current_model_state", "optimizer_states")
 _MAX_LAYERS = 1_000
 
 
 def validate_portable(portable: Mapping[str, Any]) -> ModelConfig:
-    """Check ``checkpoint.portable_part`` of a checkpoint, and return its model.
-
-    Raises InputError if a part or group is missing, of another format, or not plain.
-    """
+    """Check the portable part of a checkpoint, and return its model, or raise InputError."""
     raise_objections(islice(_faults(portable), 1))
     model = typed(ModelConfig, portable["model"], "model")
     raise_objections(
@@ -92,10 +84,7 @@ def _odd_values(node: Any, key: str) -> Iterator[str]:
 
 
 def validate_weights(model: ModelConfig, payload: Mapping[str, Any]) -> None:
-    """Raise InputError unless the weights are finite, and as many as the model declares.
-
-    The moments of the optimiser must be finite too.
-    """
+    """Raise InputError unless weights and moments are finite, and as many as the model declares."""
     weights = payload["state_dict"].values()
     raise_objections("a weight is no tensor" for each in weights if not isinstance(each, Tensor))
     storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in weights}

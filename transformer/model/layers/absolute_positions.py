@@ -1,7 +1,4 @@
-"""Vectors of positions, added to the embeddings (Vaswani et al. 2017, section 3.5).
-
-attention/positions/ has the positions that act inside the attention.
-"""
+"""Vectors of positions, added to the embeddings (Vaswani et al. 2017, section 3.5)."""
 
 import torch
 from jaxtyping import Float
@@ -43,7 +40,6 @@ class SinusoidalPositions(nn.Module):
         self.register_buffer("table", table, persistent=False)
 
     def forward(self, length: int, start: int = 0) -> Float[Tensor, "length width"]:
-        """Vectors of positions ``start`` to ``start + length``."""
         end = start + length
         if end > len(self.table):
             width = self.table.size(-1)

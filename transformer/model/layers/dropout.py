@@ -1,7 +1,6 @@
-"""Dropout (Srivastava et al. 2014) with a mask that is cheap on a CPU too.
+"""Dropout (Srivastava et al. 2014) with a mask that is cheap on a CPU: eight elements share a draw.
 
-torch draws a CPU mask one number at a time; this takes a sixth of a training step of a small
-model. Here, eight elements share one draw of 64 bits.
+torch draws one number at a time, a sixth of a training step of a small model.
 """
 
 from collections.abc import Iterator
@@ -17,7 +16,6 @@ HiddenStates = Float[Tensor, "batch length width"]
 """Hidden states between the blocks of a model."""
 
 _LEVELS = 256
-"""Values of a byte."""
 
 
 class Dropout(nn.Module):
@@ -32,7 +30,6 @@ class Dropout(nn.Module):
         self.probability = probability
 
     def forward(self, hidden: Float[Tensor, "*axes"]) -> Float[Tensor, "*axes"]:
-        """Drop."""
         if not self.training or self.probability == 0:
             return hidden
         if hidden.device.type != "cpu" or torch.compiler.is_compiling():
@@ -47,14 +44,12 @@ class Dropout(nn.Module):
 class TokenDropout(Dropout):
     """Zeroes the embeddings of random tokens and scales up the rest, in training.
 
-    Each position is drawn independently. The end symbol may be dropped too, as in Nematus.
-    Gal and Ghahramani 2016, "A Theoretically Grounded Application of Dropout in Recurrent Neural
-    Networks", drop all occurrences of a word in a sentence; Sennrich et al. 2016, "Edinburgh
-    Neural Machine Translation Systems for WMT 16", use it in translation.
+    Each position is drawn independently, also the end symbol, as in Nematus. Gal and Ghahramani
+    2016 drop all occurrences of a word in a sentence; Sennrich et al. 2016 (WMT 16) translate with
+    it.
     """
 
     def forward(self, embedded: HiddenStates) -> HiddenStates:
-        """Drop."""
         if not self.training or self.probability == 0:
             return embedded
         # batch length width -> batch length 1
@@ -96,8 +91,5 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def layer_is_dropped(probability: float, training: bool) -> bool:
-    """Draw whether this training step skips a layer; evaluation uses all.
-
-    Fan et al. 2020, "Reducing Transformer Depth on Demand with Structured Dropout".
-    """
+    """Draw whether a training step skips a layer (Fan et al. 2020); evaluation uses all."""
     return training and probability > 0 and torch.rand(()).item() < probability

@@ -22,7 +22,6 @@ class TokenEmbedding(nn.Module):
         self.scale = math.sqrt(d_model) if scaled else 1.0
 
     def forward(self, tokens: Int[Tensor, "batch length"]) -> HiddenStates:
-        """Embed tokens, padding included (masks hide it)."""
         return self.lookup(tokens) * self.scale
 
 
@@ -50,7 +49,6 @@ class Embedding(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, tokens: Int[Tensor, "batch length"], start: int = 0) -> HiddenStates:
-        """Embed tokens at the positions from ``start`` on."""
         embedded = self.token_dropout(self.tokens(tokens))
         if self.positions is not None:
             embedded = embedded + self.positions(tokens.size(1), start)

@@ -29,7 +29,6 @@ class FeedForward(nn.Module):
         self.outer = Linear(ffn_dim, d_model, bias=bias)
 
     def forward(self, hidden: HiddenStates) -> HiddenStates:
-        """Widen, activate, narrow."""
         return self.outer(self.dropout(self.activation(self.inner(hidden))))
 
 
@@ -57,6 +56,5 @@ class GatedFeedForward(nn.Module):
         self.outer = Linear(ffn_dim, d_model, bias=bias)
 
     def forward(self, hidden: HiddenStates) -> HiddenStates:
-        """Widen twice, multiply by the gate, narrow."""
         gated = self.activation(self.gate(hidden)) * self.inner(hidden)
         return self.outer(self.dropout(gated))

@@ -35,11 +35,9 @@ class Linear(nn.Linear):
     """``x W^T + b``."""
 
     def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width_out"]:
-        """Map the last axis."""
         if onednn_linear is None or not self._onednn_computes(x):
             return super().forward(x)
-        mapped: Tensor = onednn_linear(x, self.weight, self.bias, "none", [], "")
-        return mapped
+        return onednn_linear(x, self.weight, self.bias, "none", [], "")
 
     def _onednn_computes(self, x: Tensor) -> bool:
         return (

@@ -1,7 +1,4 @@
-"""Low-rank adapters: they learn instead of the linear maps, and are merged for inference.
-
-Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1.
-"""
+"""Low-rank adapters, merged for inference (Hu et al. 2021, "LoRA", section 4.1)."""
 
 import math
 
@@ -17,10 +14,7 @@ DOWN, UP = "lora_down", "lora_up"
 
 
 class LowRankLinear(Linear):
-    """``x (W + scale B A)^T + b``; ``A`` projects to width ``rank``, ``B`` projects back.
-
-    ``B`` is zero at the start, so that the model's output does not change.
-    """
+    """``x (W + scale B A)^T + b``; ``A`` projects to width ``rank``, ``B``, zero at first, back."""
 
     def __init__(self, base: nn.Linear, rank: int, scale: float) -> None:
         super().__init__(base.in_features, base.out_features, device="meta")
@@ -31,7 +25,6 @@ class LowRankLinear(Linear):
         nn.init.kaiming_uniform_(self.lora_down, a=math.sqrt(5))
 
     def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width_out"]:
-        """Map the last axis; ``B A`` is never computed."""
         return super().forward(x) + F.linear(F.linear(x, self.lora_down), self.lora_up) * self.scale
 
 
@@ -44,10 +37,7 @@ def add_adapters(model: nn.Module, rank: int, alpha: float) -> None:
 
 
 def merge_adapters(weights: dict[str, Tensor], scale: float) -> dict[str, Tensor]:
-    """The same weights by name; ``W + scale B A`` replaces each ``W``, ``A`` and ``B``.
-
-    Raises KeyError or RuntimeError if a factor is missing, or does not fit.
-    """
+    """``W + scale B A`` for each ``W``; KeyError or RuntimeError if a factor does not fit."""
     merged = {name: w for name, w in weights.items() if not name.endswith((DOWN, UP))}
     for name, up in weights.items():
         if name.endswith(UP):

@@ -1,10 +1,4 @@
-"""Types of products under autocast, and instruction sets of the processor.
-
-In float32 these functions have no effect.
-"""
-
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+"""Types of products under autocast, and instruction sets of the processor."""
 
 import torch
 from jaxtyping import Float
@@ -33,13 +27,6 @@ def product_dtype(hidden: Float[Tensor, "*axes"]) -> torch.dtype:
 def for_products(hidden: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
     """Cast the input of several products once, as autocast would cast it for each."""
     return hidden.to(product_dtype(hidden)) if hidden.dtype == torch.float32 else hidden
-
-
-def without_autocast(device: str) -> AbstractContextManager[Any]:
-    """Switch autocast off within the context; the device meta has no autocast."""
-    if device == "meta":
-        return nullcontext()
-    return torch.autocast(device, enabled=False)
 
 
 def processor_has(*instructions: str) -> bool | None:

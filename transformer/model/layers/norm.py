@@ -22,31 +22,22 @@ class PostNorm(Residual):
     """``Norm(x + Dropout(Sublayer(x)))``: Vaswani et al. 2017, sections 3.1 and 5.4."""
 
     def forward(self, hidden: HiddenStates, sublayer: Sublayer) -> HiddenStates:
-        """Run the sublayer, add its output to the residual stream, normalise the stream."""
         return self.norm(hidden + self.dropout(sublayer(hidden)))
 
 
 class PreNorm(Residual):
-    """``x + Dropout(Sublayer(Norm(x)))``: the stream itself is never normalised.
-
-    Xiong et al. 2020, "On Layer Normalization in the Transformer Architecture".
-    """
+    """``x + Dropout(Sublayer(Norm(x)))`` (Xiong et al. 2020): the stream is never normalised."""
 
     def forward(self, hidden: HiddenStates, sublayer: Sublayer) -> HiddenStates:
-        """Run the sublayer on the normalised stream, and add its output."""
         return hidden + self.dropout(sublayer(self.norm(hidden)))
 
 
 class SandwichNorm(Residual):
-    """``x + Dropout(Norm(Sublayer(Norm(x))))``: the output is normalised too.
-
-    Ding et al. 2021, "CogView", section 2.4.
-    """
+    """``x + Dropout(Norm(Sublayer(Norm(x))))``: Ding et al. 2021, "CogView", section 2.4."""
 
     def __init__(self, norm: nn.Module, outer_norm: nn.Module, dropout: float) -> None:
         super().__init__(norm, dropout)
         self.outer_norm = outer_norm
 
     def forward(self, hidden: HiddenStates, sublayer: Sublayer) -> HiddenStates:
-        """Run the sublayer between two norms, and add the result."""
         return hidden + self.dropout(self.outer_norm(sublayer(self.norm(hidden))))

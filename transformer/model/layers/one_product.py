@@ -22,11 +22,7 @@ def linear_together(x: Input, layers: Sequence[nn.Module]) -> Outputs:
 
 
 def one_product_pays(x: Input, layers: Sequence[nn.Module]) -> bool:
-    """Whether one product is faster than several layers: in training on a GPU.
-
-    It needs plain linear layers. Sharded weights are not plain parameters: they are whole only
-    while their own layer computes.
-    """
+    """Whether one product is faster: for plain, unsharded layers in training on a GPU."""
     return (
         x.device.type != "cpu"
         and torch.is_grad_enabled()

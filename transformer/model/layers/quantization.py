@@ -1,8 +1,7 @@
 """A model for inference in fewer bits: bfloat16, or int8 linear maps.
 
-Quantized weights are symmetric, with a scale for each output. Activations have a scale for each
-product, computed from its input. Jacob et al. 2018, "Quantization and Training of Neural Networks
-for Efficient Integer-Arithmetic-Only Inference", section 2.
+Symmetric weights have a scale for each output, activations one for each product, computed from its
+input (Jacob et al. 2018, section 2).
 """
 
 import warnings
@@ -71,13 +70,11 @@ class Int8Linear(nn.Module):
         self.fastest = known
 
     def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width_out"]:
-        """Map the last axis."""
         few, many = self.fastest
         return self._map(x, few if x.numel() < _SEVERAL * x.size(-1) else many)
 
     def _map(self, x: Tensor, engine: str) -> Tensor:
-        mapped: Tensor = torch.ops.quantized.linear_dynamic(x, self.packed[engine], self.seven_bits)
-        return mapped
+        return torch.ops.quantized.linear_dynamic(x, self.packed[engine], self.seven_bits)
 
     def _fastest(self, rows: int) -> str:
         x = torch.ones(rows, self.unpacked()[0].size(1))
@@ -98,11 +95,7 @@ def in_precision(
     *,
     untie: bool = True,
 ) -> Model:
-    """Convert a loaded model for inference in place, and return it.
-
-    In float32 on a CPU, its weights are stored in the best layout for the processor; ``untie`` is
-    as in ``lay_out``. Raises InputError for int8 on another device than a CPU.
-    """
+    """Convert a model for inference in place; on a CPU, float32 is laid out; or InputError."""
     if precision == "int8":
         if torch.device(device).type != "cpu":
             raise InputError(f"precision=int8 computes on a CPU, not on device={device}")

@@ -62,7 +62,6 @@ def line_chart(label: str, lines: Sequence[Line], mark: Number | None = None) ->
 
 
 def _rule(y: float, label: str) -> Markup:
-    """A horizontal line of the grid with its number."""
     return Markup(
         '<line class="grid" x1="{0}" x2="{1}" y1="{2}" y2="{2}"/>'
         '<text x="{3}" y="{2}" dy="4" text-anchor="end">{4}</text>'
@@ -86,7 +85,6 @@ def distribution(counts: Sequence[int], bins: int = 40) -> list[Point]:
 
 
 def _thinned(points: Sequence[Point]) -> list[Point]:
-    """Means of neighbours, if there are more points than pixels."""
     size = math.ceil(len(points) / _MOST_POINTS)
     groups = (points[at : at + size] for at in range(0, len(points), size))
     return [(one[-1][0], float(f"{sum(y for _, y in one) / len(one):.5g}")) for one in groups]

@@ -48,7 +48,6 @@ def report_page(values: Values) -> str:
 
 
 def _charts(values: Values) -> list[Values]:
-    """Charts of each kind of curve that the runs have."""
     runs, found = values["runs"], []
     chosen = runs[0]["validation"] if len(runs) == 1 else None
     for title, unit, pattern in _CHARTS:
@@ -100,5 +99,4 @@ def _shown(value: object) -> str:
 
 
 def _mean(counts: Sequence[int]) -> float:
-    """Of lengths, from the number of pairs of each length."""
     return sum(length * count for length, count in enumerate(counts)) / max(sum(counts), 1)

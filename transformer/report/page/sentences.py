@@ -22,11 +22,7 @@ _BYTES, _MARKUP = 850_000, 250
 
 
 def sentence_rows(comparison: Comparison, flags: Mapping[str, Container[int]]) -> list[Row]:
-    """The sentences of the first system, the worst first by the metric that ranks them.
-
-    Of a text too large for a page, there are the worst half, and others spread evenly over the
-    rest. ``flags`` has line numbers from 0.
-    """
+    """The sentences of the first system, the worst first; of many the worst half and a spread."""
     [(by, scores)], hypotheses = comparison.base.scores.items(), comparison.base.hypotheses
     text, falling = comparison.text, METRICS[by].better == "lower"
 
@@ -48,10 +44,7 @@ def sentence_rows(comparison: Comparison, flags: Mapping[str, Container[int]]) -
 
 
 def moved_rows(comparison: Comparison) -> list[Row]:
-    """The sentences that became most better and most worse, flagged so; the base is A.
-
-    If a page has no room for all, there are the first of each system and direction.
-    """
+    """The sentences that became most better and worse; if a page has no room, the first."""
     names = letters(len(comparison.systems))[1:]
     groups = [
         [_moved(sentence, found.by, name, way) for sentence in some]

@@ -11,11 +11,7 @@ logger = logging.getLogger(__name__)
 
 
 class Patience(SavedCallback):
-    """Stops training after some validations in a row without a better score.
-
-    A validation at the end of a run, off the interval, does not count: a longer run has no
-    validation at this update.
-    """
+    """Stops after validations at the interval, in a row, without a better score."""
 
     def __init__(self, criterion: Criterion, patience: int) -> None:
         self.criterion, self.patience = criterion, patience
@@ -27,7 +23,6 @@ class Patience(SavedCallback):
         self._stop(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Count the validation; stop if patience is over."""
         values = self.criterion.values(trainer.callback_metrics)
         if self.criterion.better(values, self.best):
             self.best, self.waited = values, 0

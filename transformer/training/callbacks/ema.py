@@ -12,24 +12,19 @@ from transformer.training.step.outcome import Outcome
 
 
 class MovingAverage(EMAWeightAveraging):
-    """An exponential moving average of the weights; validation uses the average.
-
-    Buffers are not averaged: they would drift by rounding. Skipped updates do not count.
-    """
+    """Averages weights, not buffers (rounding), for validation; skipped updates do not count."""
 
     def __init__(self, decay: float) -> None:
         super().__init__(decay=decay, use_buffers=False)
         self.decay = decay
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Keep the average on the device of the weights."""
         self._device = trainer.strategy.root_device
         super().setup(trainer, pl_module, stage)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Update the average."""
         outcome: Outcome = outputs["outcome"]
         if trainer.strategy.root_device.type != "cpu":
             self._follow(pl_module, outcome.applied)

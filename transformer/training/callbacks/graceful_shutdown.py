@@ -25,8 +25,7 @@ logger = logging.getLogger(__name__)
 class GracefulStop(Callback):
     """Finishes the update at a signal; all ranks stop after the same update.
 
-    It aborts a validation; the resumed run starts with this validation. A second Ctrl-C stops at
-    once.
+    It aborts a validation, with which the resumed run starts. A second Ctrl-C stops at once.
     """
 
     def __init__(self) -> None:
@@ -43,7 +42,6 @@ class GracefulStop(Callback):
             _interrupt(ended)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Install the handler."""
         self._alone = trainer.world_size == 1
         self._module = pl_module
         self._handlers.enter_context(handling(self._handle))
@@ -61,12 +59,10 @@ class GracefulStop(Callback):
         self._abort_if_stopped(trainer)
 
     def on_validation_batch_start(self, trainer: Trainer, *_: object) -> None:
-        """Abort if any rank has received a signal."""
         if trainer.world_size > 1:
             self._abort_if_stopped(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Finish the update from now on."""
         self._at_once = False
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -76,7 +72,6 @@ class GracefulStop(Callback):
         self._handlers.close()
 
     def on_exception(self, trainer: Trainer, *_: object) -> None:
-        """Restore the handlers."""
         self._handlers.close()
 
     def _abort_if_stopped(self, trainer: Trainer) -> None:
@@ -116,10 +111,7 @@ def raise_if_stopped(trainer: Trainer) -> None:
 
 @contextmanager
 def stoppable(folder: Path, resume: str) -> Iterator[None]:
-    """Raise Interrupted at a signal outside training too; the message has the resuming command.
-
-    SIGUSR1 puts a SLURM job back into the queue (``#SBATCH --signal=SIGUSR1@90``).
-    """
+    """Raise Interrupted, with the resuming command; SIGUSR1 requeues a SLURM job."""
 
     with handling(lambda signum, frame: _interrupt(signum)):
         try:
@@ -133,7 +125,6 @@ def stoppable(folder: Path, resume: str) -> Iterator[None]:
 
 
 def _interrupt(signum: int) -> NoReturn:
-    """Raise the error of a signal, with the exit code of a shell."""
     raise Interrupted(f"stopped by {signal.Signals(signum).name}", 128 + signum)
 
 

@@ -45,7 +45,6 @@ class ContinuedCSVLogger(EpochLogger):
 
     @property
     def save_dir(self) -> str:
-        """The run directory."""
         return str(self.file.parent)
 
     log_dir = save_dir
@@ -60,7 +59,6 @@ class ContinuedCSVLogger(EpochLogger):
 
     @property
     def rows(self) -> int:
-        """Number of rows so far."""
         return len(self._rows)
 
     def newest(self) -> dict[str, tuple[float, int]]:
@@ -74,7 +72,6 @@ class ContinuedCSVLogger(EpochLogger):
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Add a row."""
         self._rows.append({**self.with_epoch(metrics, step), "step": step})
 
     def log_hyperparams(self, *args: Any, **settings: Any) -> None:
@@ -82,7 +79,6 @@ class ContinuedCSVLogger(EpochLogger):
 
     @rank_zero_only
     def save(self) -> None:
-        """Write new rows to the file."""
         if self._saved == self.rows:
             return
         try:
@@ -107,7 +103,6 @@ class ContinuedCSVLogger(EpochLogger):
 
     @rank_zero_only
     def finalize(self, status: str) -> None:
-        """Write the file."""
         self.save()
 
     @rank_zero_only
@@ -125,26 +120,22 @@ class ContinuedTensorBoard(TensorBoardLogger, EpochLogger):
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Add a point to each curve."""
         self.steps = max(self.steps, (step or 0) + 1)
         with self._skip_on_full_disk():
             super().log_metrics(self.with_epoch(metrics, step), step)
 
     @rank_zero_only
     def save(self) -> None:
-        """Flush."""
         with self._skip_on_full_disk():
             super().save()
 
     @rank_zero_only
     def finalize(self, status: str) -> None:
-        """Flush and close."""
         with self._skip_on_full_disk():
             super().finalize(status)
 
     @rank_zero_only
     def cut(self, step: int) -> None:
-        """Delete the points from a step on."""
         self.steps = step
         with self._skip_on_full_disk():
             writer = self.experiment
@@ -174,7 +165,6 @@ class ContinuedLogs(Callback):
     steps: int | None = None
 
     def on_save_checkpoint(self, trainer: Trainer, _: object, checkpoint: dict[str, Any]) -> None:
-        """Write the metrics to the disk, and save the number of rows."""
         for logger in trainer.loggers if trainer.is_global_zero else ():
             logger.save()
             if isinstance(logger, ContinuedCSVLogger):
@@ -183,7 +173,6 @@ class ContinuedLogs(Callback):
                 checkpoint["metrics_steps"] = logger.steps
 
     def on_load_checkpoint(self, trainer: Trainer, _: object, checkpoint: dict[str, Any]) -> None:
-        """Restore the number of rows."""
         self.rows = checkpoint.get("metrics_rows")
         self.steps = checkpoint.get("metrics_steps", checkpoint["global_step"])
 

@@ -48,9 +48,9 @@ class MemoryPreflight(Callback):
             check_memory(batch.to(trainer.strategy.root_device), times)
         del moments
         if pl_module.compiled:
-            from transformer.training.optimization.compiled_layers import seconds_compiling
+            from torch._dynamo.utils import calculate_time_spent
 
-            logger.info("torch.compile took %.1f s", seconds_compiling())
+            logger.info("torch.compile took %.1f s", calculate_time_spent()["total_wall_time"])
 
     def _compare(self, trainer: Trainer) -> None:
         mine = hashlib.sha256(repr(self.data.row.identity()).encode()).hexdigest()

@@ -34,19 +34,16 @@ class Measure(Callback):
         self.seconds = 0.0
 
     def on_train_batch_start(self, trainer: Trainer, *_: object) -> None:
-        """Start the clock again after a validation."""
         if self.since is None:
             self.since = time.perf_counter()
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Stop the clock."""
         self._take_time()
         self.since = None
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Count the update; log at the interval."""
         self._unread.append(outputs["outcome"])
         self.real += batch.tokens
         self.padded += batch.positions
@@ -88,7 +85,6 @@ class Measure(Callback):
         checkpoint["measured"] = {**sums, "counted": self._counted(trainer)}
 
     def on_load_checkpoint(self, trainer: Trainer, _: object, checkpoint: dict[str, Any]) -> None:
-        """Restore the sums."""
         if before := checkpoint.get("measured"):
             for name in _SAVED:
                 setattr(self, name, before[name])
@@ -96,7 +92,6 @@ class Measure(Callback):
                 self.real, self.padded = before["counted"]
 
     def _counted(self, trainer: Trainer) -> list[int]:
-        """Tokens of all ranks, without and with padding."""
         device = trainer.strategy.root_device
         counted = torch.tensor([self.real, self.padded], dtype=torch.int64, device=device)
         summed = trainer.strategy.reduce(counted, reduce_op="sum")

@@ -37,7 +37,6 @@ class ProgressBar(Callback):
         self.texts: list[str] = []
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Open the bar at the next update."""
         if not trainer.is_global_zero:
             return
         self.start = (trainer.global_step, time.monotonic())
@@ -53,7 +52,6 @@ class ProgressBar(Callback):
         self._show(trainer)
 
     def on_train_batch_end(self, trainer: Trainer, *_: object) -> None:
-        """Advance; show and log the metrics at the interval."""
         periodic = time_to_log(trainer)
         if periodic:
             self._log(trainer, periodic=True)
@@ -67,14 +65,12 @@ class ProgressBar(Callback):
             self._log(trainer, periodic=False)
 
     def on_train_end(self, trainer: Trainer, *_: object) -> None:
-        """Close the bar."""
         if self.progress is not None and self.above is not None:
             self.progress.stop()
             self.above.close()
             self.progress = self.above = None
 
     def on_exception(self, trainer: Trainer, *_: object) -> None:
-        """Close the bar."""
         self.on_train_end(trainer)
 
     def _show(self, trainer: Trainer, *, new_metrics: bool = False) -> None:
@@ -108,7 +104,6 @@ class ProgressBar(Callback):
         return [f"left {timedelta(seconds=round(seconds))}"]
 
     def _metrics(self, trainer: Trainer) -> dict[str, str]:
-        """The metrics logged so far, as text."""
         logged = trainer.callback_metrics
         shown = [(name, text) for name, text in self.formats.items() if name in logged]
         return {name: text.format(float(logged[name]), self.validated) for name, text in shown}
@@ -134,11 +129,9 @@ class LogAboveBar:
             self.terminal.write(text)
 
     def flush(self) -> None:
-        """Flush the terminal."""
         self.terminal.flush()
 
     def close(self) -> None:
-        """Restore the stream of the handlers."""
         for handler in self.handlers:
             handler.setStream(self.terminal)
             handler.removeFilter(_not_on_bar)
@@ -160,8 +153,7 @@ def _shown(epochs: float | None) -> str:
 
 
 def _epochs(trainer: Any) -> float | None:
-    epochs: float | None = trainer.datamodule.epochs(trainer.global_step)
-    return epochs
+    return trainer.datamodule.epochs(trainer.global_step)
 
 
 def _not_on_bar(record: logging.LogRecord) -> bool:
@@ -173,6 +165,5 @@ def _update(trainer: Trainer) -> str:
 
 
 def _max_updates(trainer: Trainer) -> int | None:
-    """Number of updates of the run; None if only time limits it."""
     updates = trainer.estimated_stepping_batches
     return int(updates) if updates != float("inf") else None

@@ -1,7 +1,4 @@
-"""Records of a run at Weights & Biases and MLflow, in addition to its files.
-
-A record ends at its first error. A resumed run continues its record.
-"""
+"""Records of a run at Weights & Biases and MLflow; a record ends at its first error."""
 
 import logging
 import os
@@ -72,7 +69,6 @@ class RemoteLogger(EpochLogger):
         """Do nothing: a new record gets the config of the run."""
 
     def finalize(self, status: str) -> None:
-        """End the record, if there is one."""
         if self._record is not None:
             self.send(lambda record: record.finalize(status))
 
@@ -81,12 +77,10 @@ class ContinuedRecords(Callback):
     """Keeps the ids of the records in the checkpoint."""
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Open the records."""
         for logger in _remote(trainer):
             logger.send()
 
     def on_save_checkpoint(self, trainer: Trainer, _: object, checkpoint: dict[str, Any]) -> None:
-        """Save their ids."""
         checkpoint["records"] = {one.kind: one.id for one in _remote(trainer)}
 
     def on_load_checkpoint(self, trainer: Trainer, _: object, checkpoint: dict[str, Any]) -> None:

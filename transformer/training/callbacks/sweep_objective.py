@@ -31,7 +31,6 @@ class Objective(SavedCallback):
         return "minimize" if self.criterion.mode == "min" else "maximize"
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Update the best value."""
         value = float(trainer.callback_metrics[self.metric])
         if self.criterion.improves(value, self.best):
             self.best = value

@@ -1,8 +1,4 @@
-"""Averages the weights of the last checkpoints.
-
-Popel and Bojar 2018, "Training Tips for the Transformer Model", section 4.10; Vaswani et al. 2017,
-section 6.1.
-"""
+"""Mean weights (Popel and Bojar 2018, section 4.10; Vaswani et al. 2017, section 6.1)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,11 +29,7 @@ def newest_checkpoints(folder: Path) -> list[Path]:
 
 
 def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
-    """The payload of a checkpoint with the mean weights of these checkpoints.
-
-    It sums in float64, with one file in memory at a time. Raises InputError if the files have
-    different models, or are not translators.
-    """
+    """The payload of mean weights, summed in float64; InputError for different models."""
     first = read_merged(paths[0])
     require_translation(first, paths[0])
     sums = {name: tensor.double() for name, tensor in first["state_dict"].items()}

@@ -1,7 +1,4 @@
-"""The callbacks that write checkpoints: the newest, the best, and the last few to average.
-
-A checkpoint has no paths, so a run can resume after its directory has been moved or copied.
-"""
+"""Callbacks that write checkpoints, without paths: the newest, the best, and the last few."""
 
 from pathlib import Path
 from typing import Any, NoReturn
@@ -89,7 +86,6 @@ class LastCheckpoint(SavedCallback, Checkpoint):
             self._save_unless_bad(trainer, pl_module)
 
     def on_validation_start(self, trainer: Trainer, pl_module: Any) -> None:
-        """Save before a validation, which may take long."""
         self.validates = True
         self._save_unless_bad(trainer, pl_module)
 
@@ -121,12 +117,10 @@ class BestCheckpoint(SavedCallback, Checkpoint):
         self.best: tuple[float, float] | None = None
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Reset the best if its file is missing."""
         if not trainer.strategy.broadcast(self.path.exists()):
             self.best = None
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Save if this is the best."""
         values = self.criterion.values(trainer.callback_metrics)
         if self.criterion.better(values, self.best):
             before, self.best = self.best, values
@@ -135,10 +129,7 @@ class BestCheckpoint(SavedCallback, Checkpoint):
 
 
 class RecentCheckpoints(Checkpoint):
-    """Keeps the weights of the last ``keep`` validations for ``average``; below 0 all.
-
-    They have the weights. best.ckpt has the moving average.
-    """
+    """Keeps the weights, not their average, of the last ``keep`` validations; below 0 of all."""
 
     def __init__(self, folder: Path, keep: int) -> None:
         self.folder, self.keep = folder, keep

@@ -30,7 +30,6 @@ class Criterion:
     mode: Literal["max", "min"]
 
     def values(self, metrics: Mapping[str, Any]) -> tuple[float, float]:
-        """The score and the loss of a validation."""
         return float(metrics[self.metric]), float(metrics["val/loss"])
 
     def better(self, values: tuple[float, float], than: tuple[float, float] | None) -> bool:
@@ -58,7 +57,6 @@ class AtomicCheckpointIO(CheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
     ) -> None:
-        """Write the file; on failure keep the old one."""
         self.error = None
         try:
             write_payload(checkpoint, Path(path))
@@ -69,7 +67,6 @@ class AtomicCheckpointIO(CheckpointIO):
     def load_checkpoint(
         self, path: Any, map_location: Any = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
-        """Read the file onto the CPU; Lightning moves what it needs."""
         payload = read_payload(Path(path))
         check_saved_state(payload, Path(path))
         known = {key: payload[key] for key in LIGHTNING_READS if key in payload}
@@ -77,7 +74,6 @@ class AtomicCheckpointIO(CheckpointIO):
         return known | {"pytorch-lightning_version": pytorch_lightning.__version__}
 
     def remove_checkpoint(self, path: Any) -> None:
-        """Delete a file."""
         Path(path).unlink(missing_ok=True)
 
 

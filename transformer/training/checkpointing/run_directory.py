@@ -38,10 +38,7 @@ def is_finished(folder: Path) -> bool:
 
 @contextmanager
 def locked(folder: Path, verb: str = "trains") -> Iterator[None]:
-    """Lock a folder for this process; InputError if another process has it, or locking fails.
-
-    The system releases the lock when the process ends, for whatever reason.
-    """
+    """Lock a folder while this process lives; InputError if another has it, or it fails."""
     with ExitStack() as stack:
         try:
             lock = stack.enter_context(open_unlinked(folder / LOCK, "w"))

@@ -1,7 +1,6 @@
-"""The training state of a checkpoint, and how a run resumes from it.
+"""The training state of a checkpoint, always after a whole update, and how a run resumes from it.
 
-A file is always written after a whole update. The number of updates decides the next batches
-(loader.py), the random numbers (update_module.py) and the learning rate.
+The number of updates decides next batches, random numbers and learning rate.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +31,6 @@ _COUNTERS = ("global_step", "epoch", "metrics_rows", "metrics_steps")
 """Values at the root of the file; the last three may be missing."""
 
 _RECOVERY = _state(losses=Sequence[float], in_a_row=Count, skipped=Count, returned=Count, lr=float)
-"""State of the ``DivergenceDetector``, and the learning rate of its run."""
 
 _MEASURED = _state(
     loss=float,
@@ -41,7 +39,6 @@ _MEASURED = _state(
     learnt=Count,
     counted=tuple[int, int],
 )
-"""Sums of the training metrics since the last validation."""
 
 _CALLBACKS = {
     "BestCheckpoint": _state(best=tuple[float, float] | None),
@@ -56,12 +53,10 @@ class SavedCallback(Callback):
     """A callback whose attributes of ``_CALLBACKS`` are in the checkpoint."""
 
     def state_dict(self) -> dict[str, Any]:
-        """The attributes by name."""
         saved = fields(_CALLBACKS[type(self).__name__])
         return {field.name: getattr(self, field.name) for field in saved}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore them."""
         vars(self).update(state_dict)
 
 
@@ -71,7 +66,6 @@ _POSITION = _state(
 )
 
 _STREAM = _state(first=Count, shards=str, position=_POSITION, seed=int)
-"""State of ``StreamedBatches``."""
 
 _LOADER = _state(
     identity=Mapping[str, Any],
@@ -82,7 +76,6 @@ _LOADER = _state(
     first=Count,
     since=Count,
 )
-"""State of the ``UpdateLoader``: batches that the run has used."""
 
 LIGHTNING_READS = (
     *_COUNTERS,
@@ -131,8 +124,7 @@ def loader_state(payload: Mapping[str, Any]) -> dict[str, Any] | None:
         [state] = payload["loops"]["fit_loop"]["state_dict"].get("combined_loader", [None])
     except (LookupError, TypeError, ValueError, AttributeError):
         state = ()
-    found: dict[str, Any] | None = typed_value(state, Mapping[str, Any] | None, "loops")
-    return found
+    return typed_value(state, Mapping[str, Any] | None, "loops")
 
 
 def optimizer_state(states: Any, optimizer: Optimizer) -> dict[str, Any]:

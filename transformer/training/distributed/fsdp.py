@@ -69,7 +69,6 @@ class ShardedStrategy(ReplicatedStrategy):
         sharded.set_force_sum_reduction_for_comms(True)
 
     def _trained_model(self) -> Any:
-        """The model inside the training module."""
         assert self.lightning_module is not None
         return self.lightning_module.model
 
@@ -84,14 +83,12 @@ class ShardedStrategy(ReplicatedStrategy):
                 unit.set_reshard_after_forward(False, recurse=False)
 
     def on_validation_end(self) -> None:
-        """Keep only the part of each rank again."""
         with torch.inference_mode(False), torch.no_grad():
             for unit in self._units():
                 unit.set_reshard_after_forward(unit is not self._trained_model(), recurse=False)
                 unit.reshard()
 
     def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
-        """Load whole weights, with the sharding of the model."""
         assert self.lightning_module is not None
         weights = dict(self.lightning_module.named_parameters(remove_duplicate=False))
         state = {
@@ -101,7 +98,6 @@ class ShardedStrategy(ReplicatedStrategy):
         self.lightning_module.load_state_dict(state, strict=strict)
 
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
-        """Load whole states, with the sharding of their weights."""
         for optimizer, saved in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
             weights = [p for group in optimizer.param_groups for p in group["params"]]
             state = {
@@ -139,10 +135,7 @@ class ShardedStrategy(ReplicatedStrategy):
 
 
 def layer_policy(precision: str | int, device: torch.device) -> MixedPrecisionPolicy:
-    """In mixed precision a layer is gathered in bfloat16; gradients are summed in float32.
-
-    A CPU leaves the weights to autocast: its layer norm takes none in bfloat16.
-    """
+    """In mixed precision a GPU gathers layers in bfloat16, and sums gradients in float32."""
     if precision != "bf16-mixed" or device.type == "cpu":
         return MixedPrecisionPolicy()
     return MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
@@ -160,7 +153,6 @@ def local_part(value: Any, copies: dict[tuple[int, Size], Tensor]) -> Tensor | N
 
 
 def _alike(value: Any, weight: Any) -> Any:
-    """A whole tensor, sharded as a weight of the same shape."""
     if not isinstance(weight, DTensor) or getattr(value, "shape", None) != weight.shape:
         return value
     whole = value.to(weight.device)

@@ -84,7 +84,6 @@ def _environment(run: str) -> Iterator[None]:
 
 
 def _forward(signum: int, agent: "ElasticAgent", received: list[int]) -> None:
-    """Forward a signal to rank 0, which agrees with the others."""
     received.append(signum)
     rank_0 = agent.get_worker_group().workers[0].id
     if rank_0 is None:

@@ -51,10 +51,7 @@ class Rank:
 
 @cache
 def shared_store(rank: Rank) -> "Store":
-    """The store that all ranks share; each start by torchrun begins with an empty one.
-
-    torchrun may host it. Otherwise rank 0 does; torch reuses it when training begins.
-    """
+    """The store of all ranks, empty at each start; torchrun or rank 0 hosts it."""
     from torch.distributed import PrefixStore, TCPStore
 
     hosts = rank.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"

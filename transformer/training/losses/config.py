@@ -13,19 +13,10 @@ Consistency = Literal["none", "r_drop", "simcut"]
 
 @dataclass(frozen=True)
 class LossConfig:
-    """Settings of the loss.
+    """Settings of the loss; ``conf/loss/label_smoothed.yaml`` has the defaults, and explains them.
 
-    Attributes:
-        label_smoothing: Probability mass spread evenly over the vocabulary.
-        chunk: Tokens with logits in memory at a time in the fused form; 0 takes the plain form.
-        bfloat16: Multiply in bfloat16 in the fused form, with a relative error of the gradient of
-            3e-3; ``auto``: if the device has instructions for it.
-        alignment_weight: Weight of guided alignment (``guided_alignment.py``).
-        alignment_layer: Decoder layer of the head that learns the links; null: the last but one.
-        consistency: Second pass over each batch (``consistency.py``): ``r_drop`` with another
-            dropout mask, ``simcut`` with tokens cut.
-        consistency_weight: Alpha of the paper: weight of the divergence of the two passes.
-        cut: Probability of cutting a token (source and target) in ``simcut``.
+    ``bfloat16`` multiplies in the fused form, with a relative error of the gradient of 3e-3. Guided
+    alignment: guided_alignment.py; ``consistency``: consistency.py.
     """
 
     label_smoothing: Annotated[float, Range(0, below=1)] = 0.1
@@ -43,7 +34,6 @@ class LossConfig:
 
 
 def _contradictions(config: LossConfig) -> Iterator[str]:
-    """Keys that contradict each other."""
     kind = config.consistency
     if config.bfloat16 and not config.chunk:
         value = str(config.bfloat16).lower()

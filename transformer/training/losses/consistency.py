@@ -1,8 +1,7 @@
 """Consistency loss of two passes over the same tokens: cross-entropy and their divergence.
 
-Liang et al. 2021, "R-Drop: Regularized Dropout for Neural Networks", equations 2 to 4; Gao et al.
-2022, "Bi-SimCut: A Simple Strategy for Boosting Neural Machine Translation", which simplifies Shen
-et al. 2020, "A Simple but Tough-to-Beat Data Augmentation Approach" (token cutoff).
+R-Drop: Liang et al. 2021, equations 2 to 4. SimCut: Gao et al. 2022, which simplifies the token
+cutoff of Shen et al. 2020.
 """
 
 from collections.abc import Iterator
@@ -62,7 +61,6 @@ class ConsistencyLoss(NamedTuple):
     loss: Scalar
     """Cross-entropy and weighted divergence; only this sum has a gradient."""
     cross_entropy: Scalar
-    """Smoothed."""
     divergence: Scalar
 
 
@@ -158,10 +156,7 @@ def consistency_loss(
     *,
     compiled: bool = False,
 ) -> ConsistencyLoss:
-    """The loss by ``terms``, by default the config's; fused if the config has a chunk.
-
-    The fused form never has all logits in memory.
-    """
+    """The loss by ``terms`` or the config's; fused, without all logits, if it has a chunk."""
     terms, smoothing = terms or paper_terms(config), config.label_smoothing
     if config.chunk == 0:
         return plain_consistency_loss(hidden, weight, target, smoothing, terms)

@@ -1,10 +1,7 @@
-"""Label-smoothed cross-entropy, summed over the real target tokens, by formula and fused.
-
-The training module divides by the token count of a whole update.
-Szegedy et al. 2016, "Rethinking the Inception Architecture", section 7.
-"""
+"""Label-smoothed cross-entropy (Szegedy et al. 2016, section 7), by formula and fused."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import cache, partial
 from typing import Any
 
@@ -13,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer.model.layers.mixed_precision import product_dtype, without_autocast
+from transformer.model.layers.mixed_precision import product_dtype
 from transformer.training.losses.config import LossConfig
 from transformer.training.precision import multiplies_bfloat16
 
@@ -75,7 +72,6 @@ class FusedLoss(torch.autograd.Function):
         formula: LogitsFormula,
         kernel: LogitsFormula | None,
     ) -> tuple[Scalar, Float[Tensor, " sum"]]:
-        """The loss, and its sums, which have no gradient."""
         device, dtype = hidden.device.type, matrix_dtype(config, hidden)
         exact = torch.promote_types(hidden.dtype, torch.float32)
         passes, chunk = len(hidden), max(1, config.chunk // len(hidden))
@@ -83,7 +79,8 @@ class FusedLoss(torch.autograd.Function):
         grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight)
         sums = torch.zeros(len(weights), dtype=exact, device=hidden.device)
         size = min(BLOCK if device == "cpu" else chunk, len(target))
-        with without_autocast(device):
+        # The device meta has no autocast.
+        with nullcontext() if device == "meta" else torch.autocast(device, enabled=False):
             for start in range(0, len(target), chunk):
                 some = slice(start, start + chunk)
                 right, tokens = target[some, None], len(target[some])
@@ -108,7 +105,6 @@ class FusedLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        """Scale the gradients that the forward pass has computed."""
         grad_hidden, grad_weight = ctx.saved_tensors
         grads = grad_hidden * grad_loss.to(grad_hidden.dtype), grad_weight * grad_loss
         return *grads, None, None, None, None, None
@@ -147,7 +143,6 @@ def _formula(
     mean: Float[Tensor, "1 token 1"],
     smoothing: float,
 ) -> Scalar:
-    """The sum of the loss; its gradient overwrites the logits."""
     right = right[None]
     rightly, top = logits.gather(-1, right), logits.amax(-1, keepdim=True)
     # The softmax by hand, as log Z is needed, too.
@@ -203,6 +198,5 @@ def loss_function(
 
         kernel = kernel_of_one_pass
     formula = partial(_formula, smoothing=config.label_smoothing)
-    loss: Tensor
     loss, _ = FusedLoss.apply(hidden[None], weight, target, config, (1.0,), formula, kernel)
     return loss

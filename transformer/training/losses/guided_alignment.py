@@ -1,8 +1,4 @@
-"""Guided alignment: one cross-attention head learns the word alignment.
-
-Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer Models", section 4.2;
-Chen et al. 2016, "Guided Alignment Training for Topic-Aware Neural Machine Translation".
-"""
+"""A head learns the word alignment (Garg et al. 2019, section 4.2; Chen et al. 2016)."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

@@ -16,11 +16,10 @@ Forward = Callable[..., Tensor]
 
 
 def recompute_layers(model: nn.Module, guided: nn.Module | None = None) -> None:
-    """Recompute layers in the backward pass instead of keeping their activations.
+    """Recompute layers in the backward pass instead of keeping activations (Chen et al. 2016).
 
     The layer with the guided attention keeps its activations. The gradient is the same, bit for
-    bit; with relative positions in a sparse pattern, up to rounding. Chen et al. 2016, "Training
-    Deep Nets with Sublinear Memory Cost".
+    bit; with relative positions in a sparse pattern, up to rounding.
     """
     for layer in model.modules():
         keeps = isinstance(layer, DecoderLayer) and layer.cross_attention is guided
@@ -37,10 +36,7 @@ def _recomputed(forward: Forward) -> Forward:
             # tensors. With a sparse pattern the bias of all queries and keys may not be needed.
             if isinstance(each, AttentionBias) and each.pattern is None:
                 _ = each.dense_bias
-        result: Tensor = checkpoint(
-            lambda x: forward(x, *map(_fresh, context)), hidden, use_reentrant=False
-        )
-        return result
+        return checkpoint(lambda x: forward(x, *map(_fresh, context)), hidden, use_reentrant=False)
 
     return compute
 

@@ -43,18 +43,8 @@ def compile_layers(model: nn.Module, guided: nn.Module | None = None, **options:
         layer.forward = _compiled(layer.forward, compiled)  # type: ignore[method-assign]
 
 
-def seconds_compiling() -> float:
-    """Seconds that torch has compiled in this process."""
-    from torch._dynamo.utils import calculate_time_spent
-
-    return calculate_time_spent()["total_wall_time"]
-
-
 def check_compiler(device: torch.device, cache: Path) -> None:
-    """Compile a sum; raises InputError if the device cannot, such as without a C++ compiler.
-
-    This process keeps what it compiles in the folder ``cache``, unless the user has set another.
-    """
+    """Compile a sum, into ``cache`` unless the user has set a folder; or InputError."""
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache.resolve()))
     with compiler_errors(*_SETTINGS):
         torch.compile(lambda x: x + 1)(torch.zeros(2, device=device))

@@ -1,7 +1,4 @@
-"""Detects divergence: skips bad updates, and reports too many bad updates in a row.
-
-Chowdhery et al. 2022, "PaLM", section 5.1, skip batches whose loss spikes.
-"""
+"""Detects divergence, and skips bad updates (Chowdhery et al. 2022, "PaLM", section 5.1)."""
 
 import logging
 import math
@@ -96,7 +93,6 @@ class DivergenceDetector:
 
     @property
     def lr_scale(self) -> float:
-        """Factor of the config's learning rate."""
         return self.config.lr_factor**self.returned
 
     def state_dict(self) -> dict[str, Any]:

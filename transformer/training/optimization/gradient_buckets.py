@@ -1,8 +1,4 @@
-"""Sums gradients over the ranks in buckets, while the backward pass still runs.
-
-Source: Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training",
-section 3.2.
-"""
+"""Sums gradients during the backward pass (Li et al. 2020, section 3.2)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -42,10 +38,7 @@ class GradientBuckets:
 
     @contextmanager
     def sending(self) -> Iterator[None]:
-        """Send each bucket when the backward pass in this block has completed it.
-
-        The end of the block sends the rest: some parameters may have no gradient.
-        """
+        """Send each bucket that a backward pass in this block completes, and others at its end."""
         self._missing = [len(bucket) for bucket in self._buckets]
         try:
             yield
@@ -55,10 +48,7 @@ class GradientBuckets:
             self._missing = None
 
     def finish(self) -> list[bool]:
-        """Wait for the sums, and store them as gradients.
-
-        Returns whether this rank had a gradient of each parameter, in the order of sending.
-        """
+        """Wait for the sums, store them as gradients; return whether this rank had each."""
         for bucket in self._buckets:
             # pop: a bucket of bfloat16 is freed before the next one is converted.
             flat, work = self._sent.pop(0)
@@ -71,10 +61,7 @@ class GradientBuckets:
         return present
 
     def drop(self, ranks: Sequence[float]) -> None:
-        """Set gradients that no rank had to None.
-
-        ``ranks`` is the number of ranks that had each gradient, in the order of sending.
-        """
+        """Set gradients to None that no rank had; ``ranks`` has how many had each, as sent."""
         parameters = (parameter for bucket in self._buckets for parameter in bucket)
         for parameter, number in zip(parameters, ranks, strict=True):
             if number == 0:
@@ -103,10 +90,7 @@ class GradientBuckets:
 
 
 def _buckets(parameters: Sequence[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
-    """Consecutive parameters of one dtype, with at most ``_BUCKET_WEIGHTS`` weights.
-
-    A larger parameter is a bucket by itself.
-    """
+    """Consecutive parameters of one dtype, ``_BUCKET_WEIGHTS`` weights or a single parameter."""
     bucket: list[nn.Parameter] = []
     for parameter in parameters:
         full = sum(p.numel() for p in bucket) + parameter.numel() > _BUCKET_WEIGHTS

@@ -12,12 +12,7 @@ from transformer.common.schema import Range
 
 @dataclass(frozen=True)
 class ScheduleConfig:
-    """Which schedule, and how long it warms up.
-
-    Attributes:
-        total: Updates until the cosine reaches ``floor``; null: ``trainer.max_steps``; -1: the
-            updates of ``trainer.max_epochs``.
-    """
+    """Which schedule, and how long it warms up; ``conf/schedule`` explains the keys."""
 
     name: Literal["inverse_sqrt", "noam", "cosine", "constant"] = "cosine"
     warmup: Annotated[int, Range(0)] = 1000

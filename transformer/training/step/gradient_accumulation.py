@@ -29,8 +29,8 @@ Sending = Callable[[], AbstractContextManager[Any]]
 class Totals:
     """Sums over the micro-batches of an update.
 
-    ``tokens`` is a tensor if it is summed over several ranks. ``sums`` are losses without gradient.
-    ``signals`` counts the ranks that have received each signal.
+    ``tokens`` is a tensor if it is summed over ranks; ``signals`` counts the ranks with each
+    signal.
     """
 
     tokens: int | Tensor = 0
@@ -62,7 +62,6 @@ class Accumulator:
         self.halving = BatchHalving()
 
     def __call__(self, update: Update[Any], sending: Sending = nullcontext) -> Totals:
-        """Compute the gradient of the update; the last backward pass runs within ``sending``."""
         while True:
             numbered = zip(update.batches, update.numbers, strict=True)
             parts = [part for batch, n in numbered for part in self.halving.parts(batch, (n,))]

@@ -8,10 +8,9 @@ from torch.distributed.tensor import DTensor
 def clip_mean_gradient(
     model: nn.Module, tokens: int | Tensor, max_norm: float | None, *, sharded: bool
 ) -> Tensor:
-    """Divide the gradients by the number of tokens, clip them, and return the unclipped norm.
+    """Divide the gradients by the number of tokens, and clip them (Pascanu et al. 2013, 3.2).
 
-    Without a ``max_norm`` nothing is clipped. With sharded weights the norm is over all ranks.
-    Pascanu et al. 2013, "On the difficulty of training recurrent neural networks", section 3.2.
+    Returns the unclipped norm, over all ranks with sharded weights. No ``max_norm`` clips nothing.
     """
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     gradients = [g.to_local() if isinstance(g, DTensor) else g for g in gradients]
@@ -26,11 +25,7 @@ def clip_mean_gradient(
 def mean_gradient_scale(
     model: nn.Module, tokens: int | Tensor, max_norm: float | None
 ) -> tuple[Tensor, Tensor]:
-    """The norm of the mean gradient, and the divisor that makes the sum a mean and clips it.
-
-    A fused optimiser divides by it as it reads the gradients, which ``clip_mean_gradient`` would
-    read and write twice more.
-    """
+    """The norm of the mean gradient, and the divisor with which a fused optimiser reads it."""
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     norm = (nn.utils.get_total_norm(gradients) / tokens).float()
     # As clip_grad_norm_ does.

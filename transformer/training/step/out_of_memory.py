@@ -13,10 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 def runs_out_of_memory(compute: Callable[[], object]) -> bool:
-    """Whether a computation runs out of memory; raises its other errors.
-
-    The traceback, which refers to the activations, is gone when this returns.
-    """
+    """Whether a computation runs out of memory; then its traceback and activations are gone."""
     try:
         compute()
     except (RuntimeError, MemoryError) as error:
@@ -33,13 +30,9 @@ def free_memory() -> None:
 
 
 class BatchHalving:
-    """Halves each batch that has as many positions as one that was too large.
+    """Halves each batch that has as many positions (tokens with padding) as one that was too large.
 
-    A batch knows its ``size`` in rows, its ``positions`` (tokens with padding, which determine the
-    memory) and its ``halves()``.
-
-    Attributes:
-        alone: Whether a rank computes without the other ranks, and may therefore repeat its part.
+    ``alone``: a rank computes without the other ranks, and may therefore repeat its part.
     """
 
     def __init__(self) -> None:

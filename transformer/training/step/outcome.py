@@ -23,7 +23,6 @@ class FlatTensors:
         self.flat = torch.cat([value.detach().flatten() for value in values])
 
     def unpack(self) -> list[dict[str, Tensor]]:
-        """The groups, as parts of ``flat``."""
         sizes = [shape.numel() for group in self._shapes for shape in group.values()]
         parts = iter(self.flat.split(sizes))
         return [

@@ -43,15 +43,8 @@ class UpdateModule(LightningModule, ABC):
 
     A Lightning batch is a whole update: the micro-batches of a rank. The loss is summed over the
     predictions. It is divided once, before clipping, by the number of predictions over all
-    micro-batches and ranks.
-
-    Args:
-        clip: Maximum norm of the gradient; None does not clip.
-        seed: Seed of the random numbers of training.
-        portable: Part of every checkpoint besides the weights (``checkpoint.portable_part``).
-
-    Attributes:
-        signal: Signal that asks this rank to stop; ``agreed_signal`` is the signal of all ranks.
+    micro-batches and ranks. ``portable`` is stored with the weights (``checkpoint.portable_part``).
+    ``signal`` asks this rank to stop; ``agreed_signal`` is the signal of all ranks.
     """
 
     def __init__(
@@ -152,7 +145,6 @@ class UpdateModule(LightningModule, ABC):
         self.zero_grad()
 
     def validation_step(self, batch: Any | None, batch_index: int) -> None:
-        """Count a batch; this rank may have none."""
         if batch is not None:
             self.validate(*self.predictions(batch))
 
@@ -162,15 +154,12 @@ class UpdateModule(LightningModule, ABC):
         self.means.add("val/loss", nll, len(right))
 
     def on_validation_epoch_end(self) -> None:
-        """Log the means over the predictions of all ranks."""
         self.log_dict(self.validated(self.means.over_all_ranks()))
 
     def validated(self, means: dict[str, float]) -> dict[str, float]:
-        """Metrics to log, from the means over all predictions of a validation."""
         return means
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        """The optimiser, and the schedule, which steps once per update."""
         optimizer = build_optimizer(self.optimizer, self.model.parameters())
         config = self.schedule
         if config.total == -1:

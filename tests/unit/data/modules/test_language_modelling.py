@@ -12,6 +12,7 @@ from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch
 from transformer.data.modules.language_modelling import MonolingualData
 from transformer.data.modules.translation import DataModule
+from transformer.data.tokenization.tokenizer import EOS
 
 # As pairs the first is of a high ratio, the second too long; the last differ only in the source.
 SOURCES = ["a", "a dog " * 40, "two cats", "a dog"]
@@ -60,11 +61,14 @@ def test_only_the_target_is_read(tmp_path: Path, kind: str, source: str) -> None
     data = module(tmp_path, train=text, validation=text, source=source)
     assert data.texts("validation")[:2] == (TARGETS, [(one,) for one in TARGETS])
     kept = tiny_tokenizer().encode_target(TARGETS[:3])  # the fourth says what the third says
-    assert data.training_targets(9) == kept
+    trained: list[int] = []
     for batch in trained_on(data):
         real = batch.target_output != 0
+        trained += batch.labels.tolist()
         assert batch.source.tolist() == batch.target_output.tolist()
         assert batch.tokens == 2 * int(real.sum())
+    # Each target once, with its end.
+    assert sorted(trained) == sorted(token for row in kept for token in [*row, EOS])
 
 
 @pytest.mark.parametrize("kind", ["plain", "pair", "tsv"])
@@ -72,7 +76,8 @@ def test_no_held_out_target_is_trained_on(tmp_path: Path, kind: str) -> None:
     text = written(tmp_path, kind)
     data = module(tmp_path, train=text, validation_size=1, test_size=1, deduplicate=False)
     held_out = {*data.texts("validation").sources, *data.texts("test").sources}
-    left = set(tiny_tokenizer().decode_target(data.training_targets(9)))
+    rows = [row for batch in trained_on(data) for row in batch.target_output.tolist()]
+    left = set(tiny_tokenizer().decode_target(rows))
     assert len(held_out) == 2
     assert not held_out & left
     assert held_out | left == set(TARGETS)

@@ -1,7 +1,4 @@
-"""Wrong characters in a text: invalid ones, and ones that its side or the vocabulary lacks.
-
-Control and replacement characters, wrong encodings, letters of another script.
-"""
+"""Wrong characters: control and replacement, wrong encodings, letters of another script."""
 
 import re
 import unicodedata

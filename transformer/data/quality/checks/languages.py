@@ -1,9 +1,7 @@
 """Texts in another language than their side, and pairs that are not translated.
 
-A copy is found by words that the corpus usually translates. A text is in another language if two
-signs agree: it has hardly any common words of its side, and py3langid (extra ``doctor``; Lui and
-Baldwin 2012, "langid.py") is confident of another language. If both sides are in the same other
-language, the text is a quotation, a name or code.
+Two signs of another language must agree: hardly any common word of the side, and py3langid (extra
+``doctor``; Lui and Baldwin 2012, "langid.py").
 """
 
 import re
@@ -130,6 +128,11 @@ def common_words(texts: Iterable[str]) -> frozenset[str]:
     return frozenset(word for word, _ in ranked[:_COMMON_WORDS])
 
 
+def base_code(name: str) -> str:
+    """Return the language of a code or name such as "de-AT" or "de_AT"."""
+    return re.split("[-_]", name.lower())[0]
+
+
 class Language:
     """A language by its code, and its common words."""
 
@@ -141,7 +144,7 @@ class Language:
         """Detect the language of some texts, unless the name of their side is its code."""
         texts = texts[:_SAMPLE]
         detected = [_identifier().classify(text)[0] for text in texts]
-        code = re.split(r"[-_]", name.lower())[0]
+        code = base_code(name)
         if code not in _identifier().labels and detected:
             code = str(Counter(detected).most_common(1)[0][0])
         own = (text for text, language in zip(texts, detected, strict=True) if language == code)

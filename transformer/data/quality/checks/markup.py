@@ -1,7 +1,6 @@
 """Tags, comments and entities of HTML and XML, also what is left of them where a line was cut.
 
-A name between angle brackets alone is no markup: <stdio.h>, <a@b.c>, <FILE>, List<String>. Nor are
-signs: a < b, <3, a<b>c, R&D.
+No markup: a name alone in angle brackets (<stdio.h>, <FILE>), and signs (a < b, <3, R&D).
 """
 
 import html
@@ -110,7 +109,6 @@ def _markup_of(text: str, names: re.Pattern[str]) -> tuple[Counter[str], str | N
 
 
 def _tags(text: str, names: re.Pattern[str] = _HTML) -> list[re.Match[str]]:
-    """Return the comments and tags of a text."""
     tags = list(_TAG.finditer(text)) if "<" in text else []
     closed = {tag[2] for tag in tags if tag[1]}
     return [one for one in tags if not one[2] or one[2] in closed or _is_tag(one, text, names)]
@@ -130,7 +128,6 @@ def _without(tags: Iterable[re.Match[str]], text: str) -> str:
 
 
 def _is_tag(tag: re.Match[str], text: str, names: re.Pattern[str]) -> bool:
-    """Whether a name in angle brackets that is not closed is a tag."""
     name, more = tag[2], tag[3] or ""
     if more.rstrip().endswith("/") or _ATTRIBUTE.match(more):
         return True

@@ -68,20 +68,17 @@ class Misalignment(Check):
         self._lengths = array("H"), array("H")
 
     def see(self, pair: NumberedPair) -> None:
-        """Store both lengths."""
         self._lines.append(pair.line)
         for lengths, text in zip(self._lengths, pair.texts, strict=True):
             lengths.append(min(len(text), _LONGEST))
 
     def findings(self) -> Iterable[Finding]:
-        """Return the number of pairs in all stretches, and an example for each stretch."""
         count = sum(stretch.stop - stretch.start for stretch in self._stretches)
         shown = self._stretches[: self.max_examples]
         examples = tuple(Example(self._lines[s.start], None, self._describe(s)) for s in shown)
         yield Finding(_NAME, self.split, count, len(self._lines), examples)
 
     def faults(self, pair: NumberedPair) -> Iterable[str]:
-        """Return "misaligned" for the pairs in a stretch."""
         index = bisect_left(self._stretches, pair.line, key=self._last_line)
         inside = index < len(self._stretches) and (
             pair.line >= self._lines[self._stretches[index].start]
@@ -90,7 +87,6 @@ class Misalignment(Check):
 
     @cached_property
     def _stretches(self) -> list[Stretch]:
-        """All stretches, as indices of the pairs that were seen."""
         return find_stretches(*(np.array(lengths, dtype=np.int64) for lengths in self._lengths))
 
     def _last_line(self, stretch: Stretch) -> int:

@@ -1,8 +1,7 @@
 """Numbers and addresses, of web pages and of mail, that differ between the sides.
 
-A pair in which exactly one number differs counts (1998 against 1989). Grouping, decimal signs,
-order and leading zeros are ignored, as languages differ in them. An address on one side alone is no
-fault, nor is a localised one: /en/ against /de/, .com against .de.
+Exactly one number differs (1998 against 1989), grouping, signs and order apart. An address on one
+side alone is no fault, nor is a localised one: /en/ against /de/, .com against .de.
 """
 
 import re
@@ -111,7 +110,6 @@ def _numbers(reading: re.Pattern[str], text: str) -> dict[str, str]:
 
 
 def _missing(numbers: Iterable[str], rest: Iterable[str], hours: bool) -> list[str]:
-    """Return the numbers that the other side lacks."""
     return [
         number
         for number in numbers
@@ -157,7 +155,6 @@ def find_different_urls(pair: NumberedPair) -> Fault | None:
 
 
 def _addresses(text: str) -> dict[tuple[str, ...], str]:
-    """Return the addresses of a text by the parts that are compared."""
     found = _ADDRESS.findall(text) if "." in text else []
     if len(found) > _MAX_ADDRESSES:
         return {}

@@ -1,7 +1,6 @@
-"""Repeated text: duplicates, other translations, and held-out text in training text.
+"""Duplicates, other translations, and held-out text in training text, by 64-bit hashes.
 
-It stores 64-bit hashes: for ten million pairs, a false match has a probability of three in a
-million.
+Among ten million pairs, a false match has a probability of three in a million.
 """
 
 from array import array
@@ -31,7 +30,6 @@ class Repeats(Check):
         self._kept: set[int] = set()
 
     def see(self, pair: NumberedPair) -> None:
-        """Store the hashes of the pair and of its sides."""
         self._lines.append(pair.line)
         for hashes, value in zip(self._hashes, map(hash, (pair.texts, *pair.texts)), strict=True):
             hashes.append(value)
@@ -54,13 +52,11 @@ class Repeats(Check):
         return self.names[:1] if hash(pair.texts) in self._kept else ()
 
     def keep(self, pair: NumberedPair) -> None:
-        """Remember the pair if it occurs again."""
         if (value := hash(pair.texts)) in self._repeated:
             self._kept.add(value)
 
     @cached_property
     def _repeated(self) -> set[int]:
-        """The hashes of pairs that occur more than once."""
         values, counts = np.unique(np.frombuffer(self._hashes[0], np.int64), return_counts=True)
         return set(values[counts > 1].tolist())
 
@@ -95,7 +91,6 @@ class Leaks(Check):
     names = ("leak", "leak_source", "leak_target")
 
     def __init__(self, held_out: Mapping[str, Split], max_examples: int) -> None:
-        """Read the held-out splits, by name; raises InputError if a text cannot be read."""
         super().__init__("train", max_examples)
         self.training_text = "the training text"
         self._pairs = {
@@ -107,12 +102,10 @@ class Leaks(Check):
         self._locations: dict[str, dict[int, str]] = {name: {} for name in self.names}
 
     def see(self, pair: NumberedPair) -> None:
-        """Note which held-out text a training pair contains."""
         for name, value in self._leaks(pair):
             self._locations[name].setdefault(value, f"{self.training_text}, line {pair.line}")
 
     def findings(self) -> Iterable[Finding]:
-        """Return pairs, sources and targets that leaked, for each held-out split."""
         for split, pairs in self._pairs.items():
             for index, name in enumerate(self.names):
                 found = self._locations[name]
@@ -129,7 +122,6 @@ class Leaks(Check):
         return [name for name, _ in self._leaks(pair)]
 
     def _leaks(self, pair: NumberedPair) -> Iterator[tuple[str, int]]:
-        """Yield the name and the hash of what a training pair shares with held-out text."""
         hashes = _bare_hashes(pair) or ()
         for name, value, held_out in zip(self.names, hashes, self._held_out, strict=False):
             if value in held_out:

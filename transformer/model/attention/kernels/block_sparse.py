@@ -61,7 +61,6 @@ def _attend_group(
     attention_bias: AttentionBias,
     dropout: float,
 ) -> Tensor:
-    """Attend within one group: each block of queries with its own keys, all blocks at once."""
     assert attention_bias.keys is not None
     query = query[:, :, group.queries]
     # batch head blocks seen block head_dim -> batch head blocks (seen block) head_dim
@@ -119,7 +118,6 @@ def visible_blocks(
 
 
 def _blocks(heads: Tensor) -> Tensor:
-    """Cut the positions into blocks, the last one filled up with zeros."""
     padded = F.pad(heads, (0, 0, 0, -heads.size(2) % BLOCK))
     # batch head (blocks block) head_dim -> batch head blocks block head_dim
     return padded.unflatten(2, (-1, BLOCK))

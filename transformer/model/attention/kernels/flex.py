@@ -35,10 +35,7 @@ def auto(
 def flex(
     query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
 ) -> QueryHeads:
-    """Attend to only the visible blocks of keys; on a GPU without dropout.
-
-    Raises InputError if torch cannot compute this on a GPU.
-    """
+    """Attend to only the visible blocks of keys; InputError if torch cannot on a GPU."""
     if attention_bias.queries is None or query.size(2) != key.size(2):
         # Cross-attention has no pattern; a decoding step has too few queries to skip blocks.
         return Sdpa()(query, key, value, attention_bias, dropout)
@@ -70,7 +67,7 @@ def attend_flex(
     """Compute ``attend`` under an attention bias by ``attention``, compiled or plain."""
     bias, first = attention_bias.bias, key.size(2) - query.size(2)
     # The result of a query that may attend to nothing is zero here, too.
-    attended: QueryHeads = attention(
+    return attention(
         query,
         key,
         value,
@@ -78,7 +75,6 @@ def attend_flex(
         block_mask=attention_bias.once("block_mask", lambda: _block_mask(attention_bias)),
         enable_gqa=key.size(1) != query.size(1),
     )
-    return attended
 
 
 @cache
@@ -88,7 +84,6 @@ def compiled_flex_attention() -> Callable[..., Any]:
 
 
 def _block_mask(attention_bias: AttentionBias) -> BlockMask:
-    """Which blocks of keys each block of queries sees."""
     assert attention_bias.queries is not None and attention_bias.keys is not None
     queries, keys, mask = len(attention_bias.queries), len(attention_bias.keys), attention_bias.mask
     batch, heads = (None, None) if mask is None else mask.shape[:2]

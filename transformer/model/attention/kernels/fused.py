@@ -1,7 +1,4 @@
-"""torch's fused kernel, and the mask in its format.
-
-Dao et al. 2022, "FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness".
-"""
+"""torch's fused kernel (Dao et al. 2022, "FlashAttention"), and the mask in its format."""
 
 import math
 from contextlib import nullcontext
@@ -24,10 +21,8 @@ class HiddenKeys(NamedTuple):
     """A mask as fused kernels read it."""
 
     summand: Float[Tensor, "#batch #head #query room"]
-    """Of the scores: -inf where a query may not attend, but 0 where it may attend to nothing.
-
-    It has room for more keys, up to the next multiple of ``_ALIGNMENT``; the kernel cuts that off.
-    """
+    """Of the scores: -inf where a query may not attend, but 0 where it may attend to nothing. The
+    kernel cuts off the room for keys up to the next multiple of ``_ALIGNMENT``."""
     sees: Float[Tensor, "#batch #head #query 1"] | None
     """Factor of the result: 0 where a query may attend to nothing, else 1; None is always 1."""
 

@@ -46,11 +46,7 @@ VECTOR = 16
 
 @dataclass(frozen=True)
 class Sdpa:
-    """torch's ``scaled_dot_product_attention``; ``backend`` forces one of its kernels.
-
-    With "any", plain products replace it where they are faster on a CPU: for few queries, and in
-    training on short sentences.
-    """
+    """torch's ``scaled_dot_product_attention``; "any" takes plain products where these are fast."""
 
     backend: str = "any"
 
@@ -84,7 +80,6 @@ class Sdpa:
     def _kernels(
         self, query: QueryHeads, attention_bias: AttentionBias
     ) -> AbstractContextManager[Any]:
-        """The kernels that torch may choose from."""
         if self.backend != "any":
             return sdpa_kernel(BACKENDS[self.backend])
         if attention_bias.only_causal and is_short_on_cuda(query):
@@ -100,11 +95,7 @@ def is_short_on_cuda(query: QueryHeads) -> bool:
 def plain_is_faster(
     query: QueryHeads, key: KeyHeads, attention_bias: AttentionBias, dropout: float
 ) -> bool:
-    """Whether plain products are faster: on a CPU, for short sentences in training.
-
-    They are also faster in a decoding step over enough keys. On a CPU, torch's fused kernel
-    computes each sentence and head separately (docs/performance.md, docs/decoding.md).
-    """
+    """Whether plain products are faster on a CPU (docs/performance.md, docs/decoding.md)."""
     if query.device.type != "cpu" or torch.compiler.is_compiling():
         return False
     if torch.is_grad_enabled():
@@ -116,11 +107,7 @@ def plain_is_faster(
 def attend_short(
     query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
 ) -> QueryHeads:
-    """The formula with inputs that suit torch's softmax; each query must see a key.
-
-    On a CPU, the softmax is fast in float32 with at least 16 keys: hidden keys are added up to
-    this number (docs/performance.md).
-    """
+    """The formula with 16 keys or more, for torch's softmax on a CPU; all queries see a key."""
     key, value = repeat_heads(query, key), repeat_heads(query, value)
     summand, missing = penalty(attention_bias), VECTOR - key.size(2)
     if missing > 0:

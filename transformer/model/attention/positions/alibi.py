@@ -1,7 +1,4 @@
-"""ALiBi: a penalty on the scores that grows with the distance.
-
-Press et al. 2022, "Train Short, Test Long: Attention with Linear Biases", section 3.
-"""
+"""ALiBi: a penalty on the scores that grows with the distance (Press et al. 2022, section 3)."""
 
 import math
 
@@ -13,10 +10,7 @@ Indices = Int[Tensor, "*#shape"]
 
 
 class AlibiBias(nn.Module):
-    """The bias ``-slope * |key - query|``, with a slope for each head.
-
-    In an encoder the penalty is the same in both directions.
-    """
+    """The bias ``-slope * |key - query|``, with a slope for each head, in both directions."""
 
     def __init__(self, num_heads: int) -> None:
         super().__init__()

@@ -18,7 +18,6 @@ class Rotation:
     sine: Float[Tensor, "length head_dim"]
 
     def __call__(self, heads: Heads) -> Heads:
-        """Rotate each position of queries or keys by its angles."""
         # Component i makes a pair with component i + head_dim / 2.
         left, right = heads.chunk(2, dim=-1)
         swapped = torch.cat((-right, left), dim=-1)
@@ -26,10 +25,7 @@ class Rotation:
 
 
 class RotaryPositions(nn.Module):
-    """Rotary position embedding: the score of a query and a key depends on their distance.
-
-    Su et al. 2021, "RoFormer", section 3.4.2; component i pairs with ``i + head_dim / 2``.
-    """
+    """Rotary positions (Su et al. 2021, section 3.4.2): a score depends on the distance."""
 
     def __init__(self, head_dim: int, base: float = 10_000.0) -> None:
         super().__init__()

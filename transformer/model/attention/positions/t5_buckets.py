@@ -1,7 +1,4 @@
-"""Relative positions of T5: a trained bias of the scores for each bucket of distances.
-
-Raffel et al. 2020, "Exploring the Limits of Transfer Learning", section 2.1.
-"""
+"""Relative positions of T5: a trained bias by distance (Raffel et al. 2020, section 2.1)."""
 
 import math
 
@@ -28,7 +25,6 @@ class BucketBias(nn.Module):
         self.table = nn.Parameter(torch.empty(buckets, num_heads))
 
     def forward(self, head: Indices, distance: Indices) -> Float[Tensor, "*shape"]:
-        """The bias of a head at ``distance = key - query``."""
         return self.table[self.bucket(distance), head]
 
     def bucket(self, distance: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
