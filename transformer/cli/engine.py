@@ -70,10 +70,7 @@ def _by_automatic_engine(
 
 
 def _automatic_export(config: DictConfig, translator: Translator) -> Path:
-    """The export of the checkpoint as it is, made and verified if it is not there.
-
-    Raises InputError that says why the engine cannot do what is asked.
-    """
+    """The verified export of the checkpoint, made if it is missing; InputError says why not."""
     require_package("ctranslate2", "CTranslate2", "export")
     search, model = translator.search, translator.model
     if not isinstance(model, Transformer) or is_exported(resolve_path(config, "checkpoint")):

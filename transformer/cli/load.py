@@ -92,7 +92,6 @@ def resolve_file(path: Path) -> Path:
 
 
 def _load(path: Path) -> Checkpoint:
-    """A checkpoint, a run directory, or a folder of ``export``."""
     if is_ctranslate2(path):
         from transformer.interchange.ctranslate2 import read_ctranslate2
 
@@ -185,7 +184,6 @@ def resolve_search(
 
 
 def _aligner(config: DictConfig, arguments: Sequence[str], aligner: Aligner) -> Aligner:
-    """With the head that the user names, else as it was trained."""
     # As it was typed: the config would take 2.10 for 2.1.
     pairs = (argument.partition("=")[::2] for argument in arguments)
     value = {"alignment_head": "null", **dict(pairs)}["alignment_head"]

@@ -1,8 +1,4 @@
-"""``recipe``: a chain of training runs and translations that can be stopped and resumed.
-
-Its own keys are in conf/recipe.yaml and conf/recipe/NAME.yaml. The keys of train.py are for all its
-training runs, ``KIND.KEY`` for one kind of stage.
-"""
+"""``recipe``: a chain of training runs and translations that can be stopped and resumed."""
 
 import json
 import shlex
@@ -57,11 +53,7 @@ def run(arguments: Sequence[str]) -> None:
 def _compose(
     verb: str, arguments: Sequence[str], search: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """The config of a verb.
-
-    ``search`` is the search config of the model that the verb reads: the arguments are checked
-    against it. An InputError names the verb, unless it is ``train``.
-    """
+    """The config of a verb; its arguments are checked against the search of the model it reads."""
     with nullcontext() if verb == "train" else errors_name(verb):
         values: Any = OmegaConf.to_container(compose_config(verb, arguments))
         if search is not None:
@@ -85,7 +77,6 @@ def _run(plan: Plan) -> None:
 
 
 def _show(plan: Plan) -> None:
-    """Print the commands as a script."""
     # All states first: a missing input raises InputError before anything is printed.
     plan_states = list(states(plan.stages, given_path(plan.data.cache)))
     for stage, state in zip(plan.stages, plan_states, strict=True):

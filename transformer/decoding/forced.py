@@ -1,7 +1,7 @@
 """Forced decoding: log-probabilities and attention of given translations.
 
-It does not know files or searches. A translation of a search has the same log-probability here if
-the tokenizer splits its text into the same subwords. Attention is computed by the plain formula.
+A translation of a search has the same log-probability here if the tokenizer splits its text into
+the same subwords.
 """
 
 import math

@@ -1,7 +1,4 @@
-"""Group sentences of similar length into batches within a budget of tokens.
-
-It knows only lengths.
-"""
+"""Group sentences of similar length into batches within a budget of tokens."""
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
 

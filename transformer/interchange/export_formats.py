@@ -31,11 +31,7 @@ Values = dict[str, Any]
 
 
 class Format(NamedTuple):
-    """A format: the package that it needs, and the extra that has it.
-
-    ``write`` writes a translator and the config of its run into a new folder, and returns the
-    result of the verification; it raises InputError if that fails.
-    """
+    """A format: its package, the extra that has it, and what writes and verifies an export."""
 
     package: str
     extra: str

@@ -96,10 +96,7 @@ def _task(languages: list[str]) -> tuple[list[str], str]:
 
 
 def read_report(checkpoint: Path) -> dict[str, Any]:
-    """The report of a run, if this is its best checkpoint, with the scores of its test files.
-
-    A report from before the last test has no intervals of these scores.
-    """
+    """The report of a run, if this is its best checkpoint, with the scores of its test files."""
     if is_exported(checkpoint) or find_checkpoint(checkpoint).name != "best.ckpt":
         return {}
     folder = run_folder(checkpoint)
@@ -135,7 +132,6 @@ def _training_text(data: dict[str, Any], base: str) -> str:
 
 
 def _made(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Sentences on the size of the training, without names of folders."""
     for run in runs:
         if train := (run["lengths"] or {}).get("train"):
             yield f"It saw {sum(train[0]):,} pairs, and has {run['parameters']:,} parameters."
@@ -165,7 +161,6 @@ def _score_table(tests: Tests, report: dict[str, Any]) -> str:
 
 
 def _limits(report: dict[str, Any]) -> Iterator[str]:
-    """How often outputs fail, and what disturbed sources cost; as far as it was measured."""
     for run in report.get("runs", ()):
         if failures := run["failures"]:
             rows = [(k, f["hypothesis"], f["reference"]) for k, f in failures["flags"].items()]

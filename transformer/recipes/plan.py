@@ -159,7 +159,6 @@ class Plan:
         )
 
     def _composed(self, stage: Stage) -> dict[str, Any]:
-        """The config of a stage, checked as far as it can be before anything runs."""
         search = None
         if stage.verb in ("translate", "evaluate"):
             search = self._configs[stage.inputs[0]]["decoding"]
@@ -197,7 +196,6 @@ def one_or_all(models: Sequence[Path]) -> Path | Sequence[Path]:
 
 
 def _check_corpus(config: Mapping[str, Any], own: Collection[str] = ()) -> None:
-    """Raise InputError if a run reads anything but pairs of sentences."""
     groups = {"": config, **config}
     given = {key: groups[key.rpartition(".")[0]][key.rpartition(".")[2]] for key in _ONE_CORPUS}
     raise_objections(

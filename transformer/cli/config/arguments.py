@@ -90,7 +90,6 @@ def take_config_folder(arguments: Sequence[str]) -> list[str]:
 
 @contextmanager
 def _argument_errors() -> Iterator[None]:
-    """Turn an error of argparse into an InputError."""
     try:
         yield
     except ArgumentError as error:
@@ -116,10 +115,7 @@ def override_key(argument: str) -> str:
 
 
 def parse_override(override: str, verb: str = "train", *, sweeps: str | None = "") -> Override:
-    """One argument of a verb as Hydra reads it; it must be ``KEY=VALUE``.
-
-    ``sweeps`` is the advice for several values; None allows them.
-    """
+    """Parse ``KEY=VALUE``; ``sweeps`` is the advice for several values, and None allows them."""
     key, equals, text = override.partition("=")
     advice = ""
     if override.startswith("-"):
@@ -186,17 +182,12 @@ def flags_and_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]
 
 @cache
 def _verb_file(verb: str) -> dict[str, Any]:
-    """The content of ``conf/VERB.yaml``."""
     file: Any = OmegaConf.to_container(OmegaConf.load(config_folder() / f"{verb}.yaml"))
     return dict(file)
 
 
 def nearest_key(key: str, config: DictConfig) -> str:
-    """What the user may have meant, in parentheses; empty when nothing is near.
-
-    First keys with the same last part, then names of other toolkits, then longer names, then
-    similar ones.
-    """
+    """What the user may have meant, in parentheses; empty when nothing is near."""
     known = known_keys(config)
     # Hydra's own key, which only ``train`` has.
     known += ["hydra.run.dir"] if "trainer" in config else []

@@ -83,7 +83,6 @@ def attention_view(
 def _measured_pairs(
     config: DictConfig, pair: EncodedPair, translator: Translator, run: dict[str, Any]
 ) -> tuple[list[EncodedPair], str]:
-    """Pairs of the run's corpus, or the pair itself, and their description."""
     if not (count := resolve_positive(config, "sentences", 0)):
         return [pair], "this sentence pair alone"
     require_trusted(config, run)
@@ -125,7 +124,6 @@ def _size(model: Transformer) -> str:
 def _kinds(
     translator: Translator, pair: EncodedPair, characters: Characters
 ) -> list[AttentionKind]:
-    """The heads on one pair, with their measures over many."""
     batch, seen = forced_attention(translator.model, [pair.source], [pair.target])
     tokenizer = translator.tokenizer
     source = tokenizer.source_subwords(batch.source[0].tolist())

@@ -119,7 +119,6 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
 
 
 def _description(config: DictConfig, translator: Translator) -> str:
-    """The files and the search, in the words of the command line."""
     files = [str(resolve_file(path)) for path in checkpoint_paths(config.checkpoint)]
     search = translator.search
     words = [] if search.algorithm == "beam" else [f"decoding.algorithm={search.algorithm}"]
@@ -151,7 +150,6 @@ def _terms(
 
 
 def _gold_links(config: DictConfig, split: AnySplit) -> list[WordLinks] | None:
-    """The gold links of each pair, if alignment is to be scored: from a file, or the split's."""
     alignment = resolve_value(config, "alignment", bool | str | None)
     if not alignment:
         return None

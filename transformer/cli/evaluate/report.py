@@ -37,7 +37,6 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
 
 
 def _run_directory(path: Path) -> Path:
-    """The directory of a run, which may be given by a checkpoint of it."""
     if not path.exists():
         raise InputError(f"{path} does not exist; give a run directory")
     return path if path.is_dir() else run_folder(path)

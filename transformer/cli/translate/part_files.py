@@ -1,8 +1,4 @@
-"""A file that several processes translate, or one process in several calls.
-
-Each process writes the translations of its lines to a part file. This file is the only state: each
-line in it is done.
-"""
+"""Part files: all the state of a translation by several processes, or in several calls."""
 
 import fcntl
 import os

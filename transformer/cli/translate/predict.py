@@ -34,7 +34,6 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
 
 
 def _predictor(config: DictConfig) -> Predictor:
-    """The model of the checkpoint, by its task."""
     file = find_checkpoint(resolve_path(config, "checkpoint"))
     language_model = checkpoint_task(read_payload(file)) == LanguageModel.task
     kind: type[Predictor] = LanguageModel if language_model else Tagger

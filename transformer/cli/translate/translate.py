@@ -1,7 +1,4 @@
-"""``translate``: a Unix filter, one line in, one line out, flushed as it goes; or a file to a file.
-
-A file may be divided among processes (``torchrun``), and a call that was killed resumes.
-"""
+"""``translate``: a Unix filter, one line in, one line out; or a file to a file, which resumes."""
 
 import hashlib
 import json
@@ -92,7 +89,6 @@ def _translate_file(
     source: Path,
     output: Path,
 ) -> None:
-    """Translate the lines of this process; the first process joins all."""
     parts = PartFiles(output, assignment, _job(config, translator, source))
     if not parts.is_done:
         with ExitStack() as stack:
@@ -169,7 +165,6 @@ def _line(translation: Translation, where: str, form: str) -> str:
 def _requests(
     input_format: str, lines: Iterator[str], where: Callable[[int], str], tokenizer: Tokenizer
 ) -> Iterator[Any]:
-    """The lines, as they are or parsed."""
     if input_format == "text":
         yield from lines
         return

@@ -1,8 +1,4 @@
-"""Compile text constraints for the search of a batch, and enforce them at each step.
-
-It knows the tokenizer, but not the model or the search. Required phrases need a separate search
-(dynamic_beam_allocation.py).
-"""
+"""Compiles constraints for the search of a batch; enforces prefixes and forbidden phrases."""
 
 import math
 from collections.abc import Sequence
@@ -39,7 +35,6 @@ class CompiledConstraints:
     never: tuple[PhraseAutomaton, Int[Tensor, " batch"]] | None
     """Finds the forbidden phrases; and the start state of each sentence. None without any."""
     must: MustPhrases | None
-    """The required phrases; None without any."""
 
     def step(self, step: StepFunction, limits: Int[Tensor, " batch"], beam: int) -> StepFunction:
         """The step with prefixes and forbidden phrases enforced."""
@@ -62,7 +57,6 @@ class ConstrainedStep:
         limits: Int[Tensor, " batch"],
         beam: int,
     ) -> None:
-        """Begin before the first token; ``limits`` and ``beam`` are those of the search."""
         self.step = step
         self.prefixes = constraints.prefixes
         self.lengths = (self.prefixes >= 0).sum(1)
@@ -146,7 +140,6 @@ class ConstraintCompiler:
     """Compiles constraints for the target vocabulary of a tokenizer."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Spell the vocabulary only at the first constraint."""
         self.tokenizer = tokenizer
         self._automaton = lru_cache(_CACHED_AUTOMATA)(self._build)
 

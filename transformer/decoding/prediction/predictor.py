@@ -1,7 +1,4 @@
-"""Predictions of a model with one stack, line by line: the base of taggers and language models.
-
-It does not know the kind of prediction, files or the command line.
-"""
+"""Predictions of a model with one stack, line by line: the base of taggers and language models."""
 
 import os
 from abc import ABC, abstractmethod
@@ -46,7 +43,6 @@ class Predictor(ABC):
     """A stack in evaluation mode, and its tokenizer; ``batch_tokens`` of a batch count padding."""
 
     task: ClassVar[str]
-    """The task that trains this kind of model."""
     causal: ClassVar[bool]
     """Whether the stack sees only earlier tokens."""
 
@@ -94,11 +90,7 @@ class Predictor(ABC):
     def predict_stream(
         self, lines: Iterable[str], *, name: str = "", ready: Callable[[], bool] | None = None
     ) -> Iterator[Prediction]:
-        """Predict lines of a stream; memory holds one window of lines.
-
-        For ``ready`` see ``Translator.translate_stream``. ``name`` is the file name in messages.
-        The predictions of earlier lines come before the InputError of a line that is too long.
-        """
+        """Predict lines of a stream; earlier lines come before the InputError of one too long."""
         for window in make_windows(self._check_lengths(lines, name), ready):
             yield from self.predict([without_end(line) for line in window])
 

@@ -1,7 +1,4 @@
-"""Results of a translator: text, subwords and scores.
-
-It does not know the search.
-"""
+"""Results of a translator: text, subwords and scores."""
 
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
@@ -28,7 +25,6 @@ class Candidate:
     log_probability: float
     """Natural logarithm of the probability of all subwords and the end of the sentence."""
     tokens: tuple[str, ...]
-    """The subwords of the text."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +41,6 @@ class Translation:
     nbest: tuple[Candidate, ...]
     """Up to ``nbest`` candidates, the best first."""
     source_tokens: tuple[str, ...] = ()
-    """The subwords of the source."""
     attention: Float[Tensor, "target source"] | None = field(default=None, compare=False)
     """On request: the weight of each source subword for each target subword
     (``aligning_attention``). A row sums to less than 1: the end of the source has the rest."""

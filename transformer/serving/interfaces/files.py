@@ -1,7 +1,4 @@
-"""Files of clients: read from a form, and kept for a while.
-
-No name of a client becomes a path: a file is stored under a random token.
-"""
+"""Files of clients: read from a form, and kept for a while under random names."""
 
 import asyncio
 import secrets
@@ -95,7 +92,6 @@ class Files:
         return stored
 
     def _keep(self, stored: str, size: int) -> None:
-        """Count a stored file, and delete the oldest files above the limits."""
         self._sizes[stored] = size
         most_bytes = max(size, _MOST_KEPT * self._most_bytes)
         while len(self._sizes) > MOST_FILES or sum(self._sizes.values()) > most_bytes:
@@ -120,7 +116,6 @@ class Files:
 
 
 def _clean(name: str) -> str:
-    """The end of a name, without folders and control characters."""
     name = PurePath(name.replace("\\", "/")).name
     return "".join(filter(str.isprintable, name))[-_LONGEST_NAME:]
 

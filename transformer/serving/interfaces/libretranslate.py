@@ -94,7 +94,6 @@ class LibreTranslate:
         return JSONResponse({"translatedFileUrl": address(request, stored)})
 
     async def _translated(self, request: Request, upload: Upload) -> str:
-        """The name of the stored translation."""
         if self._turns.locked():
             raise Refusal(429, "Slowdown: too many files are translated", {"Retry-After": "5"})
         async with self._turns, asyncio.timeout(self.limits.seconds):
@@ -188,7 +187,6 @@ def _require(asked: dict[str, Any], *names: str) -> None:
 
 
 def _texts(q: Any) -> list[str]:
-    """The texts of the parameter ``q``; raises Refusal for another type."""
     texts = q if isinstance(q, list) else [q]
     if not all(isinstance(text, str) for text in texts):
         raise Refusal(400, "Invalid request: q must be a string or a list of strings")
@@ -196,12 +194,10 @@ def _texts(q: Any) -> list[str]:
 
 
 def _is_set(given: Any) -> bool:
-    """Whether a parameter is true."""
     return str(given or "").lower() not in ("", "0", "false", "no", "off")
 
 
 def _options(asked: Mapping[str, Any], direction: Direction, limit: int) -> Options:
-    """The options of a request; raises Refusal for more alternatives than the limit."""
     given = str(asked.get("alternatives") or 0)
     is_number = given.isdecimal() and len(given) < 10
     if not is_number or int(given) > limit:
@@ -217,7 +213,6 @@ def _options(asked: Mapping[str, Any], direction: Direction, limit: int) -> Opti
 
 
 def _answer(found: TextTranslation, options: Options, detected: Detected | None) -> dict[str, Any]:
-    """The answer for one text."""
     answer: dict[str, Any] = {"translatedText": found.text}
     if detected is not None:
         answer["detectedLanguage"] = detected._asdict()
@@ -231,7 +226,6 @@ def _answer(found: TextTranslation, options: Options, detected: Detected | None)
 
 
 def _details(found: SentenceTranslation) -> dict[str, Any]:
-    """The requested word links, confidence and the like of a sentence."""
     details: dict[str, Any] = {"source": found.source, "translation": found.text}
     if found.links is not None:
         details["alignment"] = [list(link) for link in found.links]

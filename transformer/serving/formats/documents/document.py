@@ -32,10 +32,7 @@ _DASH = re.compile(r"\s*[-\u2013\u2014]\s*")
 
 
 class TextFile:
-    """A file whose texts can be replaced; ``parse`` finds them, and the text between them.
-
-    Raises InputError if it is not UTF-8.
-    """
+    """A UTF-8 file whose texts can be replaced; ``parse`` finds them, and the text between them."""
 
     def __init__(self, data: bytes, parse: Callable[[str], list[str | Block]]) -> None:
         try:
@@ -52,12 +49,10 @@ class TextFile:
 
 
 def _html(text: str) -> list[str | Block]:
-    """The texts of a page."""
     return parse(text, Rules())
 
 
 def _lines(text: str) -> list[str | Block]:
-    """The texts of a file without formatting."""
     return [
         Block(part, (Span(part),), write_tagged) if any(map(str.isalpha, part)) else part
         for part in re.split(r"([\r\n\t]+)", text)
@@ -65,7 +60,6 @@ def _lines(text: str) -> list[str | Block]:
 
 
 def _subtitles(text: str) -> list[str | Block]:
-    """The texts of cues."""
     newline = "\r\n" if "\r\n" in text else "\n"
     parts: list[str | Block] = []
     for lines, is_text in _cues(text.replace("\r\n", "\n").split("\n")):
@@ -177,10 +171,7 @@ async def translate_document(
     *,
     patient: bool = False,
 ) -> bytes:
-    """Translate a document, some texts at a time; ``thread`` writes it.
-
-    Errors are those of ``translate_marked``; with ``patient``, it waits for a busy server.
-    """
+    """Translate a document in parts; ``thread`` writes it. If ``patient``, wait while busy."""
     translations: list[MarkedText] = []
     for part in _parts(document.texts):
         while True:
@@ -196,7 +187,6 @@ async def translate_document(
 
 
 def _parts(texts: Sequence[MarkedText]) -> Iterator[list[MarkedText]]:
-    """Neighbouring texts that are translated together."""
     part: list[MarkedText] = []
     size = 0
     for text in texts:

@@ -96,7 +96,6 @@ class Paragraph:
         return path
 
     def _append(self, parent: Element, span: Span) -> None:
-        """Append the text or the thing of a span to its container."""
         if span.text:
             _append_text(parent, _NOT_XML.sub("", span.text), self._names.text)
         elif span.marks and isinstance(thing := span.marks[-1].payload, Thing):

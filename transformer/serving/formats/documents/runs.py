@@ -1,7 +1,4 @@
-"""The runs of a paragraph as spans.
-
-Neighbouring runs with equal formatting are one mark: word processors cut runs anywhere.
-"""
+"""The runs of a paragraph as spans; neighbouring runs with equal formatting are one mark."""
 
 import re
 from collections.abc import Iterator
@@ -49,14 +46,7 @@ class Names:
 
 @dataclass(frozen=True)
 class Container:
-    """A mark around text.
-
-    Attributes:
-        shell: The element without its content.
-        key: Equal for equal formatting.
-        size: Approximate bytes of XML.
-        is_run: Whether it is formatting.
-    """
+    """A mark around text: an element without its content; equal formatting has equal keys."""
 
     shell: Element
     key: bytes
@@ -121,7 +111,6 @@ def _groups(parent: Element, names: Names) -> Iterator[list[Element]]:
 
 
 def _container(element: Element, names: Names) -> Container:
-    """An element without its content."""
     shell = etree.Element(element.tag, nsmap=_namespaces(element))
     for name, value in element.attrib.items():
         # Numbers of editing sessions, by which Word cuts runs.

@@ -1,7 +1,4 @@
-"""The interface of DeepL, version 2, for its own clients.
-
-Codes of languages are upper case. Styles and the context of a text have no effect.
-"""
+"""The interface of DeepL, version 2; styles and the context of a text have no effect."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -38,7 +35,6 @@ _MOST_TEXTS = 50
 """In a request; more get status 413."""
 
 _MOST_NAMES = 100
-"""Names of elements in one parameter."""
 
 _UNLIMITED = 10**12
 """``character_limit``: the clients expect a number."""
@@ -77,7 +73,6 @@ class DeepL:
             yield Route(path, admitted, methods=[method])
 
     async def _admitted(self, answer: Answer, request: Request) -> Response:
-        """Check the key and the requests a minute, then answer."""
         client = None
         if self.access.clients is not None:
             scheme, _, key = request.headers.get("authorization", "").partition(" ")
@@ -125,7 +120,6 @@ class DeepL:
 
 
 def _strings(given: Any) -> list[str]:
-    """The parameter ``text``: a string or several."""
     texts = [given] if isinstance(given, str) else given
     if not isinstance(texts, list) or not texts or not all(isinstance(t, str) for t in texts):
         raise Refusal(400, "Parameter 'text' not specified.")
@@ -133,7 +127,6 @@ def _strings(given: Any) -> list[str]:
 
 
 def _tag_rules(asked: Mapping[str, Any]) -> Rules | None:
-    """The rules for tags of HTML or XML; None for plain text."""
     kind = asked.get("tag_handling")
     if not kind:
         return None
@@ -152,7 +145,6 @@ def _tag_rules(asked: Mapping[str, Any]) -> Rules | None:
 
 
 def _names(asked: Mapping[str, Any], parameter: str) -> frozenset[str]:
-    """Names of elements: a list, or names with commas between them."""
     given = asked.get(parameter)
     parts = given if isinstance(given, list) else [given or ""]
     names = frozenset(name.strip() for part in parts for name in str(part).split(",")) - {""}
