@@ -18,12 +18,12 @@ from transformer.cli.config.arguments import (
     config_folder,
     known_keys,
     nearest_key,
-    override_key,
     search_path,
 )
 from transformer.common.errors import ALSO, InputError
 from transformer.common.files import HUB, given_path, hub_run
 from transformer.common.schema import typed_value
+from transformer.recipes.overrides import override_key
 
 _OWN_METRIC = {
     "train": ("metrics.custom={}", "metrics.choose=custom"),

@@ -15,7 +15,6 @@ from transformer.cli.config.arguments import (
     check_overrides,
     config_folder,
     flags_and_overrides,
-    override_key,
     search_path,
 )
 from transformer.cli.config.compose import (
@@ -32,6 +31,7 @@ from transformer.common.errors import InputError
 from transformer.common.own_code import import_code
 from transformer.data.corpora.trust import named_classes
 from transformer.model.checkpoint.locate import run_folder
+from transformer.recipes.overrides import override_key
 from transformer.training.checkpointing.run_directory import has_checkpoint
 from transformer.training.distributed.launcher import RUN
 from transformer.training.distributed.rendezvous import external_rank

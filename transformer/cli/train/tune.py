@@ -21,16 +21,7 @@ from transformer.model.checkpoint.checkpoint import (
 )
 from transformer.model.checkpoint.locate import TUNED, find_checkpoint
 from transformer.report.scores import print_json, require_writable
-from transformer.runs.tuning import (
-    SweepConfig,
-    Trial,
-    WeightsName,
-    best_trial,
-    offered_weights,
-    sweep,
-    translating,
-    with_search,
-)
+from transformer.runs import tuning
 
 
 def run(config: DictConfig, _: Sequence[str]) -> None:
@@ -42,8 +33,8 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     settings = _settings(config, of_run)
     # The search takes hours; its result is written at its end.
     require_writable(path / "checkpoints" if path.is_dir() else path.parent)
-    trials = sweep(candidates, settings, partial(_show, first=iter([True])))
-    best = best_trial(trials)
+    trials = tuning.sweep(candidates, settings, partial(_show, first=iter([True])))
+    best = tuning.best_trial(trials)
     file = find_checkpoint(path)
     if best is trials[0] and (path == file or file.stem != TUNED):
         print(f"nothing is written: no other is better than {file} as it is:", file=sys.stderr)
@@ -51,7 +42,7 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
         # A file keeps all that training needs to resume from it.
         payload = candidates[best.weights] if path.is_dir() else read_payload(path)
         file = path / "checkpoints" / f"{TUNED}.ckpt" if path.is_dir() else path
-        write_payload(with_search(payload, best.search), file)
+        write_payload(tuning.with_search(payload, best.search), file)
         print(f"written to {file}, now the default of its run; delete it to undo:", file=sys.stderr)
     _show(best)
     report = {
@@ -63,11 +54,11 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     print_json(json.dumps(report, indent=1, ensure_ascii=False))
 
 
-def _settings(config: DictConfig, of_run: Mapping[str, Any]) -> SweepConfig:
-    hints = get_type_hints(SweepConfig)
+def _settings(config: DictConfig, of_run: Mapping[str, Any]) -> tuning.SweepConfig:
+    hints = get_type_hints(tuning.SweepConfig)
     keys = ("beam_sizes", "length_penalties", "metric", "sentences")
     device = resolve_device(config.device)
-    return SweepConfig(
+    return tuning.SweepConfig(
         **{key: resolve_value(config, key, hints[key]) for key in keys},
         batch_tokens=resolve_batch_tokens(config, device),
         device=device,
@@ -81,15 +72,15 @@ def _candidates(config: DictConfig, path: Path) -> Mapping[str, dict[str, Any]]:
         file = find_checkpoint(path)
         payload = read_merged(file)
         require_translation(payload, file)
-        return {"own": translating(payload)}
-    names = resolve_value(config, "weights", Sequence[WeightsName])
-    candidates, lacking = offered_weights(path, names, resolve_positive(config, "last", 2))
+        return {"own": tuning.translating(payload)}
+    names = resolve_value(config, "weights", Sequence[tuning.WeightsName])
+    candidates, lacking = tuning.offered_weights(path, names, resolve_positive(config, "last", 2))
     for name, reason in lacking.items():
         print(f"without weights={name}: {reason}", file=sys.stderr)
     return candidates
 
 
-def _show(trial: Trial, first: Iterable[bool] = ()) -> None:
+def _show(trial: tuning.Trial, first: Iterable[bool] = ()) -> None:
     """A line of the table; an iterator with one item puts the header above the first alone."""
     search, name = trial.search, trial.score.name
     penalty = "-" if search.algorithm == "greedy" else f"{search.length_penalty:.2f}"

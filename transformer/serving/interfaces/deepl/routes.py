@@ -14,18 +14,10 @@ from transformer.common.language_names import language_name
 from transformer.serving.access import Access, Client
 from transformer.serving.formats.blocks import KEPT, Rules
 from transformer.serving.formats.marked_text import translate_texts, visible_texts
+from transformer.serving.interfaces import http
 from transformer.serving.interfaces.deepl.documents import DeepLDocuments
 from transformer.serving.interfaces.deepl.glossaries import DeepLGlossaries
 from transformer.serving.interfaces.files import Files
-from transformer.serving.interfaces.http import (
-    Answer,
-    Refusal,
-    charge,
-    check_size,
-    endpoint,
-    read_parameters,
-    unless_gone,
-)
 from transformer.serving.sentences import Splitting
 from transformer.serving.service import TranslationService
 
@@ -69,33 +61,33 @@ class DeepL:
             ("/v2/document/{id}", "POST", documents.show),
             ("/v2/document/{id}/result", "POST", documents.download),
         ):
-            admitted = endpoint(partial(self._admitted, answer), "message")
+            admitted = http.endpoint(partial(self._admitted, answer), "message")
             yield Route(path, admitted, methods=[method])
 
-    async def _admitted(self, answer: Answer, request: Request) -> Response:
+    async def _admitted(self, answer: http.Answer, request: Request) -> Response:
         client = None
         if self.access.clients is not None:
             scheme, _, key = request.headers.get("authorization", "").partition(" ")
             known = scheme.lower() == "deepl-auth-key"
             client = self.access.client(key.strip()) if known else None
             if client is None:
-                raise Refusal(403, "Wrong or missing key in Authorization: DeepL-Auth-Key KEY")
+                raise http.Refusal(403, "Wrong or missing key in Authorization: DeepL-Auth-Key KEY")
         request.state.client = client
-        charge(request, self.access, client, 1)
+        http.charge(request, self.access, client, 1)
         return await answer(request)
 
     async def translate(self, request: Request) -> Response:
         """Translate texts."""
-        asked = await read_parameters(request)
+        asked = await http.read_parameters(request)
         texts = _strings(asked.get("text"))
-        check_size(texts, self._limits, 413)
-        charge(request, self.access, request.state.client, len(texts) - 1)
+        http.check_size(texts, self._limits, 413)
+        http.charge(request, self.access, request.state.client, len(texts) - 1)
         rules = _tag_rules(asked)
         seen = texts if asked.get("source_lang") else await visible_texts(texts, rules)
         splitting = _SPLITTING.get(str(asked.get("split_sentences")), "sentences")
         options = replace(self._glossaries.options(request, asked, seen), splitting=splitting)
         work = translate_texts(self.service.translate, texts, options, rules)
-        found = await unless_gone(request, work)
+        found = await http.unless_gone(request, work)
         self._characters[request.state.client] += sum(map(len, texts))
         source = options.direction.source.upper()
         answers = [
@@ -106,7 +98,7 @@ class DeepL:
 
     async def languages(self, request: Request) -> Response:
         """The source or the target languages."""
-        target = (await read_parameters(request)).get("type") == "target"
+        target = (await http.read_parameters(request)).get("type") == "target"
         codes = self.directions.targets if target else self.directions.sources
         more = {"supports_formality": False} if target else {}
         return JSONResponse(
@@ -122,7 +114,7 @@ class DeepL:
 def _strings(given: Any) -> list[str]:
     texts = [given] if isinstance(given, str) else given
     if not isinstance(texts, list) or not texts or not all(isinstance(t, str) for t in texts):
-        raise Refusal(400, "Parameter 'text' not specified.")
+        raise http.Refusal(400, "Parameter 'text' not specified.")
     return texts
 
 
@@ -131,7 +123,7 @@ def _tag_rules(asked: Mapping[str, Any]) -> Rules | None:
     if not kind:
         return None
     if kind not in ("html", "xml"):
-        raise Refusal(400, "tag_handling must be html or xml")
+        raise http.Refusal(400, "tag_handling must be html or xml")
     kept = _names(asked, "ignore_tags")
     if kind == "html":
         return Rules(kept=KEPT | {name.lower() for name in kept})
@@ -149,5 +141,5 @@ def _names(asked: Mapping[str, Any], parameter: str) -> frozenset[str]:
     parts = given if isinstance(given, list) else [given or ""]
     names = frozenset(name.strip() for part in parts for name in str(part).split(",")) - {""}
     if len(names) > _MOST_NAMES:
-        raise Refusal(400, f"{parameter} may have {_MOST_NAMES} names, not {len(names)}")
+        raise http.Refusal(400, f"{parameter} may have {_MOST_NAMES} names, not {len(names)}")
     return names
