@@ -63,7 +63,11 @@ def attention_view(
 ) -> AttentionView:
     """Translate the text, unless the target is given, and record every head."""
     pair = encoded_pair(translator, text, target)
-    pairs, measured = _measured_pairs(config, pair, translator, run)
+    pairs, measured = [pair], "this sentence pair alone"
+    if count := resolve_positive(config, "sentences", 0):
+        require_trusted(config, run)
+        pairs = corpus_pairs(translator, run["data"], config.split, count)
+        measured = f"{len(pairs)} sentence pairs of the run's {config.split} text"
     characters = survey(translator, pairs)
     if characters["cross"][0][0].alignment_error is not None:
         measured += f" (AER: links from {translator.aligner.near_best} of the best weight on)"
@@ -78,16 +82,6 @@ def attention_view(
         sentences=len(pairs),
         kinds=_kinds(translator, pair, characters),
     )
-
-
-def _measured_pairs(
-    config: DictConfig, pair: EncodedPair, translator: Translator, run: dict[str, Any]
-) -> tuple[list[EncodedPair], str]:
-    if not (count := resolve_positive(config, "sentences", 0)):
-        return [pair], "this sentence pair alone"
-    require_trusted(config, run)
-    pairs = corpus_pairs(translator, run["data"], config.split, count)
-    return pairs, f"{len(pairs)} sentence pairs of the run's {config.split} text"
 
 
 def encoded_pair(translator: Translator, text: str, target: str | None) -> EncodedPair:

@@ -30,7 +30,14 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     candidates = _candidates(config, path)
     of_run = next(iter(candidates.values()))[PORTABLE]["config"]
     require_trusted(config, of_run)
-    settings = _settings(config, of_run)
+    hints, device = get_type_hints(tuning.SweepConfig), resolve_device(config.device)
+    keys = ("beam_sizes", "length_penalties", "metric", "sentences")
+    settings = tuning.SweepConfig(
+        **{key: resolve_value(config, key, hints[key]) for key in keys},
+        batch_tokens=resolve_batch_tokens(config, device),
+        device=device,
+        scoring=resolve_metrics(config, of_run),
+    )
     # The search takes hours; its result is written at its end.
     require_writable(path / "checkpoints" if path.is_dir() else path.parent)
     trials = tuning.sweep(candidates, settings, partial(_show, first=iter([True])))
@@ -52,18 +59,6 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
         "trials": [trial.to_json() for trial in trials],
     }
     print_json(json.dumps(report, indent=1, ensure_ascii=False))
-
-
-def _settings(config: DictConfig, of_run: Mapping[str, Any]) -> tuning.SweepConfig:
-    hints = get_type_hints(tuning.SweepConfig)
-    keys = ("beam_sizes", "length_penalties", "metric", "sentences")
-    device = resolve_device(config.device)
-    return tuning.SweepConfig(
-        **{key: resolve_value(config, key, hints[key]) for key in keys},
-        batch_tokens=resolve_batch_tokens(config, device),
-        device=device,
-        scoring=resolve_metrics(config, of_run),
-    )
 
 
 def _candidates(config: DictConfig, path: Path) -> Mapping[str, dict[str, Any]]:

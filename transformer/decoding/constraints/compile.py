@@ -213,13 +213,11 @@ class ConstraintCompiler:
         if spelling and spelling[0][1] == SPACE:
             spelling = spelling[1:]
         if char_kind(phrase[0]) == OTHER and phrase[0].isalnum():
-            subwords = self._within_words(subwords)
+            # A script without spaces: the subwords without the space before them.
+            [first] = self.tokenizer.subwords(subwords[:1])
+            bare = self.vocabulary.numbers.get(first.removeprefix(WORD_START).encode())
+            if first == WORD_START:
+                subwords = subwords[1:]
+            elif bare is not None:
+                subwords = [bare, *subwords[1:]]
         return subwords, sorted({spell(phrase), spelling})
-
-    def _within_words(self, subwords: list[int]) -> list[int]:
-        """The subwords without the space before them, for a script without spaces."""
-        [first] = self.tokenizer.subwords(subwords[:1])
-        if first == WORD_START:
-            return subwords[1:]
-        bare = self.vocabulary.numbers.get(first.removeprefix(WORD_START).encode())
-        return subwords if bare is None else [bare, *subwords[1:]]

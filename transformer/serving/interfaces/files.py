@@ -65,7 +65,8 @@ class Files:
             if not isinstance(file, UploadFile):
                 raise Refusal(400, "Invalid request: missing file parameter")
             # A client may name the file in a field of its own.
-            name = _clean(str(parameters.get("filename") or file.filename or ""))
+            given = str(parameters.get("filename") or file.filename or "").replace("\\", "/")
+            name = "".join(filter(str.isprintable, PurePath(given).name))[-_LONGEST_NAME:]
             data = await file.read()
         extension = PurePath(name).suffix.lower()
         if extension not in FORMATS:
@@ -113,11 +114,6 @@ class Files:
 
     def _path(self, stored: str) -> Path:
         return self._folder / stored.partition(".")[0]
-
-
-def _clean(name: str) -> str:
-    name = PurePath(name.replace("\\", "/")).name
-    return "".join(filter(str.isprintable, name))[-_LONGEST_NAME:]
 
 
 def attachment(data: bytes, name: str) -> Response:

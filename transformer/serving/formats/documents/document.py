@@ -48,8 +48,7 @@ class TextFile:
         return written(self._parts, iter(translations)).encode()
 
 
-def _html(text: str) -> list[str | Block]:
-    return parse(text, Rules())
+_html = partial(parse, rules=Rules())
 
 
 def _lines(text: str) -> list[str | Block]:

@@ -79,7 +79,9 @@ class DeepL:
     async def translate(self, request: Request) -> Response:
         """Translate texts."""
         asked = await http.read_parameters(request)
-        texts = _strings(asked.get("text"))
+        texts = [given] if isinstance(given := asked.get("text"), str) else given
+        if not isinstance(texts, list) or not texts or not all(isinstance(t, str) for t in texts):
+            raise http.Refusal(400, "Parameter 'text' not specified.")
         http.check_size(texts, self._limits, 413)
         http.charge(request, self.access, request.state.client, len(texts) - 1)
         rules = _tag_rules(asked)
@@ -109,13 +111,6 @@ class DeepL:
         """Characters of this client since the server started."""
         count = self._characters[request.state.client]
         return JSONResponse({"character_count": count, "character_limit": _UNLIMITED})
-
-
-def _strings(given: Any) -> list[str]:
-    texts = [given] if isinstance(given, str) else given
-    if not isinstance(texts, list) or not texts or not all(isinstance(t, str) for t in texts):
-        raise http.Refusal(400, "Parameter 'text' not specified.")
-    return texts
 
 
 def _tag_rules(asked: Mapping[str, Any]) -> Rules | None:
