@@ -62,7 +62,6 @@ def _compose(
 
 
 def _run(plan: Plan) -> None:
-    """Run the stages; print the last model, and the scores of its training and evaluation."""
     plan.folder.mkdir(parents=True, exist_ok=True)
     log = partial(print, "recipe:", file=sys.stderr, flush=True)
     run_stages(plan.stages, given_path(plan.data.cache), log)

@@ -1,8 +1,4 @@
-"""Forced decoding: log-probabilities and attention of given translations.
-
-A translation of a search has the same log-probability here if the tokenizer splits its text into
-the same subwords.
-"""
+"""Forced decoding: log-probabilities and attention of given translations."""
 
 import math
 from collections.abc import Sequence

@@ -113,7 +113,6 @@ def _metric(score: dict[str, Any]) -> str:
 
 
 def _base(path: str | None) -> str:
-    """The start of the run: ``USER/MODEL``, the name of a run, or nothing."""
     return (cached_model(path) or Path(path).name) if path else ""
 
 

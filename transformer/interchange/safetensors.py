@@ -105,7 +105,6 @@ def verify_safetensors(model: Transformer, tokenizer: Tokenizer, folder: Path) -
 
 
 def _read_subwords(folder: Path, side: str) -> torch.Tensor | None:
-    """The bytes of the vocabulary of a side; None for the target side of a joint vocabulary."""
     file = folder / f"{side}.model"
     if side == "target" and not file.exists():
         return None

@@ -44,10 +44,7 @@ _ONE_CORPUS: dict[str, Any] = {
 
 
 class Plan:
-    """Stages, as they are added; InputError if the arguments are wrong, or no recipe can do them.
-
-    ``base`` are the user's arguments for all training runs, ``extras`` those for a kind of stage.
-    """
+    """Stages as they are added; ``base`` is for all training runs, ``extras`` for a kind of stage."""
 
     def __init__(
         self,
@@ -127,11 +124,7 @@ class Plan:
         suffix: str = "",
         reads: Iterable[Path] = (),
     ) -> tuple[Path, ...]:
-        """Add a stage, and return its output files; InputError if the user sets what it decides.
-
-        The fields are those of ``Stage``; the user's arguments for this kind come on top of the
-        settings. Stages of one kind differ in the suffix of their names.
-        """
+        """Add a stage, and return its output files; InputError if the user sets what it decides."""
         folder = self.folder / f"{len(self.stages) + 1:02}_{kind}{suffix}"
         files = tuple(folder / name for name in outputs)
         written = files[0] if verb in ("translate", "select") else folder

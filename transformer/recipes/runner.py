@@ -69,10 +69,7 @@ def states(stages: Sequence[Stage], cache: Path) -> Iterator[str]:
 
 
 def _digests(stage: Stage, cache: Path, pending: Collection[Path] = ()) -> dict[str, str]:
-    """The sha256 of the command and of each input, by name.
-
-    ``pending`` are files that an earlier stage has yet to write: they are left out.
-    """
+    """The sha256 of the command and of each input, by name; not of inputs that are ``pending``."""
     inputs = [file for file in stage.inputs if file not in pending]
     digests = {stage.label(file): file_digest(file, cache).hex() for file in inputs}
     return {"command": stage.digest, **digests}

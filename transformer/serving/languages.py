@@ -147,11 +147,7 @@ class Detector:
             self._identifier.set_languages(known)
 
     def detect(self, text: str) -> list[Detected]:
-        """The languages, the likeliest first; none for a text without a letter.
-
-        If there is only one language, it is always found, with its probability among all languages
-        of py3langid.
-        """
+        """The likeliest first; none without a letter, but the only language of a service is found."""
         text = text[:_SAMPLE]
         ranked = self._identifier.rank(text) if any(map(str.isalpha, text)) else []
         if self._only is not None:

@@ -59,10 +59,8 @@ def given_sentences(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def split_paths(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The paths among the arguments of ``compare`` and ``report``, and the others.
-
-    Paths need no quotes, as Hydra does not read them. A key has no slash: runs/lr=0.1 is a path.
-    """
+    """The paths of ``compare`` and ``report``, which Hydra does not read, and other arguments."""
+    # A key has no slash: runs/lr=0.1 is a path.
     paths = [one for one in arguments if "=" not in one or "/" in override_key(one)]
     return paths, [one for one in arguments if one not in paths]
 

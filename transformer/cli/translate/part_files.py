@@ -44,10 +44,7 @@ class LineAssignment:
 
 @dataclass(frozen=True)
 class PartFiles:
-    """The part files of the ``output`` of one job, in its folder.
-
-    ``job`` is a hash of all that the translations depend on: no other job resumes these files.
-    """
+    """Part files of the ``output`` of one job; ``job`` is a hash of all that it depends on."""
 
     output: Path
     assignment: LineAssignment
@@ -113,7 +110,6 @@ class PartFiles:
 
 
 def _interleave(files: Sequence[BinaryIO], joined: BinaryIO) -> None:
-    """A block of each in turn, until the first that has no full block."""
     while True:
         for file in files:
             block = list(islice(file, BLOCK))

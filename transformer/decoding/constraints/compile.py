@@ -150,11 +150,7 @@ class ConstraintCompiler:
         device: torch.device,
         given: Sequence[Sequence[int]] = (),
     ) -> CompiledConstraints:
-        """Compile the constraints of each sentence of a batch, for the device of the search.
-
-        A prefix of more than ``max_length`` subwords is cut, and so unmet. ``given`` has the tags
-        before the prefix of each sentence.
-        """
+        """Compile the constraints of a batch; a prefix, after ``given``, is cut at ``max_length``."""
         every = [one or Constraints() for one in constraints]
         encoded = self.tokenizer.encode_target([one_line(one.prefix) for one in every])
         rows = zip(given or [()] * len(every), encoded, strict=True)

@@ -95,10 +95,7 @@ def _candidates(
     must: MustPhrases,
     slots: Int[Tensor, " batch"],
 ) -> beam.Candidates:
-    """The best continuations, the continuations of phrases, and the best of each hypothesis.
-
-    Without duplicates, the best first; padding has ``-inf``.
-    """
+    """The best continuations, those of phrases, and the best of each hypothesis, each once."""
     _, width, vocab = log_probabilities.shape
     best = beam.expand(live, log_probabilities)  # adds the totals to log_probabilities
     totals = log_probabilities

@@ -140,10 +140,7 @@ def _moves(
 
 
 def _table(moves: Int[np.ndarray, "nodes symbols"]) -> Int[np.ndarray, "states classes"]:
-    """The next state by state and class of a byte; the last class is padding.
-
-    The class is the kind of the byte and its symbol; the kinds determine the edges.
-    """
+    """The next state by state and class of a byte: its kind and symbol; the last is padding."""
     nodes, known = len(moves), moves.shape[1] - 1
     table = np.empty((nodes, _KINDS, 4 * known + 1), dtype=np.int32)
     same = np.arange(nodes)[:, None]

@@ -29,10 +29,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Translation:
-    """The translation of one text: the best candidate, and the n-best list.
-
-    ``text``, ``score`` and ``tokens`` are those of the best ``Candidate``.
-    """
+    """The translation of one text: its best candidate, and the n-best list."""
 
     text: str
     score: float

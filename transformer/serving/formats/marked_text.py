@@ -23,7 +23,6 @@ _BLANK = re.compile(r"\s")
 """Line ends included: they end no sentence."""
 
 Translate = Callable[[Sequence[str], Options], Coroutine[Any, Any, list[TextTranslation]]]
-"""Translates plain texts, as ``TranslationService.translate`` does."""
 
 _Asked = tuple[str, bool]
 """A sentence, and whether it needs links."""

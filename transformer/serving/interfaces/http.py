@@ -26,7 +26,6 @@ T = TypeVar("T")
 Answer = Callable[[Request], Awaitable[Response]]
 
 Refusal = HTTPException
-"""An error of the client: HTTP status, and one line."""
 
 _REFUSALS: dict[type[Exception], tuple[Any, ...]] = {
     QueueFull: (429, "Slowdown: too many sentences wait", {"Retry-After": "1"}),

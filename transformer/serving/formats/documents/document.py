@@ -102,10 +102,7 @@ def _cues(lines: Sequence[str]) -> Iterator[tuple[list[str], bool]]:
 
 
 def _marked(text: str) -> MarkedText:
-    """The text with its tags as marks.
-
-    A tag without its partner is a thing without text; so is each tag if they nest too deeply.
-    """
+    """The text with its tags as marks; one without its partner, or nested too deeply, is a thing."""
     tags = list(_TAG.finditer(text))
     closing: dict[int, re.Match[str]] = {}
     opened: list[re.Match[str]] = []
@@ -137,7 +134,6 @@ def _marked(text: str) -> MarkedText:
 
 
 def _broken(text: str, lines: int) -> list[str]:
-    """The words of a text in so many lines of similar length."""
     words = _WORD.findall(text)
     sizes = [len(_TAG.sub("", word)) + 1 for word in words]
     whole = sum(sizes)

@@ -99,10 +99,7 @@ class OfficeDocument:
         return written.getvalue()
 
     def _each(self, translations: Sequence[MarkedText]) -> list[tuple[Paragraph, list[MarkedText]]]:
-        """Each paragraph with its translations; raises InputError if they copy too much.
-
-        A run is copied for each thing in it, so a small file could grow without limit.
-        """
+        """Each paragraph with its translations; InputError if the copies of runs become too large."""
         rest = iter(translations)
         pairs = [(one, [next(rest) for _ in one.texts]) for one in self._paragraphs]
         with _malformed(self._extension):

@@ -23,15 +23,10 @@ _DEEPEST = 50
 class Names:
     """The elements of a format.
 
-    Attributes:
-        run: Formatting around text.
-        containers: Other elements around text, such as links.
-        text: The only element that holds text; None: text is directly in paragraphs and runs, and
-            several blanks count as one.
-        properties: Describe their parent.
-        breaks: End a text.
-        ignored: Not written in a translated paragraph.
-        field: Marks begin and end of a field, by the attribute ``fldCharType``.
+    ``run`` is formatting around text, ``containers`` are other elements around it. ``text`` alone
+    holds text; None: text is directly in paragraphs and runs, and several blanks count as one.
+    ``breaks`` end a text, ``ignored`` elements are not written again, and ``field`` marks begin and
+    end of a field, by the attribute ``fldCharType``.
     """
 
     paragraphs: frozenset[str]
