@@ -44,7 +44,7 @@ _ONE_CORPUS: dict[str, Any] = {
 
 
 class Plan:
-    """Stages as they are added; ``base`` is for all training runs, ``extras`` for a kind of stage."""
+    """Stages as they are added; ``base`` is for all trainings, ``extras`` for a kind of stage."""
 
     def __init__(
         self,

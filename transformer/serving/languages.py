@@ -147,7 +147,7 @@ class Detector:
             self._identifier.set_languages(known)
 
     def detect(self, text: str) -> list[Detected]:
-        """The likeliest first; none without a letter, but the only language of a service is found."""
+        """The likeliest first; none without a letter, but always the only one of a service."""
         text = text[:_SAMPLE]
         ranked = self._identifier.rank(text) if any(map(str.isalpha, text)) else []
         if self._only is not None:

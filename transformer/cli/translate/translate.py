@@ -47,7 +47,14 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
         raise InputError("several processes need a file to divide: set input= and output= too")
     translator = _translator(config, arguments, assignment)
     if regular and source is not None and target is not None:
-        _check_lines(source, config.input_format, translator.tokenizer)
+        lines, _ = open_input(source)
+
+        def where(index: int) -> str:
+            return f"{source}:{index + 1}"
+
+        # Errors of the input come now: a corrected file is another job, which starts again.
+        requests = _requests(config.input_format, lines, where, translator.tokenizer)
+        deque(checked_symbols(requests, translator.tokenizer, where), maxlen=0)
         try:
             _translate_file(config, translator, assignment, source, target)
         except KeyboardInterrupt as stop:
@@ -102,17 +109,6 @@ def _translate_file(
             parts.finish()
     if not assignment.rank:
         parts.join()
-
-
-def _check_lines(source: Path, input_format: str, tokenizer: Tokenizer) -> None:
-    """Raise errors of the input now: a corrected file is another job, which starts again."""
-    lines, _ = open_input(source)
-
-    def where(index: int) -> str:
-        return f"{source}:{index + 1}"
-
-    requests = _requests(input_format, lines, where, tokenizer)
-    deque(checked_symbols(requests, tokenizer, where), maxlen=0)
 
 
 def _stream(

@@ -150,7 +150,7 @@ class ConstraintCompiler:
         device: torch.device,
         given: Sequence[Sequence[int]] = (),
     ) -> CompiledConstraints:
-        """Compile the constraints of a batch; a prefix, after ``given``, is cut at ``max_length``."""
+        """Compile the constraints of a batch; prefixes, after ``given``, end at ``max_length``."""
         every = [one or Constraints() for one in constraints]
         encoded = self.tokenizer.encode_target([one_line(one.prefix) for one in every])
         rows = zip(given or [()] * len(every), encoded, strict=True)

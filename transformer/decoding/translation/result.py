@@ -55,22 +55,20 @@ class Translation:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; attention, alignment, unmet and flags only if they are not None."""
-        values: dict[str, Any] = {
+        values = {
             "text": self.text,
             "score": self.score,
             "tokens": self.tokens,
             "source_tokens": self.source_tokens,
             "nbest": [asdict(candidate) for candidate in self.nbest],
         }
-        if self.attention is not None:
-            values["attention"] = self.attention.tolist()
-        if self.alignment is not None:
-            values["alignment"] = format_links(self.alignment)
-        if self.unmet is not None:
-            values["unmet"] = self.unmet
-        if self.flags is not None:
-            values["flags"] = self.flags
-        return values
+        requested = {
+            "attention": None if self.attention is None else self.attention.tolist(),
+            "alignment": None if self.alignment is None else format_links(self.alignment),
+            "unmet": self.unmet,
+            "flags": self.flags,
+        }
+        return values | {name: one for name, one in requested.items() if one is not None}
 
     def to_line(self) -> str:
         """The text; with an alignment ``text ||| 0-0 1-2``, the format of Marian."""

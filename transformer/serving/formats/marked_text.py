@@ -12,12 +12,7 @@ from transformer.serving.formats.nesting import nest
 from transformer.serving.formats.spans import MarkedText, PlainText
 from transformer.serving.formats.tag_projection import NEAR_BEST, is_copy, project
 from transformer.serving.sentences import Part, Splitting, split_sentences
-from transformer.serving.translations import (
-    Options,
-    SentenceTranslation,
-    TextTranslation,
-    can_link,
-)
+from transformer.serving.translations import Options, SentenceTranslation, TextTranslation, can_link
 
 _BLANK = re.compile(r"\s")
 """Line ends included: they end no sentence."""

@@ -99,7 +99,7 @@ class OfficeDocument:
         return written.getvalue()
 
     def _each(self, translations: Sequence[MarkedText]) -> list[tuple[Paragraph, list[MarkedText]]]:
-        """Each paragraph with its translations; InputError if the copies of runs become too large."""
+        """Each paragraph with its translations; InputError if the copies of runs grow too large."""
         rest = iter(translations)
         pairs = [(one, [next(rest) for _ in one.texts]) for one in self._paragraphs]
         with _malformed(self._extension):

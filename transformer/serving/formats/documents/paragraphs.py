@@ -13,13 +13,7 @@ from dataclasses import replace
 
 from lxml import etree
 
-from transformer.serving.formats.documents.runs import (
-    Container,
-    Element,
-    Names,
-    Thing,
-    read_spans,
-)
+from transformer.serving.formats.documents.runs import Container, Element, Names, Thing, read_spans
 from transformer.serving.formats.spans import Mark, MarkedText, Span, same_marks
 
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
