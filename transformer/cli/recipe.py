@@ -10,13 +10,8 @@ from typing import Any, get_type_hints
 
 from omegaconf import OmegaConf
 
+from transformer.cli.config import compose
 from transformer.cli.config.arguments import config_folder
-from transformer.cli.config.compose import (
-    compose_config,
-    resolve_fields,
-    resolve_path,
-    resolve_value,
-)
 from transformer.cli.load import resolve_search
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
@@ -34,17 +29,17 @@ def run(arguments: Sequence[str]) -> None:
         raise InputError(f"{choice} names no recipe; choose recipe={' or recipe='.join(RECIPES)}")
     # Names of config groups, such as ``model``, and the keys of train.yaml.
     groups = {file.name for file in config_folder().iterdir() if file.is_dir()}
-    training = {*groups, *map(str, compose_config("train", []))}
+    training = {*groups, *map(str, compose.compose_config("train", []))}
     keys = {"recipe", "output", "dry_run", *get_type_hints(recipe)}
     own, base, extras = sort_arguments(arguments, keys, training, recipe.kinds)
-    given = compose_config("recipe", own)
-    chosen = recipe(**resolve_fields(given, recipe))
+    given = compose.compose_config("recipe", own)
+    chosen = recipe(**compose.resolve_fields(given, recipe))
     if given.output in (None, ""):
         raise InputError("output= names no folder; give one")
-    plan = Plan(resolve_path(given, "output"), base, extras, _compose)
+    plan = Plan(compose.resolve_path(given, "output"), base, extras, _compose)
     chosen.add(plan)
     plan.complete()
-    if resolve_value(given, "dry_run", bool):
+    if compose.resolve_value(given, "dry_run", bool):
         _show(plan)
     else:
         _run(plan)
@@ -55,7 +50,7 @@ def _compose(
 ) -> dict[str, Any]:
     """The config of a verb; its arguments are checked against the search of the model it reads."""
     with nullcontext() if verb == "train" else errors_name(verb):
-        values: Any = OmegaConf.to_container(compose_config(verb, arguments))
+        values: Any = OmegaConf.to_container(compose.compose_config(verb, arguments))
         if search is not None:
             resolve_search(arguments, values["decoding"], search)
     return dict(values)

@@ -12,13 +12,7 @@ from omegaconf import DictConfig
 from transformer.cli.config.compose import resolve_path, resolve_positive, resolve_value
 from transformer.cli.evaluate.scored_text import require_trusted, resolve_metrics
 from transformer.cli.load import resolve_batch_tokens, resolve_device
-from transformer.model.checkpoint.checkpoint import (
-    PORTABLE,
-    read_merged,
-    read_payload,
-    require_translation,
-    write_payload,
-)
+from transformer.model.checkpoint import checkpoint
 from transformer.model.checkpoint.locate import TUNED, find_checkpoint
 from transformer.report.scores import print_json, require_writable
 from transformer.runs import tuning
@@ -28,7 +22,7 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     """Try all, and write the best into a checkpoint."""
     path = resolve_path(config, "checkpoint")
     candidates = _candidates(config, path)
-    of_run = next(iter(candidates.values()))[PORTABLE]["config"]
+    of_run = next(iter(candidates.values()))[checkpoint.PORTABLE]["config"]
     require_trusted(config, of_run)
     hints, device = get_type_hints(tuning.SweepConfig), resolve_device(config.device)
     keys = ("beam_sizes", "length_penalties", "metric", "sentences")
@@ -47,9 +41,9 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
         print(f"nothing is written: no other is better than {file} as it is:", file=sys.stderr)
     else:
         # A file keeps all that training needs to resume from it.
-        payload = candidates[best.weights] if path.is_dir() else read_payload(path)
+        payload = candidates[best.weights] if path.is_dir() else checkpoint.read_payload(path)
         file = path / "checkpoints" / f"{TUNED}.ckpt" if path.is_dir() else path
-        write_payload(tuning.with_search(payload, best.search), file)
+        checkpoint.write_payload(tuning.with_search(payload, best.search), file)
         print(f"written to {file}, now the default of its run; delete it to undo:", file=sys.stderr)
     _show(best)
     report = {
@@ -65,8 +59,8 @@ def _candidates(config: DictConfig, path: Path) -> Mapping[str, dict[str, Any]]:
     """The payloads with the weights to compare: of a run directory several, of a file its own."""
     if not path.is_dir():
         file = find_checkpoint(path)
-        payload = read_merged(file)
-        require_translation(payload, file)
+        payload = checkpoint.read_merged(file)
+        checkpoint.require_translation(payload, file)
         return {"own": tuning.translating(payload)}
     names = resolve_value(config, "weights", Sequence[tuning.WeightsName])
     candidates, lacking = tuning.offered_weights(path, names, resolve_positive(config, "last", 2))

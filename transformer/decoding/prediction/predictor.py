@@ -13,12 +13,7 @@ from transformer.common.errors import InputError, errors_name
 from transformer.common.schema import typed
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.line_windows import make_windows, without_end
-from transformer.model.checkpoint.checkpoint import (
-    PORTABLE,
-    checkpoint_task,
-    load_weights,
-    read_merged,
-)
+from transformer.model.checkpoint import checkpoint
 from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.model.config import ModelConfig
 from transformer.model.single_stack import SingleStack, build_single_stack
@@ -57,18 +52,18 @@ class Predictor(ABC):
     ) -> Self:
         """Load a checkpoint file, or the best checkpoint of a run directory, of this task."""
         file = find_checkpoint(Path(path))
-        payload = read_merged(file)
-        if (task := checkpoint_task(payload)) != cls.task:
+        payload = checkpoint.read_merged(file)
+        if (task := checkpoint.checkpoint_task(payload)) != cls.task:
             advice = "; use translate" if task == "translation" else ""
             raise InputError(f"{file} was trained for task={task}, not {cls.task}{advice}")
-        portable = payload[PORTABLE]
+        portable = payload[checkpoint.PORTABLE]
         with errors_name(file):
             config = typed(ModelConfig, portable["model"], "model")
             tokenizer = Tokenizer.from_state(portable["tokenizer"])
             if (config.source_vocab_size, config.target_vocab_size) != cls.sizes(tokenizer):
                 raise InputError("its model and its tokenizer have different sizes")
         model = build_single_stack(config, causal=cls.causal)
-        load_weights(model, payload, file)
+        checkpoint.load_weights(model, payload, file)
         return cls(model.to(device), tokenizer, batch_tokens)
 
     @staticmethod
