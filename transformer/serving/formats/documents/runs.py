@@ -106,7 +106,7 @@ def _groups(parent: Element, names: Names) -> Iterator[list[Element]]:
 
 
 def _container(element: Element, names: Names) -> Container:
-    shell = etree.Element(element.tag, nsmap=element.nsmap)
+    shell = etree.Element(element.tag, nsmap=_namespaces(element))
     for name, value in element.attrib.items():
         # Numbers of editing sessions, by which Word cuts runs.
         if not etree.QName(name).localname.startswith("rsid"):
@@ -118,7 +118,6 @@ def _container(element: Element, names: Names) -> Container:
             etree.strip_elements(copied, *names.ignored, with_tail=False)
             if len(copied) or copied.attrib:
                 shell.append(copied)
-    etree.cleanup_namespaces(shell)
     key = etree.tostring(shell, method="c14n", exclusive=True)
     # 10 for each tag and each name of an attribute.
     size = sum(
@@ -126,3 +125,13 @@ def _container(element: Element, names: Names) -> Container:
         for one in shell.iter()
     )
     return Container(shell, key, size, element.tag == names.run)
+
+
+def _namespaces(element: Element) -> dict[str | None, str]:
+    """Prefixes of an element and its attributes alone; ``nsmap`` may have thousands of them."""
+    own = etree.QName(element).namespace
+    found = {element.prefix: own} if own else {}
+    for uri in {etree.QName(name).namespace for name in element.attrib} - {own, None}:
+        name = element.xpath("name(@*[namespace-uri() = $uri])", uri=uri)
+        found[name.partition(":")[0]] = uri
+    return found
