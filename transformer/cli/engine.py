@@ -23,10 +23,24 @@ def translator_by_engine(
 ) -> tuple[Translator, dict[str, Any]]:
     """The translator of ``engine=``, and the config of the run that trained the model."""
     engine = resolve_value(config, "engine", Literal["torch", "ctranslate2", "auto"])
-    if engine == "torch":
-        return load_translator(config, arguments)
+    if engine == "ctranslate2":
+        return _by_ctranslate2(config, arguments)
+    translator, trained = load_translator(config, arguments)
     if engine == "auto":
-        return _by_automatic_engine(config, arguments)
+        try:
+            folder = _automatic_export(config, translator)
+            from transformer.interchange.ctranslate2_engine import CTranslate2Searcher
+
+            translator.searcher = CTranslate2Searcher(translator, folder)
+            log.warning("engine=auto: CTranslate2 searches, with %s", folder)
+        except (InputError, OSError) as reason:  # a run directory may be read-only
+            log.warning("engine=auto: torch searches; %s", reason)
+    return translator, trained
+
+
+def _by_ctranslate2(
+    config: DictConfig, arguments: Sequence[str]
+) -> tuple[Translator, dict[str, Any]]:
     if isinstance(config.checkpoint, ListConfig) or config.precision not in (None, "float32"):
         raise InputError(
             "engine=ctranslate2 takes one checkpoint and no precision=; an export has its own: "
@@ -52,28 +66,8 @@ def translator_by_engine(
     return translator, trained
 
 
-def _by_automatic_engine(
-    config: DictConfig, arguments: Sequence[str]
-) -> tuple[Translator, dict[str, Any]]:
-    """With CTranslate2 if it does the same search on this machine; a line on stderr says which."""
-    translator, trained = load_translator(config, arguments)
-    try:
-        folder = _automatic_export(config, translator)
-        from transformer.interchange.ctranslate2_engine import CTranslate2Searcher
-
-        translator.searcher = CTranslate2Searcher(translator, folder)
-    except (InputError, OSError) as reason:  # a run directory may be read-only
-        log.warning("engine=auto: torch searches; %s", reason)
-    else:
-        log.warning("engine=auto: CTranslate2 searches, with %s", folder)
-    return translator, trained
-
-
 def _automatic_export(config: DictConfig, translator: Translator) -> Path:
-    """The export of the checkpoint as it is, made and verified if it is not there.
-
-    Raises InputError that says why the engine cannot do what is asked.
-    """
+    """The verified export of the checkpoint, made if it is missing; InputError says why not."""
     require_package("ctranslate2", "CTranslate2", "export")
     search, model = translator.search, translator.model
     if not isinstance(model, Transformer) or is_exported(resolve_path(config, "checkpoint")):

@@ -36,10 +36,7 @@ def run_to_exit_code(action: Callable[[], None]) -> int:
 
 
 def _open_closed_streams() -> None:
-    """Put something in place of standard streams that are closed (``>&-``).
-
-    The next file would get their number. Reading or writing fails, but for messages on stderr.
-    """
+    """Replace standard streams that are closed (``>&-``): the next file would get their number."""
     for name, flags in (("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
         if getattr(sys, name) is None:
             handle = os.open(os.devnull, flags)

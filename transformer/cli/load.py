@@ -20,13 +20,8 @@ from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.ensemble import Averaging, Ensemble, Model
 from transformer.decoding.translation.result import OnFailure
 from transformer.decoding.translation.translator import Translator, trained_with
+from transformer.model.checkpoint import locate
 from transformer.model.checkpoint.checkpoint import Checkpoint, load_checkpoint
-from transformer.model.checkpoint.locate import (
-    ENGINE_EXPORT,
-    find_checkpoint,
-    is_ctranslate2,
-    is_exported,
-)
 from transformer.model.config import Precision
 from transformer.model.heads import head_name, parse_heads, switch_off
 from transformer.model.layers.quantization import in_precision
@@ -88,16 +83,15 @@ def checkpoint_paths(names: Any) -> list[Path]:
 
 def resolve_file(path: Path) -> Path:
     """The checkpoint file that a path means, or the folder of ``export``."""
-    return path if is_exported(path) else find_checkpoint(path)
+    return path if locate.is_exported(path) else locate.find_checkpoint(path)
 
 
 def _load(path: Path) -> Checkpoint:
-    """A checkpoint, a run directory, or a folder of ``export``."""
-    if is_ctranslate2(path):
+    if locate.is_ctranslate2(path):
         from transformer.interchange.ctranslate2 import read_ctranslate2
 
         return read_ctranslate2(path)
-    if not is_exported(path):
+    if not locate.is_exported(path):
         return load_checkpoint(path)
     require_package("safetensors", str(path), "export")
     from transformer.interchange.safetensors import read_safetensors
@@ -112,8 +106,8 @@ def load_checkpoint_model(config: DictConfig, checkpoints: Sequence[Checkpoint])
     names = config.get("heads_off")
     given = names if isinstance(names, ListConfig) else [] if names is None else [names]
     for checkpoint in checkpoints:
-        if is_ctranslate2(checkpoint.path) and device.type != "meta":
-            raise InputError(f"{checkpoint.path} {ENGINE_EXPORT}")
+        if locate.is_ctranslate2(checkpoint.path) and device.type != "meta":
+            raise InputError(f"{checkpoint.path} {locate.ENGINE_EXPORT}")
         switch_off(checkpoint.model, parse_heads(checkpoint.model, map(str, given)))
     models = [checkpoint.model for checkpoint in checkpoints]
     # What only computes has this key; what reads or writes weights needs them as they are.
@@ -185,7 +179,6 @@ def resolve_search(
 
 
 def _aligner(config: DictConfig, arguments: Sequence[str], aligner: Aligner) -> Aligner:
-    """With the head that the user names, else as it was trained."""
     # As it was typed: the config would take 2.10 for 2.1.
     pairs = (argument.partition("=")[::2] for argument in arguments)
     value = {"alignment_head": "null", **dict(pairs)}["alignment_head"]

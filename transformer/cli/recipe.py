@@ -1,8 +1,4 @@
-"""``recipe``: a chain of training runs and translations that can be stopped and resumed.
-
-Its own keys are in conf/recipe.yaml and conf/recipe/NAME.yaml. The keys of train.py are for all its
-training runs, ``KIND.KEY`` for one kind of stage.
-"""
+"""``recipe``: a chain of training runs and translations that can be stopped and resumed."""
 
 import json
 import shlex
@@ -14,13 +10,8 @@ from typing import Any, get_type_hints
 
 from omegaconf import OmegaConf
 
+from transformer.cli.config import compose
 from transformer.cli.config.arguments import config_folder
-from transformer.cli.config.compose import (
-    compose_config,
-    resolve_fields,
-    resolve_path,
-    resolve_value,
-)
 from transformer.cli.load import resolve_search
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
@@ -39,17 +30,17 @@ def run(arguments: Sequence[str]) -> None:
         raise InputError(f"{choice} names no recipe; choose recipe={' or recipe='.join(RECIPES)}")
     # Names of config groups, such as ``model``, and the keys of train.yaml.
     groups = {file.name for file in config_folder().iterdir() if file.is_dir()}
-    training = {*groups, *map(str, compose_config("train", []))}
+    training = {*groups, *map(str, compose.compose_config("train", []))}
     keys = {"recipe", "output", "dry_run", *get_type_hints(recipe)}
     own, base, extras = sort_arguments(arguments, keys, training, recipe.kinds)
-    given = compose_config("recipe", own)
-    chosen = recipe(**resolve_fields(given, recipe))
+    given = compose.compose_config("recipe", own)
+    chosen = recipe(**compose.resolve_fields(given, recipe))
     if given.output in (None, ""):
         raise InputError("output= names no folder; give one")
-    plan = Plan(resolve_path(given, "output"), base, extras, _compose)
+    plan = Plan(compose.resolve_path(given, "output"), base, extras, _compose)
     chosen.add(plan)
     plan.complete()
-    if resolve_value(given, "dry_run", bool):
+    if compose.resolve_value(given, "dry_run", bool):
         _show(plan)
     else:
         _run(plan)
@@ -58,20 +49,15 @@ def run(arguments: Sequence[str]) -> None:
 def _compose(
     verb: str, arguments: Sequence[str], search: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """The config of a verb.
-
-    ``search`` is the search config of the model that the verb reads: the arguments are checked
-    against it. An InputError names the verb, unless it is ``train``.
-    """
+    """The config of a verb; its arguments are checked against the search of the model it reads."""
     with nullcontext() if verb == "train" else errors_name(verb):
-        values: Any = OmegaConf.to_container(compose_config(verb, arguments))
+        values: Any = OmegaConf.to_container(compose.compose_config(verb, arguments))
         if search is not None:
             resolve_search(arguments, values["decoding"], search)
     return dict(values)
 
 
 def _run(plan: Plan) -> None:
-    """Run the stages; print the last model, and the scores of its training and evaluation."""
     plan.folder.mkdir(parents=True, exist_ok=True)
     log = partial(print, "recipe:", file=sys.stderr, flush=True)
     run_stages(plan.stages, given_path(plan.data.cache), log)
@@ -86,7 +72,6 @@ def _run(plan: Plan) -> None:
 
 
 def _show(plan: Plan) -> None:
-    """Print the commands as a script."""
     # All states first: a missing input raises InputError before anything is printed.
     plan_states = list(states(plan.stages, given_path(plan.data.cache)))
     for stage, state in zip(plan.stages, plan_states, strict=True):

@@ -59,7 +59,6 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
 
 
 def _directions(config: DictConfig, arguments: Sequence[str]) -> Iterator[Direction]:
-    """The directions of each checkpoint."""
     checkpoints = checkpoint_paths(config.checkpoint)
     named_pairs = resolve_value(config, "languages", Sequence[str] | None)
     languages = named_pairs or [None] * len(checkpoints)

@@ -1,7 +1,4 @@
-"""A folder of derived files, each written atomically.
-
-A killed process leaves a `.part` file, which the next process with the lock may delete.
-"""
+"""A folder of derived files, each written atomically, by the process that has its lock."""
 
 import hashlib
 import logging

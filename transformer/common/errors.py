@@ -34,7 +34,6 @@ def errors_name(file: Path | str) -> Iterator[None]:
 
 
 ALSO = "; also "
-"""Separator of the objections in one message."""
 
 _LIMIT = 10
 

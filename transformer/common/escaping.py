@@ -1,7 +1,4 @@
-"""Escapes text of a corpus for reports: no markup, and no commands to a terminal.
-
-Each invisible character, and the two brackets, are spelt ``⟨U+001B⟩``.
-"""
+"""Escapes text of a corpus for reports; invisible characters become ``⟨U+001B⟩``."""
 
 import json
 import re

@@ -17,7 +17,6 @@ CONFIG_DIR = "TRANSFORMER_CONFIG_DIR"
 """Environment variable: the folder of the user's own choices of groups."""
 
 PACKAGE = Path(__file__).resolve().parents[1]
-"""The folder of the installed package."""
 
 
 def given_path(name: str | Path) -> Path:
@@ -26,7 +25,6 @@ def given_path(name: str | Path) -> Path:
 
 
 HUB = "hf://"
-"""Before the name of a model of the Hugging Face Hub."""
 
 
 def hub_run(name: str) -> Path:

@@ -53,10 +53,7 @@ def begin_pool_process() -> None:
 
 @contextmanager
 def handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Handle all signals within a block, in this process alone.
-
-    A forked process, which loads data, ends at SIGTERM and ignores the other signals.
-    """
+    """Handle all signals within a block; a forked process ends at SIGTERM, and ignores others."""
     process = os.getpid()
 
     def handle(signum: int, frame: FrameType | None) -> None:

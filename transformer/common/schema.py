@@ -80,7 +80,6 @@ def _item_hints(hint: Any, length: int) -> tuple[Any, ...] | None:
 
 
 def _words(hint: Any) -> str:
-    """An annotation in words for the user."""
     origin = get_origin(hint)
     if origin in (types.UnionType, typing.Union):
         return " or ".join(_words(option) for option in get_args(hint))
@@ -117,10 +116,7 @@ class Range(NamedTuple):
 
 
 def out_of_range(config: Any, where: str) -> Iterator[str]:
-    """Yield an objection for each number outside of its `Range`, and each text of no ``Literal``.
-
-    The fields of the dataclass may be unions with None; ``where`` is the name of the group.
-    """
+    """Yield an objection for each number outside of its `Range`, and each text of no `Literal`."""
     for name, hint in get_type_hints(type(config), include_extras=True).items():
         options = get_args(hint) if get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
         ranges = [n for o in options for n in getattr(o, "__metadata__", ()) if type(n) is Range]

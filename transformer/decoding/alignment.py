@@ -1,8 +1,7 @@
 """Word alignment from the cross-attention: links of target words to source words.
 
-It knows the model and the words of subwords. It does not know gold links.
-Source: Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer Models",
-section 3.
+Source: Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer Models", section
+3.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -146,15 +145,9 @@ def word_links(
 ) -> Links:
     """Link each target word to the source words with the largest weight.
 
-    The weights of a word's subwords are added up, on both sides. Every target word has a link, or
-    several if weights tie. For a word without a counterpart in the source (``um``), the link is a
-    guess.
-
-    Args:
-        weights: Weight of each source subword for each target subword, without the source's end.
-        source_words: The word of each source subword; ``NO_WORD`` for a tag.
-        target_words: The word of each target subword; ``NO_WORD`` for a separator.
-        near_best: Minimal fraction of the best word's weight that makes a link.
+    The weights of a word's subwords are added up, on both sides; ``NO_WORD`` is a tag or a
+    separator. A word is linked to all with at least ``near_best`` of its largest weight; without a
+    counterpart in the source (``um``), the link is a guess.
     """
     shape = max(target_words, default=-1) + 1, max(source_words, default=-1) + 1
     if 0 in shape:

@@ -1,7 +1,4 @@
-"""Search many segments: in batches of similar length, by the algorithm of the config.
-
-It knows subwords. It uses text only to compare candidates (minimum Bayes risk).
-"""
+"""Search many segments: in batches of similar length, by the algorithm of the config."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence

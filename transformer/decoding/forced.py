@@ -1,8 +1,4 @@
-"""Forced decoding: log-probabilities and attention of given translations.
-
-It does not know files or searches. A translation of a search has the same log-probability here if
-the tokenizer splits its text into the same subwords. Attention is computed by the plain formula.
-"""
+"""Forced decoding: log-probabilities and attention of given translations."""
 
 import math
 from collections.abc import Sequence
@@ -169,15 +165,12 @@ def forced_attention(
         "decoder": (target, target, decoder),
         "cross": (target, source, None),
     }
-    return batch, {
-        kind: Attended(maps[kind], _visible(query, key, mask), key == EOS)
-        for kind, (query, key, mask) in seen.items()
-        if kind in maps
-    }
-
-
-def _visible(query: Tensor, key: Tensor, mask: Mask | None) -> Bool[Tensor, "batch query key"]:
-    """Real keys that are visible to a real query."""
-    real = (query != PAD)[:, :, None] & (key != PAD)[:, None, :]
-    # batch 1 query key -> batch query key; every pattern is the same for all heads
-    return real if mask is None else real & mask[:, 0]
+    attended = {}
+    for kind in maps:
+        query, key, mask = seen[kind]
+        visible = (query != PAD)[:, :, None] & (key != PAD)[:, None, :]
+        if mask is not None:
+            # batch 1 query key -> batch query key; every pattern is the same for all heads
+            visible = visible & mask[:, 0]
+        attended[kind] = Attended(maps[kind], visible, key == EOS)
+    return batch, attended

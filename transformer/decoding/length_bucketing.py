@@ -1,7 +1,4 @@
-"""Group sentences of similar length into batches within a budget of tokens.
-
-It knows only lengths.
-"""
+"""Group sentences of similar length into batches within a budget of tokens."""
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
 
@@ -27,12 +24,9 @@ def check_lengths(
 
 
 def bucket_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Indices of sentences, the longest first, so that an out-of-memory error shows at once.
-
-    A sentence counts the tokens of all its hypotheses. A batch has at most ``budget`` padded
-    tokens; a longer sentence is a batch of its own.
-    """
+    """Indices of sentences in batches of at most ``budget`` padded tokens, or of one sentence."""
     batch: list[int] = []
+    # The longest first, so that an out-of-memory error shows at once.
     for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
         # The first of a batch is its longest.
         if batch and (len(batch) + 1) * lengths[batch[0]] > budget:

@@ -1,7 +1,4 @@
-"""Cut a text that is too long for the model into parts.
-
-It knows subwords and the tokenizer, but not the model or translations.
-"""
+"""Cut a text that is too long for the model into parts."""
 
 import logging
 from collections.abc import Sequence
@@ -54,10 +51,7 @@ def split_segments(
 
 
 def segment_lengths(subwords: Sequence[str], max_length: int) -> list[int]:
-    """Lengths of consecutive parts of at most ``max_length`` subwords each.
-
-    A part ends after a sentence, else before a word, else when it is full.
-    """
+    """Lengths of parts of at most ``max_length`` subwords, cut after sentences or before words."""
     lengths, start = [], 0
     while len(subwords) - start > max_length:
         full = range(start + max_length, start, -1)

@@ -1,12 +1,10 @@
 """Minimum Bayes risk: the candidate of a sentence with the highest expected utility.
 
-It does not know the model or the search of the candidates. Sources: Kumar and Byrne 2004,
-"Minimum Bayes-Risk Decoding for Statistical Machine Translation"; Eikema and Aziz 2020, "Is MAP
-Decoding All You Need? The Inadequacy of the Mode in Neural Machine Translation", section 5.
-
-The utilities chrF (Popović 2015, "chrF: character n-gram F-score for automatic MT evaluation") and
-BLEU (Papineni et al. 2002) are sacreBLEU's sentence scores, for all pairs at once: n-grams are
-extracted once per text, and a matrix product counts the matches.
+Sources: Kumar and Byrne 2004, "Minimum Bayes-Risk Decoding for Statistical Machine Translation";
+Eikema and Aziz 2020, "Is MAP Decoding All You Need? The Inadequacy of the Mode in Neural Machine
+Translation", section 5. The utilities chrF (Popović 2015, "chrF: character n-gram F-score for
+automatic MT evaluation") and BLEU (Papineni et al. 2002) are sacreBLEU's sentence scores, by one
+matrix product for all pairs.
 """
 
 import math

@@ -29,10 +29,7 @@ BEAM, LENGTH_PENALTY = 4, 0.2
 def write_argos(
     translator: Translator, data: Mapping[str, Any], folder: Path, quantization: str
 ) -> Path:
-    """Write ``translate-SOURCE_TARGET-1_0.argosmodel`` into a folder; returns the file.
-
-    The group ``data`` of the run names the languages. Raises InputError if no package can hold it.
-    """
+    """Write ``translate-SOURCE_TARGET-1_0.argosmodel``; InputError if no package can hold it."""
     config, tokenizer = translator.model.config, translator.tokenizer
     length = ctranslate2.ENGINE_LENGTH
     required = {

@@ -43,10 +43,7 @@ QUANTIZATIONS = ("float32", "int8", "int8_float32", "int16", "float16", "bfloat1
 def write_ctranslate2(
     model: Transformer, tokenizer: Tokenizer, folder: Path, quantization: str = "float32"
 ) -> None:
-    """Write ``model.bin``, ``config.json`` and the vocabularies into an existing folder.
-
-    Raises InputError if the engine cannot express the model.
-    """
+    """Write ``model.bin``, ``config.json`` and the vocabularies; InputError if not expressible."""
     check_expressible(model.config, "CTranslate2", CTRANSLATE2)
     if tokenizer.tags.given:
         raise InputError(
@@ -76,16 +73,12 @@ def write_ctranslate2(
 
 
 def read_ctranslate2(folder: Path) -> Checkpoint:
-    """Read an export without its run; the model has no weights (torch's device ``meta``).
-
-    Raises InputError as ``read_safetensors`` does.
-    """
+    """Read an export without its run; the model has no weights (torch's device ``meta``)."""
     size = (folder / WEIGHTS).stat().st_size
     return read_settings(folder / SETTINGS, lambda model: validate_size(model, size), "meta")
 
 
 def _spec(config: ModelConfig) -> "TransformerSpec":
-    """The empty layout of the weights."""
     from ctranslate2.specs import TransformerSpec
     from ctranslate2.specs.common_spec import Activation
     from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec

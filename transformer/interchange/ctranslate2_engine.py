@@ -49,7 +49,6 @@ class EngineBeams:
     """The hypotheses of the engine for source subwords, ranked by our length penalty."""
 
     def __init__(self, translator: Translator, folder: Path, device: torch.device) -> None:
-        """Load what ``write_ctranslate2`` wrote; raises InputError if the engine refuses it."""
         import ctranslate2
 
         self.tokenizer, self.search = translator.tokenizer, translator.search
@@ -109,10 +108,6 @@ class CTranslate2Searcher:
     def __init__(
         self, translator: Translator, folder: Path, device: torch.device | None = None
     ) -> None:
-        """Load the export of the model of a translator.
-
-        Raises InputError if the engine cannot do the search, or the export is of another model.
-        """
         check_search(translator.search)
         if translator.search.stopping == "exact" and translator.search.beam_size > 1:
             log.warning("engine=ctranslate2 stops with a full beam, as decoding.stopping=full does")

@@ -12,14 +12,13 @@ from transformer.common.schema import typed, typed_value
 from transformer.data.config import DataConfig
 from transformer.data.corpora.evaluation_text import validation_pairs
 from transformer.data.corpora.trust import require_trust
-from transformer.decoding.batched_search import max_subwords
 from transformer.decoding.translation.fingerprint import write_fingerprint
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import METRICS, MetricsConfig
 from transformer.interchange.argos import verify_argos, write_argos
 from transformer.interchange.ctranslate2 import QUANTIZATIONS, SETTINGS, write_ctranslate2
 from transformer.interchange.families.huggingface import verify_huggingface, write_huggingface
-from transformer.interchange.readme import ctranslate2_readme, model_card, read_report
+from transformer.interchange.readme import model_card, read_report
 from transformer.interchange.safetensors import (
     verify_safetensors,
     write_safetensors,
@@ -31,11 +30,7 @@ Values = dict[str, Any]
 
 
 class Format(NamedTuple):
-    """A format: the package that it needs, and the extra that has it.
-
-    ``write`` writes a translator and the config of its run into a new folder, and returns the
-    result of the verification; it raises InputError if that fails.
-    """
+    """A format: its package, the extra that has it, and what writes and verifies an export."""
 
     package: str
     extra: str
@@ -84,8 +79,7 @@ def _ctranslate2(translator: Translator, run: Values, folder: Path, config: Dict
     write_ctranslate2(model, tokenizer, folder, config.quantization)
     write_fingerprint(model, tokenizer, folder)
     write_settings(model.config, tokenizer, run, folder / SETTINGS)
-    text = ctranslate2_readme(tokenizer, translator.search, max_subwords(model))
-    (folder / "README.md").write_text(text, encoding="utf-8")
+    _write_card(translator, run, folder, config, "ctranslate2")
     return _verified(verify_ctranslate2, translator, folder, run, config)
 
 

@@ -74,10 +74,7 @@ def read_yaml(file: Path, text: bytes | None = None) -> dict[str, Any]:
 
 
 def read_arrays(file: Path) -> dict[str, Any]:
-    """The arrays of an npz; none is unpickled.
-
-    Raises InputError if it is missing, damaged, or unpacks to far more than its size.
-    """
+    """The arrays of an npz, which may not unpack to far more than its size; none is unpickled."""
     with readable(file), zipfile.ZipFile(file) as archive:
         members = archive.infolist()
         if sum(one.file_size for one in members) > _MOST_UNPACKED * file.stat().st_size:

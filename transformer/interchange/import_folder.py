@@ -26,13 +26,7 @@ from transformer.model.config import ModelConfig
 
 
 class Imported(NamedTuple):
-    """The content of a folder.
-
-    Attributes:
-        model: Keys under ``model.``.
-        languages: Source and target, if the folder names them.
-        decoding: Keys under ``decoding.`` of its own search.
-    """
+    """The content of a folder; ``model`` and ``decoding`` hold keys of these groups."""
 
     model: dict[str, Any]
     tokenizer: Tokenizer
@@ -42,10 +36,7 @@ class Imported(NamedTuple):
 
 
 def read_folder(folder: Path) -> Imported:
-    """The model of a folder of Marian itself, or of transformers.
-
-    Raises InputError if a part is missing or damaged, or the model cannot be expressed.
-    """
+    """The model of a folder of Marian itself, or of transformers."""
     languages: tuple[str | None, ...] = (None, None)
     if (folder / DECODER).is_file() and not (folder / "config.json").is_file():
         config, family, weights, vocabulary = read_npz(folder)
@@ -83,7 +74,6 @@ def read_folder(folder: Path) -> Imported:
 
 
 def _check_symbols(values: Mapping[str, Any], vocabulary: ImportedTokenizer, start: int) -> None:
-    """Raise InputError if a config has other control symbols than the vocabulary."""
     source, target = vocabulary.source, vocabulary.target.rows
     padding = source.rows[PAD] if source.padding is None else source.padding
     known = {"pad": padding, "eos": target[EOS], "decoder_start": target[start]}
@@ -96,15 +86,11 @@ def _check_symbols(values: Mapping[str, Any], vocabulary: ImportedTokenizer, sta
 
 
 def _code(name: Any) -> str | None:
-    """The code of a language, if it is one."""
     return name if isinstance(name, str) and re.fullmatch(r"[\w-]{1,20}", name) else None
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """The tensors of a folder, from safetensors or from files of torch that run no code.
-
-    They are mapped into the memory. Raises InputError if there are none, or they cannot be read.
-    """
+    """The tensors of a folder, mapped into memory, from safetensors or torch files without code."""
     for name in ("model.safetensors", "pytorch_model.bin"):
         if (folder / name).is_file():
             return _read_file(folder / name)
@@ -144,7 +130,6 @@ def imported_payload(found: Imported, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sizes(tokenizer: Tokenizer) -> dict[str, int]:
-    """The settings of a model that depend on its tokenizer."""
     sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
     return {"source_vocab_size": sizes[0], "target_vocab_size": sizes[1], "pad": PAD}
 

@@ -1,7 +1,6 @@
-"""The README.md of an export: a model card, or for CTranslate2 a program without our code.
+"""The model card of an export, README.md, with the YAML of Hugging Face.
 
-A card has the YAML of Hugging Face (source: huggingface/hub-docs, ``modelcard.md``). Names of files
-have no folders: a card is public.
+Source: huggingface/hub-docs, ``modelcard.md``. Names of files have no folders: a card is public.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,9 +15,7 @@ import yaml
 from transformer.common.files import read_json
 from transformer.common.hub import cached_model
 from transformer.common.language_names import language_name
-from transformer.data.tokenization.tags import SourceTags
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.search.config import SearchConfig
 from transformer.model.checkpoint.locate import find_checkpoint, is_exported, run_folder
 from transformer.report.page import REPORT
 from transformer.report.scores import read_scores
@@ -36,8 +33,7 @@ def model_card(
 ) -> str:
     """The text; ``about`` has the ``license`` and the name of the model, ``repo``, if any.
 
-    ``report`` has the values of ``report.json``, or a part of them. ``library`` loads the folder:
-    transformers, or transformer, this framework.
+    ``report`` has values of ``report.json``; ``library`` is the one that loads the folder.
     """
     data = run["data"]
     found = report.get("tests", ())
@@ -96,10 +92,7 @@ def _task(languages: list[str]) -> tuple[list[str], str]:
 
 
 def read_report(checkpoint: Path) -> dict[str, Any]:
-    """The report of a run, if this is its best checkpoint, with the scores of its test files.
-
-    A report from before the last test has no intervals of these scores.
-    """
+    """The report of a run, if this is its best checkpoint, with the scores of its test files."""
     if is_exported(checkpoint) or find_checkpoint(checkpoint).name != "best.ckpt":
         return {}
     folder = run_folder(checkpoint)
@@ -120,7 +113,6 @@ def _metric(score: dict[str, Any]) -> str:
 
 
 def _base(path: str | None) -> str:
-    """The start of the run: ``USER/MODEL``, the name of a run, or nothing."""
     return (cached_model(path) or Path(path).name) if path else ""
 
 
@@ -135,7 +127,6 @@ def _training_text(data: dict[str, Any], base: str) -> str:
 
 
 def _made(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Sentences on the size of the training, without names of folders."""
     for run in runs:
         if train := (run["lengths"] or {}).get("train"):
             yield f"It saw {sum(train[0]):,} pairs, and has {run['parameters']:,} parameters."
@@ -165,7 +156,6 @@ def _score_table(tests: Tests, report: dict[str, Any]) -> str:
 
 
 def _limits(report: dict[str, Any]) -> Iterator[str]:
-    """How often outputs fail, and what disturbed sources cost; as far as it was measured."""
     for run in report.get("runs", ()):
         if failures := run["failures"]:
             rows = [(k, f["hypothesis"], f["reference"]) for k, f in failures["flags"].items()]
@@ -181,54 +171,6 @@ def _limits(report: dict[str, Any]) -> Iterator[str]:
 def _table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
-
-
-_LEARNT = """\
-- As in training, characters are composed (NFC), and nothing else is normalised. SentencePiece takes
-  U+2581 for a space; so it is cut as U+FFFF, and gets its own bytes afterwards."""
-_FILE = "- As in training, text is normalised as SentencePiece's model says, and in no other way."
-
-
-def ctranslate2_readme(tokenizer: Tokenizer, search: SearchConfig, max_subwords: int) -> str:
-    """The text, with a program that has the beam, penalty and length limit of ``search``."""
-    tags = tokenizer.tags
-    first = SourceTags(
-        tags.targets[0] if tags.targets else None,
-        tags.corpora[0] if tags.corpora and not tags.optional else None,
-    )
-    before = [tags.spelt[index] for index in tags.indices(first)]
-    rows = "[cut(text) for text in texts]"
-    if before:
-        rows = f"[{before} + pieces if pieces else [] for pieces in map(cut, texts)]"
-    cut, note = _asset("cut_learnt.py.txt"), _LEARNT
-    if tokenizer.config.algorithms[0] == "sentencepiece":
-        cut, note = "    return source.encode(text, out_type=str)", _FILE
-    # Without a penalty the engine would stop earlier than our search.
-    power = search.length_penalty or 1e-6
-    score = "value"
-    if search.length_penalty_form == "wu":
-        score += f" * (6 * (len(pieces) + 1) / (6 + len(pieces))) ** {power}"
-    text = Template(_asset("ctranslate2.md")).substitute(
-        ctranslate2=version("ctranslate2"),
-        sentencepiece=version("sentencepiece"),
-        target="source" if tokenizer.joint else "target",
-        cut=cut.rstrip(),
-        note=note,
-        rows=rows,
-        ratio=search.max_length_ratio,
-        offset=search.max_length_offset,
-        beam=search.beam_size,
-        power=power,
-        score=score,
-        kept='[piece for piece in pieces if piece != "< >"]' if tags.sentences else "pieces",
-        max_subwords=max_subwords,
-    )
-    if tags.targets or tags.corpora:
-        known = ", ".join(f"`{tag}`" for tag in tags.spelt)
-        text += f"- Each source begins with its tags, here {before}. There are {known}.\n"
-    if tags.sentences:
-        text += "- Trained on documents: between sentences, which are cut alone, stands `< >`.\n"
-    return text
 
 
 def _asset(name: str) -> str:

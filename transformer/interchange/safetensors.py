@@ -69,11 +69,9 @@ def read_safetensors(folder: Path) -> Checkpoint:
 def read_settings(
     file: Path, check: Callable[[ModelConfig], None], device: str = "cpu"
 ) -> Checkpoint:
-    """Read what ``write_settings`` wrote; raises InputError as ``read_safetensors`` does.
+    """Read what ``write_settings`` wrote; ``check`` refuses weights before the model is built.
 
-    ``check`` is called before the model is built. It raises InputError if the weights beside the
-    file cannot be those of the model. The model of the result has initial weights; on the device
-    ``meta`` it has none.
+    The model of the result has initial weights; on the device ``meta`` it has none.
     """
     folder = file.parent
     with errors_name(folder), readable(folder):
@@ -91,11 +89,7 @@ def read_settings(
 
 
 def verify_safetensors(model: Transformer, tokenizer: Tokenizer, folder: Path) -> dict[str, Any]:
-    """Read the folder again, and compare its weights and its tokenizer with these.
-
-    Returns the number of weight tensors, and the size of their file in bytes. Raises RuntimeError
-    if one differs.
-    """
+    """Compare a model and its tokenizer with the folder; RuntimeError if they differ."""
     found = read_safetensors(folder)
     weights = found.model.state_dict()
     differing = [
@@ -111,7 +105,6 @@ def verify_safetensors(model: Transformer, tokenizer: Tokenizer, folder: Path) -
 
 
 def _read_subwords(folder: Path, side: str) -> torch.Tensor | None:
-    """The bytes of the vocabulary of a side; None for the target side of a joint vocabulary."""
     file = folder / f"{side}.model"
     if side == "target" and not file.exists():
         return None

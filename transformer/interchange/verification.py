@@ -26,12 +26,7 @@ PLAIN: dict[str, Any] = {
 def verify_ctranslate2(
     translator: Translator, folder: Path, pairs: Sequence[Referenced], metrics: MetricsConfig
 ) -> dict[str, Any]:
-    """Translate raw sources with a model and with its export, both greedily, and compare.
-
-    Returns:
-        The number of sentences, the fraction of equal tokens before the first difference of each
-        sentence, the scores of both, and the ratio of our time to that of the export.
-    """
+    """Compare greedy translations of a model and its export: equal tokens, scores and times."""
     tokenizer = translator.tokenizer
     pairs = _uncut(pairs, translator)
     sources = [source for source, _ in pairs]
@@ -66,10 +61,7 @@ def compare_texts(
     pairs: Sequence[Referenced],
     metrics: MetricsConfig,
 ) -> dict[str, Any]:
-    """Translate with a model, by the search with these changes, and with another program.
-
-    Returns the number of sentences, the fraction of equal translations, and the scores of both.
-    """
+    """Compare translations by a changed search with another program's: equal ones and scores."""
     pairs = _uncut(pairs, translator)
     sources = [source for source, _ in pairs]
     search = replace(translator.search, **changes)
@@ -87,7 +79,6 @@ def compare_texts(
 def _scores(
     texts: tuple[list[str], list[str]], pairs: Sequence[Referenced], metrics: MetricsConfig
 ) -> dict[str, Any]:
-    """The scores of a model and of its export, by the metric that chooses checkpoints."""
     sources, references = zip(*pairs, strict=True)
     ours, theirs = (
         score(one, references, (metrics.choose,), config=metrics, sources=sources)[0]
@@ -99,7 +90,6 @@ def _scores(
 
 
 def _uncut(pairs: Sequence[Referenced], translator: Translator) -> list[Referenced]:
-    """The pairs whose source fits the model; raises InputError if there is none."""
     sources = translator.tokenizer.encode_source([source for source, _ in pairs])
     limit = max_subwords(translator.model)
     short = [pair for pair, one in zip(pairs, sources, strict=True) if len(one) <= limit]

@@ -21,13 +21,9 @@ class Backtranslate(Recipe):
     kinds = ("reverse", "evaluate_reverse", "translate", "forward", "evaluate")
 
     monolingual: str
-    """Text of the target language, a sentence a line."""
     reverse: str | None = None
-    """A run or a checkpoint that translates from target to source; None trains one."""
     tag: str | None = "backtranslated"
-    """Before each synthetic source; None puts none."""
     bitext_share: Annotated[float, Range(above=0, below=1)] | None = None
-    """Fraction of the batches that is not synthetic; None is in proportion to the sizes."""
 
     def add(self, plan: Plan) -> None:
         """Add the stages; raises InputError if the reverse model is not of that direction."""

@@ -21,7 +21,6 @@ class Bidirectional(Recipe):
     kinds = ("pretrain", "finetune", "evaluate")
 
     pretraining: Annotated[float, Range(above=0, below=1)] = 0.3333
-    """The fraction of ``trainer.max_steps`` that learns both directions."""
 
     def add(self, plan: Plan) -> None:
         """Add the stages; raises InputError for two vocabularies."""

@@ -29,7 +29,6 @@ class CorpusFiles:
     """train, validation, and test if there is one."""
 
     def __getitem__(self, split: str) -> list[Path]:
-        """The two files of a split, line by line translations of each other."""
         return [self.folder / f"{split}.{language}" for language in (self.source, self.target)]
 
     @property

@@ -24,7 +24,6 @@ def override(key: str, value: Any) -> str:
 
 
 def _literal(value: Any) -> str:
-    """A value of plain types, or a path, as Hydra reads it."""
     if value is None:
         return "null"
     if isinstance(value, bool):

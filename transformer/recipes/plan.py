@@ -44,10 +44,7 @@ _ONE_CORPUS: dict[str, Any] = {
 
 
 class Plan:
-    """Stages, as they are added; InputError if the arguments are wrong, or no recipe can do them.
-
-    ``base`` are the user's arguments for all training runs, ``extras`` those for a kind of stage.
-    """
+    """Stages as they are added; ``base`` is for all trainings, ``extras`` for a kind of stage."""
 
     def __init__(
         self,
@@ -127,11 +124,7 @@ class Plan:
         suffix: str = "",
         reads: Iterable[Path] = (),
     ) -> tuple[Path, ...]:
-        """Add a stage, and return its output files; InputError if the user sets what it decides.
-
-        The fields are those of ``Stage``; the user's arguments for this kind come on top of the
-        settings. Stages of one kind differ in the suffix of their names.
-        """
+        """Add a stage, and return its output files; InputError if the user sets what it decides."""
         folder = self.folder / f"{len(self.stages) + 1:02}_{kind}{suffix}"
         files = tuple(folder / name for name in outputs)
         written = files[0] if verb in ("translate", "select") else folder
@@ -159,7 +152,6 @@ class Plan:
         )
 
     def _composed(self, stage: Stage) -> dict[str, Any]:
-        """The config of a stage, checked as far as it can be before anything runs."""
         search = None
         if stage.verb in ("translate", "evaluate"):
             search = self._configs[stage.inputs[0]]["decoding"]
@@ -197,7 +189,6 @@ def one_or_all(models: Sequence[Path]) -> Path | Sequence[Path]:
 
 
 def _check_corpus(config: Mapping[str, Any], own: Collection[str] = ()) -> None:
-    """Raise InputError if a run reads anything but pairs of sentences."""
     groups = {"": config, **config}
     given = {key: groups[key.rpartition(".")[0]][key.rpartition(".")[2]] for key in _ONE_CORPUS}
     raise_objections(

@@ -10,4 +10,3 @@ RECIPES: dict[str, type[Recipe]] = {
     "backtranslate": Backtranslate,
     "bidirectional": Bidirectional,
 }
-"""By the name that ``recipe=`` gives."""

@@ -33,10 +33,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def run_stages(stages: Sequence[Stage], cache: Path, log: Callable[[str], None]) -> None:
-    """Run the stages that are not done; ``cache`` is a folder for the digests of large files.
-
-    Raises InputError if an input is missing, and Interrupted at a signal or a failed stage.
-    """
+    """Run the stages that are not done; ``cache`` is a folder for the digests of large files."""
     with handling(_stop), locked(stages[0].folder.parent, "works"):
         list(states(stages, cache))  # raises InputError before the first stage runs
         for stage in stages:
@@ -60,10 +57,7 @@ def _stop(number: int, frame: FrameType | None = None, when: str = "") -> NoRetu
 
 
 def states(stages: Sequence[Stage], cache: Path) -> Iterator[str]:
-    """Yield the state of each stage before the first one runs.
-
-    Raises InputError if an input is missing that no earlier stage writes.
-    """
+    """Yield the state of each stage before the first one runs; InputError for a missing input."""
     pending: set[Path] = set()
     for stage in stages:
         state = _state(stage, _digests(stage, cache, pending))
@@ -75,10 +69,7 @@ def states(stages: Sequence[Stage], cache: Path) -> Iterator[str]:
 
 
 def _digests(stage: Stage, cache: Path, pending: Collection[Path] = ()) -> dict[str, str]:
-    """The sha256 of the command and of each input, by name.
-
-    ``pending`` are files that an earlier stage has yet to write: they are left out.
-    """
+    """The sha256 of the command and of each input, by name; not of inputs that are ``pending``."""
     inputs = [file for file in stage.inputs if file not in pending]
     digests = {stage.label(file): file_digest(file, cache).hex() for file in inputs}
     return {"command": stage.digest, **digests}
@@ -104,7 +95,6 @@ def _state(stage: Stage, digests: dict[str, str]) -> str:
 
 
 def _mark(stage: Stage, digests: dict[str, str], *, done: bool) -> None:
-    """Write the marker of a stage."""
     values = {"command": stage.command, "sha256": digests, "done": done}
     remove_parts(stage.marker.parent, glob.escape(stage.marker.name))
     with written_whole(stage.marker) as part:
@@ -112,10 +102,7 @@ def _mark(stage: Stage, digests: dict[str, str], *, done: bool) -> None:
 
 
 def _move_aside(stage: Stage, log: Callable[[str], None]) -> None:
-    """Rename the folder of an earlier call to ``NAME.old-1``, or to the next free number.
-
-    Raises InputError if no recipe made the folder, or a process still trains in it.
-    """
+    """Rename the folder of an earlier call to ``NAME.old-N``; InputError if foreign or in use."""
     if not stage.folder.is_dir() or not any(stage.folder.iterdir()):
         return
     foreign = not stage.marker.exists()
@@ -129,7 +116,6 @@ def _move_aside(stage: Stage, log: Callable[[str], None]) -> None:
 
 
 def _run(stage: Stage, digests: dict[str, str]) -> None:
-    """Run a stage, and mark it before and after; raises Interrupted at an error or a signal."""
     _mark(stage, digests, done=False)
     stage.folder.mkdir(exist_ok=True)
     code, received = call(stage)
@@ -145,10 +131,7 @@ def _run(stage: Stage, digests: dict[str, str]) -> None:
 
 
 def call(stage: Stage) -> tuple[int, int | None]:
-    """Run a stage as a process, and forward signals to it.
-
-    Returns its exit code, and the last signal that this process received.
-    """
+    """Run a stage as a process; returns its exit code, and the last signal, which it forwards."""
     received: list[int] = []
     process: subprocess.Popen[bytes] | None = None
 

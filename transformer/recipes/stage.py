@@ -28,14 +28,9 @@ FREE = frozenset(
 
 @dataclass(frozen=True)
 class Stage:
-    """One command.
+    """One command: the user's ``settings``, and what the recipe decides.
 
-    Attributes:
-        folder: What it writes; named after the stage, such as ``02_teacher_1``.
-        settings: ``KEY=VALUE`` arguments of the user.
-        own: Keys and values that the recipe decides, with all files of the recipe.
-        outputs: Files in the folder that it writes.
-        reads: Files of the user that ``settings`` name.
+    ``own`` are its keys and values with all files of the recipe; ``reads`` are the user's files.
     """
 
     folder: Path

@@ -28,10 +28,7 @@ class Client:
 
 
 def read_keys(path: Path) -> list[Client]:
-    """Read ``NAME SHA256 [requests=N]`` lines; raises InputError for another line.
-
-    Blank lines and lines that begin with ``#`` are skipped.
-    """
+    """Read ``NAME SHA256 [requests=N]`` lines; raises InputError for another line."""
     clients = []
     for number, line in enumerate(map(str.strip, read_lines(path)), start=1):
         if not line or line.startswith("#"):

@@ -26,10 +26,7 @@ _SAMPLE = 2000
 class Direction:
     """A source and a target language, by lower-case codes such as ``en`` or ``zh-hans``.
 
-    Attributes:
-        translator: Several directions may share it.
-        tags: Before each source.
-        sentences: Whether a text is cut into sentences, else at line ends alone.
+    ``tags`` stand before each source; without ``sentences``, a text is cut at line ends alone.
     """
 
     source: str
@@ -86,12 +83,9 @@ def trained_directions(
     named: str | None = None,
     sentences: bool | None = None,
 ) -> Iterator[Direction]:
-    """The directions of a model.
+    """The directions of a model: ``named`` as SOURCE-TARGET, or those of the data of its run.
 
-    Args:
-        config: Of its run; ``data`` and ``data.corpora`` have the codes.
-        named: ``SOURCE-TARGET`` in place of them; raises InputError if the model cannot have it.
-        sentences: Of each direction; None: the metric that chose the checkpoint decides.
+    If ``sentences`` is None, the metric that chose the checkpoint decides.
     """
     if sentences is None:
         sentences = config.get("metrics", {}).get("choose", "bleu") in _OF_SENTENCES
@@ -153,11 +147,7 @@ class Detector:
             self._identifier.set_languages(known)
 
     def detect(self, text: str) -> list[Detected]:
-        """The languages, the likeliest first; none for a text without a letter.
-
-        If there is only one language, it is always found, with its probability among all languages
-        of py3langid.
-        """
+        """The likeliest first; none without a letter, but always the only one of a service."""
         text = text[:_SAMPLE]
         ranked = self._identifier.rank(text) if any(map(str.isalpha, text)) else []
         if self._only is not None:

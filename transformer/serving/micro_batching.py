@@ -1,8 +1,4 @@
-"""Translates the sentences of all clients in shared batches, in the thread that owns the models.
-
-An idle thread starts a job at once; while it works, jobs gather for the next batch. The module
-knows neither HTTP nor what a translation is.
-"""
+"""Translates the sentences of all clients in shared batches, in the thread of the models."""
 
 import logging
 import threading
@@ -24,13 +20,7 @@ class QueueFull(Exception):
 
 @dataclass(frozen=True)
 class Job:
-    """A sentence to translate.
-
-    Attributes:
-        options: Jobs with equal options may share a batch.
-        length: Tokens of the source.
-        result: Its translation or error; cancelling it drops the job.
-    """
+    """A sentence of ``length`` tokens to translate; equal ``options`` may share a batch."""
 
     options: Hashable
     sentence: Any
@@ -42,11 +32,8 @@ class Job:
 class MicroBatcher:
     """A queue of jobs, and a thread that takes batches from it.
 
-    Args:
-        translate: From options and the sentences of a batch to their translations.
-        batch_tokens: Maximal padded source tokens of a batch; a longer sentence is a batch alone.
-        max_waiting: Most jobs in the queue; ``submit`` refuses more.
-        thread: The one that loaded the models; OpenMP has threads for each thread that computes.
+    ``translate`` gets the options and sentences of a batch. ``thread`` is the one that loaded the
+    models: OpenMP has threads for each thread that computes.
     """
 
     def __init__(

@@ -16,7 +16,6 @@ LONGEST = 1000
 """Characters of a sentence."""
 
 _BLANKS = re.compile(r"[\t\v\f\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]")
-"""Blanks besides the space and the line ends of Unix."""
 
 
 class Part(NamedTuple):
@@ -27,10 +26,7 @@ class Part(NamedTuple):
 
 
 def split_sentences(text: str, language: str, splitting: Splitting) -> list[Part]:
-    """The parts of a text, whose concatenation is the text.
-
-    An unknown language has the rules of English.
-    """
+    """The parts of a text, whose concatenation is the text."""
     if splitting == "lines":
         chunks = re.split(r"(?<=\n)", text)
     else:

@@ -1,7 +1,4 @@
-"""The server: all routes, measurement of requests, CORS, and its socket.
-
-At a signal, it answers the accepted requests and ends.
-"""
+"""The server: all routes, measurement of requests, CORS, and its socket."""
 
 import errno
 import math

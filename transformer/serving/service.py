@@ -1,7 +1,4 @@
-"""Translates texts of many clients at once: sentences, the queue and the cache.
-
-It knows neither HTTP nor the form of an answer.
-"""
+"""Translates texts of many clients at once: sentences, the queue and the cache."""
 
 import asyncio
 from collections import OrderedDict
@@ -16,12 +13,7 @@ from transformer.serving.languages import Detected, Detector, Directions
 from transformer.serving.metrics import Metrics
 from transformer.serving.micro_batching import Job, MicroBatcher
 from transformer.serving.sentences import Part, Splitting, plain_blanks, split_sentences
-from transformer.serving.translations import (
-    Options,
-    Sentence,
-    SentenceTranslation,
-    TextTranslation,
-)
+from transformer.serving.translations import Options, Sentence, SentenceTranslation, TextTranslation
 
 _LONGEST_REMEMBERED = 1000
 """Characters of a sentence in the cache."""
@@ -34,11 +26,7 @@ _Split = list[list[tuple[Part, Sentence]]]
 
 
 class TranslationService:
-    """Translates the texts of all clients with the models of some directions.
-
-    ``batch_tokens`` are the maximal padded source tokens of a batch, ``cache`` is the number of
-    remembered translations of sentences, and ``thread`` has loaded the models.
-    """
+    """Translates the texts of all clients; ``cache`` is the number of remembered sentences."""
 
     def __init__(
         self,
@@ -74,12 +62,8 @@ class TranslationService:
     async def translate(self, texts: Sequence[str], options: Options) -> list[TextTranslation]:
         """Translate texts, each sentence by itself, or each line (``Direction.whole_lines``).
 
-        Blanks, line ends and sentences without a letter are kept.
-
-        Raises:
-            QueueFull: Too many sentences wait already.
-            TimeoutError: ``limits.seconds`` are over; sentences that still wait are dropped.
-            InputError: The model cannot do what is asked, or the request is too large.
+        Raises QueueFull, TimeoutError after ``limits.seconds``, and InputError for what the model
+        cannot do or a request that is too large.
         """
         async with asyncio.timeout(self.limits.seconds):
             split, futures = await self._submit(texts, options)
@@ -106,7 +90,6 @@ class TranslationService:
             _drop(futures)
 
     async def _submit(self, texts: Sequence[str], options: Options) -> tuple[_Split, _Futures]:
-        """The sentences of each text, and their translations, which may be to come."""
         # In a thread: a long text must not block other clients.
         split, jobs = await asyncio.to_thread(self._prepare, texts, options)
         futures: _Futures = {}
@@ -126,7 +109,6 @@ class TranslationService:
     def _prepare(
         self, texts: Sequence[str], options: Options
     ) -> tuple[_Split, dict[Sentence, Job]]:
-        """The sentences of each text, and a job for each distinct one."""
         direction, constrain = options.direction, options.constrain
         lines = direction.whole_lines
         splitting: Splitting = "lines" if lines else options.splitting
@@ -154,10 +136,7 @@ class TranslationService:
         return split, jobs
 
     def detect_source(self, texts: Sequence[str], target: str) -> Detected:
-        """The likeliest language of texts that is translated into the target.
-
-        The confidence is 0 if the texts have no letter.
-        """
+        """The likeliest language of texts with this target; its confidence is 0 without letters."""
         sources = [one.source for one in self.directions.all if one.target == target]
         found = self.detector.detect("\n".join(texts))
         found = found or [Detected((sources or self.directions.sources)[0], 0.0)]
@@ -192,6 +171,5 @@ class TranslationService:
 
 
 def _drop(futures: _Futures) -> None:
-    """Cancel what nobody waits for."""
     for future in futures.values():
         future.cancel()

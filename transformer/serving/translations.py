@@ -1,7 +1,4 @@
-"""Translations of sentences and texts, and how a batch of sentences is translated.
-
-``translate_batch`` runs in the thread that owns the models; it knows neither HTTP nor the queue.
-"""
+"""Translations of sentences and texts, and how a batch of sentences is translated."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -24,18 +21,14 @@ from transformer.serving.languages import Direction
 from transformer.serving.sentences import Part, Splitting
 
 Constrain = Callable[[str], Constraints | None]
-"""From a sentence to the constraints of its translation."""
 
 
 @dataclass(frozen=True)
 class Options:
     """How a request is translated, and what its answer has besides.
 
-    Attributes:
-        alternatives: Number of other translations.
-        near_best: Fraction of the best source word's weight from which another word is linked too;
-            None is that of the model.
-        splitting, constrain: For texts; sentences share batches whatever they are.
+    ``near_best`` is the threshold of links (``Aligner``). Sentences share batches whatever
+    ``splitting`` and ``constrain`` are.
     """
 
     direction: Direction
@@ -66,15 +59,10 @@ class Attention(NamedTuple):
 
 @dataclass(frozen=True)
 class SentenceTranslation:
-    """The translation of one sentence.
+    """The translation of one sentence; ``links`` are pairs of (source, target) words from 0.
 
-    Attributes:
-        alternatives: Distinct other translations, the best first.
-        source_tokens, target_tokens: Numbers of subwords.
-        links: On request, (source word, target word), counted from 0; blanks separate words.
-        confidence: On request, the geometric mean of the probabilities of all subwords and the end.
-        word_confidence: On request, the same for the subwords of each word.
-        flags: Failures of the text.
+    A confidence is the geometric mean of the probabilities of all subwords and the end; that of a
+    word is of its subwords.
     """
 
     source: str
@@ -133,10 +121,7 @@ def has_weights(translator: Translator) -> bool:
 
 
 def translate_batch(options: Options, sentences: Sequence[Sentence]) -> list[SentenceTranslation]:
-    """Translate sentences together.
-
-    Raises InputError if the search or the engine cannot do what is asked.
-    """
+    """Translate sentences together."""
     translator = options.direction.translator
     more = options.alternatives, options.links, options.confidence, options.attention
     if any(more) and not has_weights(translator):
@@ -159,7 +144,6 @@ def translate_batch(options: Options, sentences: Sequence[Sentence]) -> list[Sen
 
 @cache
 def _wider(translator: Translator, nbest: int) -> Translator:
-    """The same model, with a beam search that returns so many hypotheses."""
     wide = {"algorithm": "beam", "beam_size": max(nbest, translator.search.beam_size)}
     plain: dict[str, Any] = {**wide, "nbest": nbest, "groups": 1, "diversity": 0.0}
     return translator.with_search(replace(translator.search, **plain))
@@ -167,7 +151,6 @@ def _wider(translator: Translator, nbest: int) -> Translator:
 
 @cache
 def _linking(translator: Translator, near_best: float) -> Translator:
-    """The same model, search and engine, with another threshold of links."""
     other = copy(translator)
     other.aligner = replace(translator.aligner, near_best=near_best)
     return other
@@ -192,7 +175,6 @@ def _result(sentence: Sentence, found: Translation) -> SentenceTranslation:
 def _with_confidence(
     translator: Translator, sources: Sequence[str], results: Sequence[SentenceTranslation]
 ) -> list[SentenceTranslation]:
-    """Add the confidence, by forced decoding of the translations."""
     pairs = [(source, one.text) for source, one in zip(sources, results, strict=True)]
     scores = score_pairs(
         translator.members[0], translator.tokenizer, pairs, batch_tokens=translator.batch_tokens
@@ -209,5 +191,4 @@ def _with_confidence(
 
 
 def _mean_probability(logs: Sequence[float]) -> float:
-    """The geometric mean of probabilities that are given by their logarithms."""
     return math.exp(math.fsum(logs) / len(logs))

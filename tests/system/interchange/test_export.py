@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.helpers.interchange.outside import translated_outside
 from tests.helpers.runs.runs import verb
 from transformer.__main__ import main
 from transformer.model.checkpoint.checkpoint import PORTABLE
@@ -123,8 +122,6 @@ def test_an_export_alone_translates_as_its_run(home: Path, alone: Path) -> None:
         code, _, stderr = verb("translate", *arguments, "output=alone.txt", home=home)
         assert code == 0, stderr
         assert (home / "alone.txt").read_text() == expected
-    texts = (home / "test.src").read_text().split("\n")[:-1]
-    assert translated_outside(alone, texts) == expected.split("\n")[:-1]
 
 
 ELSEWHERE = "checkpoint=elsewhere/model"

@@ -18,12 +18,12 @@ from transformer.cli.config.arguments import (
     config_folder,
     known_keys,
     nearest_key,
-    override_key,
     search_path,
 )
 from transformer.common.errors import ALSO, InputError
 from transformer.common.files import HUB, given_path, hub_run
 from transformer.common.schema import typed_value
+from transformer.recipes.overrides import override_key
 
 _OWN_METRIC = {
     "train": ("metrics.custom={}", "metrics.choose=custom"),
@@ -33,11 +33,7 @@ _OWN_METRIC = {
 
 
 def as_overrides(verb: str, arguments: Sequence[str]) -> list[str]:
-    """The arguments as Hydra reads them.
-
-    It reads no sentences and paths of users. The keys that ``metrics=MODULE:FUNCTION`` stands for
-    come before the rest.
-    """
+    """The arguments as Hydra reads them: no sentences and paths, but keys for an own metric."""
     if verb == "attention":
         sentences = given_sentences(arguments)
         kept = [one for one in arguments if override_key(one) not in sentences]
@@ -52,10 +48,7 @@ def as_overrides(verb: str, arguments: Sequence[str]) -> list[str]:
 
 
 def given_sentences(arguments: Sequence[str]) -> dict[str, str]:
-    """The sentences among the arguments of ``attention``, as the user typed them.
-
-    Hydra would read commas and brackets of a sentence as more than text.
-    """
+    """The sentences of ``attention`` as typed: Hydra would read commas and brackets as more."""
     given = (one.partition("=") for one in arguments if one != "target=null")
     # Bytes that are not UTF-8 become signs of replacement.
     return {
@@ -66,21 +59,14 @@ def given_sentences(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def split_paths(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The paths among the arguments of ``compare`` and ``report``, and the others.
-
-    Paths need no quotes, as Hydra does not read them. A key has no slash: runs/lr=0.1 is a path.
-    """
+    """The paths of ``compare`` and ``report``, which Hydra does not read, and other arguments."""
+    # A key has no slash: runs/lr=0.1 is a path.
     paths = [one for one in arguments if "=" not in one or "/" in override_key(one)]
     return paths, [one for one in arguments if one not in paths]
 
 
 def compose_config(verb: str, arguments: Sequence[str]) -> DictConfig:
-    """Compose ``conf/VERB.yaml`` with the user's arguments.
-
-    The sentences of ``attention`` are only marked as given. Hydra's own config, with the new run
-    directory of ``train``, is that of ``HydraConfig``. The error for an unknown key names the
-    nearest known one.
-    """
+    """Compose ``conf/VERB.yaml`` with the user's arguments; ``HydraConfig`` gets Hydra's part."""
     overrides = as_overrides(verb, arguments)
     check_overrides(verb, overrides)
     if verb == "train":
@@ -167,10 +153,7 @@ def resolve_positive(config: DictConfig, key: str, minimum: int = 1) -> int:
 
 
 def with_recipe(overrides: Sequence[str]) -> list[str]:
-    """The arguments of ``train`` with ``experiment=CORPUS`` if the corpus has a recipe.
-
-    Hydra finds this by itself, but would not let the experiment choose from other groups then.
-    """
+    """Add ``experiment=CORPUS``; Hydra's own way would not let it choose from other groups."""
     given: dict[str, Any] = dict(one.removeprefix("~").partition("=")[::2] for one in overrides)
     corpus = given.get("data", "")
     if "experiment" in given:

@@ -49,7 +49,6 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
 
 
 def _show(cleaned: Mapping[str, CleanedSplit], skipped: Mapping[str, str], repair: bool) -> None:
-    """Print a summary to stderr."""
     for name, split in cleaned.items():
         total = split.kept + split.rejected
         print(f"{name}: {split.kept:,} of {total:,} pairs kept", file=sys.stderr)

@@ -1,7 +1,4 @@
-"""``doctor``: checks a corpus before any training.
-
-Tables and examples go to stderr; JSON to stdout if that is a file or a pipe.
-"""
+"""``doctor``: checks a corpus; tables go to stderr, JSON to a file or a pipe on stdout."""
 
 import json
 import sys
@@ -48,7 +45,6 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
 
 
 def _show(report: Mapping[str, Any], unit: str, speed: int) -> None:
-    """Print tables and examples to stderr."""
     console = table_console()
     lengths = rows.length_rows(report)
     console.print(build_table(f"lengths ({unit})", rows.LENGTHS, lengths, right=(1, 3, 4, 5, 6, 7)))

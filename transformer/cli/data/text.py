@@ -4,7 +4,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import chain
-from pathlib import Path
 
 from omegaconf import DictConfig
 
@@ -13,7 +12,6 @@ from transformer.cli.data.corpus_options import data_config, split_names
 from transformer.cli.translate.line_io import check_output_path
 from transformer.common.files import written_whole
 from transformer.data.corpora.resolve import find_corpus_splits
-from transformer.data.corpora.split import Split
 
 
 def run(config: DictConfig, _: Sequence[str]) -> None:
@@ -30,17 +28,12 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
         check_output_path(file, read)
     folder.mkdir(parents=True, exist_ok=True)
     for name, sides in files.items():
-        print(f"{name}: {_write_split(splits[name], sides):,} pairs", file=sys.stderr)
-
-
-def _write_split(split: Split, files: Sequence[Path]) -> int:
-    """Write both sides, each whole or not at all; returns the number of pairs."""
-    count = 0
-    with ExitStack() as stack:
-        parts = [stack.enter_context(written_whole(file)) for file in files]
-        sides = [stack.enter_context(open(part, "wb")) for part in parts]
-        for pair in split:
-            for side, text in zip(sides, pair, strict=True):
-                side.write(text.encode() + b"\n")
-            count += 1
-    return count
+        pairs = 0
+        with ExitStack() as stack:
+            parts = [stack.enter_context(written_whole(file)) for file in sides]
+            writers = [stack.enter_context(open(part, "wb")) for part in parts]
+            for pair in splits[name]:
+                for writer, text in zip(writers, pair, strict=True):
+                    writer.write(text.encode() + b"\n")
+                pairs += 1
+        print(f"{name}: {pairs:,} pairs", file=sys.stderr)

@@ -9,24 +9,14 @@ from typing import Any
 import torch
 from omegaconf import DictConfig
 
-from transformer.cli.config.compose import (
-    given_sentences,
-    resolve_path,
-    resolve_positive,
-    resolve_value,
-)
+from transformer.cli.config import compose
 from transformer.cli.evaluate.scored_text import require_trusted
 from transformer.cli.load import load_translator, resolve_file
 from transformer.common.errors import InputError, how_to_install
 from transformer.common.files import written_whole
 from transformer.decoding.forced import forced_attention
 from transformer.decoding.translation.translator import Translator
-from transformer.evaluation.attention.head_survey import (
-    Characters,
-    EncodedPair,
-    corpus_pairs,
-    survey,
-)
+from transformer.evaluation.attention import head_survey
 from transformer.evaluation.attention.view import AttentionKind, AttentionView
 from transformer.model.checkpoint.locate import run_folder
 from transformer.model.transformer import Transformer
@@ -38,13 +28,13 @@ from transformer.report.scores import require_writable
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Show the attention in one sentence pair."""
-    if (png := resolve_value(config, "png", bool)) and find_spec("matplotlib") is None:
+    if (png := compose.resolve_value(config, "png", bool)) and find_spec("matplotlib") is None:
         print(f"note: attention.png needs matplotlib; {how_to_install('plot')}", file=sys.stderr)
         png = False
-    default = run_folder(resolve_path(config, "checkpoint")) / "attention"
-    folder = resolve_path(config, "output", default)
+    default = run_folder(compose.resolve_path(config, "checkpoint")) / "attention"
+    folder = compose.resolve_path(config, "output", default)
     translator, run = load_translator(config, arguments)
-    given = given_sentences(arguments)
+    given = compose.given_sentences(arguments)
     view = attention_view(config, given["text"], given.get("target"), translator, run)
     print_best(view)
     require_writable(folder)
@@ -63,8 +53,12 @@ def attention_view(
 ) -> AttentionView:
     """Translate the text, unless the target is given, and record every head."""
     pair = encoded_pair(translator, text, target)
-    pairs, measured = _measured_pairs(config, pair, translator, run)
-    characters = survey(translator, pairs)
+    pairs, measured = [pair], "this sentence pair alone"
+    if count := compose.resolve_positive(config, "sentences", 0):
+        require_trusted(config, run)
+        pairs = head_survey.corpus_pairs(translator, run["data"], config.split, count)
+        measured = f"{len(pairs)} sentence pairs of the run's {config.split} text"
+    characters = head_survey.survey(translator, pairs)
     if characters["cross"][0][0].alignment_error is not None:
         measured += f" (AER: links from {translator.aligner.near_best} of the best weight on)"
     (translated,) = translator.tokenizer.decode_target([pair.target])
@@ -72,7 +66,7 @@ def attention_view(
         source=text,
         target=translated if target is None else target,
         forced=target is not None,
-        checkpoint=str(resolve_file(resolve_path(config, "checkpoint"))),
+        checkpoint=str(resolve_file(compose.resolve_path(config, "checkpoint"))),
         size=_size(translator.model),
         measured=measured,
         sentences=len(pairs),
@@ -80,18 +74,7 @@ def attention_view(
     )
 
 
-def _measured_pairs(
-    config: DictConfig, pair: EncodedPair, translator: Translator, run: dict[str, Any]
-) -> tuple[list[EncodedPair], str]:
-    """Pairs of the run's corpus, or the pair itself, and their description."""
-    if not (count := resolve_positive(config, "sentences", 0)):
-        return [pair], "this sentence pair alone"
-    require_trusted(config, run)
-    pairs = corpus_pairs(translator, run["data"], config.split, count)
-    return pairs, f"{len(pairs)} sentence pairs of the run's {config.split} text"
-
-
-def encoded_pair(translator: Translator, text: str, target: str | None) -> EncodedPair:
+def encoded_pair(translator: Translator, text: str, target: str | None) -> head_survey.EncodedPair:
     """The subwords of a text and of its translation, the translator's own unless it is given."""
     tokenizer = translator.tokenizer
     (source,) = tokenizer.encode_source([text])
@@ -99,12 +82,12 @@ def encoded_pair(translator: Translator, text: str, target: str | None) -> Encod
     if target is not None:
         [(_, subwords)] = tokenizer.encode_pairs([(text, target)])
         _check("target", subwords, translator.model.max_length)
-        return EncodedPair(source, subwords)
+        return head_survey.EncodedPair(source, subwords)
     # The subwords of the search: the tokenizer might divide the same text in another way.
     (translation,) = translator.translate([text])
     spelt = tokenizer.subwords(range(tokenizer.target_vocab_size))
     ids = {subword: number for number, subword in enumerate(spelt)}
-    return EncodedPair(source, [ids[subword] for subword in translation.tokens])
+    return head_survey.EncodedPair(source, [ids[subword] for subword in translation.tokens])
 
 
 def _check(key: str, subwords: list[int], max_length: int | None) -> None:
@@ -123,9 +106,8 @@ def _size(model: Transformer) -> str:
 
 
 def _kinds(
-    translator: Translator, pair: EncodedPair, characters: Characters
+    translator: Translator, pair: head_survey.EncodedPair, characters: head_survey.Characters
 ) -> list[AttentionKind]:
-    """The heads on one pair, with their measures over many."""
     batch, seen = forced_attention(translator.model, [pair.source], [pair.target])
     tokenizer = translator.tokenizer
     source = tokenizer.source_subwords(batch.source[0].tolist())

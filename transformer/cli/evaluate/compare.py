@@ -144,7 +144,6 @@ def training_text(config: DictConfig, run: Run | None) -> Iterator[str] | None:
 
 
 def _about(path: Path) -> dict[str, Any]:
-    """The file of a run, and whether its weights are a moving average; it must translate."""
     file = resolve_file(path)
     about = {"checkpoint": str(file)}
     if not is_exported(path):  # only translators are exported

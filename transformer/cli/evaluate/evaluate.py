@@ -6,16 +6,10 @@ from collections.abc import Sequence
 
 from omegaconf import DictConfig
 
+from transformer.cli import load
 from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.engine import translator_by_engine
 from transformer.cli.evaluate import scored_text
-from transformer.cli.load import (
-    checkpoint_paths,
-    resolve_batch_tokens,
-    resolve_device,
-    resolve_file,
-    resolve_precision,
-)
 from transformer.common.errors import InputError
 from transformer.common.escaping import escaped
 from transformer.common.files import given_path
@@ -64,13 +58,13 @@ def _evaluate_again(config: DictConfig, task: str) -> None:
             f"source= and reference= are for text to text, but the checkpoint is of task={task}, "
             "which is scored on a split of its own corpus; give split=test or split=validation"
         )
-    device = resolve_device(config.device)
+    device = load.resolve_device(config.device)
     scores = evaluate(
         resolve_path(config, "checkpoint"),
         config.split,
         output=scored_text.writable_output(config),
         device=device,
-        batch_tokens=resolve_batch_tokens(config, device),
+        batch_tokens=load.resolve_batch_tokens(config, device),
         trusted=resolve_value(config, "trust", bool),
     )
     print_json(format_json(scores))
@@ -106,7 +100,7 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     name = scored_text.text_name(config)
     print(escaped(_description(config, translator)), file=sys.stderr)
     print_table(name, scores)
-    detector = Detector.load(checkpoint_paths(config.checkpoint)[0], run["data"])
+    detector = Detector.load(load.checkpoint_paths(config.checkpoint)[0], run["data"])
     failures = translation_failures(detector, by_sentence, sources, references, found)
     table_console().print(failures_table(failures))
     print_json(format_json(scores))
@@ -119,14 +113,13 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
 
 
 def _description(config: DictConfig, translator: Translator) -> str:
-    """The files and the search, in the words of the command line."""
-    files = [str(resolve_file(path)) for path in checkpoint_paths(config.checkpoint)]
+    files = [str(load.resolve_file(path)) for path in load.checkpoint_paths(config.checkpoint)]
     search = translator.search
     words = [] if search.algorithm == "beam" else [f"decoding.algorithm={search.algorithm}"]
     if search.algorithm in ("beam", "diverse"):
         words.append(f"decoding.beam_size={search.beam_size}")
         words.append(f"decoding.length_penalty={search.length_penalty:g}")
-    precision = resolve_precision(config, translator.device)
+    precision = load.resolve_precision(config, translator.device)
     if precision != "float32":
         words.append(f"precision={precision}")
     if not isinstance(translator.searcher, ModelSearcher):
@@ -151,7 +144,6 @@ def _terms(
 
 
 def _gold_links(config: DictConfig, split: AnySplit) -> list[WordLinks] | None:
-    """The gold links of each pair, if alignment is to be scored: from a file, or the split's."""
     alignment = resolve_value(config, "alignment", bool | str | None)
     if not alignment:
         return None

@@ -1,7 +1,6 @@
 """``report``: one page of a run, of several runs side by side, or the model card."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Literal
 
 from omegaconf import DictConfig
@@ -23,7 +22,11 @@ from transformer.runs.report import require_config, run_report, write_report
 def run(config: DictConfig, _: Sequence[str]) -> None:
     """Write a report, and print its path."""
     form = resolve_value(config, "format", Literal["html", "card"])
-    folders = [_run_directory(given_path(name)) for name in config.runs]
+    folders = []
+    for path in map(given_path, config.runs):
+        if not path.exists():
+            raise InputError(f"{path} does not exist; give a run directory")
+        folders.append(path if path.is_dir() else run_folder(path))
     for folder in folders:
         plain = require_config(folder)
         require_trusted(config, plain)
@@ -32,18 +35,7 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     require_writable(output)
     if form == "html":
         print(write_report(output, run_report(folders)))
-    else:
-        print(_write_card(config, folders, output))
-
-
-def _run_directory(path: Path) -> Path:
-    """The directory of a run, which may be given by a checkpoint of it."""
-    if not path.exists():
-        raise InputError(f"{path} does not exist; give a run directory")
-    return path if path.is_dir() else run_folder(path)
-
-
-def _write_card(config: DictConfig, folders: Sequence[Path], output: Path) -> Path:
+        return
     if len(folders) > 1:
         raise InputError(f"format=card is of one run, and not of {len(folders)}; give one")
     file = find_checkpoint(folders[0], "best")
@@ -53,8 +45,6 @@ def _write_card(config: DictConfig, folders: Sequence[Path], output: Path) -> Pa
     about = {key: resolve_value(config, key, str | None) for key in ("repo", "license")}
     library = resolve_value(config, "library", Literal["transformers", "transformer"])
     tokenizer, report = Tokenizer.from_state(portable["tokenizer"]), run_report(folders)
-    write_whole(
-        card := output / "model_card.md",
-        model_card(tokenizer, portable["config"], report, library, about),
-    )
-    return card
+    card = output / "model_card.md"
+    write_whole(card, model_card(tokenizer, portable["config"], report, library, about))
+    print(card)

@@ -12,13 +12,7 @@ from transformer.common.cache import locked
 from transformer.common.errors import InputError, errors_name, require_package
 from transformer.common.files import HUB, given_path, written_whole
 from transformer.common.hub import download, repository
-from transformer.interchange.import_folder import (
-    Imported,
-    export_payload,
-    imported_payload,
-    is_own,
-    read_folder,
-)
+from transformer.interchange import import_folder
 from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.report.scores import require_new
 
@@ -29,7 +23,7 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     output = resolve_path(config, "output")
     require_new(output)
     folder = download(name) if name.startswith(HUB) else resolve_path(config, "checkpoint")
-    if is_own(folder) and (config.validation or config.test):
+    if import_folder.is_own(folder) and (config.validation or config.test):
         reason = f"{folder} holds the config of a run; leave them out"
         raise InputError(f"validation= and test= have no effect: {reason}")
     for split in ("validation", "test"):
@@ -59,12 +53,12 @@ def _write_run(folder: Path, output: Path, config: DictConfig) -> None:
     for package in ("google.protobuf", "safetensors"):
         require_package(package, "import", "huggingface")
     with errors_name(folder):
-        if is_own(folder):
-            payload = export_payload(folder)
+        if import_folder.is_own(folder):
+            payload = import_folder.export_payload(folder)
         else:
-            found = read_folder(folder)
+            found = import_folder.read_folder(folder)
             values: Any = OmegaConf.to_container(_config(config, found))
-            payload = imported_payload(found, values)
+            payload = import_folder.imported_payload(found, values)
     with written_whole(output) as part:
         (part / "checkpoints").mkdir(parents=True)
         write_payload(payload, part / "checkpoints" / "best.ckpt")
@@ -72,7 +66,7 @@ def _write_run(folder: Path, output: Path, config: DictConfig) -> None:
         (part / "config.yaml").write_text(text, encoding="utf-8")
 
 
-def _config(config: DictConfig, found: Imported) -> DictConfig:
+def _config(config: DictConfig, found: import_folder.Imported) -> DictConfig:
     """The config of a training run with this model and this text."""
     composed = compose_config("train", ["data=files"])
     composed.model.update(found.model)

@@ -26,7 +26,6 @@ TRUST = "trust"
 """``trust=true``: text and code that the checkpoint names, wherever they are, may be used."""
 
 AUTO = "auto"
-"""``checkpoint=auto``: resume the run of the same command, if there is one."""
 
 
 def named_checkpoint(arguments: Sequence[str]) -> Path | None:
@@ -73,7 +72,6 @@ def resumed_config(checkpoint: Path, arguments: Sequence[str]) -> DictConfig:
 
 
 def _objections(key: str, config: DictConfig, checkpoint: Path) -> Iterator[str]:
-    """Objections to a key for a run that resumes."""
     old = OmegaConf.select(config, key, default=KeyError)
     if key.startswith("hydra."):
         yield f"{key} cannot change: a run resumes in its own directory"
@@ -88,10 +86,8 @@ def _objections(key: str, config: DictConfig, checkpoint: Path) -> Iterator[str]
 def auto_run(config: DictConfig, folder: Path, *, named: bool, sized: bool) -> Path:
     """The run directory for ``checkpoint=auto``: of a run to resume, or else the new ``folder``.
 
-    Args:
-        config: Of the call; its size of the vocabulary becomes that of the run.
-        named: Whether the user names the folder. Else runs beside it may be resumed.
-        sized: Whether the user names the size of the vocabulary.
+    Runs beside a folder that the user has not ``named`` may be resumed. Unless the size of the
+    vocabulary is given (``sized``), that of the run replaces it in the config.
     """
     values: Any = OmegaConf.to_container(config, resolve=True)
     largest = None if sized else vocab_size(values)

@@ -25,7 +25,6 @@ class _OnlyNew(logging.Filter):
         self.known = {line.removeprefix("warning: ") for line in lines}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line is new."""
         record.mark = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
         first = record.getMessage().partition("\n")[0]
         return first not in self.known or not record.name.startswith(_START_LOGGERS)

@@ -19,7 +19,6 @@ TRIAL = "trial.json"
 _FIELDS = ("run", "objective", "direction", "value", "overrides")
 
 SWEEP = "sweep.json"
-"""In the folder of the sweep."""
 
 _FOLDERS: dict[Path, dict[Path, int]] = {}
 """The sweep of this process, if any, with the trials of earlier sweeps there and their times."""
@@ -58,7 +57,6 @@ def summarised() -> Iterator[None]:
 
 
 def _new_trials(folder: Path, before: Mapping[Path, int]) -> Iterator[dict[str, Any]]:
-    """The trials of this sweep that can be read."""
     for file in folder.rglob(TRIAL):
         with suppress(OSError, ValueError, KeyError, TypeError):
             if file.stat().st_mtime_ns != before.get(file):

@@ -11,19 +11,12 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
+from transformer.cli.config import compose
 from transformer.cli.config.arguments import (
     check_overrides,
     config_folder,
     flags_and_overrides,
-    override_key,
     search_path,
-)
-from transformer.cli.config.compose import (
-    as_overrides,
-    compose_config,
-    composition_error,
-    fetch_models,
-    with_recipe,
 )
 from transformer.cli.train.ranks import train_assigned, train_run
 from transformer.cli.train.resume import AUTO, TRUST, auto_run, named_checkpoint, resumed_config
@@ -32,6 +25,7 @@ from transformer.common.errors import InputError
 from transformer.common.own_code import import_code
 from transformer.data.corpora.trust import named_classes
 from transformer.model.checkpoint.locate import run_folder
+from transformer.recipes.overrides import override_key
 from transformer.training.checkpointing.run_directory import has_checkpoint
 from transformer.training.distributed.launcher import RUN
 from transformer.training.distributed.rendezvous import external_rank
@@ -58,10 +52,10 @@ def run(arguments: Sequence[str]) -> None:
         raise InputError(f"{' '.join(trust)} must be {TRUST}=true or {TRUST}=false")
     if launch := [one for one in overrides if override_key(one) == "launch"]:
         raise InputError(f"{launch[0]} is for a sweep; add --multirun")
-    config = compose_config("train", [one for one in overrides if one not in trust])
+    config = compose.compose_config("train", [one for one in overrides if one not in trust])
     folder = Path(HydraConfig.get().run.dir).absolute()
     given = {override_key(one) for one in overrides}
-    fetch_models(config)
+    compose.fetch_models(config)
     if config.finetune_from is not None:
         from transformer.runs.finetuning import take_model
 
@@ -80,16 +74,16 @@ def _hydra(flags: Sequence[str], overrides: Sequence[str]) -> None:
     """Let Hydra run the sweep of --multirun, or show what its other flags ask for."""
     from transformer.cli.train.sweep import summarised
 
-    overrides = as_overrides("train", overrides)
+    overrides = compose.as_overrides("train", overrides)
     check_overrides("train", overrides, sweep=True)
-    sys.argv[1:] = [*flags, *with_recipe(overrides), *search_path()]
+    sys.argv[1:] = [*flags, *compose.with_recipe(overrides), *search_path()]
     # Otherwise Hydra would print exceptions itself.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     try:
         with summarised():
             hydra.main(str(config_folder()), "train", version_base="1.3")(_trial)()
     except HydraException as error:
-        raise composition_error("train", overrides, error) from error
+        raise compose.composition_error("train", overrides, error) from error
 
 
 def _resolve_auto(config: DictConfig, folder: Path, *, named: bool, sized: bool) -> Path:
@@ -112,7 +106,7 @@ def _trial(config: DictConfig) -> float:
     job = HydraConfig.get()
     if job.mode != RunMode.MULTIRUN:
         raise InputError("flags of Hydra go with --multirun, or show a config: --cfg job")
-    fetch_models(config)
+    compose.fetch_models(config)
     sized = names_size(job.overrides.task)
     # The directory of a trial has its number: a sweep resumes only in a directory that is named.
     folder = _resolve_auto(config, Path(job.runtime.output_dir), named=True, sized=sized)

@@ -12,46 +12,38 @@ from omegaconf import DictConfig
 from transformer.cli.config.compose import resolve_path, resolve_positive, resolve_value
 from transformer.cli.evaluate.scored_text import require_trusted, resolve_metrics
 from transformer.cli.load import resolve_batch_tokens, resolve_device
-from transformer.model.checkpoint.checkpoint import (
-    PORTABLE,
-    read_merged,
-    read_payload,
-    require_translation,
-    write_payload,
-)
+from transformer.model.checkpoint import checkpoint
 from transformer.model.checkpoint.locate import TUNED, find_checkpoint
 from transformer.report.scores import print_json, require_writable
-from transformer.runs.tuning import (
-    SweepConfig,
-    Trial,
-    WeightsName,
-    best_trial,
-    offered_weights,
-    sweep,
-    translating,
-    with_search,
-)
+from transformer.runs import tuning
 
 
 def run(config: DictConfig, _: Sequence[str]) -> None:
     """Try all, and write the best into a checkpoint."""
     path = resolve_path(config, "checkpoint")
     candidates = _candidates(config, path)
-    of_run = next(iter(candidates.values()))[PORTABLE]["config"]
+    of_run = next(iter(candidates.values()))[checkpoint.PORTABLE]["config"]
     require_trusted(config, of_run)
-    settings = _settings(config, of_run)
+    hints, device = get_type_hints(tuning.SweepConfig), resolve_device(config.device)
+    keys = ("beam_sizes", "length_penalties", "metric", "sentences")
+    settings = tuning.SweepConfig(
+        **{key: resolve_value(config, key, hints[key]) for key in keys},
+        batch_tokens=resolve_batch_tokens(config, device),
+        device=device,
+        scoring=resolve_metrics(config, of_run),
+    )
     # The search takes hours; its result is written at its end.
     require_writable(path / "checkpoints" if path.is_dir() else path.parent)
-    trials = sweep(candidates, settings, partial(_show, first=iter([True])))
-    best = best_trial(trials)
+    trials = tuning.sweep(candidates, settings, partial(_show, first=iter([True])))
+    best = tuning.best_trial(trials)
     file = find_checkpoint(path)
     if best is trials[0] and (path == file or file.stem != TUNED):
         print(f"nothing is written: no other is better than {file} as it is:", file=sys.stderr)
     else:
         # A file keeps all that training needs to resume from it.
-        payload = candidates[best.weights] if path.is_dir() else read_payload(path)
+        payload = candidates[best.weights] if path.is_dir() else checkpoint.read_payload(path)
         file = path / "checkpoints" / f"{TUNED}.ckpt" if path.is_dir() else path
-        write_payload(with_search(payload, best.search), file)
+        checkpoint.write_payload(tuning.with_search(payload, best.search), file)
         print(f"written to {file}, now the default of its run; delete it to undo:", file=sys.stderr)
     _show(best)
     report = {
@@ -63,33 +55,21 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     print_json(json.dumps(report, indent=1, ensure_ascii=False))
 
 
-def _settings(config: DictConfig, of_run: Mapping[str, Any]) -> SweepConfig:
-    hints = get_type_hints(SweepConfig)
-    keys = ("beam_sizes", "length_penalties", "metric", "sentences")
-    device = resolve_device(config.device)
-    return SweepConfig(
-        **{key: resolve_value(config, key, hints[key]) for key in keys},
-        batch_tokens=resolve_batch_tokens(config, device),
-        device=device,
-        scoring=resolve_metrics(config, of_run),
-    )
-
-
 def _candidates(config: DictConfig, path: Path) -> Mapping[str, dict[str, Any]]:
     """The payloads with the weights to compare: of a run directory several, of a file its own."""
     if not path.is_dir():
         file = find_checkpoint(path)
-        payload = read_merged(file)
-        require_translation(payload, file)
-        return {"own": translating(payload)}
-    names = resolve_value(config, "weights", Sequence[WeightsName])
-    candidates, lacking = offered_weights(path, names, resolve_positive(config, "last", 2))
+        payload = checkpoint.read_merged(file)
+        checkpoint.require_translation(payload, file)
+        return {"own": tuning.translating(payload)}
+    names = resolve_value(config, "weights", Sequence[tuning.WeightsName])
+    candidates, lacking = tuning.offered_weights(path, names, resolve_positive(config, "last", 2))
     for name, reason in lacking.items():
         print(f"without weights={name}: {reason}", file=sys.stderr)
     return candidates
 
 
-def _show(trial: Trial, first: Iterable[bool] = ()) -> None:
+def _show(trial: tuning.Trial, first: Iterable[bool] = ()) -> None:
     """A line of the table; an iterator with one item puts the header above the first alone."""
     search, name = trial.search, trial.score.name
     penalty = "-" if search.algorithm == "greedy" else f"{search.length_penalty:.2f}"

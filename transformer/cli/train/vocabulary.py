@@ -19,11 +19,7 @@ def names_size(arguments: Sequence[str]) -> bool:
 
 
 def with_largest(config: DictConfig, learn: Callable[[], T]) -> T:
-    """Call what learns a vocabulary, again with the largest size if the text has fewer subwords.
-
-    The size in the config becomes the real one. With ``tokenizer.joint=false`` it is the largest
-    that both sides allow.
-    """
+    """Call what learns a vocabulary, again with the largest size if the text has fewer subwords."""
     from transformer.data.tokenization.vocabulary_training import VocabularyTooLarge
 
     while True:

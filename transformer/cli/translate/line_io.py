@@ -17,14 +17,10 @@ from transformer.common.files import named
 from transformer.data.text.lines import MAX_LINE, decoded_lines, read_lines, too_long
 
 Form = Literal["text", "json"]
-"""How a line is written: plain, or as one JSON object."""
 
 
 def line_files(config: DictConfig) -> tuple[Path | None, Path | None, bool]:
-    """The paths of ``input`` and ``output``, None for a standard stream; whether both are files.
-
-    Only regular files can be divided among processes, and resumed.
-    """
+    """The paths of ``input`` and ``output``, None for a stream; whether both are regular files."""
     source, target = (
         None if config[key] is None else resolve_path(config, key) for key in ("input", "output")
     )

@@ -1,8 +1,4 @@
-"""A file that several processes translate, or one process in several calls.
-
-Each process writes the translations of its lines to a part file. This file is the only state: each
-line in it is done.
-"""
+"""Part files: all the state of a translation by several processes, or in several calls."""
 
 import fcntl
 import os
@@ -48,10 +44,7 @@ class LineAssignment:
 
 @dataclass(frozen=True)
 class PartFiles:
-    """The part files of the ``output`` of one job, in its folder.
-
-    ``job`` is a hash of all that the translations depend on: no other job resumes these files.
-    """
+    """Part files of the ``output`` of one job; ``job`` is a hash of all that it depends on."""
 
     output: Path
     assignment: LineAssignment
@@ -117,7 +110,6 @@ class PartFiles:
 
 
 def _interleave(files: Sequence[BinaryIO], joined: BinaryIO) -> None:
-    """A block of each in turn, until the first that has no full block."""
     while True:
         for file in files:
             block = list(islice(file, BLOCK))

@@ -21,7 +21,12 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     """Predict the lines of the input, one by one."""
     as_json = resolve_value(config, "format", Form) == "json"
     source, target, regular = line_files(config)
-    predictor = _predictor(config)
+    file = find_checkpoint(resolve_path(config, "checkpoint"))
+    language_model = checkpoint_task(read_payload(file)) == LanguageModel.task
+    kind: type[Predictor] = LanguageModel if language_model else Tagger
+    device = resolve_device(config.device)
+    batch_tokens = resolve_batch_tokens(config, device)
+    predictor = kind.load(file, batch_tokens=batch_tokens, device=device)
     with ExitStack() as stack:
         lines, ready = open_input(source)
         if regular and target is not None:
@@ -31,13 +36,3 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
             line = json.dumps(found.to_json(), ensure_ascii=False) if as_json else found.to_line()
             output.write(line.encode() + b"\n")
             output.flush()
-
-
-def _predictor(config: DictConfig) -> Predictor:
-    """The model of the checkpoint, by its task."""
-    file = find_checkpoint(resolve_path(config, "checkpoint"))
-    language_model = checkpoint_task(read_payload(file)) == LanguageModel.task
-    kind: type[Predictor] = LanguageModel if language_model else Tagger
-    device = resolve_device(config.device)
-    batch_tokens = resolve_batch_tokens(config, device)
-    return kind.load(file, batch_tokens=batch_tokens, device=device)

@@ -7,14 +7,8 @@ from itertools import islice
 
 from omegaconf import DictConfig
 
+from transformer.cli import load
 from transformer.cli.config.compose import resolve_path, resolve_value
-from transformer.cli.load import (
-    load_checkpoint_model,
-    load_checkpoints,
-    resolve_batch_tokens,
-    resolve_device,
-    tagged_tokenizer,
-)
 from transformer.cli.translate.line_io import Form
 from transformer.common.errors import errors_name
 from transformer.data.text.parallel import Corpus
@@ -28,10 +22,10 @@ WINDOW = 4096
 def run(config: DictConfig, _: Sequence[str]) -> None:
     """Score the pairs."""
     as_json = resolve_value(config, "format", Form) == "json"
-    batch_tokens = resolve_batch_tokens(config, resolve_device(config.device))
-    checkpoints = load_checkpoints(config.checkpoint)
-    model = load_checkpoint_model(config, checkpoints)
-    tokenizer = tagged_tokenizer(config, trained_with(checkpoints[0]).tokenizer)
+    batch_tokens = load.resolve_batch_tokens(config, load.resolve_device(config.device))
+    checkpoints = load.load_checkpoints(config.checkpoint)
+    model = load.load_checkpoint_model(config, checkpoints)
+    tokenizer = load.tagged_tokenizer(config, trained_with(checkpoints[0]).tokenizer)
     files = [resolve_path(config, key) for key in ("source", "target")]
     pairs = iter(Corpus.of(files, "source", "target"))
     first = 1

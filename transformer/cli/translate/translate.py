@@ -1,7 +1,4 @@
-"""``translate``: a Unix filter, one line in, one line out, flushed as it goes; or a file to a file.
-
-A file may be divided among processes (``torchrun``), and a call that was killed resumes.
-"""
+"""``translate``: a Unix filter, one line in, one line out; or a file to a file, which resumes."""
 
 import hashlib
 import json
@@ -50,7 +47,14 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
         raise InputError("several processes need a file to divide: set input= and output= too")
     translator = _translator(config, arguments, assignment)
     if regular and source is not None and target is not None:
-        _check_lines(source, config.input_format, translator.tokenizer)
+        lines, _ = open_input(source)
+
+        def where(index: int) -> str:
+            return f"{source}:{index + 1}"
+
+        # Errors of the input come now: a corrected file is another job, which starts again.
+        requests = _requests(config.input_format, lines, where, translator.tokenizer)
+        deque(checked_symbols(requests, translator.tokenizer, where), maxlen=0)
         try:
             _translate_file(config, translator, assignment, source, target)
         except KeyboardInterrupt as stop:
@@ -92,7 +96,6 @@ def _translate_file(
     source: Path,
     output: Path,
 ) -> None:
-    """Translate the lines of this process; the first process joins all."""
     parts = PartFiles(output, assignment, _job(config, translator, source))
     if not parts.is_done:
         with ExitStack() as stack:
@@ -106,17 +109,6 @@ def _translate_file(
             parts.finish()
     if not assignment.rank:
         parts.join()
-
-
-def _check_lines(source: Path, input_format: str, tokenizer: Tokenizer) -> None:
-    """Raise errors of the input now: a corrected file is another job, which starts again."""
-    lines, _ = open_input(source)
-
-    def where(index: int) -> str:
-        return f"{source}:{index + 1}"
-
-    requests = _requests(input_format, lines, where, tokenizer)
-    deque(checked_symbols(requests, tokenizer, where), maxlen=0)
 
 
 def _stream(
@@ -169,7 +161,6 @@ def _line(translation: Translation, where: str, form: str) -> str:
 def _requests(
     input_format: str, lines: Iterator[str], where: Callable[[int], str], tokenizer: Tokenizer
 ) -> Iterator[Any]:
-    """The lines, as they are or parsed."""
     if input_format == "text":
         yield from lines
         return

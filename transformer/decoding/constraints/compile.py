@@ -1,8 +1,4 @@
-"""Compile text constraints for the search of a batch, and enforce them at each step.
-
-It knows the tokenizer, but not the model or the search. Required phrases need a separate search
-(dynamic_beam_allocation.py).
-"""
+"""Compiles constraints for the search of a batch; enforces prefixes and forbidden phrases."""
 
 import math
 from collections.abc import Sequence
@@ -39,7 +35,6 @@ class CompiledConstraints:
     never: tuple[PhraseAutomaton, Int[Tensor, " batch"]] | None
     """Finds the forbidden phrases; and the start state of each sentence. None without any."""
     must: MustPhrases | None
-    """The required phrases; None without any."""
 
     def step(self, step: StepFunction, limits: Int[Tensor, " batch"], beam: int) -> StepFunction:
         """The step with prefixes and forbidden phrases enforced."""
@@ -62,7 +57,6 @@ class ConstrainedStep:
         limits: Int[Tensor, " batch"],
         beam: int,
     ) -> None:
-        """Begin before the first token; ``limits`` and ``beam`` are those of the search."""
         self.step = step
         self.prefixes = constraints.prefixes
         self.lengths = (self.prefixes >= 0).sum(1)
@@ -146,7 +140,6 @@ class ConstraintCompiler:
     """Compiles constraints for the target vocabulary of a tokenizer."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Spell the vocabulary only at the first constraint."""
         self.tokenizer = tokenizer
         self._automaton = lru_cache(_CACHED_AUTOMATA)(self._build)
 
@@ -157,11 +150,7 @@ class ConstraintCompiler:
         device: torch.device,
         given: Sequence[Sequence[int]] = (),
     ) -> CompiledConstraints:
-        """Compile the constraints of each sentence of a batch, for the device of the search.
-
-        A prefix of more than ``max_length`` subwords is cut, and so unmet. ``given`` has the tags
-        before the prefix of each sentence.
-        """
+        """Compile the constraints of a batch; prefixes, after ``given``, end at ``max_length``."""
         every = [one or Constraints() for one in constraints]
         encoded = self.tokenizer.encode_target([one_line(one.prefix) for one in every])
         rows = zip(given or [()] * len(every), encoded, strict=True)
@@ -220,13 +209,11 @@ class ConstraintCompiler:
         if spelling and spelling[0][1] == SPACE:
             spelling = spelling[1:]
         if char_kind(phrase[0]) == OTHER and phrase[0].isalnum():
-            subwords = self._within_words(subwords)
+            # A script without spaces: the subwords without the space before them.
+            [first] = self.tokenizer.subwords(subwords[:1])
+            bare = self.vocabulary.numbers.get(first.removeprefix(WORD_START).encode())
+            if first == WORD_START:
+                subwords = subwords[1:]
+            elif bare is not None:
+                subwords = [bare, *subwords[1:]]
         return subwords, sorted({spell(phrase), spelling})
-
-    def _within_words(self, subwords: list[int]) -> list[int]:
-        """The subwords without the space before them, for a script without spaces."""
-        [first] = self.tokenizer.subwords(subwords[:1])
-        if first == WORD_START:
-            return subwords[1:]
-        bare = self.vocabulary.numbers.get(first.removeprefix(WORD_START).encode())
-        return subwords if bare is None else [bare, *subwords[1:]]

@@ -29,10 +29,7 @@ from transformer.decoding.search.loop import Advanced, Finished, Rows, Sentences
 
 @dataclass(frozen=True)
 class Allocated(Rows):
-    """Beams, phrases of each hypothesis, and hypotheses that ended without all phrases.
-
-    ``slots`` are the widths of the beams.
-    """
+    """Beams of ``slots`` hypotheses, their phrases, and those that ended without all phrases."""
 
     live: beam.Live
     finished: Finished
@@ -81,10 +78,7 @@ class Allocated(Rows):
 def allocated_search(
     step: StepFunction, limits: Int[Tensor, " batch"], config: SearchConfig, must: MustPhrases
 ) -> list[list[Hypothesis]]:
-    """Return up to ``nbest`` hypotheses per sentence with the phrases; see ``beam_search``.
-
-    The step is as wide as the widest of ``must.widths``.
-    """
+    """Return up to ``nbest`` hypotheses per sentence with the phrases; see ``beam_search``."""
     sentences = Sentences(limits)
     slots = must.widths(config.beam_size)
     width = int(slots.max())
@@ -101,10 +95,7 @@ def _candidates(
     must: MustPhrases,
     slots: Int[Tensor, " batch"],
 ) -> beam.Candidates:
-    """The best continuations, the continuations of phrases, and the best of each hypothesis.
-
-    Without duplicates, the best first; padding has ``-inf``.
-    """
+    """The best continuations, those of phrases, and the best of each hypothesis, each once."""
     _, width, vocab = log_probabilities.shape
     best = beam.expand(live, log_probabilities)  # adds the totals to log_probabilities
     totals = log_probabilities
@@ -178,6 +169,5 @@ def _only(
 def _ranked(
     candidates: beam.Candidates, log_probabilities: Float[Tensor, "batch candidates"]
 ) -> beam.Candidates:
-    """With these log-probabilities, the best first."""
     order = log_probabilities.sort(dim=1, descending=True, stable=True).indices
     return replace(candidates, log_probabilities=log_probabilities).pick(order)

@@ -2,8 +2,8 @@
 
 It finds a phrase in any segmentation, and only between the edges of words (``occurs``): each edge
 of a word is a symbol of its own, so that the phrase ``der`` is the string ``|der|``, which does not
-occur in "wieder". It knows bytes and subwords, but neither models nor scores.
-Source: Aho and Corasick 1975, "Efficient String Matching: An Aid to Bibliographic Search".
+occur in "wieder". Source: Aho and Corasick 1975, "Efficient String Matching: An Aid to
+Bibliographic Search".
 """
 
 from collections.abc import Sequence
@@ -20,14 +20,10 @@ from transformer.decoding.constraints.vocabulary_spelling import WITHIN, Spellin
 EDGE = 256
 """The symbol at the beginning or end of a word; bytes are 0 to 255."""
 _KINDS = 3
-"""Number of kinds of characters."""
 
 
 class PhraseAutomaton:
-    """States of several phrase sets; a text is read from the start of one of them.
-
-    A state that has found a phrase stays.
-    """
+    """States of several phrase sets; a state that has found a phrase stays."""
 
     starts: Int[Tensor, " sets"]
     """The state of each set before the first subword."""
@@ -41,10 +37,7 @@ class PhraseAutomaton:
     """Whether the text of a state ends in a space."""
 
     def __init__(self, sets: Sequence[Sequence[Spelling]], vocabulary: Vocabulary) -> None:
-        """Build it on the CPU for sets of spelt phrases; the empty phrase always occurs.
-
-        Memory is 12 bytes times symbols of all phrases times distinct bytes in them.
-        """
+        """Build it on the CPU; bytes: 12 x symbols of all phrases x distinct bytes in them."""
         known = sorted({byte for phrases in sets for phrase in phrases for byte, _ in phrase})
         symbols = {symbol: number for number, symbol in enumerate([*known, EDGE], start=1)}
         texts = [[[symbols[s] for s in with_edges(one)] for one in phrases] for phrases in sets]
@@ -81,11 +74,7 @@ class PhraseAutomaton:
     def completing(
         self, states: Sequence[Sequence[int]], at_end: bool = False
     ) -> Bool[Tensor, "batch beam vocab"]:
-        """Which subwords, or the end of the text, would complete a phrase of the set.
-
-        With ``at_end``, the text ends after the subword. Each state is computed once; a search
-        visits few of them.
-        """
+        """Which subwords, or the end of the text, would complete a phrase (``at_end``: there)."""
         visited = {state: None for row in states for state in row}
         rows = torch.stack([self._completing(state, at_end) for state in visited])
         order = {state: index for index, state in enumerate(visited)}
@@ -151,10 +140,7 @@ def _moves(
 
 
 def _table(moves: Int[np.ndarray, "nodes symbols"]) -> Int[np.ndarray, "states classes"]:
-    """The next state by state and class of a byte; the last class is padding.
-
-    The class is the kind of the byte and its symbol; the kinds determine the edges.
-    """
+    """The next state by state and class of a byte: its kind and symbol; the last is padding."""
     nodes, known = len(moves), moves.shape[1] - 1
     table = np.empty((nodes, _KINDS, 4 * known + 1), dtype=np.int32)
     same = np.arange(nodes)[:, None]
@@ -171,7 +157,6 @@ def _table(moves: Int[np.ndarray, "nodes symbols"]) -> Int[np.ndarray, "states c
 
 
 def _classes(vocabulary: Vocabulary, known: list[int]) -> Int[np.ndarray, "vocab longest"]:
-    """The class of each byte of each subword; see ``_table``."""
     symbols = np.zeros(256, dtype=np.int64)
     symbols[known] = np.arange(1, len(known) + 1)
     width = len(known) + 1

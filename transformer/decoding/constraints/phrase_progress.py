@@ -1,8 +1,7 @@
 """Progress of each hypothesis through the phrases that it must contain.
 
 ``PhraseAutomaton`` reads the progress from the text, so that a phrase counts however the model cuts
-it. The proposed next subword is that of the tokenizer's segmentation. An abandoned phrase starts
-again. It does not know how hypotheses are chosen.
+it. The proposed next subword is that of the tokenizer's segmentation.
 """
 
 from collections.abc import Sequence
@@ -47,11 +46,8 @@ class MustPhrases:
     totals: Int[Tensor, " batch"]
     """Subwords of all phrases of a sentence."""
     most: int
-    """The largest of ``totals``."""
     states: Int[Tensor, "batch beam phrase"]
-    """The state of each hypothesis."""
     continues_word: Bool[Tensor, " vocab"]
-    """Subwords that continue the word before them."""
 
     @classmethod
     def compile(

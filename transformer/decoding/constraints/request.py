@@ -1,7 +1,4 @@
-"""Requests: texts with the constraints of their translations.
-
-It knows only text, not subwords or the search.
-"""
+"""Requests: texts with the constraints of their translations."""
 
 import json
 from collections.abc import Iterator
@@ -30,7 +27,6 @@ class Constraints:
         raise_objections(_contradictions(self))
 
     def __bool__(self) -> bool:
-        """Whether there is any constraint."""
         return bool(self.prefix.strip() or self.must or self.never)
 
     def unmet(self, text: str) -> tuple[str, ...]:

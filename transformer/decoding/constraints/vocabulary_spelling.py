@@ -1,7 +1,6 @@
 """The spelling of each subword of the target vocabulary: bytes and kinds of characters.
 
-It does not know phrases. A subword may be a single byte of a character (byte fallback): the first
-byte then determines the probable kind of the character.
+Of a single byte of a character (byte fallback), the first byte decides the probable kind.
 """
 
 import re
@@ -51,7 +50,6 @@ class Vocabulary:
     values: Int[np.ndarray, "vocab longest"]
     """Bytes, padded with -1."""
     kinds: Int[np.ndarray, "vocab longest"]
-    """Of the bytes."""
     lengths: Int[np.ndarray, " vocab"]
     """In bytes."""
 

@@ -1,7 +1,4 @@
-"""Probability of texts: a causal stack predicts each subword and the end.
-
-It does not know training, files or the command line.
-"""
+"""Probability of texts: a causal stack predicts each subword and the end."""
 
 import math
 from collections.abc import Sequence
@@ -32,7 +29,6 @@ class TextProbability:
     """The probability of a text."""
 
     tokens: tuple[str, ...]
-    """Its subwords."""
     token_log_probabilities: tuple[float, ...]
     """Natural logarithms: of each subword given the earlier subwords, and of the end."""
 

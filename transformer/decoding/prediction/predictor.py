@@ -1,14 +1,11 @@
-"""Predictions of a model with one stack, line by line: the base of taggers and language models.
-
-It does not know the kind of prediction, files or the command line.
-"""
+"""Predictions of a model with one stack, line by line: the base of taggers and language models."""
 
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import torch
 
@@ -16,12 +13,7 @@ from transformer.common.errors import InputError, errors_name
 from transformer.common.schema import typed
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.line_windows import make_windows, without_end
-from transformer.model.checkpoint.checkpoint import (
-    PORTABLE,
-    checkpoint_task,
-    load_weights,
-    read_merged,
-)
+from transformer.model.checkpoint import checkpoint
 from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.model.config import ModelConfig
 from transformer.model.single_stack import SingleStack, build_single_stack
@@ -38,15 +30,11 @@ class Prediction(Protocol):
         """The prediction as plain values."""
 
 
-P = TypeVar("P", bound="Predictor")
-
-
 @dataclass(eq=False)
 class Predictor(ABC):
     """A stack in evaluation mode, and its tokenizer; ``batch_tokens`` of a batch count padding."""
 
     task: ClassVar[str]
-    """The task that trains this kind of model."""
     causal: ClassVar[bool]
     """Whether the stack sees only earlier tokens."""
 
@@ -56,26 +44,26 @@ class Predictor(ABC):
 
     @classmethod
     def load(
-        cls: type[P],
+        cls,
         path: str | os.PathLike[str],
         *,
         batch_tokens: int = 4096,
         device: torch.device | str = "cpu",
-    ) -> P:
+    ) -> Self:
         """Load a checkpoint file, or the best checkpoint of a run directory, of this task."""
         file = find_checkpoint(Path(path))
-        payload = read_merged(file)
-        if (task := checkpoint_task(payload)) != cls.task:
+        payload = checkpoint.read_merged(file)
+        if (task := checkpoint.checkpoint_task(payload)) != cls.task:
             advice = "; use translate" if task == "translation" else ""
             raise InputError(f"{file} was trained for task={task}, not {cls.task}{advice}")
-        portable = payload[PORTABLE]
+        portable = payload[checkpoint.PORTABLE]
         with errors_name(file):
             config = typed(ModelConfig, portable["model"], "model")
             tokenizer = Tokenizer.from_state(portable["tokenizer"])
             if (config.source_vocab_size, config.target_vocab_size) != cls.sizes(tokenizer):
                 raise InputError("its model and its tokenizer have different sizes")
         model = build_single_stack(config, causal=cls.causal)
-        load_weights(model, payload, file)
+        checkpoint.load_weights(model, payload, file)
         return cls(model.to(device), tokenizer, batch_tokens)
 
     @staticmethod
@@ -94,11 +82,7 @@ class Predictor(ABC):
     def predict_stream(
         self, lines: Iterable[str], *, name: str = "", ready: Callable[[], bool] | None = None
     ) -> Iterator[Prediction]:
-        """Predict lines of a stream; memory holds one window of lines.
-
-        For ``ready`` see ``Translator.translate_stream``. ``name`` is the file name in messages.
-        The predictions of earlier lines come before the InputError of a line that is too long.
-        """
+        """Predict lines of a stream; earlier lines come before the InputError of one too long."""
         for window in make_windows(self._check_lengths(lines, name), ready):
             yield from self.predict([without_end(line) for line in window])
 

@@ -1,7 +1,4 @@
-"""Tags of words: an encoder classifies each word at its first subword.
-
-It does not know training, files or the command line.
-"""
+"""Tags of words: an encoder classifies each word at its first subword."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +24,6 @@ class Tags:
     tags: tuple[str, ...]
     """One for each word, of ``UPOS``."""
     probabilities: tuple[float, ...]
-    """Of each tag, by the model."""
 
     def to_line(self) -> str:
         """The tags, separated by spaces."""

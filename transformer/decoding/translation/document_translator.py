@@ -1,8 +1,7 @@
 """Translate documents: windows of consecutive sentences together, one translation per sentence.
 
 A model trained with ``data.documents`` reads and writes separators between sentences. If the
-translation of a window has another number of sentences, each sentence is translated alone. It
-knows texts and translations, but not the model or the search.
+translation of a window has another number of sentences, each sentence is translated alone.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +25,6 @@ class DocumentTranslator:
     """
 
     def __init__(self, translator: Translator) -> None:
-        """Translate with a model that was trained with documents; see ``Translator``."""
         self.translator = translator
         self.tokenizer = translator.tokenizer
         self.search = translator.search
@@ -149,7 +147,6 @@ def in_documents(translator: Translator) -> Translator | DocumentTranslator:
 
 
 def _joined(texts: Sequence[str]) -> str:
-    """Join texts by separators; the result has the tags of the first."""
     lines = (text.replace(SENTENCE_END, " ") for text in texts)
     return with_tags(SENTENCE_END.join(lines), parse_tags(texts[0]))
 

@@ -1,7 +1,4 @@
-"""The fingerprint of a model: an export of another model is rejected.
-
-It does not know formats: any folder can have the file.
-"""
+"""The fingerprint of a model: an export of another model is rejected."""
 
 import hashlib
 import json

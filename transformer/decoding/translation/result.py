@@ -1,7 +1,4 @@
-"""Results of a translator: text, subwords and scores.
-
-It does not know the search.
-"""
+"""Results of a translator: text, subwords and scores."""
 
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
@@ -28,15 +25,11 @@ class Candidate:
     log_probability: float
     """Natural logarithm of the probability of all subwords and the end of the sentence."""
     tokens: tuple[str, ...]
-    """The subwords of the text."""
 
 
 @dataclass(frozen=True)
 class Translation:
-    """The translation of one text: the best candidate, and the n-best list.
-
-    ``text``, ``score`` and ``tokens`` are those of the best ``Candidate``.
-    """
+    """The translation of one text: its best candidate, and the n-best list."""
 
     text: str
     score: float
@@ -45,7 +38,6 @@ class Translation:
     nbest: tuple[Candidate, ...]
     """Up to ``nbest`` candidates, the best first."""
     source_tokens: tuple[str, ...] = ()
-    """The subwords of the source."""
     attention: Float[Tensor, "target source"] | None = field(default=None, compare=False)
     """On request: the weight of each source subword for each target subword
     (``aligning_attention``). A row sums to less than 1: the end of the source has the rest."""
@@ -63,22 +55,20 @@ class Translation:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; attention, alignment, unmet and flags only if they are not None."""
-        values: dict[str, Any] = {
+        values = {
             "text": self.text,
             "score": self.score,
             "tokens": self.tokens,
             "source_tokens": self.source_tokens,
             "nbest": [asdict(candidate) for candidate in self.nbest],
         }
-        if self.attention is not None:
-            values["attention"] = self.attention.tolist()
-        if self.alignment is not None:
-            values["alignment"] = format_links(self.alignment)
-        if self.unmet is not None:
-            values["unmet"] = self.unmet
-        if self.flags is not None:
-            values["flags"] = self.flags
-        return values
+        requested = {
+            "attention": None if self.attention is None else self.attention.tolist(),
+            "alignment": None if self.alignment is None else format_links(self.alignment),
+            "unmet": self.unmet,
+            "flags": self.flags,
+        }
+        return values | {name: one for name, one in requested.items() if one is not None}
 
     def to_line(self) -> str:
         """The text; with an alignment ``text ||| 0-0 1-2``, the format of Marian."""

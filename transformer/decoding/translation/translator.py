@@ -53,12 +53,7 @@ def trained_with(checkpoint: Checkpoint) -> Trained:
 
 
 class Translator:
-    """A model, its tokenizer and a search.
-
-    Attributes:
-        members: The model, or the models of the ensemble.
-        model: The first model; attention is read from it.
-    """
+    """A model, its tokenizer and a search; ``model`` is the first of an ensemble's ``members``."""
 
     searcher: Callable[[Sequence[Segment]], list[list[Hypothesis]]]
     """Finds up to ``nbest`` hypotheses per segment: our search, or another engine."""
@@ -73,13 +68,10 @@ class Translator:
         aligner: Aligner | None = None,
         coverage_head: HeadName | None = None,
     ) -> None:
-        """Move the model to the device; each call uses its present weights.
+        """Move the model, or ensemble, to the device; each call uses its present weights.
 
-        Args:
-            model: A model or an ensemble. It may be in training mode; each call restores the mode.
-            batch_tokens: Maximum padded source tokens of a batch, counted once per hypothesis.
-            aligner: Settings of the word links; None for a model without a guided head.
-            coverage_head: The head that the coverage penalty reads: the guided head, if any.
+        ``batch_tokens`` counts padded source tokens once per hypothesis; ``coverage_head`` is the
+        head that the coverage penalty reads.
         """
         self._model = model.to(device)
         self.members = ensemble_members(model)
@@ -145,13 +137,9 @@ class Translator:
     ) -> list[Translation]:
         """Translate texts, in their order; a blank text has a blank translation.
 
-        A text longer than ``model.max_length`` is cut into segments, with a warning.
-
-        Args:
-            texts: A ``TaggedText`` has its own tags; other texts have the tokenizer's tags.
-            constraints: Constraints of each text; ``Translation.unmet`` lists the violated ones.
-            attention, alignment: Also return attention and word links of the best candidate.
-            names: Names of the texts, for warnings.
+        A text longer than ``model.max_length`` is cut into segments, with a warning that uses
+        ``names``. A ``TaggedText`` has its own tags, other texts have the tokenizer's. Attention
+        and word links are those of the best candidate.
         """
         if isinstance(texts, str):
             raise TypeError("translate takes a list of texts, not one string; give [text]")
@@ -222,7 +210,6 @@ class Translator:
         attention: bool,
         alignment: bool,
     ) -> Translation:
-        """Join the translations of the segments of a text."""
         if not segments:
             return replace(BLANK, alignment=frozenset()) if alignment else BLANK
         nbest = tuple(map(self._candidate, zip(*(beam for beam, _ in parts), strict=False)))

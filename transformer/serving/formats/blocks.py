@@ -27,13 +27,9 @@ _DEEPEST = 50
 
 @dataclass(frozen=True)
 class Rules:
-    """Names of the elements of a source by their treatment.
+    """Elements that are not translated, end a block (``splitting``), or never do (``inline``).
 
-    Attributes:
-        kept: Not translated.
-        splitting: End a block.
-        outline: Whether elements that never stand beside text end a block, too.
-        inline: Never end a block.
+    With ``outline``, elements that never stand beside text end a block, too.
     """
 
     xml: bool = False
@@ -82,11 +78,7 @@ def written(parts: Sequence[str | Block], translations: Iterator[MarkedText]) ->
 
 
 class _Pairing:
-    """Finds the tokens that belong to blocks; the others end blocks.
-
-    Attributes:
-        ends: From each token of a block to its end tag, or to itself. A kept element is one token.
-    """
+    """Finds the tokens of blocks; ``ends`` leads to their end tags, or to themselves."""
 
     def __init__(self, tokens: Sequence[Token], rules: Rules) -> None:
         self.ends: dict[int, int] = {}
@@ -114,7 +106,6 @@ class _Pairing:
         return name not in rules.inline and (name in rules.splitting or name in self._outline)
 
     def _break(self) -> None:
-        """End the block, and break each open element."""
         for element in reversed(self._open):
             # The elements around a broken one are broken.
             if element.broken:
@@ -171,7 +162,6 @@ class _Pairing:
 
 
 def _blocks(tokens: Sequence[Token], ends: dict[int, int]) -> Iterator[str | Block]:
-    """Blocks with a letter, and the source between them."""
     write = partial(write_tagged, escape=partial(escape, quote=False))
     spans: list[Span] = []
     marks: list[Mark] = []

@@ -1,8 +1,4 @@
-"""Translates texts with marks, HTML and XML: each mark or tag is once in the translation.
-
-The plain text is translated; then each mark goes around the translations of its words, by word
-links. Marks nest as in the source.
-"""
+"""Translates texts with marks, HTML and XML, by word links: each mark is once in the result."""
 
 import asyncio
 import re
@@ -16,18 +12,12 @@ from transformer.serving.formats.nesting import nest
 from transformer.serving.formats.spans import MarkedText, PlainText
 from transformer.serving.formats.tag_projection import NEAR_BEST, is_copy, project
 from transformer.serving.sentences import Part, Splitting, split_sentences
-from transformer.serving.translations import (
-    Options,
-    SentenceTranslation,
-    TextTranslation,
-    can_link,
-)
+from transformer.serving.translations import Options, SentenceTranslation, TextTranslation, can_link
 
 _BLANK = re.compile(r"\s")
 """Line ends included: they end no sentence."""
 
 Translate = Callable[[Sequence[str], Options], Coroutine[Any, Any, list[TextTranslation]]]
-"""Translates plain texts, as ``TranslationService.translate`` does."""
 
 _Asked = tuple[str, bool]
 """A sentence, and whether it needs links."""
@@ -36,14 +26,11 @@ _Asked = tuple[str, bool]
 async def translate_marked(
     translate: Translate, texts: Sequence[MarkedText], options: Options
 ) -> list[MarkedText]:
-    """Translate texts with marks; errors are those of ``TranslationService.translate``.
+    """Translate texts; each mark is once in a translation, around neighbours.
 
     Texts with marks between words need links. If a sentence is too long for links, or the model
-    gives none, words at the same relative position are linked.
-
-    Returns:
-        Spans with the marks of the source, each mark once, around neighbours. For a text that the
-        model repeats, the given tuple itself.
+    gives none, words at the same relative position are linked. For a text that the model repeats,
+    the result is the given tuple itself.
     """
     if options.direction.translator.tokenizer.config.features is not None:
         raise InputError(
@@ -77,8 +64,6 @@ def _cut(plain: PlainText, options: Options) -> list[tuple[Part, bool]]:
 async def _translate(
     translate: Translate, asked: Sequence[_Asked], options: Options
 ) -> dict[_Asked, SentenceTranslation]:
-    """Translate the sentences with links and those without links at the same time."""
-
     async def translated(links: bool) -> dict[_Asked, SentenceTranslation]:
         sentences = [sentence for sentence, wanted in asked if wanted is links]
         near_best = NEAR_BEST if links else None
@@ -124,10 +109,7 @@ async def visible_texts(sources: Sequence[str], rules: Rules | None) -> Sequence
 async def translate_texts(
     translate: Translate, texts: Sequence[str], options: Options, rules: Rules | None
 ) -> list[TextTranslation]:
-    """Translate texts, plain ones without rules; of markup, each result has one part and no more.
-
-    Errors are those of ``translate_marked``.
-    """
+    """Translate texts, plain ones without rules; the result of markup has a single part."""
     if rules is None:
         return await translate(texts, options)
     # In a thread: a long source must not block other clients.

@@ -11,12 +11,9 @@ from transformer.serving.formats.tag_projection import Positions
 
 @dataclass(eq=False)
 class _Node:
-    """A mark of the source.
+    """A mark of the source, the last of its ``path``; ``start`` is its first character.
 
-    Attributes:
-        path: The marks around its text, itself the last.
-        start: Its first character in the translated text.
-        direct: Whether it has text or kept spans besides those of its children.
+    It is ``direct`` if it has text or kept spans besides those of its children.
     """
 
     path: tuple[Mark, ...] = ()
@@ -60,7 +57,6 @@ def _tree(spans: MarkedText) -> _Node:
 
 
 def _nested(cells: Sequence[Cell], node: _Node) -> Iterator[Span]:
-    """The spans of the cells inside a mark."""
     if not node.children:
         yield from (Span(cell.text, node.path, cell.kept) for cell in cells)
         if not cells and node.path:
@@ -135,7 +131,6 @@ def _take_nearest(
 
 
 def _runs(cells: Sequence[Cell], owners: Sequence[_Node | None]) -> dict[_Node, tuple[int, int]]:
-    """The first and the last cell of each child that has text."""
     free = [cell.kept or cell.marks is None or cell.text.isspace() for cell in cells]
     foreign = [0, *accumulate(not skip for skip in free)]
     taken = (not skip and o is not None for skip, o in zip(free, owners, strict=True))

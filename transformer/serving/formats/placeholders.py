@@ -101,7 +101,6 @@ def _restored(
 
 
 def _links(source: str, text: str, plain: PlainText, cells: Sequence[Cell]) -> list[Link]:
-    """The links between the words of a source and of a translation with placeholders."""
     offsets = [cell.start for cell in plain.kept]
     lengths = [0, *accumulate(len(cell.text) for cell in plain.kept)]
     source_words, words = ([match.start() for match in _WORD.finditer(t)] for t in (source, text))

@@ -51,12 +51,9 @@ def write_tagged(spans: MarkedText, escape: Callable[[str], str] = str) -> str:
 
 
 class Cell(NamedTuple):
-    """A part of a source, or of a translation.
+    """A part of a source, or of a translation with its partner in characters of the source.
 
-    Attributes:
-        marks: Of its partner in the source; None without a partner.
-        start, end: Its partner, in characters of the translated text.
-        kept: Whether it is a kept text or a thing without text.
+    It is ``kept`` if it is a kept text or a thing without text; without a partner it has no marks.
     """
 
     text: str

@@ -82,7 +82,6 @@ def _with_kept(cells: Iterable[Cell], kept: Iterable[Cell]) -> Iterator[Cell]:
 
 
 def _sentence(plain: PlainText, start: int, found: SentenceTranslation) -> list[Cell]:
-    """The cells of the translation of a sentence that begins there."""
     source = [
         _cut(match[0], start + match.start())
         for match in _WORDS_AND_BLANKS.finditer(found.source)

@@ -57,7 +57,6 @@ class Token(NamedTuple):
 
 
 def _unescape(text: str) -> str:
-    """The text without references to characters."""
     # Python reads no number of thousands of digits; eight are enough for any character.
     return unescape(_NUMBER.sub(r"&#\1", text))
 

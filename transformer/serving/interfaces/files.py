@@ -1,7 +1,4 @@
-"""Files of clients: read from a form, and kept for a while.
-
-No name of a client becomes a path: a file is stored under a random token.
-"""
+"""Files of clients: read from a form, and kept for a while under random names."""
 
 import asyncio
 import secrets
@@ -68,7 +65,8 @@ class Files:
             if not isinstance(file, UploadFile):
                 raise Refusal(400, "Invalid request: missing file parameter")
             # A client may name the file in a field of its own.
-            name = _clean(str(parameters.get("filename") or file.filename or ""))
+            given = str(parameters.get("filename") or file.filename or "").replace("\\", "/")
+            name = "".join(filter(str.isprintable, PurePath(given).name))[-_LONGEST_NAME:]
             data = await file.read()
         extension = PurePath(name).suffix.lower()
         if extension not in FORMATS:
@@ -95,7 +93,6 @@ class Files:
         return stored
 
     def _keep(self, stored: str, size: int) -> None:
-        """Count a stored file, and delete the oldest files above the limits."""
         self._sizes[stored] = size
         most_bytes = max(size, _MOST_KEPT * self._most_bytes)
         while len(self._sizes) > MOST_FILES or sum(self._sizes.values()) > most_bytes:
@@ -117,12 +114,6 @@ class Files:
 
     def _path(self, stored: str) -> Path:
         return self._folder / stored.partition(".")[0]
-
-
-def _clean(name: str) -> str:
-    """The end of a name, without folders and control characters."""
-    name = PurePath(name.replace("\\", "/")).name
-    return "".join(filter(str.isprintable, name))[-_LONGEST_NAME:]
 
 
 def attachment(data: bytes, name: str) -> Response:

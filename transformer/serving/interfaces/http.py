@@ -26,7 +26,6 @@ T = TypeVar("T")
 Answer = Callable[[Request], Awaitable[Response]]
 
 Refusal = HTTPException
-"""An error of the client: HTTP status, and one line."""
 
 _REFUSALS: dict[type[Exception], tuple[Any, ...]] = {
     QueueFull: (429, "Slowdown: too many sentences wait", {"Retry-After": "1"}),
@@ -90,10 +89,7 @@ async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
 async def event_stream(
     request: Request, items: AsyncGenerator[T], event_of: Callable[[T], dict[str, Any]]
 ) -> Response:
-    """Server-sent events: each item with its index, then ``[DONE]``.
-
-    An error before the first item is raised; a later one is an event.
-    """
+    """Server-sent events: each item with its index, then ``[DONE]``; a later error is an event."""
     first = await unless_gone(request, anext(items))
 
     async def events() -> AsyncGenerator[str]:
@@ -134,11 +130,7 @@ def check_size(texts: Sequence[str], limits: Limits, status: int) -> None:
 
 
 async def read_parameters(request: Request) -> dict[str, Any]:
-    """The parameters of a request: its JSON object, or its query string and form.
-
-    A repeated parameter of a form or query becomes a list; newlines become those of Unix.
-    Raises Refusal for a malformed body.
-    """
+    """The JSON object of a request, or its query and form; a repeated parameter is a list."""
     kind = request.headers.get("content-type", "")
     parameters = None
     with suppress(ValueError, RecursionError):
@@ -155,7 +147,6 @@ async def read_parameters(request: Request) -> dict[str, Any]:
 
 
 def _joined(items: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """The texts of a query or form by their names."""
     given: dict[str, list[str]] = {}
     for name, value in items:
         if isinstance(value, str):

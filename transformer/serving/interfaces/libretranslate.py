@@ -19,16 +19,8 @@ from transformer.serving.access import Access
 from transformer.serving.formats.blocks import Rules
 from transformer.serving.formats.documents.document import FORMATS, translate_document
 from transformer.serving.formats.marked_text import translate_texts, visible_texts
+from transformer.serving.interfaces import http
 from transformer.serving.interfaces.files import Files, Upload, address, attachment
-from transformer.serving.interfaces.http import (
-    Refusal,
-    charge,
-    check_size,
-    endpoint,
-    event_stream,
-    read_parameters,
-    unless_gone,
-)
 from transformer.serving.languages import Detected, Direction
 from transformer.serving.service import TranslationService
 from transformer.serving.translations import Options, SentenceTranslation, TextTranslation
@@ -57,15 +49,15 @@ class LibreTranslate:
             ("/translate_file", "POST", self.translate_file),
             ("/download_file/{name:path}", "GET", self.download_file),
         ):
-            yield Route(path, endpoint(answer, "error"), methods=[method])
+            yield Route(path, http.endpoint(answer, "error"), methods=[method])
 
     async def translate(self, request: Request) -> Response:
         """Translate one text or a list of them."""
-        asked = await read_parameters(request)
+        asked = await http.read_parameters(request)
         _require(asked, "q", "source", "target")
         texts = _texts(asked["q"])
         self._check_access(request, asked, len(texts))
-        check_size(texts, self.limits, 400)
+        http.check_size(texts, self.limits, 400)
         rules = Rules() if asked.get("format") == "html" else None
         seen = await visible_texts(texts, rules) if asked["source"] == "auto" else texts
         detected, direction = self._direction(asked, seen)
@@ -74,13 +66,13 @@ class LibreTranslate:
         streamed = streamed or "text/event-stream" in request.headers.get("accept", "")
         if rules and (options.links or options.confidence or options.attention or streamed):
             wrong = "alignment, confidence, attention and stream take format=text"
-            raise Refusal(400, f"Invalid request: {wrong}")
+            raise http.Refusal(400, f"Invalid request: {wrong}")
         answer = partial(_answer, options=options, detected=detected)
         if streamed:
             found = self.service.stream("\n".join(texts), options)
-            return await event_stream(request, found, answer)
+            return await http.event_stream(request, found, answer)
         work = translate_texts(self.service.translate, texts, options, rules)
-        answers = list(map(answer, await unless_gone(request, work)))
+        answers = list(map(answer, await http.unless_gone(request, work)))
         if not isinstance(asked["q"], list):
             return JSONResponse(answers[0])
         return JSONResponse({name: [one[name] for one in answers] for name in answers[0]})
@@ -90,13 +82,12 @@ class LibreTranslate:
         upload = await self._files.read_upload(request)
         _require(upload.parameters, "source", "target")
         self._check_access(request, upload.parameters, 1)
-        stored = await unless_gone(request, self._translated(request, upload))
+        stored = await http.unless_gone(request, self._translated(request, upload))
         return JSONResponse({"translatedFileUrl": address(request, stored)})
 
     async def _translated(self, request: Request, upload: Upload) -> str:
-        """The name of the stored translation."""
         if self._turns.locked():
-            raise Refusal(429, "Slowdown: too many files are translated", {"Retry-After": "5"})
+            raise http.Refusal(429, "Slowdown: too many files are translated", {"Retry-After": "5"})
         async with self._turns, asyncio.timeout(self.limits.seconds):
             document, texts = await self._files.document(upload.data, upload.extension)
             self._check_access(request, upload.parameters, max(0, len(texts) - 1))
@@ -111,16 +102,16 @@ class LibreTranslate:
         """A translated file."""
         stored = request.path_params["name"]
         if (data := await self._files.read(stored)) is None:
-            raise Refusal(400, "Invalid filename")
+            raise http.Refusal(400, "Invalid filename")
         return attachment(data, stored.partition(".")[2])
 
     async def detect(self, request: Request) -> Response:
         """The languages of a text."""
-        asked = await read_parameters(request)
+        asked = await http.read_parameters(request)
         _require(asked, "q")
         [text] = _texts([asked["q"]])
         self._check_access(request, asked, 1)
-        check_size([text], self.limits, 400)
+        http.check_size([text], self.limits, 400)
         found = self.service.detector.detect(text) or [_NOTHING_DETECTED]
         return JSONResponse([one._asdict() for one in found])
 
@@ -156,8 +147,8 @@ class LibreTranslate:
         client = self.access.client(key := str(asked.get("api_key") or ""))
         if self.access.clients is not None and client is None:
             missing = 400, "Please contact the server operator to get an API key"
-            raise Refusal(*((403, "Invalid API key") if key else missing))
-        charge(request, self.access, client, texts)
+            raise http.Refusal(*((403, "Invalid API key") if key else missing))
+        http.charge(request, self.access, client, texts)
 
     def _direction(
         self, asked: dict[str, Any], texts: Sequence[str]
@@ -170,13 +161,13 @@ class LibreTranslate:
             given = detected.language
         source = self.directions.code(given, self.directions.sources)
         if source is None or target is None:
-            raise Refusal(400, f"{asked['target' if source else 'source']} is not supported")
+            raise http.Refusal(400, f"{asked['target' if source else 'source']} is not supported")
         if (form := asked.get("format") or "text") not in ("text", "html"):
-            raise Refusal(400, f"{form} format is not supported")
+            raise http.Refusal(400, f"{form} format is not supported")
         direction = self.directions.by_codes.get((source, target))
         if direction is None:
             here, there = (f"{language_name(code)} ({code})" for code in (source, target))
-            raise Refusal(400, f"{there} is not available as a target language from {here}")
+            raise http.Refusal(400, f"{there} is not available as a target language from {here}")
         if detected and not detected.confidence and len(self.directions.sources) > 1:
             detected = _NOTHING_DETECTED
         return detected, direction
@@ -184,29 +175,26 @@ class LibreTranslate:
 
 def _require(asked: dict[str, Any], *names: str) -> None:
     if missing := [name for name in names if not asked.get(name)]:
-        raise Refusal(400, f"Invalid request: missing {missing[0]} parameter")
+        raise http.Refusal(400, f"Invalid request: missing {missing[0]} parameter")
 
 
 def _texts(q: Any) -> list[str]:
-    """The texts of the parameter ``q``; raises Refusal for another type."""
     texts = q if isinstance(q, list) else [q]
     if not all(isinstance(text, str) for text in texts):
-        raise Refusal(400, "Invalid request: q must be a string or a list of strings")
+        raise http.Refusal(400, "Invalid request: q must be a string or a list of strings")
     return texts
 
 
 def _is_set(given: Any) -> bool:
-    """Whether a parameter is true."""
     return str(given or "").lower() not in ("", "0", "false", "no", "off")
 
 
 def _options(asked: Mapping[str, Any], direction: Direction, limit: int) -> Options:
-    """The options of a request; raises Refusal for more alternatives than the limit."""
     given = str(asked.get("alternatives") or 0)
     is_number = given.isdecimal() and len(given) < 10
     if not is_number or int(given) > limit:
         wrong = f"must be <= {limit}" if is_number else "is not a number"
-        raise Refusal(400, f"Invalid request: alternatives parameter {wrong}")
+        raise http.Refusal(400, f"Invalid request: alternatives parameter {wrong}")
     return Options(
         direction,
         int(given),
@@ -217,7 +205,6 @@ def _options(asked: Mapping[str, Any], direction: Direction, limit: int) -> Opti
 
 
 def _answer(found: TextTranslation, options: Options, detected: Detected | None) -> dict[str, Any]:
-    """The answer for one text."""
     answer: dict[str, Any] = {"translatedText": found.text}
     if detected is not None:
         answer["detectedLanguage"] = detected._asdict()
@@ -231,7 +218,6 @@ def _answer(found: TextTranslation, options: Options, detected: Detected | None)
 
 
 def _details(found: SentenceTranslation) -> dict[str, Any]:
-    """The requested word links, confidence and the like of a sentence."""
     details: dict[str, Any] = {"source": found.source, "translation": found.text}
     if found.links is not None:
         details["alignment"] = [list(link) for link in found.links]

@@ -1,8 +1,4 @@
-"""The page at ``/``: HTML, styles and scripts, which call the routes of LibreTranslate.
-
-Its addresses are relative, so that it works below any path. Its policy lets only files of its own
-origin run.
-"""
+"""The page at ``/``, which calls the routes of LibreTranslate by relative addresses."""
 
 import hashlib
 from importlib.resources import files

@@ -32,10 +32,7 @@ _DASH = re.compile(r"\s*[-\u2013\u2014]\s*")
 
 
 class TextFile:
-    """A file whose texts can be replaced; ``parse`` finds them, and the text between them.
-
-    Raises InputError if it is not UTF-8.
-    """
+    """A UTF-8 file whose texts can be replaced; ``parse`` finds them, and the text between them."""
 
     def __init__(self, data: bytes, parse: Callable[[str], list[str | Block]]) -> None:
         try:
@@ -51,13 +48,10 @@ class TextFile:
         return written(self._parts, iter(translations)).encode()
 
 
-def _html(text: str) -> list[str | Block]:
-    """The texts of a page."""
-    return parse(text, Rules())
+_html = partial(parse, rules=Rules())
 
 
 def _lines(text: str) -> list[str | Block]:
-    """The texts of a file without formatting."""
     return [
         Block(part, (Span(part),), write_tagged) if any(map(str.isalpha, part)) else part
         for part in re.split(r"([\r\n\t]+)", text)
@@ -65,7 +59,6 @@ def _lines(text: str) -> list[str | Block]:
 
 
 def _subtitles(text: str) -> list[str | Block]:
-    """The texts of cues."""
     newline = "\r\n" if "\r\n" in text else "\n"
     parts: list[str | Block] = []
     for lines, is_text in _cues(text.replace("\r\n", "\n").split("\n")):
@@ -109,10 +102,7 @@ def _cues(lines: Sequence[str]) -> Iterator[tuple[list[str], bool]]:
 
 
 def _marked(text: str) -> MarkedText:
-    """The text with its tags as marks.
-
-    A tag without its partner is a thing without text; so is each tag if they nest too deeply.
-    """
+    """The text with tags as marks; one without its partner, or nested too deeply, is a thing."""
     tags = list(_TAG.finditer(text))
     closing: dict[int, re.Match[str]] = {}
     opened: list[re.Match[str]] = []
@@ -144,7 +134,6 @@ def _marked(text: str) -> MarkedText:
 
 
 def _broken(text: str, lines: int) -> list[str]:
-    """The words of a text in so many lines of similar length."""
     words = _WORD.findall(text)
     sizes = [len(_TAG.sub("", word)) + 1 for word in words]
     whole = sum(sizes)
@@ -177,10 +166,7 @@ async def translate_document(
     *,
     patient: bool = False,
 ) -> bytes:
-    """Translate a document, some texts at a time; ``thread`` writes it.
-
-    Errors are those of ``translate_marked``; with ``patient``, it waits for a busy server.
-    """
+    """Translate a document in parts; ``thread`` writes it. If ``patient``, wait while busy."""
     translations: list[MarkedText] = []
     for part in _parts(document.texts):
         while True:
@@ -196,7 +182,6 @@ async def translate_document(
 
 
 def _parts(texts: Sequence[MarkedText]) -> Iterator[list[MarkedText]]:
-    """Neighbouring texts that are translated together."""
     part: list[MarkedText] = []
     size = 0
     for text in texts:

@@ -63,11 +63,7 @@ _OPEN_DOCUMENT_TYPE = b"application/vnd.oasis.opendocument.text"
 
 
 class OfficeDocument:
-    """A document whose texts can be replaced, once.
-
-    ``most_bytes`` is the limit of its XML with text. Raises InputError if it is malformed,
-    encrypted or too large, or has a DTD.
-    """
+    """A document whose texts can be replaced once; its XML has at most ``most_bytes``."""
 
     def __init__(self, data: bytes, most_bytes: int, extension: str) -> None:
         with _malformed(extension):
@@ -103,10 +99,7 @@ class OfficeDocument:
         return written.getvalue()
 
     def _each(self, translations: Sequence[MarkedText]) -> list[tuple[Paragraph, list[MarkedText]]]:
-        """Each paragraph with its translations; raises InputError if they copy too much.
-
-        A run is copied for each thing in it, so a small file could grow without limit.
-        """
+        """Each paragraph with its translations; InputError if the copies of runs grow too large."""
         rest = iter(translations)
         pairs = [(one, [next(rest) for _ in one.texts]) for one in self._paragraphs]
         with _malformed(self._extension):
@@ -116,7 +109,6 @@ class OfficeDocument:
 
 @contextmanager
 def _malformed(extension: str) -> Iterator[None]:
-    """Turn the errors of a zip or XML into an InputError."""
     try:
         yield
     except (
@@ -143,7 +135,6 @@ def _require_at_most(most_bytes: int, size: int) -> None:
 
 
 def _word_parts(archive: zipfile.ZipFile) -> list[str]:
-    """The names of the entries with text, by the list of types."""
     types = _parsed(archive.read("[Content_Types].xml")).getroot()
     return [
         one.get("PartName", "").lstrip("/")

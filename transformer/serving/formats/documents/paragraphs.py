@@ -13,13 +13,7 @@ from dataclasses import replace
 
 from lxml import etree
 
-from transformer.serving.formats.documents.runs import (
-    Container,
-    Element,
-    Names,
-    Thing,
-    read_spans,
-)
+from transformer.serving.formats.documents.runs import Container, Element, Names, Thing, read_spans
 from transformer.serving.formats.spans import Mark, MarkedText, Span, same_marks
 
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
@@ -96,7 +90,6 @@ class Paragraph:
         return path
 
     def _append(self, parent: Element, span: Span) -> None:
-        """Append the text or the thing of a span to its container."""
         if span.text:
             _append_text(parent, _NOT_XML.sub("", span.text), self._names.text)
         elif span.marks and isinstance(thing := span.marks[-1].payload, Thing):

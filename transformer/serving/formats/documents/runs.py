@@ -1,7 +1,4 @@
-"""The runs of a paragraph as spans.
-
-Neighbouring runs with equal formatting are one mark: word processors cut runs anywhere.
-"""
+"""The runs of a paragraph as spans; neighbouring runs with equal formatting are one mark."""
 
 import re
 from collections.abc import Iterator
@@ -26,15 +23,10 @@ _DEEPEST = 50
 class Names:
     """The elements of a format.
 
-    Attributes:
-        run: Formatting around text.
-        containers: Other elements around text, such as links.
-        text: The only element that holds text; None: text is directly in paragraphs and runs, and
-            several blanks count as one.
-        properties: Describe their parent.
-        breaks: End a text.
-        ignored: Not written in a translated paragraph.
-        field: Marks begin and end of a field, by the attribute ``fldCharType``.
+    ``run`` is formatting around text, ``containers`` are other elements around it. ``text`` alone
+    holds text; None: text is directly in paragraphs and runs, and several blanks count as one.
+    ``breaks`` end a text, ``ignored`` elements are not written again, and ``field`` marks begin and
+    end of a field, by the attribute ``fldCharType``.
     """
 
     paragraphs: frozenset[str]
@@ -49,14 +41,7 @@ class Names:
 
 @dataclass(frozen=True)
 class Container:
-    """A mark around text.
-
-    Attributes:
-        shell: The element without its content.
-        key: Equal for equal formatting.
-        size: Approximate bytes of XML.
-        is_run: Whether it is formatting.
-    """
+    """A mark around text: an element without its content; equal formatting has equal keys."""
 
     shell: Element
     key: bytes
@@ -121,7 +106,6 @@ def _groups(parent: Element, names: Names) -> Iterator[list[Element]]:
 
 
 def _container(element: Element, names: Names) -> Container:
-    """An element without its content."""
     shell = etree.Element(element.tag, nsmap=_namespaces(element))
     for name, value in element.attrib.items():
         # Numbers of editing sessions, by which Word cuts runs.
@@ -144,7 +128,7 @@ def _container(element: Element, names: Names) -> Container:
 
 
 def _namespaces(element: Element) -> dict[str | None, str]:
-    """Prefixes of an element and its attributes alone; ``nsmap`` has all declared ones."""
+    """Prefixes of an element and its attributes alone; ``nsmap`` may have thousands of them."""
     own = etree.QName(element).namespace
     found = {element.prefix: own} if own else {}
     for uri in {etree.QName(name).namespace for name in element.attrib} - {own, None}:

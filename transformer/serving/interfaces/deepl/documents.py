@@ -78,7 +78,6 @@ class DeepLDocuments:
             self._receiving[client] -= 1
 
     async def _accept(self, request: Request) -> Response:
-        """The answer to an upload, whose translation has begun."""
         upload = await self._files.read_upload(request)
         asked, client = upload.parameters, request.state.client
         if asked.get("output_format") not in (None, "", upload.extension[1:]):
@@ -98,7 +97,6 @@ class DeepLDocuments:
         return JSONResponse({"document_id": document.id, "document_key": document.key})
 
     async def _translate(self, document: _Document, extension: str, options: Options) -> None:
-        """Translate a stored document; it has a status until it is forgotten."""
         seconds = self._service.limits.file_seconds
         try:
             async with asyncio.timeout(seconds), self._turns:

@@ -27,7 +27,6 @@ _MOST_GLOSSARIES = 100
 """Of a client."""
 
 _MOST_ENTRIES, _LONGEST_PHRASE = 1000, 100
-"""Entries, and characters of a phrase."""
 
 _MOST_PHRASES = 8
 """Phrases that a sentence must have: each of their subwords widens the beam of its search."""
@@ -88,10 +87,7 @@ class DeepLGlossaries:
         self._glossaries: defaultdict[Client | None, dict[str, Glossary]] = defaultdict(dict)
 
     def options(self, request: Request, asked: Mapping[str, Any], texts: Sequence[str]) -> Options:
-        """The requested direction, with the constraints of the requested glossary.
-
-        Raises Refusal if this client has no such glossary, or it or no model has these languages.
-        """
+        """The requested direction and the constraints of the glossary; Refusal if there is none."""
         if asked.get("formality") in ("more", "less"):
             raise Refusal(400, "formality is not supported for this language")
         target = self.directions.code(str(asked.get("target_lang", "")), self.directions.targets)
@@ -152,7 +148,6 @@ class DeepLGlossaries:
         return Response(status_code=204)
 
     def _find(self, request: Request, name: str | None = None) -> Glossary:
-        """The glossary of this client with that name, or with the name in the path."""
         found = self._glossaries[request.state.client].get(name or request.path_params["id"])
         if found is None:
             raise Refusal(404, "Glossary not found")

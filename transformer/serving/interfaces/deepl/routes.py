@@ -1,7 +1,4 @@
-"""The interface of DeepL, version 2, for its own clients.
-
-Codes of languages are upper case. Styles and the context of a text have no effect.
-"""
+"""The interface of DeepL, version 2; styles and the context of a text have no effect."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -17,18 +14,10 @@ from transformer.common.language_names import language_name
 from transformer.serving.access import Access, Client
 from transformer.serving.formats.blocks import KEPT, Rules
 from transformer.serving.formats.marked_text import translate_texts, visible_texts
+from transformer.serving.interfaces import http
 from transformer.serving.interfaces.deepl.documents import DeepLDocuments
 from transformer.serving.interfaces.deepl.glossaries import DeepLGlossaries
 from transformer.serving.interfaces.files import Files
-from transformer.serving.interfaces.http import (
-    Answer,
-    Refusal,
-    charge,
-    check_size,
-    endpoint,
-    read_parameters,
-    unless_gone,
-)
 from transformer.serving.sentences import Splitting
 from transformer.serving.service import TranslationService
 
@@ -38,7 +27,6 @@ _MOST_TEXTS = 50
 """In a request; more get status 413."""
 
 _MOST_NAMES = 100
-"""Names of elements in one parameter."""
 
 _UNLIMITED = 10**12
 """``character_limit``: the clients expect a number."""
@@ -73,34 +61,35 @@ class DeepL:
             ("/v2/document/{id}", "POST", documents.show),
             ("/v2/document/{id}/result", "POST", documents.download),
         ):
-            admitted = endpoint(partial(self._admitted, answer), "message")
+            admitted = http.endpoint(partial(self._admitted, answer), "message")
             yield Route(path, admitted, methods=[method])
 
-    async def _admitted(self, answer: Answer, request: Request) -> Response:
-        """Check the key and the requests a minute, then answer."""
+    async def _admitted(self, answer: http.Answer, request: Request) -> Response:
         client = None
         if self.access.clients is not None:
             scheme, _, key = request.headers.get("authorization", "").partition(" ")
             known = scheme.lower() == "deepl-auth-key"
             client = self.access.client(key.strip()) if known else None
             if client is None:
-                raise Refusal(403, "Wrong or missing key in Authorization: DeepL-Auth-Key KEY")
+                raise http.Refusal(403, "Wrong or missing key in Authorization: DeepL-Auth-Key KEY")
         request.state.client = client
-        charge(request, self.access, client, 1)
+        http.charge(request, self.access, client, 1)
         return await answer(request)
 
     async def translate(self, request: Request) -> Response:
         """Translate texts."""
-        asked = await read_parameters(request)
-        texts = _strings(asked.get("text"))
-        check_size(texts, self._limits, 413)
-        charge(request, self.access, request.state.client, len(texts) - 1)
+        asked = await http.read_parameters(request)
+        texts = [given] if isinstance(given := asked.get("text"), str) else given
+        if not isinstance(texts, list) or not texts or not all(isinstance(t, str) for t in texts):
+            raise http.Refusal(400, "Parameter 'text' not specified.")
+        http.check_size(texts, self._limits, 413)
+        http.charge(request, self.access, request.state.client, len(texts) - 1)
         rules = _tag_rules(asked)
         seen = texts if asked.get("source_lang") else await visible_texts(texts, rules)
         splitting = _SPLITTING.get(str(asked.get("split_sentences")), "sentences")
         options = replace(self._glossaries.options(request, asked, seen), splitting=splitting)
         work = translate_texts(self.service.translate, texts, options, rules)
-        found = await unless_gone(request, work)
+        found = await http.unless_gone(request, work)
         self._characters[request.state.client] += sum(map(len, texts))
         source = options.direction.source.upper()
         answers = [
@@ -111,7 +100,7 @@ class DeepL:
 
     async def languages(self, request: Request) -> Response:
         """The source or the target languages."""
-        target = (await read_parameters(request)).get("type") == "target"
+        target = (await http.read_parameters(request)).get("type") == "target"
         codes = self.directions.targets if target else self.directions.sources
         more = {"supports_formality": False} if target else {}
         return JSONResponse(
@@ -124,21 +113,12 @@ class DeepL:
         return JSONResponse({"character_count": count, "character_limit": _UNLIMITED})
 
 
-def _strings(given: Any) -> list[str]:
-    """The parameter ``text``: a string or several."""
-    texts = [given] if isinstance(given, str) else given
-    if not isinstance(texts, list) or not texts or not all(isinstance(t, str) for t in texts):
-        raise Refusal(400, "Parameter 'text' not specified.")
-    return texts
-
-
 def _tag_rules(asked: Mapping[str, Any]) -> Rules | None:
-    """The rules for tags of HTML or XML; None for plain text."""
     kind = asked.get("tag_handling")
     if not kind:
         return None
     if kind not in ("html", "xml"):
-        raise Refusal(400, "tag_handling must be html or xml")
+        raise http.Refusal(400, "tag_handling must be html or xml")
     kept = _names(asked, "ignore_tags")
     if kind == "html":
         return Rules(kept=KEPT | {name.lower() for name in kept})
@@ -152,10 +132,9 @@ def _tag_rules(asked: Mapping[str, Any]) -> Rules | None:
 
 
 def _names(asked: Mapping[str, Any], parameter: str) -> frozenset[str]:
-    """Names of elements: a list, or names with commas between them."""
     given = asked.get(parameter)
     parts = given if isinstance(given, list) else [given or ""]
     names = frozenset(name.strip() for part in parts for name in str(part).split(",")) - {""}
     if len(names) > _MOST_NAMES:
-        raise Refusal(400, f"{parameter} may have {_MOST_NAMES} names, not {len(names)}")
+        raise http.Refusal(400, f"{parameter} may have {_MOST_NAMES} names, not {len(names)}")
     return names
