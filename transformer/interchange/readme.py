@@ -158,7 +158,10 @@ def _score_table(tests: Tests, report: dict[str, Any]) -> str:
 def _limits(report: dict[str, Any]) -> Iterator[str]:
     for run in report.get("runs", ()):
         if failures := run["failures"]:
-            rows = [(k, f["hypothesis"], f["reference"]) for k, f in failures["flags"].items()]
+            rows = [
+                (k, f["hypothesis"], "-" if f["reference"] is None else f["reference"])
+                for k, f in failures["flags"].items()
+            ]
             yield f"\n## Failures in {failures['sentences']:,} outputs\n\n"
             yield _table(("flag", "outputs", "references"), rows) + "\n"
         if stress := run["stress"]:

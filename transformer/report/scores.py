@@ -83,7 +83,7 @@ def failures_table(failures: "Failures") -> Text:
         lines, count = failures.lines(flag), failures.of_references(flag)
         if lines or count:
             first = " ".join(str(index + 1) for index in lines[:_SHOWN_LINES])
-            rows.append((flag, str(len(lines)), str(count), first))
+            rows.append((flag, str(len(lines)), "-" if count is None else str(count), first))
     total = len(failures.hypotheses)
     if not rows:
         return shown(f"failures: none of {total} outputs has a flag")

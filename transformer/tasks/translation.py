@@ -21,12 +21,7 @@ from transformer.decoding.batched_search import warn_about_length_limit
 from transformer.decoding.translation.document_translator import DocumentTranslator, in_documents
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.failures.flags import Detector, Output
-from transformer.evaluation.failures.monitor import (
-    SentenceFlags,
-    as_outputs,
-    find_failures,
-    translation_failures,
-)
+from transformer.evaluation.failures.monitor import SentenceFlags, as_outputs, find_failures
 from transformer.evaluation.failures.thresholds import SAMPLE, Thresholds, lowest_usual
 from transformer.evaluation.metrics import METRICS, MetricsConfig, build_metric, score
 from transformer.model.build import build_transformer
@@ -117,7 +112,7 @@ class TranslationTask(Task):
             with search_autocast(precision, translator.device):
                 found = by_sentence.translate(texts.sources)
             warn_about_length_limit([translator.length_limit.pop_counts()])
-            failures = translation_failures(detector, by_sentence, *texts[:2], found)
+            failures = find_failures(detector, *texts[:2], as_outputs(found, by_sentence))
             hypotheses = [translation.text for translation in found]
             scores = score(
                 hypotheses, texts.references, config=config.metrics, sources=texts.sources

@@ -51,7 +51,7 @@ def test_flags_are_shown_and_saved_beside_the_hypotheses(tmp_path: Path) -> None
         "flag            outputs  references  first lines",
         "empty                 1           0  2",
         "copy                  2           1  1 3",
-        "low_confidence        1           0  2",
+        "low_confidence        1           -  2",
     ]
     none = Failures(("empty",), [()] * 3, [()] * 3)
     assert str(failures_table(none)) == "failures: none of 3 outputs has a flag"

@@ -24,7 +24,7 @@ from transformer.decoding.translation.document_translator import in_documents
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.alignment_error import count_links
 from transformer.evaluation.failures.flags import Detector
-from transformer.evaluation.failures.monitor import translation_failures
+from transformer.evaluation.failures.monitor import as_outputs, find_failures
 from transformer.evaluation.metrics import Score, build_metric, score
 from transformer.evaluation.stress import StressTest
 from transformer.evaluation.term_accuracy import term_accuracy
@@ -101,7 +101,7 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     print(escaped(_description(config, translator)), file=sys.stderr)
     print_table(name, scores)
     detector = Detector.load(load.checkpoint_paths(config.checkpoint)[0], run["data"])
-    failures = translation_failures(detector, by_sentence, sources, references, found)
+    failures = find_failures(detector, sources, references, as_outputs(found, by_sentence))
     table_console().print(failures_table(failures))
     print_json(format_json(scores))
     if output is not None:

@@ -5,9 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from transformer.common.errors import InputError
 from transformer.decoding.batched_search import LengthLimit
-from transformer.decoding.forced import score_pairs
 from transformer.decoding.translation.document_translator import DocumentTranslator
 from transformer.decoding.translation.result import Translation
 from transformer.decoding.translation.translator import Translator
@@ -31,7 +29,10 @@ class Failures:
         """Indices of the outputs with a flag, from 0."""
         return [index for index, flags in enumerate(self.hypotheses) if flag in flags]
 
-    def of_references(self, flag: str) -> int:
+    def of_references(self, flag: str) -> int | None:
+        """None for ``low_confidence``: a model finds its own text more probable than others'."""
+        if flag == "low_confidence":
+            return None
         return sum(flag in flags for flags in self.references)
 
     def rates(self) -> dict[str, float]:
@@ -104,31 +105,3 @@ def as_outputs(
     if isinstance(translator, DocumentTranslator):
         return [Output(one.text) for one in found]
     return [as_output(one, translator.length_limit) for one in found]
-
-
-def translation_failures(
-    detector: Detector,
-    translator: Translator | DocumentTranslator,
-    sources: Sequence[str],
-    references: Sequence[Sequence[str]],
-    found: Sequence[Translation],
-) -> Failures:
-    """Flag translations, and references with their probabilities if a threshold needs these."""
-    known = None
-    if "low_confidence" in detector.names and isinstance(translator, Translator):
-        scored = _score_references(translator, sources, [several[0] for several in references])
-        known = _flag_all(detector, sources, scored, None) if scored else None
-    return find_failures(detector, sources, references, as_outputs(found, translator), known)
-
-
-def _score_references(
-    translator: Translator, sources: Sequence[str], references: Sequence[str]
-) -> list[Output] | None:
-    """References with their probabilities; None if one is too long for the model."""
-    pairs, tokens = list(zip(sources, references, strict=True)), translator.batch_tokens
-    try:
-        scores = score_pairs(translator.model, translator.tokenizer, pairs, batch_tokens=tokens)
-    except InputError:
-        return None
-    found = zip(references, scores, strict=True)
-    return [Output(text, one.log_probability / len(one.tokens)) for text, one in found]

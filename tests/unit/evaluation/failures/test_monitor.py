@@ -5,14 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from transformer.common.errors import InputError
 from transformer.decoding.batched_search import LengthLimit
-from transformer.decoding.forced import score_pairs
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.translation.result import BLANK, Candidate, Translation
 from transformer.evaluation.failures.flags import Detector, Output
-from transformer.evaluation.failures.monitor import as_output, find_failures, translation_failures
+from transformer.evaluation.failures.monitor import as_output, find_failures
 from transformer.evaluation.failures.thresholds import FILE, Thresholds, lowest_usual
 
 DATA = {"source": "en", "target": "de"}
@@ -30,7 +28,7 @@ def test_flags_are_counted_beside_those_of_references() -> None:
     assert values["sentences"] == 5
     assert values["flags"]["empty"] == {"hypothesis": 0, "reference": 1, "lines": []}
     assert values["flags"]["unfinished"] == {"hypothesis": 1, "reference": 0, "lines": [3]}
-    assert values["flags"]["low_confidence"] == {"hypothesis": 0, "reference": 0, "lines": []}
+    assert values["flags"]["low_confidence"] == {"hypothesis": 0, "reference": None, "lines": []}
     rates = found.rates()
     assert rates["detached"] == 60.0
     assert [name for name in rates if name.endswith("_reference")] == ["empty_reference"]
@@ -40,20 +38,15 @@ def test_flags_are_counted_beside_those_of_references() -> None:
     assert again.references == [("copy",)] * len(SOURCES)
 
 
-def test_references_are_scored_where_a_threshold_needs_it() -> None:
-    translator = tiny_translator(nbest=1)
-    sources, references = [list(side) for side in zip(*PAIRS, strict=True)]
-    found = translator.translate(sources)
-    values = [
-        one.log_probability / len(one.tokens)
-        for one in score_pairs(translator.model, translator.tokenizer, PAIRS)
-    ]
-    middle = sorted(values)[2]
-    detector = Detector(Thresholds(low_confidence=middle))
-    several = [(one,) for one in references]
-    failures = translation_failures(detector, translator, sources, several, found)
-    assert failures.of_references("low_confidence") == 2
-    unknown = translation_failures(Detector(Thresholds()), translator, sources, several, found)
+def test_low_confidence_says_nothing_of_references() -> None:
+    detector = Detector(Thresholds(low_confidence=-1.0))
+    outputs = [Output(text, -2.0) for text, *_ in TARGETS]
+    failures = find_failures(detector, SOURCES, TARGETS, outputs)
+    assert failures.lines("low_confidence") == [0, 1, 2]
+    assert failures.of_references("low_confidence") is None
+    assert failures.to_json()["flags"]["low_confidence"]["reference"] is None
+    assert "low_confidence_reference" not in failures.rates()
+    unknown = find_failures(Detector(Thresholds()), SOURCES, TARGETS, outputs)
     assert "low_confidence" not in unknown.names
 
 
