@@ -22,7 +22,7 @@ from transformer.evaluation.metrics import MetricsConfig
         ("train", "data.train=[a", "data.train=[a is not KEY=VALUE as Hydra reads it (no viable"),
         ("train", "~decoding", "'~decoding' is not of the form KEY=VALUE; no key can be added"),
         # Groups that the verb does not have.
-        ("translate", "model=RUN", "unknown key model"),
+        ("translate", "model=RUN", "unknown key model (did you mean checkpoint?)"),
         ("text", "README.md", "'README.md' is not of the form KEY=VALUE"),
         ("evaluate", "/", "'/' is not of the form KEY=VALUE; a run is given as checkpoint=/"),
         ("train", "loss=[r_drop,simcut]", "loss=[r_drop,simcut] is a list; choose one, loss=NAME"),
@@ -37,13 +37,15 @@ from transformer.evaluation.metrics import MetricsConfig
         (
             "train",
             ["model=tinny", "trainer=x"],
-            "model=tinny is unknown (did you mean tiny?); choose base or big or small or tiny; "
+            "model=tinny is unknown (did you mean tiny?); choose base or big or small or "
+            "student_small or student_tiny or tiny; "
             "also trainer=x is unknown; choose ",
         ),
         (
             "translate",
             ["checkpoint=RUN", "nbest=9", "format=json", "beam=9"],
-            "unknown key nbest (did you mean decoding.nbest?); also unknown key beam",
+            "unknown key nbest (did you mean decoding.nbest?); also "
+            "unknown key beam (did you mean decoding.beam_size?)",
         ),
     ],
 )
