@@ -123,8 +123,8 @@ class Distill(Recipe):
         if not self.clean:
             return pair
         own = {f"data.{key}": value for key, value in {**text.alone, "train": pair}.items()}
-        files = [path.name for path in pair]
-        return [*plan.add("clean", "clean", own, files, ["data=files"], suffix=suffix)]
+        names = [file.name for file in pair]
+        return [*plan.add("clean", "clean", own, names, ["data=files"], suffix=suffix)]
 
 
 def _seeds(plan: Plan, teachers: int) -> list[dict[str, int]]:

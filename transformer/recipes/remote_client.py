@@ -33,14 +33,13 @@ class Client:
     def __init__(self, teacher: RemoteTeacher) -> None:
         self.teacher, self.stop = teacher, Event()
         self._rest_until, self._outage, self._reached = 0.0, 0, False
-        name, server = teacher.api_key_env, teacher.server
-        self._key = os.environ.get(name, "").strip() if name else ""
+        name, server = teacher.api_key_env or "", teacher.server
+        self._key = os.environ.get(name, "").strip()
         if not re.fullmatch("[!-~]*", self._key):
             raise InputError(f"the key in {name} has characters that no key has; set it anew")
         private = r"https:|http://(localhost|127\.[\d.]+|\[::1\])(:|/|$)"
         if self._key and not re.match(private, server):
-            advice = "give https://, or set api_key_env=null to send none"
-            raise InputError(f"server={server} would get the key in {name} unencrypted; {advice}")
+            raise InputError(f"{server}: give https:// for the key in {name}, or api_key_env=null")
 
     def ask(self, text: str) -> Answer:
         """The first answer without a fault, or the last one; raises InputError without a server."""
@@ -57,7 +56,7 @@ class Client:
             pause = random.uniform(longest / 2, longest) if answer.passes else 0.0
         self._outage = self._outage + 1 if answer.passes else 0
         if self._outage >= max(8, self.teacher.concurrency):
-            reason = f"{self._outage} lines in a row without an answer ({answer.fault})"
+            reason = f"{self._outage} lines in a row have no answer ({answer.fault})"
             raise InputError(f"{self.teacher.server}: {reason}; the same command resumes")
         return answer._replace(tokens=tokens)
 

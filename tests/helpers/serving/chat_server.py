@@ -24,13 +24,16 @@ class ChatServer:
         translate: The candidates for a text.
         asked: Requests by text.
         answered: Good answers by text, each sent whole.
+        bodies: Of all requests.
         headers: Of all requests.
         delay: Seconds before each answer.
+        retry_after: The header of status 429.
     """
 
     fault: Callable[[str, int], str] = lambda text, number: ""
     translate: Callable[[str, int], list[str]] = lambda text, n: [text.upper()] * n
     delay: float = 0.0
+    retry_after: str = "0.05"
     url: str = ""
     asked: Counter[str] = field(default_factory=Counter)
     answered: Counter[str] = field(default_factory=Counter)
@@ -101,17 +104,14 @@ def _answer(handler: BaseHTTPRequestHandler, server: ChatServer, body: dict[str,
     if status != 200:
         # As some servers do, it repeats what it was sent.
         values = {"error": {"message": f"wrong: {handler.headers['Authorization']} {body}"}}
-    _send(handler, status, json.dumps(values).encode(), cut=fault == "cut")
-    if not fault:
-        with server.lock:
-            server.answered[text] += 1
-
-
-def _send(handler: BaseHTTPRequestHandler, status: int, body: bytes, *, cut: bool) -> None:
     handler.send_response(status)
     if status == 429:
-        handler.send_header("Retry-After", "0.05")
-    body = body[: len(body) // 2] if cut else body
-    handler.send_header("Content-Length", str(len(body)))
+        handler.send_header("Retry-After", server.retry_after)
+    data = json.dumps(values).encode()
+    data = data[: len(data) // 2] if fault == "cut" else data
+    handler.send_header("Content-Length", str(len(data)))
     handler.end_headers()
-    handler.wfile.write(body)
+    handler.wfile.write(data)
+    if fault in ("", "slow"):
+        with server.lock:
+            server.answered[text] += 1
