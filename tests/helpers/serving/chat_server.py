@@ -110,8 +110,11 @@ def _answer(handler: BaseHTTPRequestHandler, server: ChatServer, body: dict[str,
     data = json.dumps(values).encode()
     data = data[: len(data) // 2] if fault == "cut" else data
     handler.send_header("Content-Length", str(len(data)))
-    handler.end_headers()
-    handler.wfile.write(data)
+    try:
+        handler.end_headers()
+        handler.wfile.write(data)
+    except ConnectionError:  # the client was killed, or has waited long enough
+        return
     if fault in ("", "slow"):
         with server.lock:
             server.answered[text] += 1
