@@ -93,7 +93,7 @@ def test_what_is_asked() -> None:
     assert ours.request("a") == {"q": "a", "source": "en", "target": "de", "format": "text"}
     assert ours.url == ours.server and ours.read({"translatedText": "b"}).texts == ["b"]
     # All that changes an answer changes the hash, and nothing else does.
-    others = [{"prompt": "{text}"}, {"model_name": "n"}, {"candidates": 2}]
+    others: list[dict[str, Any]] = [{"prompt": "{text}"}, {"model_name": "n"}, {"candidates": 2}]
     hashes = {teacher("http://localhost", **changes).request_hash("a") for changes in others}
     same = [teacher(f"http://localhost{end}", tries=2) for end in ("", "/v1")]
     assert len({*hashes, *(each.request_hash("a") for each in same)}) == 4
@@ -218,7 +218,7 @@ def test_a_redirection_does_not_get_the_key(server: ChatServer) -> None:
 
         def do_POST(self) -> None:
             self.send_response(302)
-            self.send_header("Location", f"http://localhost:{self.server.server_address[1]}/x")
+            self.send_header("Location", f"http://localhost:{listening.server_port}/x")
             self.end_headers()
 
         def do_GET(self) -> None:
