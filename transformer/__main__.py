@@ -19,6 +19,7 @@ VERBS = {
     "stress": ("evaluate.stress:run", "score a translator on a disturbed test set"),
     "report": ("evaluate.report:run", "one page of a run, or of several side by side"),
     "translate": ("translate.translate:run", "text to text, from stdin to stdout, line by line"),
+    "ask": ("translate.ask:run", "let a server translate a file, line by line, as a teacher"),
     "serve": ("serve:run", "answer requests over HTTP, as LibreTranslate and DeepL do"),
     "predict": ("translate.predict:run", "tags or probabilities of stdin, line by line"),
     "score": ("translate.score:run", "log-probabilities of given targets"),

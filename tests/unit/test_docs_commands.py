@@ -21,6 +21,9 @@ OURS = re.compile(r"(?:python|transformer|torchrun|srun|make|sh|pytest|[A-Z_]+=\
 EXAMPLE = re.compile(rf"(?:{'|'.join(VERBS)}) \S*=\S*")
 """A command without its first word."""
 
+VERBS_OF_KINDS = {"translate": ("translate.yaml", "ask.yaml"), "clean": ("clean.yaml",)}
+"""The verbs of kinds of stages that are no trainings."""
+
 PLACEHOLDER = re.compile(r"(?:decoding|experiment)=NAME")
 ENDS, INTO = {"|", "&&", ";", "||"}, {"<", ">", ">>", "2>"}
 ORDINARY = {
@@ -155,7 +158,13 @@ def check_recipe(call: list[str], *, elided: bool) -> None:
     own_given = [word for word in call if word.partition("=")[0] in own | {"recipe"}]
     if len(call) > 1 and not elided:
         compose_config("recipe", own_given)
-    compose_config("train", [word for word in call if word not in own_given])
+    rest = [word for word in call if word not in own_given]
+    for word in [word for word in rest if word.partition(".")[0] in VERBS_OF_KINDS]:
+        kind, key = re.split("[.=]", word)[:2]
+        verbs = [OmegaConf.load(config_folder() / verb) for verb in VERBS_OF_KINDS[kind]]
+        assert any(key in verb or key == "decoding" for verb in verbs), f"no key {key} of {kind}"
+        rest.remove(word)
+    compose_config("train", rest)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +205,9 @@ def test_the_pages_have_commands() -> None:
         ("`python train.py --multirun optimizer.rate=1e-3,3e-3`", False),
         ("`transformer recipe=distill teachers=4 loss=r_drop output=FOLDER`", True),
         ("`transformer recipe=distil output=FOLDER`", False),
-        ("`transformer recipe=distill teacher=4 output=FOLDER`", False),
+        ("`transformer recipe=distill teachr=4 output=FOLDER`", False),
+        ("`transformer recipe=distill teacher=RUN translate.device=cuda output=FOLDER`", True),
+        ("`transformer recipe=distill teacher=RUN translate.devices=cuda output=FOLDER`", False),
         ("| `export checkpoint=RUN quantization=int8` |", True),
         ("| `export checkpoint=RUN quantisation=int8` |", False),
         ("`echo a | transformer translate checkpoint=RUN to=de`", True),

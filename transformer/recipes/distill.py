@@ -2,11 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import starmap
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from transformer.common.errors import InputError
+from transformer.common.files import given_path
 from transformer.common.schema import Range
+from transformer.data.text.parallel import file_format
 from transformer.recipes.corpus_files import CorpusFiles, monolingual_file, only_train
 from transformer.recipes.overrides import override, override_key
 from transformer.recipes.plan import Plan, Recipe, one_or_all
@@ -21,11 +25,15 @@ class Distill(Recipe):
     Buciluă et al. 2006, "Model Compression". Keys of ``conf/recipe/distill.yaml``.
     """
 
-    kinds = ("teacher", "evaluate_teachers", "translate", "student", "evaluate")
+    kinds = ("teacher", "evaluate_teachers", "translate", "clean", "student", "evaluate")
 
     teachers: Annotated[int, Range(1)] | Sequence[str] = 1
     """How many to train, the first with the seed of the call, each other with the next; or
     existing runs or checkpoints."""
+    teacher: str | None = None
+    """In place of ``teachers`` a run, files of translations, or the address of a server."""
+    clean: bool = False
+    """Whether ``transformer clean`` removes faulty pairs from what the teachers write."""
     text: Literal["distilled", "original_and_distilled"] = "original_and_distilled"
     """What the student learns from."""
     tag: str | None = None
@@ -40,49 +48,83 @@ class Distill(Recipe):
         super().__post_init__()
         if self.teachers == ():
             raise InputError("teachers=[] names no run; name one or more")
+        if self.teacher is not None and self.teachers != 1:
+            raise InputError("teacher= and teachers= are both given; leave one out")
 
     def add(self, plan: Plan) -> None:
         """Add the stages; raises InputError if a teacher is of another direction."""
         text = plan.text()
-        if isinstance(self.teachers, int):
+        files = self._files(given_path(self.teacher), text) if self.teacher else []
+        given = self.teachers if self.teacher is None else [self.teacher]
+        if files or (self.teacher or "").startswith(("http://", "https://")):
+            teachers = []
+        elif isinstance(given, int):
             teachers = [
                 plan.train("teacher", text.alone, seeds, suffix=f"_{number}")
-                for number, seeds in enumerate(_seeds(plan, self.teachers), 1)
+                for number, seeds in enumerate(_seeds(plan, given), 1)
             ]
         else:
-            teachers = [plan.existing("teachers", name, text) for name in self.teachers]
-        plan.evaluate(teachers, text, "evaluate_teachers")
-        distilled = [text["train"][0], self._add_target(plan, teachers, text)]
+            teachers = [plan.existing("teachers", name, text) for name in given]
+        if teachers:
+            plan.evaluate(teachers, text, "evaluate_teachers")
+        distilled = files or self._translated(plan, teachers, text, text["train"], "")
+        distilled = self._cleaned(plan, text, distilled, "")
         tag = None if self.text == "distilled" else self.tag
         corpora = {"original": text.as_corpus, "distilled": only_train(distilled, tag)}
         if self.text == "distilled":
             corpora = {"distilled": text.as_corpus | {"train": distilled}}
         if self.monolingual is not None:
-            source = monolingual_file(self.monolingual)
-            own = {"checkpoint": one_or_all(teachers), "input": source}
-            files = [f"synthetic.{text.target}"]
-            [target] = plan.add("translate", "translate", own, files, suffix="_monolingual")
-            corpora["monolingual"] = only_train([source, target], tag)
+            source = [monolingual_file(self.monolingual)]
+            pair = self._translated(plan, teachers, text, source, "_monolingual")
+            pair = self._cleaned(plan, text, pair, "_monolingual")
+            corpora["monolingual"] = only_train(pair, tag)
         alone = len(corpora) == 1
         data = text.alone | corpora["distilled"] if alone else text.mixed(corpora)
         plan.evaluate([plan.train("student", data)], text)
 
-    def _add_target(self, plan: Plan, teachers: Sequence[Path], text: CorpusFiles) -> Path:
-        """Add the stages that make the target side."""
-        source, target = text["train"]
-        own: dict[str, Any] = {"checkpoint": one_or_all(teachers), "input": source}
-        if self.interpolation is None:
-            return plan.add("translate", "translate", own, [target.name])[0]
+    def _files(self, path: Path, text: CorpusFiles) -> list[Path]:
+        """The files of a teacher that is a text of translations made elsewhere; else none."""
+        found = [path / file.name for file in text["train"]]
+        if path.is_file() and path.suffix != ".ckpt":
+            found = [text["train"][0], path] if file_format(path) == "plain" else [path]
+        elif not all(file.is_file() for file in found):
+            return []
+        if (self.monolingual, self.interpolation) != (None, None):
+            raise InputError(f"teacher={path}: files translate no monolingual=, nor interpolate")
+        return found
+
+    def _translated(
+        self, plan: Plan, teachers: Sequence[Path], text: CorpusFiles, pair: list[Path], suffix: str
+    ) -> list[Path]:
+        """Add the stages that translate a source with or without a reference."""
+        # They are compared as translations are scored in training.
+        near = {key: plan.config["metrics"][key] for key in ("tokenize", "lowercase")}
+        near = {"reference": pair[1], **near} if self.interpolation and pair[1:] else {}
+        add = partial(plan.add, "translate", suffix=suffix)
+        if not teachers:
+            own: dict[str, Any] = {"server": self.teacher, "input": pair[0], **near}
+            own |= {"candidates": self.interpolation} if near else {}
+            free = {"answers": str(plan.folder / "answers.jsonl")}
+            free |= {"source": text.source, "target": text.target}
+            return [*add("ask", own, ["source.txt", "target.txt"], starmap(override, free.items()))]
+        own = {"checkpoint": one_or_all(teachers), "input": pair[0]}
+        name = pair[1].name if pair[1:] else f"synthetic.{text.target}"
+        if not near:
+            return [pair[0], *add("translate", own, [name])]
         own |= {"decoding.nbest": self.interpolation, "format": "json"}
         # Another search that the user chooses has its own width.
         chosen = "decoding" in map(override_key, plan.extras.get("translate", ()))
         beam = ["decoding=beam", override("decoding.beam_size", self.interpolation)]
-        search = [] if chosen else beam
-        [nbest] = plan.add("translate", "translate", own, [f"{target.name}.jsonl"], search)
-        # They are compared as translations are scored in training.
-        words = {key: plan.config["metrics"][key] for key in ("tokenize", "lowercase")}
-        select = {"nbest": nbest, "reference": target, **words}
-        return plan.add("select", "select", select, [target.name])[0]
+        [nbest] = add("translate", own, [f"{name}.jsonl"], [] if chosen else beam)
+        return [pair[0], *plan.add("select", "select", {"nbest": nbest, **near}, [name])]
+
+    def _cleaned(self, plan: Plan, text: CorpusFiles, pair: list[Path], suffix: str) -> list[Path]:
+        """Add the stage that removes faulty pairs, if it is asked for."""
+        if not self.clean:
+            return pair
+        own = {f"data.{key}": value for key, value in {**text.alone, "train": pair}.items()}
+        names = [file.name for file in pair]
+        return [*plan.add("clean", "clean", own, names, ["data=files"], suffix=suffix)]
 
 
 def _seeds(plan: Plan, teachers: int) -> list[dict[str, int]]:

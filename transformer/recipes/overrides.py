@@ -11,7 +11,7 @@ from transformer.common.errors import InputError, did_you_mean
 _BARE = re.compile(r"[A-Za-z0-9_./*@?|-]+")
 _OTHER_TYPE = re.compile(r"[+-]?[0-9_.]+(e[+-]?[0-9]+)?|[+-]?(inf|nan)|null|true|false", re.I)
 
-_NAMES = ("output", "monolingual", "reverse")
+_NAMES = ("output", "monolingual", "reverse", "teacher")
 """Keys of recipes whose value is the name of a file, with any characters."""
 
 _NOT_FOR_RECIPES = ("hydra.", "-", "+", "~", "launch")

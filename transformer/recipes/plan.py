@@ -31,6 +31,8 @@ _RESERVED = {
     "train": ("data", "data.corpora", *_ONLY_TEXT),
     "translate": ("input_format", "format", "alignment", "attention"),
     "evaluate": ("split",),
+    "ask": ("candidates", "reference"),
+    "clean": ("data", "splits"),
 }
 """Keys that the user cannot set for a stage, besides those that the recipe sets."""
 
@@ -138,9 +140,9 @@ class Plan:
         )
         stage = Stage(folder, verb, merged(settings, extras), own, files, tuple(reads))
         self._configs[files[0]] = config = self._composed(stage)
-        named = (config.get(key) for key in ("terms", "alignment"))
-        files_named = [given_path(name) for name in named if isinstance(name, str)]
-        self.stages.append(replace(stage, reads=(*reads, *files_named)))
+        named = (config.get(key) for key in ("terms", "alignment", "prompt"))
+        names = [name for name in named if isinstance(name, str) and "{text}" not in name]
+        self.stages.append(replace(stage, reads=(*reads, *map(given_path, names))))
         return files
 
     def complete(self) -> None:

@@ -25,7 +25,7 @@ from transformer.data.text.lines import file_digest
 from transformer.recipes.stage import Stage
 from transformer.training.checkpointing.run_directory import is_locked, locked
 
-_RESUMABLE = ("train", "translate")
+_RESUMABLE = ("train", "translate", "ask")
 """Verbs that resume an interrupted stage; the others are quick, and start again."""
 
 _PR_SET_PDEATHSIG = 1

@@ -17,6 +17,7 @@ FREE = frozenset(
     {
         *("data.cache", "data.workers", "data.prepare_workers", "device", "batch_tokens"),
         *("trainer.accelerator", "trainer.strategy", "trainer.log_every_n_steps"),
+        *("answers", "api_key_env", "backoff", "concurrency", "timeout", "tries"),
         *("logger.csv", "logger.tensorboard", "gradient_checkpointing"),
     }
 )

@@ -64,23 +64,6 @@ class PartFiles:
         """Whether an earlier call has finished the lines of this process."""
         return self.done(self.assignment.rank).exists()
 
-    def open(self, stack: ExitStack) -> tuple[BinaryIO, int]:
-        """Open and lock the file of this process to append to, and count its whole lines."""
-        path = self.path(self.assignment.rank)
-        stack.enter_context(named(path))
-        file = cast(BinaryIO, stack.enter_context(open_unlinked(path, "a+b")))
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise InputError(f"{path} is being written by another process; let it end") from error
-        file.seek(0)
-        lines = size = 0
-        for line in file:
-            if line.endswith(b"\n"):
-                lines, size = lines + 1, size + len(line)
-        file.truncate(size)
-        return file, lines
-
     @contextmanager
     def naming_part(self) -> Iterator[None]:
         """Add to an error of the input where the lines before it are; remove an empty file."""
@@ -107,6 +90,23 @@ class PartFiles:
             _interleave(files, stack.enter_context(open(whole, "wb")))
         for path in paths:
             path.unlink()
+
+
+def open_part(path: Path, stack: ExitStack) -> tuple[BinaryIO, int]:
+    """Open and lock a file to append to, and count its whole lines; the rest is cut off."""
+    stack.enter_context(named(path))
+    file = cast(BinaryIO, stack.enter_context(open_unlinked(path, "a+b")))
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise InputError(f"{path} is being written by another process; let it end") from error
+    file.seek(0)
+    lines = size = 0
+    for line in file:
+        if line.endswith(b"\n"):
+            lines, size = lines + 1, size + len(line)
+    file.truncate(size)
+    return file, lines
 
 
 def _interleave(files: Sequence[BinaryIO], joined: BinaryIO) -> None:

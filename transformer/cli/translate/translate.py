@@ -16,7 +16,7 @@ from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.engine import translator_by_engine
 from transformer.cli.load import resolve_precision, with_flags
 from transformer.cli.translate.line_io import Form, line_files, open_input, open_output
-from transformer.cli.translate.part_files import LineAssignment, PartFiles
+from transformer.cli.translate.part_files import LineAssignment, PartFiles, open_part
 from transformer.common.errors import InputError, Interrupted, errors_name
 from transformer.common.escaping import escaped
 from transformer.data.text.lines import file_digest
@@ -99,7 +99,7 @@ def _translate_file(
     parts = PartFiles(output, assignment, _job(config, translator, source))
     if not parts.is_done:
         with ExitStack() as stack:
-            part, done = parts.open(stack)
+            part, done = open_part(parts.path(assignment.rank), stack)
             if done:
                 print(f"resuming after {done} lines in {part.name}", file=sys.stderr)
             lines, _ = open_input(source)

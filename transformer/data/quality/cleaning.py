@@ -51,7 +51,7 @@ def clean(
     checks: Checks, names: Sequence[str], folder: Path, *, repair: bool
 ) -> dict[str, CleanedSplit]:
     """Write the kept and the rejected lines of some splits to a new folder, all or nothing."""
-    if folder.exists():
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"output={folder} is there already; name a new folder")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(folder) as part:

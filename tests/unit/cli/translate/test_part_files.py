@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer.cli.translate.part_files import BLOCK, LineAssignment, PartFiles
+from transformer.cli.translate.part_files import BLOCK, LineAssignment, PartFiles, open_part
 from transformer.common.errors import InputError
 
 COUNTS = [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 7 * BLOCK + 5]
@@ -22,7 +22,7 @@ def owned(rank: int, world: int, count: int) -> list[int]:
 def translate(parts: PartFiles, lines: list[str], stop: int | None = None) -> int:
     """Write in capitals the first ``stop`` lines that are left; return how many were done."""
     with ExitStack() as stack:
-        file, done = parts.open(stack)
+        file, done = open_part(parts.path(parts.assignment.rank), stack)
         for line in list(islice(parts.assignment.lines(lines), done, None))[:stop]:
             file.write(line.upper().encode() + b"\n")
     return done
@@ -95,7 +95,7 @@ def test_a_part_of_another_job_is_neither_used_nor_lost(
 def test_two_processes_cannot_write_one_part(tmp_path: Path) -> None:
     parts = PartFiles(tmp_path / "out", LineAssignment(), "job")
     with ExitStack() as stack:
-        parts.open(stack)
+        open_part(parts.path(parts.assignment.rank), stack)
         with pytest.raises(InputError, match=r"\.part is being written by another process"):
             translate(PartFiles(tmp_path / "out", LineAssignment(), "job"), ["line"])
         # That of another process is free.
@@ -129,7 +129,7 @@ def test_an_error_names_the_part_with_the_lines_before_it(tmp_path: Path) -> Non
         ExitStack() as stack,
         parts.naming_part(),
     ):
-        parts.open(stack)
+        open_part(parts.path(parts.assignment.rank), stack)
         raise InputError("line 1 is bad")
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(InputError, match="line 2 is bad; the output of the lines before") as caught:
