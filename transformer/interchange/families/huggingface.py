@@ -50,7 +50,11 @@ def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path)
         f"tokenizer={' or '.join(family.tokenizers)}": set(translator.tokenizer.config.algorithms)
         <= set(family.tokenizers),
     }
-    raise_objections(f"transformers needs {name}" for name, holds in required.items() if not holds)
+    raise_objections(
+        f"transformers needs {name}; or choose format=safetensors"
+        for name, holds in required.items()
+        if not holds
+    )
     check_heads(model)
     source, target = family.export_tokenizer(translator, run, folder)
     weights = export_weights(model, source, target)
