@@ -30,7 +30,7 @@ from transformer.interchange.families.subwords import ImportedIds
 from transformer.interchange.import_folder import read_weights
 
 LIMIT = 12
-"""Maximum number of tokens of a translation; most of these random models end before."""
+"""Maximum number of tokens of a translation; random models run into it, or end before."""
 
 GATED: dict[str, Any] = {"feed_forward_proj": "gated-gelu"}
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -174,8 +174,9 @@ def test_an_imported_model_is_that_of_transformers(
             ).tolist()
         expected = [row[1 : row.index(end, 1)] for row in found]
         lengths = [len(row) - len(forced) for row in expected]
-        assert sum(1 < one < LIMIT for one in lengths) >= count // 10, Counter(lengths)
-        assert len(set(map(tuple, expected))) >= count // 10
+        assert sum(one > 1 for one in lengths) >= count // 10, Counter(lengths)
+        assert sum(1 < one < LIMIT for one in lengths) >= count // 100, Counter(lengths)
+        assert len(set(map(tuple, expected))) >= count // 20
         search = limited_search(translator, beam, LIMIT)
         search = search.with_search(replace(search.search, no_repeat_ngram=repeated))
         ours = [
@@ -247,7 +248,7 @@ def test_an_imported_model_learns_and_goes_back(
     call = [f"finetune_from={folder / 'run'}", "data=files", "data.source=en", "data.target=de"]
     call += [f"data.train={files}", f"data.validation={files}", "data.test_size=0"]
     call += ["trainer.max_steps=40", "trainer.val_check_interval=40", "schedule.warmup=5"]
-    call += ["optimizer.lr=0.02", "hydra.run.dir=tuned", "test=false", *CHANGES[changes]]
+    call += ["optimizer.lr=0.005", "hydra.run.dir=tuned", "test=false", *CHANGES[changes]]
     assert main(["train", *call]) == 0
     with Path("tuned/metrics.csv").open() as lines:
         losses = [float(row["val/loss"]) for row in csv.DictReader(lines) if row["val/loss"]]

@@ -14,12 +14,7 @@ from torch.nn import functional as F
 from transformer.common.errors import InputError
 from transformer.interchange.families.family import Family, nearest_family
 from transformer.interchange.families.module_names import FAIRSEQ, T5, layer_names
-from transformer.interchange.families.subwords import (
-    NEVER,
-    NEVER_TRAINED,
-    ExportedIds,
-    ImportedIds,
-)
+from transformer.interchange.families.subwords import NEVER, NEVER_TRAINED, ExportedIds, ImportedIds
 from transformer.model.checkpoint.checkpoint import build_empty
 from transformer.model.config import ModelConfig
 from transformer.model.layers.absolute_positions import sinusoids
