@@ -190,6 +190,6 @@ def byt5_folder(folder: Path, *, seed: int = 2, ends: float = 5.0, **changes: An
     config = T5Config(**{**T5_SIZES, "vocab_size": 384, **changes}, tie_word_embeddings=True)
     model = T5ForConditionalGeneration(config).eval()
     # Otherwise its scaled logits are so small that frozen embeddings can learn nothing.
-    randomize(model, ends, 1, {**T5_FACTORS, "decoder.final_layer_norm": 8.0})
+    randomize(model, ends, 1, {**T5_FACTORS, "decoder.final_layer_norm": 2.0})
     model.save_pretrained(folder)
     return folder
