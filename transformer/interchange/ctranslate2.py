@@ -94,10 +94,8 @@ def _spec(config: ModelConfig) -> "TransformerSpec":
         "relative_attention_bias": config.positions == "relative",
         "layernorm_embedding": config.embedding_norm,
     }
-    if config.num_kv_heads is not None:
-        shared["num_heads_kv"] = config.num_kv_heads
-    if config.head_dim is not None:
-        shared["head_dim"] = config.head_dim
+    heads = {"num_heads_kv": config.num_kv_heads, "head_dim": config.head_dim}
+    shared |= {name: value for name, value in heads.items() if value is not None}
     if config.positions == "rotary":
         shared |= {"rotary_dim": config.d_k, "rotary_interleave": False}
     encoder = TransformerEncoderSpec(config.encoder_layers, config.num_heads, **shared)

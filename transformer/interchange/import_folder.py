@@ -48,10 +48,11 @@ def read_folder(folder: Path) -> Imported:
         if not any(name.startswith(family.prefix) for name in weights):
             # Saved without its output, as facebook/bart-large is.
             weights = {f"{family.prefix}{name}": weight for name, weight in weights.items()}
-        vocabulary = family.import_tokenizer(folder, values.get("vocab_size"))
+        vocabulary = family.files.import_tokenizer(folder, values.get("vocab_size"))
         _check_symbols(values, vocabulary, family.start)
         names = read_mapping(folder / "tokenizer_config.json", optional=True)
-        languages = tuple(_code(names.get(key)) for key in family.languages)
+        keys = ("src", "tgt") if family.tags_both_sides else ("source", "target")
+        languages = tuple(_code(names.get(f"{key}_lang")) for key in keys)
     settings = model_settings(config, family, untied=is_untied(weights, family))
     if settings["tie_embeddings"] not in family.has["tie_embeddings"]:
         raise InputError(f"{folder}: lm_head.weight is not that of the embeddings, as it must be")

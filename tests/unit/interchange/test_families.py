@@ -7,17 +7,19 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
 
 from tests.helpers.interchange.family_folders import bart_folder, mbart_folder, t5_folder
 from tests.helpers.model.models import tiny_config
 from transformer.__main__ import main
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.families.family import nearest_family, read_config
 from transformer.interchange.families.huggingface import write_huggingface
-from transformer.interchange.import_folder import read_folder, read_weights
+from transformer.interchange.import_folder import Imported, read_folder, read_weights
 from transformer.model.build import build_transformer
 from transformer.model.checkpoint.checkpoint import build_empty
 from transformer.model.config import ModelConfig
@@ -110,14 +112,44 @@ def test_a_model_that_was_saved_without_its_output_is_imported(tmp_path: Path) -
     assert all(torch.equal(whole[name], one) for name, one in found.items() if "bias" not in name)
 
 
+def written_back(found: Imported, tokenizer: Tokenizer, folder: Path) -> Translator:
+    """The translator of an imported shape with other weights, exported to a folder."""
+    sizes = {"source_vocab_size": tokenizer.source_vocab_size}
+    sizes["target_vocab_size"] = tokenizer.target_vocab_size
+    model = build_transformer(typed(ModelConfig, found.model | sizes, "model"))
+    translator = Translator(model, tokenizer, SearchConfig(min_length=4), batch_tokens=100)
+    folder.mkdir()
+    run = {"model": {"max_length": 64}, "data": {"source": "en_XX", "target": "de_DE"}}
+    write_huggingface(translator, run, folder)
+    return translator
+
+
+def test_words_that_were_added_to_t5_go_back_with_their_vectors(tmp_path: Path) -> None:
+    found = read_folder(t5_folder(tmp_path / "t5"))
+    tokenizer = found.tokenizer.with_words(["Zugspitze"])
+    translator = written_back(found, tokenizer, tmp_path / "back")
+    again = read_folder(tmp_path / "back")
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "back")
+    table = "source_embedding.tokens.lookup.weight"
+    for text in ("Zugspitze", "the Zugspitze is <extra_id_3> the man", "a man"):
+        [ours], [after] = tokenizer.encode_source([text]), again.tokenizer.encode_source([text])
+        spelt = tokenizer.source_subwords(ours)
+        assert ("Zugspitze" in spelt) == ("Zugspitze" in text)
+        assert again.tokenizer.source_subwords(after) == spelt
+        assert torch.equal(again.weights[table][after], translator.model.state_dict()[table][ours])
+        if "extra" not in text:
+            assert theirs.tokenize(text) == spelt
+
+
+def test_a_family_without_room_for_added_words_refuses_them(tmp_path: Path) -> None:
+    found = read_folder(mbart_folder(tmp_path / "mbart"))
+    with pytest.raises(InputError, match=r"mBART-50 has no words of tokenizer\.add"):
+        written_back(found, found.tokenizer.with_words(["Zugspitze"]), tmp_path / "back")
+
+
 def test_an_export_has_the_minimum_length_of_the_search(tmp_path: Path) -> None:
     found = read_folder(bart_folder(tmp_path / "bart"))
-    sizes = {"source_vocab_size": found.tokenizer.source_vocab_size}
-    sizes["target_vocab_size"] = found.tokenizer.target_vocab_size
-    model = build_transformer(typed(ModelConfig, found.model | sizes, "model"))
-    translator = Translator(model, found.tokenizer, SearchConfig(min_length=4), batch_tokens=100)
-    (tmp_path / "back").mkdir()
-    write_huggingface(translator, {"model": {"max_length": 64}}, tmp_path / "back")
+    written_back(found, found.tokenizer, tmp_path / "back")
     values = json.loads((tmp_path / "back" / "generation_config.json").read_text())
     assert values["min_length"] == 5
     again = json.loads((tmp_path / "bart" / "config.json").read_text()) | {"min_length": 5}
@@ -147,6 +179,9 @@ def test_a_damaged_folder_is_refused_in_one_line(
     change(t5, "config.json", vocab_size=640)
     change(t5, "generation_config.json", decoder_start_token_id=5)
     refused(t5, "decoder_start_token_id=5")
+    old = t5_folder(tmp_path / "old", sentencepiece_file=True)
+    change(old, "tokenizer_config.json", extra_ids=1200)
+    refused(old, "tokenizer_config.json.extra_ids=1200 must be 0 to 1000")
     mbart = mbart_folder(tmp_path / "mbart")
     change(mbart, "tokenizer_config.json", tokenizer_class="MBartTokenizer")
     refused(mbart, "tokenizer_class=MBartTokenizer cannot be imported")

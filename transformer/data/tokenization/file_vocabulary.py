@@ -11,15 +11,7 @@ from typing import Any
 
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path, named
-from transformer.data.tokenization.config import (
-    BOS,
-    EOS,
-    FILES,
-    PAD,
-    SYMBOLS,
-    UNK,
-    TokenizerConfig,
-)
+from transformer.data.tokenization.config import BOS, EOS, FILES, PAD, SYMBOLS, UNK, TokenizerConfig
 from transformer.data.tokenization.normalization import STAND_IN
 from transformer.data.tokenization.segmenters import (
     HuggingFace,

@@ -1,8 +1,12 @@
-"""Tokenizers of other programs, with the ids of their files; file_vocabulary.py gives them ours."""
+"""Tokenizers of other programs: SentencePiece, Hugging Face's ``tokenizers``, and bytes.
+
+They have the ids of their files; file_vocabulary.py gives them ours. Each has ``ids``, those of its
+tokens in order, and ``symbols``, those of pad, unk, bos and eos, None for one that it lacks. Each
+cuts texts, without symbols around them, joins ids, and names a token as `Vocabulary.spell`.
+"""
 
 import json
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,26 +17,7 @@ from transformer.data.tokenization.config import SENTINEL
 from transformer.data.tokenization.normalization import WORD_START
 
 
-class Segmenter(ABC):
-    """A tokenizer of another program: its ids, and those of its pad, unk, bos and eos or None."""
-
-    ids: Sequence[int]
-    symbols: tuple[int | None, ...]
-
-    @abstractmethod
-    def cut(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of texts, without symbols around them."""
-
-    @abstractmethod
-    def join(self, ids: list[int]) -> str:
-        """Return the text of ids."""
-
-    @abstractmethod
-    def name(self, token: int) -> str:
-        """Return a token as SentencePiece would spell it, as `Vocabulary.spell`."""
-
-
-class SentencePiece(Segmenter):
+class SentencePiece:
     """A model of SentencePiece of any kind, with any ids of its symbols."""
 
     def __init__(self, model: bytes, threads: int) -> None:
@@ -60,11 +45,14 @@ class SentencePiece(Segmenter):
 _SENTINEL = re.compile(r"(<extra_id_\d{1,3}>)")
 
 
-class Utf8Bytes(Segmenter):
-    """The bytes of UTF-8, plus 3, then 125 sentinels, as in ByT5 (Xue et al. 2022, section 3.1)."""
+class Utf8Bytes:
+    """The bytes of UTF-8, with the ids of ByT5 (Xue et al. 2022, section 3.1).
+
+    pad 0, eos 1, unk 2, each byte plus 3, then 125 sentinels.
+    """
 
     CONTENT = b"the bytes of UTF-8, and 125 sentinels"
-    symbols = (0, 2, None, 1)
+    symbols: tuple[int | None, ...] = (0, 2, None, 1)
 
     def __init__(self, model: bytes = CONTENT, threads: int = 1) -> None:
         del model, threads  # there is one vocabulary
@@ -112,8 +100,12 @@ _NAMES = (
 """Usual names of pad, unk, bos and eos: in T5 and BART, in BERT, and in others."""
 
 
-class HuggingFace(Segmenter):
-    """A ``tokenizer.json`` of any kind; pad, unk, bos and eos are found by their usual names."""
+class HuggingFace:
+    """A ``tokenizer.json``: WordPiece, unigram, BPE of characters or of bytes, or words.
+
+    The file does not name the roles of its special tokens: pad, unk, bos and eos are found by the
+    names that they usually have.
+    """
 
     def __init__(self, model: bytes, threads: int) -> None:
         values, self._threads = _parsed(model), threads
@@ -195,6 +187,9 @@ def _opened(values: dict[str, Any]) -> Any:
         return Tokenizer.from_str(json.dumps(values))
     except Exception as error:  # the package raises Exception itself
         raise ValueError(str(error)) from error
+
+
+Segmenter = SentencePiece | Utf8Bytes | HuggingFace
 
 
 def with_tokens(model: bytes, words: Sequence[str]) -> bytes:

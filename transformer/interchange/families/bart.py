@@ -22,47 +22,30 @@ from transformer.interchange.families.subwords import (
     ImportedIds,
     ImportedTokenizer,
 )
-from transformer.interchange.files import readable, write_json
+from transformer.interchange.files import read_mapping, readable, write_json
 
 JSON = "tokenizer.json"
 
-
-def import_bytes(folder: Path, vocab_size: Any) -> ImportedTokenizer:
-    """The bytes of ByT5, whose folder has no vocabulary."""
-    return _imported(folder, vocab_size, Utf8Bytes.CONTENT, "bytes", Tags())
-
-
-def import_tokenizer(folder: Path, vocab_size: Any, *, tags: Tags) -> ImportedTokenizer:
-    """The tokenizer of a folder with byte-level BPE; InputError if it cannot be imported."""
-    content = _content(folder)
-    with readable(folder / JSON):
-        size = FileVocabulary(content, "huggingface", Tags(), threads=1).first_tag
-        more = range(size, typed_value(vocab_size, int, "config.json.vocab_size"))
-        if len(more) <= 1000:
-            content = with_words(content, list(map(EXTRA.format, more)), "huggingface")
-    return _imported(folder, vocab_size, content, "huggingface", tags)
+_CLASSES: dict[Any, str] = {
+    **{"bart": "BartTokenizer", "blenderbot": "BlenderbotTokenizer", "bytes": "ByT5Tokenizer"}
+}
 
 
-def _content(folder: Path) -> bytes:
-    """``tokenizer.json``, which the older two files make."""
-    if (folder / JSON).is_file() or not (folder / "vocab.json").is_file():
-        with readable(folder / JSON):
-            return (folder / JSON).read_bytes()
-    from transformers import BartTokenizer
-
-    with readable(folder):
-        tokenizer: Any = BartTokenizer.from_pretrained(folder)
-        return str(tokenizer.backend_tokenizer.to_str()).encode()
-
-
-def _imported(
-    folder: Path, vocab_size: Any, content: bytes, algorithm: Any, tags: Tags
+def import_tokenizer(
+    folder: Path, vocab_size: Any, algorithm: Any = "huggingface"
 ) -> ImportedTokenizer:
+    """The tokenizer of a folder, or "bytes"; raises InputError if it cannot be imported."""
     vocab_size = typed_value(vocab_size, int, "config.json.vocab_size")
+    kind = read_mapping(folder / "config.json").get("model_type")
+    content, tags = Utf8Bytes.CONTENT, Tags(begin=kind == "bart")
+    if algorithm == "huggingface":
+        content = _content(folder, _CLASSES[kind])
     file = JSON if algorithm == "huggingface" else None
     config = TokenizerConfig(algorithm=algorithm, vocab_size=None, file=file)
     with readable(folder):
-        tokenizer = Tokenizer(config, content, None, tags)
+        size = FileVocabulary(content, algorithm, tags, threads=1).first_tag
+        unnamed = list(map(EXTRA.format, range(size, min(vocab_size, size + 1000))))
+        tokenizer = Tokenizer(config, with_words(content, unnamed, algorithm), None, tags)
         rows, never = _rows(tokenizer)
     # bart-large-cnn has no vector of <mask>, the last token.
     beyond = [our for our, row in enumerate(rows) if row >= vocab_size]
@@ -76,20 +59,32 @@ def _imported(
     return ImportedTokenizer(tokenizer, imported, imported)
 
 
+def _content(folder: Path, name: str) -> bytes:
+    """``tokenizer.json``, which the older two files make, by the tokenizer of this name."""
+    with readable(folder / JSON):
+        if (folder / JSON).is_file() or not (folder / "vocab.json").is_file():
+            return (folder / JSON).read_bytes()
+    import transformers
+
+    with readable(folder):
+        tokenizer: Any = getattr(transformers, name).from_pretrained(folder)
+        return str(tokenizer.backend_tokenizer.to_str()).encode()
+
+
 def _rows(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
     """For each of our ids its id in the file, and our symbols that share the id of another.
 
     Raises ValueError if the file has no padding, unknown token or end.
     """
-    config, tags = tokenizer.config, tokenizer.tags
+    begin = tokenizer.tags.begin
     content = bytes(tokenizer.to_state()["source"].numpy())
-    found = list(FileVocabulary(content, config.algorithm, Tags(), threads=1).rows)
+    found = list(FileVocabulary(content, tokenizer.config.algorithm, Tags(), threads=1).rows)
     if None in (found[PAD], found[UNK], found[EOS]):
         raise ValueError("it has no <pad>, <unk> or </s>")
-    never = [BOS] if tags.begin else [PAD] if found[BOS] is None else []
+    never = [BOS] if begin else [PAD] if found[BOS] is None else []
     # Padding is the start, as in T5, where there is no other symbol for it.
     found[BOS] = found[PAD] if found[BOS] is None else found[BOS]
-    return [row or 0 for row in [*found, *[found[BOS]] * tags.begin]], never
+    return [row or 0 for row in [*found, *[found[BOS]] * begin]], never
 
 
 def export_tokenizer(
@@ -100,19 +95,17 @@ def export_tokenizer(
     Raises InputError for tags, or two vocabularies.
     """
     tokenizer, bias = translator.tokenizer, translator.model.projection.bias
-    if not tokenizer.joint or tokenizer.tags != Tags(begin=tokenizer.tags.begin):
+    begin, algorithm = tokenizer.tags.begin, tokenizer.config.algorithm
+    if not tokenizer.joint or tokenizer.tags != Tags(begin=begin):
         raise InputError("BART and ByT5 have no two vocabularies, and no tags")
     rows, never = _rows(tokenizer)
     ours = {row: our for our, row in enumerate(rows) if our not in never}
     last = max(ours)
     if bias is not None and bias[ours[last]] < NEVER_TRAINED:
         del ours[last]
-    name = "BartTokenizer" if tokenizer.tags.begin else "BlenderbotTokenizer"
-    if tokenizer.config.algorithm == "bytes":
-        name = "ByT5Tokenizer"
-    else:
-        content = tokenizer.to_state()["source"]
-        (folder / JSON).write_bytes(bytes(content.numpy()))
+    if algorithm == "huggingface":
+        (folder / JSON).write_bytes(bytes(tokenizer.to_state()["source"].numpy()))
+    name = _CLASSES["bart" if begin else "bytes" if algorithm == "bytes" else "blenderbot"]
     values = {"tokenizer_class": name, "model_max_length": run["model"]["max_length"]}
     write_json(values, folder / "tokenizer_config.json")
     numbers = tuple(ours[row] for row in range(len(ours)))

@@ -18,14 +18,23 @@ Width = Annotated[int, Range(2, 2**16)]
 Depth = Annotated[int, Range(1, 1000)]
 Heads = Annotated[int, Range(1, 2**16)]
 Inner = Annotated[int, Range(1, 2**20)]
-Penalty = Annotated[float, Range(-100, 100)]
 Count = Annotated[int, Range(0, 10_000)]
 
 _SAME = "d_model encoder_layers decoder_layers dropout attention_dropout activation_dropout"
 
 
-@dataclass(frozen=True)
-class FairseqConfig:
+@dataclass(frozen=True, kw_only=True)
+class _Config:
+    model_type: Kind
+    d_model: Width
+    num_beams: Depth = 1
+    length_penalty: Annotated[float, Range(-100, 100)] = 1.0
+    no_repeat_ngram_size: Count = 0
+    min_length: Count = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class FairseqConfig(_Config):
     """Settings of Marian, Pegasus, M2M-100, BART, mBART and Blenderbot."""
 
     NAMES: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -43,8 +52,6 @@ class FairseqConfig:
         | {"swish": "swish"},
     )
 
-    model_type: Kind
-    d_model: Width
     encoder_layers: Depth
     decoder_layers: Depth
     encoder_attention_heads: Heads
@@ -63,9 +70,6 @@ class FairseqConfig:
     activation_dropout: float = 0.0
     encoder_layerdrop: float = 0.0
     num_beams: Depth = 4
-    length_penalty: Penalty = 1.0
-    no_repeat_ngram_size: Count = 0
-    min_length: Count = 0
 
     def __post_init__(self) -> None:
         objections = [
@@ -77,8 +81,8 @@ class FairseqConfig:
         raise_objections(objections + odd)
 
 
-@dataclass(frozen=True)
-class T5Config:
+@dataclass(frozen=True, kw_only=True)
+class T5Config(_Config):
     """Settings of T5 1.0 and 1.1, FLAN-T5, mT5, ByT5 and MADLAD-400."""
 
     NAMES: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -99,8 +103,6 @@ class T5Config:
         | {"gelu_new": "gelu_tanh"},
     )
 
-    model_type: Kind
-    d_model: Width
     d_kv: Width
     d_ff: Inner
     num_layers: Depth
@@ -113,10 +115,6 @@ class T5Config:
     n_positions: Annotated[int, Range(1, 2**20)] = 512
     dropout_rate: float = 0.1
     tie_word_embeddings: bool = True
-    num_beams: Depth = 1
-    length_penalty: Penalty = 1.0
-    no_repeat_ngram_size: Count = 0
-    min_length: Count = 0
 
     def __post_init__(self) -> None:
         if self.num_decoder_layers is None:

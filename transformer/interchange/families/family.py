@@ -1,21 +1,18 @@
 """The families of models that transformers has, and their ``config.json``.
 
-A new family is an entry of FAMILIES: the names of its settings (``config_files.py``), the values of
-ours that its models have, the names of its modules (``module_names.py``), and its tokenizer.
+A new family is an entry of FAMILIES: the values of our settings that its models have, the names of
+its settings (``config_files.py``) and modules (``module_names.py``), and its tokenizer.
 docs/interchange.md adds one step by step. Source: transformers 5, ``models/``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
-from functools import partial
-from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
 from transformer.common.errors import raise_objections
 from transformer.common.schema import typed, typed_value
-from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import BOS, EOS
-from transformer.decoding.translation.translator import Translator
 from transformer.interchange.expressible import Values
 from transformer.interchange.families import bart, m2m, marian, mbart, t5
 from transformer.interchange.families.config_files import (
@@ -26,25 +23,22 @@ from transformer.interchange.families.config_files import (
     settings,
     values,
 )
-from transformer.interchange.families.module_names import fairseq_names, t5_names
-from transformer.interchange.families.subwords import ExportedIds, ImportedTokenizer
+from transformer.interchange.families.subwords import ExportedIds
 from transformer.model.config import ModelConfig
 
 _PLAIN: Values = {
     **{"norm": ("layer",), "activation": ("relu", "gelu", "gelu_tanh", "swish")},
     **{"biases": (True,), "scale_scores": (True,), "scale_embedding": (True,)},
     **{"scale_output": (False,), "embedding_norm": (False,), "positions": ("sinusoidal",)},
-    **{"decoder_start": (None,), "tie_embeddings": ("all",)},
+    **{"decoder_start": (None,), "tie_embeddings": ("all",), "norm_order": ("pre",)},
 }
-"""What most families have; an entry of FAMILIES adds ``norm_order`` and what differs."""
-
-_LEARNED: Values = {
-    **_PLAIN,
-    "positions": ("learned",),
-    "scale_embedding": (True, False),
-}
+_MARIAN: Values = {**_PLAIN, "norm_order": ("post",), "tie_embeddings": ("all", "decoder")}
+_M2M: Values = {**_PLAIN, "positions": ("fairseq",), "decoder_start": (EOS,)}
+_LEARNED: Values = {**_PLAIN, "positions": ("learned",), "scale_embedding": (True, False)}
+_MBART: Values = {**_LEARNED, "decoder_start": (EOS,), "embedding_norm": (True,)}
+_BART: Values = {**_MBART, "norm_order": ("post",)}
 _T5: Values = {
-    **{"norm": ("rms",), "norm_order": ("pre",), "positions": ("relative",), "biases": (False,)},
+    **{**_PLAIN, "norm": ("rms",), "positions": ("relative",), "biases": (False,)},
     **{"activation": ("relu", "gelu", "gelu_tanh", "geglu_tanh", "swiglu")},
     **{"scale_scores": (False,), "scale_embedding": (False,), "scale_output": (False, True)},
     "tie_embeddings": ("all", "inputs"),
@@ -58,40 +52,19 @@ class Family(NamedTuple):
         model_type: Its name in a ``config.json``.
         architecture: The class.
         has: Values of settings under ``model.`` that its models have; the first is the usual one.
-        modules: The names of our modules there (``module_names.py``).
-        config: The settings of its ``config.json``.
-        prefix: What the names of its embeddings begin with.
-        halves: Whether positions have all sines before all cosines.
-        position_offset: Number of unused learned positions, before the others.
-        output_bias: Whether there is a ``final_logits_bias``, and whether it learns.
-        stores_positions: Whether sinusoids are among the weights.
-        own_head_dim: Whether the width of a head may be another than ``d_model / num_heads``.
-        languages: The keys of the languages in ``tokenizer_config.json``; with ``tags_both_sides``
-            source and target begin with them.
-        import_tokenizer: From a folder and ``vocab_size`` of its ``config.json``.
-        export_tokenizer: Writes a translator with the config of its run into a folder; returns the
-            ids of the source and the target.
+        files: The module with the ``import_tokenizer`` and ``export_tokenizer`` of its folders.
         tokenizers: Values of ``tokenizer.algorithm`` that it writes.
+        position_offset: Number of unused learned positions, before the others.
+        config: The settings of its ``config.json``.
     """
 
     model_type: Kind
     architecture: str
     has: Values
-    modules: Mapping[str, str]
-    config: type[ConfigFile] = FairseqConfig
-    prefix: str = "model."
-    halves: bool = False
-    position_offset: int = 0
-    output_bias: bool | Literal["fixed"] = "fixed"
-    stores_positions: bool = False
-    own_head_dim: bool = False
-    languages: tuple[str, str] = ("source_lang", "target_lang")
-    tags_both_sides: bool = False
-    import_tokenizer: Callable[[Path, Any], ImportedTokenizer] = marian.import_tokenizer
-    export_tokenizer: Callable[
-        [Translator, dict[str, Any], Path], tuple[ExportedIds, ExportedIds]
-    ] = marian.export_tokenizer
+    files: ModuleType
     tokenizers: tuple[str, ...] = ("unigram", "bpe", "sentencepiece")
+    position_offset: int = 0
+    config: type[ConfigFile] = FairseqConfig
 
     @property
     def start(self) -> int:
@@ -99,82 +72,36 @@ class Family(NamedTuple):
         start: int = self.has["decoder_start"][0] or BOS
         return start
 
+    @property
+    def prefix(self) -> str:
+        """What the names of its embeddings begin with."""
+        return "" if self.config is T5Config else "model."
 
-_TWO_LANGUAGES: dict[str, Any] = {"languages": ("src_lang", "tgt_lang"), "tags_both_sides": True}
+    @property
+    def halves(self) -> bool:
+        """Whether positions have all sines before all cosines."""
+        return self.has["positions"][0] in ("sinusoidal", "fairseq")
+
+    @property
+    def output_bias(self) -> bool | Literal["fixed"]:
+        """Whether there is a ``final_logits_bias``, and whether it learns."""
+        positions = self.has["positions"][0]
+        return "fixed" if positions == "learned" else positions == "sinusoidal"
+
+    @property
+    def tags_both_sides(self) -> bool:
+        """Whether source and target begin with their languages."""
+        return self.files in (m2m, mbart)
+
 
 FAMILIES = (
-    Family(
-        "marian",
-        "MarianMTModel",
-        {**_PLAIN, "norm_order": ("post",), "tie_embeddings": ("all", "decoder")},
-        fairseq_names(),
-        halves=True,
-        output_bias=True,
-    ),
-    Family(
-        "pegasus",
-        "PegasusForConditionalGeneration",
-        {**_PLAIN, "norm_order": ("pre",)},
-        fairseq_names(final_norm=True),
-        halves=True,
-        output_bias=True,
-        stores_positions=True,
-    ),
-    Family(
-        "m2m_100",
-        "M2M100ForConditionalGeneration",
-        {**_PLAIN, "norm_order": ("pre",), "positions": ("fairseq",), "decoder_start": (EOS,)},
-        fairseq_names(final_norm=True),
-        halves=True,
-        output_bias=False,
-        import_tokenizer=m2m.import_tokenizer,
-        export_tokenizer=m2m.export_tokenizer,
-        tokenizers=("bpe", "unigram"),
-        **_TWO_LANGUAGES,
-    ),
-    Family(
-        "mbart",
-        "MBartForConditionalGeneration",
-        {**_LEARNED, "norm_order": ("pre",), "decoder_start": (EOS,), "embedding_norm": (True,)},
-        fairseq_names(final_norm=True, embedding_norm=True, positions=True),
-        position_offset=2,
-        import_tokenizer=mbart.import_tokenizer,
-        export_tokenizer=mbart.export_tokenizer,
-        tokenizers=("unigram",),
-        **_TWO_LANGUAGES,
-    ),
-    Family(
-        "t5",
-        "T5ForConditionalGeneration",
-        {**_PLAIN, **_T5},
-        t5_names(),
-        config=T5Config,
-        prefix="",
-        output_bias=False,
-        own_head_dim=True,
-        import_tokenizer=t5.import_tokenizer,
-        export_tokenizer=t5.export_tokenizer,
-        tokenizers=("unigram", "bytes"),
-    ),
-    Family(
-        "bart",
-        "BartForConditionalGeneration",
-        {**_LEARNED, "norm_order": ("post",), "decoder_start": (EOS,), "embedding_norm": (True,)},
-        fairseq_names(embedding_norm=True, positions=True),
-        position_offset=2,
-        import_tokenizer=partial(bart.import_tokenizer, tags=Tags(begin=True)),
-        export_tokenizer=bart.export_tokenizer,
-        tokenizers=("huggingface",),
-    ),
-    Family(
-        "blenderbot",
-        "BlenderbotForConditionalGeneration",
-        {**_LEARNED, "norm_order": ("pre",)},
-        fairseq_names(final_norm=True, positions=True),
-        import_tokenizer=partial(bart.import_tokenizer, tags=Tags()),
-        export_tokenizer=bart.export_tokenizer,
-        tokenizers=("huggingface",),
-    ),
+    Family("marian", "MarianMTModel", _MARIAN, marian),
+    Family("pegasus", "PegasusForConditionalGeneration", _PLAIN, marian),
+    Family("m2m_100", "M2M100ForConditionalGeneration", _M2M, m2m, ("bpe", "unigram")),
+    Family("mbart", "MBartForConditionalGeneration", _MBART, mbart, ("unigram",), 2),
+    Family("t5", "T5ForConditionalGeneration", _T5, t5, ("unigram", "bytes"), 0, T5Config),
+    Family("bart", "BartForConditionalGeneration", _BART, bart, ("huggingface",), 2),
+    Family("blenderbot", "BlenderbotForConditionalGeneration", _LEARNED, bart, ("huggingface",)),
 )
 
 

@@ -27,9 +27,6 @@ from transformer.interchange.families.weight_names import export_weights
 from transformer.interchange.files import write_json
 from transformer.interchange.verification import PLAIN, compare_texts
 
-_MARIAN = ("Marian", "Pegasus")
-"""Beginnings of architectures whose exports have the tokenizer of Marian."""
-
 
 def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path) -> None:
     """Write config, weights, tokenizer and defaults of the search into an existing folder.
@@ -43,16 +40,20 @@ def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path)
     check_expressible(config, family.architecture, {**TRANSFORMERS, **family.has})
     tagged = translator.tokenizer.tags.both_sides
     required = {
-        "model.head_dim=null": family.own_head_dim
+        "model.head_dim=null": not family.prefix  # T5
         or config.head_dim in (None, config.d_model // config.num_heads),
         "model.positions=fairseq for data.target_tag=both": family.tags_both_sides or not tagged,
         "model.output_bias=false": family.output_bias is not False or not has_learnt_bias(model),
         f"tokenizer={' or '.join(family.tokenizers)}": set(translator.tokenizer.config.algorithms)
         <= set(family.tokenizers),
     }
-    raise_objections(f"transformers needs {name}" for name, holds in required.items() if not holds)
+    raise_objections(
+        f"transformers needs {name}; or choose format=safetensors"
+        for name, holds in required.items()
+        if not holds
+    )
     check_heads(model)
-    source, target = family.export_tokenizer(translator, run, folder)
+    source, target = family.files.export_tokenizer(translator, run, folder)
     weights = export_weights(model, source, target)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     values = config_values(config, source, target)
@@ -105,12 +106,15 @@ def generate_greedily(folder: Path, texts: Sequence[str]) -> list[str]:
     with warnings.catch_warnings():
         # The package is recommended, and not used.
         warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")
-        kind = "MarianTokenizer" if architecture.startswith(_MARIAN) else "AutoTokenizer"
+        marian = architecture.startswith(("Marian", "Pegasus"))
+        kind = "MarianTokenizer" if marian else "AutoTokenizer"
         tokenizer: Any = getattr(transformers, kind).from_pretrained(folder)
     plain = {"num_beams": 1, "no_repeat_ngram_size": 0, "min_length": 0}
     found: list[str] = []
     for tags, group in groupby(texts, parse_tags):
-        lines, forced = list(group), {}
+        # The tokenizer of Blenderbot writes no end.
+        end, forced = "</s>" * architecture.startswith("Blenderbot"), {}
+        lines = [f"{line}{end}" for line in group]
         if tags.target is not None and kind == "AutoTokenizer":
             tokenizer.src_lang, tokenizer.tgt_lang = tags.source, tags.target
             forced["forced_bos_token_id"] = tokenizer(text_target="").input_ids[0]

@@ -209,11 +209,12 @@ def export_ids(tokenizer: Tokenizer, family: str) -> ExportedIds:
         "other tags than data.target_tag=both, or two vocabularies": not one_tag,
         "pieces of single bytes": "<0x00>" in names,
     }
-    raise_objections(f"{family} has no {name}" for name, used in lacking.items() if used)
     # Our ids: symbols, pieces up to ``end``, unused ids (``extra``) and REST, languages.
     first_language = len(names) - len(tags.targets)
     after = EXTRA.format(0), REST
     end = next((i for i in range(4, first_language) if names[i] in after), first_language)
+    lacking["words of tokenizer.add"] = not {*tokenizer.config.add}.isdisjoint(names[end:])
+    raise_objections(f"{family} has no {name}" for name, used in lacking.items() if used)
     extra = [i for i in range(end, first_language) if names[i] == EXTRA.format(i - end)]
     symbols = sorted(SYMBOLS, key=SYMBOLS.__getitem__)
     rows = [list(SYMBOLS).index(name) for name in symbols]

@@ -16,34 +16,28 @@ _STACKS = {
 """Our attentions of a layer, each with its residual connection."""
 
 
-def fairseq_names(
-    *, final_norm: bool = False, embedding_norm: bool = False, positions: bool = False
-) -> dict[str, str]:
-    """The names in Marian, Pegasus, M2M-100, BART, mBART and Blenderbot."""
+def _fairseq() -> dict[str, str]:
     names = {}
     for stack, attentions in _STACKS.items():
-        side = "source" if stack == "encoder" else "target"
         here, there = f"{stack}.layers.*", f"model.{stack}.layers.*"
         for (attention, residual), other in zip(attentions, ("self", "encoder"), strict=False):
             for part in ("query", "key", "value"):
                 names[f"{here}.{attention}.{part}"] = f"{there}.{other}_attn.{part[0]}_proj"
             names[f"{here}.{attention}.output"] = f"{there}.{other}_attn.out_proj"
             names[f"{here}.{residual}.norm"] = f"{there}.{other}_attn_layer_norm"
-        names[f"{here}.feed_forward.inner"] = f"{there}.fc1"
-        names[f"{here}.feed_forward.outer"] = f"{there}.fc2"
-        names[f"{here}.feed_forward_residual.norm"] = f"{there}.final_layer_norm"
-        if final_norm:
-            names[f"{stack}.final_norm"] = f"model.{stack}.layer_norm"
-        if embedding_norm:
-            names[f"{side}_embedding.norm"] = f"model.{stack}.layernorm_embedding"
-        if positions:
-            table = f"model.{stack}.embed_positions.weight"
-            names[f"{side}_embedding.positions.table"] = table
+        side = "source" if stack == "encoder" else "target"
+        names |= {
+            f"{here}.feed_forward.inner": f"{there}.fc1",
+            f"{here}.feed_forward.outer": f"{there}.fc2",
+            f"{here}.feed_forward_residual.norm": f"{there}.final_layer_norm",
+            f"{stack}.final_norm": f"model.{stack}.layer_norm",
+            f"{side}_embedding.norm": f"model.{stack}.layernorm_embedding",
+            f"{side}_embedding.positions.table": f"model.{stack}.embed_positions.weight",
+        }
     return names
 
 
-def t5_names() -> dict[str, str]:
-    """The names in T5, mT5, ByT5 and MADLAD-400."""
+def _t5() -> dict[str, str]:
     names = {}
     for stack, attentions in _STACKS.items():
         here, there = f"{stack}.layers.*", f"{stack}.block.*.layer"
@@ -57,10 +51,14 @@ def t5_names() -> dict[str, str]:
             names[f"{here}.feed_forward.{part}"] = f"{block}.DenseReluDense.{other}"
         names[f"{here}.feed_forward_residual.norm"] = f"{block}.layer_norm"
         names[f"{stack}.final_norm"] = f"{stack}.final_layer_norm"
-        names[f"{stack}.attention_bias.bias.table"] = (
-            f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-        )
+        bias = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+        names[f"{stack}.attention_bias.bias.table"] = bias
     return names
+
+
+FAIRSEQ, T5 = _fairseq(), _t5()
+"""The names in Marian, Pegasus, M2M-100, BART, mBART and Blenderbot, and those in T5 and its kin; a
+model has those of its settings."""
 
 
 def layer_names(

@@ -16,7 +16,7 @@ from transformer.common.errors import InputError, raise_objections
 from transformer.interchange.families.config_files import FairseqConfig
 from transformer.interchange.families.family import Family, read_config
 from transformer.interchange.families.marian import START, build_tokenizer
-from transformer.interchange.families.module_names import layer_names
+from transformer.interchange.families.module_names import FAIRSEQ, layer_names
 from transformer.interchange.families.subwords import ImportedTokenizer, checked_ids, read_subwords
 from transformer.interchange.files import read_arrays, read_yaml, readable
 
@@ -75,7 +75,7 @@ def read_npz(
     tables = 1 if config.share_encoder_decoder_embeddings else 2
     if tables == 1 and ids[0] != ids[1]:
         raise InputError(f"{folder / DECODER} names two vocabularies, and {model} has one table")
-    weights = _weights(arrays, config, family)
+    weights = _weights(arrays, config)
     return config, family, weights, build_tokenizer(subwords, starting[:tables])
 
 
@@ -121,7 +121,7 @@ def _config(
     )
 
 
-def _weights(arrays: dict[str, Any], config: FairseqConfig, family: Family) -> dict[str, Tensor]:
+def _weights(arrays: dict[str, Any], config: FairseqConfig) -> dict[str, Tensor]:
     """The weights with the names of transformers; raises InputError for another array."""
 
     def take(name: str) -> Tensor:
@@ -131,7 +131,8 @@ def _weights(arrays: dict[str, Any], config: FairseqConfig, family: Family) -> d
         return torch.from_numpy(np.atleast_2d(array).astype(np.float32))
 
     found = {}
-    for _, there in layer_names(family.modules, config.encoder_layers, config.decoder_layers):
+    modules = {here: there for here, there in FAIRSEQ.items() if "*" in here}
+    for _, there in layer_names(modules, config.encoder_layers, config.decoder_layers):
         weight, bias = _names(there)
         found[f"{there}.weight"] = take(weight).flatten() if "norm" in there else take(weight).T
         found[f"{there}.bias"] = take(bias).flatten()

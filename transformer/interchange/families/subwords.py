@@ -169,9 +169,13 @@ def with_subwords(
     """
     mine, kinds = plain_subwords(own), own.SentencePiece
     lowest = min((one.score for one in mine.values()), default=0.0) - 1.0
-    model = type(own)()
-    model.CopyFrom(own)
-    del model.pieces[:]
+    # Only what decides how a text is cut: the rest would change with each export and import.
+    model = parse_subwords(b"")
+    model.normalizer_spec.CopyFrom(own.normalizer_spec)
+    model.normalizer_spec.ClearField("name")
+    for field in ("model_type", "byte_fallback", "treat_whitespace_as_suffix"):
+        if value := getattr(own.trainer_spec, field):
+            setattr(model.trainer_spec, field, value)
     for name in names:
         if name in words:
             model.pieces.add(piece=name, score=0.0, type=kinds.USER_DEFINED)

@@ -8,7 +8,7 @@ has it. Source: transformers 5, ``models/t5/tokenization_t5.py``.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +36,10 @@ from transformer.interchange.files import read_mapping
 START = 0
 """The id with which a translation starts."""
 
-_CLASS = "tokenizer_class"
 _SENTINEL = re.compile(r"<extra_id_\d+>")
 _END = "</s>"
 _LAYOUTS = (("<pad>", _END, UNKNOWN), (UNKNOWN, "<s>", _END))
 """The symbols of T5 and of MADLAD-400, by their ids; the padding of the latter is ``<s>``."""
-
-_MOST_UNNAMED = 2**16
 
 _NONE = "<none>"
 """Our name of a symbol without an id of its own."""
@@ -52,12 +49,14 @@ def import_tokenizer(folder: Path, vocab_size: Any) -> ImportedTokenizer:
     """The tokenizer of a folder, and its ids; raises InputError if it cannot be imported."""
     vocab_size = typed_value(vocab_size, int, "config.json.vocab_size")
     files = (folder / "config.json", folder / "tokenizer_config.json")
-    if "ByT5Tokenizer" in (read_mapping(file, optional=True).get(_CLASS) for file in files):
-        return bart.import_bytes(folder, vocab_size)
+    if "ByT5Tokenizer" in (
+        read_mapping(file, optional=True).get("tokenizer_class") for file in files
+    ):
+        return bart.import_tokenizer(folder, vocab_size, "bytes")
     own = _read(folder)
     names = [one.piece for one in own.pieces]
     layout = next((one for one in _LAYOUTS if tuple(names[:3]) == one), None)
-    if layout is None or not len(names) <= vocab_size < len(names) + _MOST_UNNAMED:
+    if layout is None or not len(names) <= vocab_size < len(names) + 2**16:
         raise InputError(
             f"{folder}: its tokenizer must begin with {' or '.join(map(', '.join, _LAYOUTS))}, and "
             f"have at most vocab_size={vocab_size} pieces and sentinels, not {len(names)}"
@@ -84,7 +83,9 @@ def _read(folder: Path) -> Any:
     model = read_subwords(file)
     values = read_mapping(folder / "tokenizer_config.json", optional=True)
     count = typed_value(values.get("extra_ids", 100), int, "tokenizer_config.json.extra_ids")
-    for number in reversed(range(min(count, 1000))):
+    if not 0 <= count <= 1000:
+        raise InputError(f"{folder}: tokenizer_config.json.extra_ids={count} must be 0 to 1000")
+    for number in reversed(range(count)):
         model.pieces.add(piece=SENTINEL.format(number), score=0.0, type=model.SentencePiece.CONTROL)
     return model
 
@@ -105,10 +106,9 @@ def export_tokenizer(
     if not tokenizer.joint or tokenizer.tags != Tags():
         raise InputError("T5 has no two vocabularies, and no tags")
     own = parse_subwords(bytes(tokenizer.to_state()["source"].numpy()))
-    ids = _export_ids([piece.piece for piece in own.pieces])
+    unnamed = {EXTRA.format(number) for number in range(len(own.pieces))}
+    ids = _export_ids([piece.piece for piece in own.pieces], unnamed)
     scores = {piece.piece: piece.score for piece in own.pieces}
-    # The ids without a name are the last.
-    unnamed = {EXTRA.format(number) for number in range(len(ids.names))}
     named = [name for name in ids.names if name not in unnamed]
     written = library.T5Tokenizer(
         vocab=[(name, scores.get(name, 0.0)) for name in named],
@@ -121,19 +121,18 @@ def export_tokenizer(
     return ids, ids
 
 
-def _export_ids(spelt: Sequence[str]) -> ExportedIds:
+def _export_ids(spelt: Sequence[str], unnamed: Collection[str]) -> ExportedIds:
     """The ids of an imported vocabulary, or those that T5 would give ours."""
-    rest = range(4, len(spelt))
+    # Ids without a name come after words that were added to the vocabulary.
+    rest = sorted(range(4, len(spelt)), key=lambda number: spelt[number] in unnamed)
     names = [spelt[number] for number in rest]
     if spelt[PAD] == "<s>":  # MADLAD-400
         symbols, last = {UNKNOWN: UNK, "<s>": PAD, _END: EOS}, []
     else:
         symbols, last = {"<pad>": BOS, _END: EOS, UNKNOWN: UNK}, [PAD]
-    if spelt[PAD] == _NONE:
-        last = []
-    unnamed = [EXTRA.format(len(spelt) - 1) for _ in last]
+    last = [] if spelt[PAD] == _NONE else last
     return ExportedIds(
-        (*symbols, *names, *unnamed),
+        (*symbols, *names, *(EXTRA.format(len(spelt) - 1) for _ in last)),
         (*symbols.values(), *rest, *last),
         pad=[*symbols].index("<s>" if spelt[PAD] == "<s>" else "<pad>"),
         bos=START,

@@ -13,13 +13,8 @@ from torch.nn import functional as F
 
 from transformer.common.errors import InputError
 from transformer.interchange.families.family import Family, nearest_family
-from transformer.interchange.families.module_names import layer_names
-from transformer.interchange.families.subwords import (
-    NEVER,
-    NEVER_TRAINED,
-    ExportedIds,
-    ImportedIds,
-)
+from transformer.interchange.families.module_names import FAIRSEQ, T5, layer_names
+from transformer.interchange.families.subwords import NEVER, NEVER_TRAINED, ExportedIds, ImportedIds
 from transformer.model.checkpoint.checkpoint import build_empty
 from transformer.model.config import ModelConfig
 from transformer.model.layers.absolute_positions import sinusoids
@@ -53,7 +48,8 @@ def _pairs(config: ModelConfig, family: Family) -> list[tuple[str, str, tuple[in
     model = build_empty(config)
     depths = config.encoder_layers, config.decoder_layers
     gated = any(isinstance(one, GatedFeedForward) for one in model.modules())
-    there = dict(layer_names(family.modules, *depths, gated=gated))
+    names = FAIRSEQ if family.prefix else T5
+    there = dict(layer_names(names, *depths, gated=gated))
     pairs = []
     for name, weight in model.state_dict().items():
         module, _, part = name.rpartition(".")
@@ -153,7 +149,7 @@ def _layers(
         if here.endswith("positions.table"):
             weight = F.pad(weight, (0, 0, family.position_offset, 0))
         theirs[there] = weight.contiguous()
-    if family.stores_positions:
+    if family.model_type == "pegasus":
         positions = sinusoids(config.max_length, config.d_model)[:, axis]
         for stack in ("encoder", "decoder"):
             theirs[f"model.{stack}.embed_positions.weight"] = positions.clone()
