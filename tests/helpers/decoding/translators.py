@@ -52,3 +52,14 @@ def tiny_translator(batch_tokens: int = 200, **changes: Any) -> Translator:
     with torch.no_grad():
         model.projection.weight.mul_(2)
     return Translator(model, tokenizer, search_config(**searching), batch_tokens, aligner=aligner)
+
+
+def wordy_translator(**changes: Any) -> Translator:
+    """A greedy one whose translations have no bytes: random bytes are hardly ever UTF-8."""
+    search = {"algorithm": "greedy", "beam_size": 1, "nbest": 1}
+    translator = tiny_translator(**search, output_bias=True, **changes)
+    names = translator.tokenizer.subwords(range(translator.tokenizer.target_vocab_size))
+    are_bytes = torch.tensor([name.startswith("<0x") for name in names])
+    with torch.no_grad():
+        translator.model.projection.bias.masked_fill_(are_bytes, -50)
+    return translator

@@ -1,5 +1,6 @@
 """A model in ONNX computes what ours does, and its tokenizer cuts as ours."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ import tokenizers
 import torch
 
 from tests.helpers.decoding.metrics import RAW
-from tests.helpers.decoding.translators import PAIRS, tiny_translator
+from tests.helpers.decoding.translators import PAIRS, wordy_translator
+from tests.helpers.suite.checks import no_checks
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import EOS, PAD, Tokenizer, TokenizerConfig
 from transformer.decoding.alignment import Aligner, batched_attention
@@ -22,7 +24,6 @@ from transformer.model.heads import HeadName
 
 TEXTS = [source for source, _ in PAIRS]
 NASTY = ["  two   cats ", "Zwo\u0308lf ﬁ 日本 😀", "<0x41> x", "tab\there", "a\u00a0dog", "aaaaaaa"]
-SEARCH: dict[str, Any] = {"algorithm": "greedy", "beam_size": 1, "nbest": 1}
 
 
 def same(translator: Translator, folder: Path, texts: list[str]) -> int:
@@ -34,13 +35,11 @@ def same(translator: Translator, folder: Path, texts: list[str]) -> int:
 @pytest.fixture(scope="module")
 def translator() -> Translator:
     head = Aligner(HeadName("cross", 0, 1))
-    return tiny_translator(**SEARCH, aligner=head, encoder_layers=1, decoder_layers=1)
+    return wordy_translator(aligner=head, encoder_layers=1, decoder_layers=1)
 
 
 @pytest.fixture(scope="module")
 def exported(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from tests.helpers.suite.checks import no_checks
-
     folder = tmp_path_factory.mktemp("onnx")
     with no_checks():
         write_onnx(translator, folder, "float32")
@@ -51,7 +50,7 @@ def test_an_export_translates_as_its_model(translator: Translator, exported: Pat
     assert same(translator, exported, [*TEXTS, *NASTY, " "]) == len(TEXTS) + len(NASTY) + 1
     found = verify_onnx(translator, exported, [(s, (t,)) for s, t in PAIRS], RAW)
     assert (found["equal"], found["sentences"]) == (1, len(PAIRS))
-    other = tiny_translator(**SEARCH, encoder_layers=1, decoder_layers=1, activation="gelu")
+    other = wordy_translator(encoder_layers=1, decoder_layers=1, activation="gelu")
     assert same(other, exported, TEXTS) < len(TEXTS)
 
 
@@ -94,13 +93,13 @@ def test_padding_changes_nothing_and_several_tokens_may_follow_the_cache(
     [
         {"positions": "rotary", "norm": "rms", "activation": "swiglu", "num_kv_heads": 1},
         {"positions": "learned", "norm_order": "post", "tie_embeddings": "none"},
-        {"positions": "relative", "query_key_norm": True, "output_bias": True},
+        {"positions": "relative", "query_key_norm": True},
         {"positions": "alibi", "head_dim": 12},
     ],
     ids=lambda changes: str(changes["positions"]),
 )
 def test_kinds_of_models(changes: dict[str, Any], tmp_path: Path, unchecked: None) -> None:
-    translator = tiny_translator(**SEARCH, **changes)
+    translator = wordy_translator(**changes)
     write_onnx(translator, tmp_path, "float32")
     assert same(translator, tmp_path, TEXTS) == len(TEXTS)
 
@@ -124,7 +123,7 @@ def test_the_tokenizer_cuts_as_ours(algorithm: Any) -> None:
     config = TokenizerConfig(algorithm=algorithm, vocab_size=310, character_coverage=1.0)
     own = Tokenizer.train(config, lambda: PAIRS)
     [content] = tokenizer_files(own)
-    theirs = tokenizers.Tokenizer.from_str(__import__("json").dumps(content))
+    theirs = tokenizers.Tokenizer.from_str(json.dumps(content))
     texts = [*TEXTS, *NASTY, ""]
     ids = own.encode_source(texts)
     assert [one.ids for one in theirs.encode_batch(texts)] == [[*row, EOS] for row in ids]
@@ -140,7 +139,7 @@ def test_what_onnx_cannot_hold_is_refused(translator: Translator, tmp_path: Path
     config = replace(translator.tokenizer.config, algorithm="char", vocab_size=None)
     with pytest.raises(InputError, match="need tokenizer=bpe or unigram"):
         tokenizer_files(Tokenizer.train(config, lambda: PAIRS))
-    sparse = tiny_translator(**SEARCH, pattern="local")
+    sparse = wordy_translator(pattern="local")
     with pytest.raises(InputError, match="pattern=local cannot be expressed in ONNX"):
         write_onnx(sparse, tmp_path, "float32")
     with pytest.raises(InputError, match="npm install onnxruntime-web"):

@@ -8,7 +8,7 @@ import contextlib
 import io
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -203,21 +203,42 @@ def _export(graph: _Graph, file: Path) -> None:
 
 
 @contextlib.contextmanager
-def _quiet() -> Any:
+def _quiet() -> Iterator[None]:
     """The exporter tells of packages that it does without, and of its own deprecations."""
-    logger = logging.getLogger("torch.onnx")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(before)
+        logging.disable(before)
 
 
 def quantize(file: Path, into: Path) -> None:
-    """Weights of products and embeddings in 8 bits, a scale a tensor."""
+    """Weights of products and embeddings in 8 bits, a scale a tensor; ``into`` is new.
+
+    A tied projection stays the transposed embedding: onnxruntime transposes it when it loads.
+    """
+    import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    quantize_dynamic(file, into, weight_type=QuantType.QUInt8)
+    model = onnx.load(file)
+    constants = {one.name: one for one in model.graph.initializer}
+    tied = [n for n in model.graph.node if n.op_type == "Transpose" and n.input[0] in constants]
+    for node in tied:
+        # Only products with constants are quantized.
+        transposed = onnx.numpy_helper.to_array(constants[node.input[0]]).T.copy()
+        model.graph.initializer.append(onnx.numpy_helper.from_array(transposed, node.output[0]))
+        model.graph.node.remove(node)
+    with _quiet():
+        quantize_dynamic(model, into, weight_type=QuantType.QUInt8)
+    model = onnx.load(into)
+    constants = {one.name: one for one in model.graph.initializer}
+    for node in tied:
+        names = [f"{name}_quantized" for name in (node.input[0], node.output[0])]
+        if constants.keys() >= {*names}:
+            again = onnx.helper.make_node("Transpose", names[:1], names[1:], perm=[1, 0])
+            model.graph.node.insert(0, again)
+            model.graph.initializer.remove(constants[names[1]])
+    onnx.save(model, into)

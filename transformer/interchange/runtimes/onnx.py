@@ -4,7 +4,6 @@ Source of the layout: transformers.js 4, ``modeling_utils.js``.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -107,15 +106,15 @@ class OnnxGreedy:
 
     def __call__(self, texts: Sequence[str]) -> list[str]:
         """Translate texts; a blank text has a blank translation."""
-        return [self._translate(text) if text.strip() else "" for text in texts]
+        return [str(self.target.decode(self.tokens(text))).replace("\n", " ") for text in texts]
 
-    def _translate(self, text: str) -> str:
-        ids = self.source.encode(text).ids
+    def tokens(self, text: str) -> list[int]:
+        """The ids of a translation, without its end."""
+        ids = self.source.encode(text).ids if text.strip() else []
         values = self.settings
         limit = int(values["max_length_ratio"] * (len(ids) - 1) + values["max_length_offset"])
         limit = min(max(1, limit), values["max_length"] - 1)
-        found = self._search(np.array([ids]), limit)
-        return str(self.target.decode(found)).replace("\n", " ")
+        return self._search(np.array([ids]), limit) if ids else []
 
     def _search(self, source: Any, limit: int) -> list[int]:
         seen = np.ones_like(source)
@@ -139,4 +138,4 @@ def verify_onnx(
     translator: Translator, folder: Path, pairs: Sequence[Referenced], metrics: MetricsConfig
 ) -> dict[str, Any]:
     """Compare a model with its export in onnxruntime, both greedy (``compare_texts``)."""
-    return compare_texts(translator, PLAIN, partial(OnnxGreedy(folder)), pairs, metrics)
+    return compare_texts(translator, PLAIN, OnnxGreedy(folder), pairs, metrics)

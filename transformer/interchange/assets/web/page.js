@@ -91,7 +91,7 @@ function links(attention, source, target, threshold) {
   const count = Math.max(-1, ...source) + 1;
   const sums = Array.from({ length: Math.max(-1, ...target) + 1 }, () => new Array(count).fill(0));
   target.forEach((word, row) => source.forEach((other, column) => (sums[word][other] += attention[row][column])));
-  return sums.map((row) => row.flatMap((sum, other) => (sum >= threshold * Math.max(...row) ? [other] : [])));
+  return sums.map((row) => row.flatMap((sum, other) => (sum > 0 && sum >= threshold * Math.max(...row) ? [other] : [])));
 }
 
 /** A sentence and its translation; a word that is pointed at or focused marks those linked to it. */
