@@ -50,7 +50,7 @@ def test_an_export_translates_as_its_model(translator: Translator, exported: Pat
     assert same(translator, exported, [*TEXTS, *NASTY, " "]) == len(TEXTS) + len(NASTY) + 1
     found = verify_onnx(translator, exported, [(s, (t,)) for s, t in PAIRS], RAW)
     assert (found["equal"], found["sentences"]) == (1, len(PAIRS))
-    other = wordy_translator(encoder_layers=1, decoder_layers=1, activation="gelu")
+    other = wordy_translator(encoder_layers=1, decoder_layers=2)
     assert same(other, exported, TEXTS) < len(TEXTS)
 
 
@@ -84,7 +84,7 @@ def test_padding_changes_nothing_and_several_tokens_may_follow_the_cache(
     pairs = [(ids[0][:-1], [7, 8, 9])]
     [ours] = batched_attention(model, pairs, translator.aligner.head)
     theirs = np.concatenate(attention, 1)[0, :3, : len(ids[0]) - 1]
-    np.testing.assert_allclose(theirs, ours.numpy(), atol=1e-5)
+    np.testing.assert_allclose(theirs, ours.detach().numpy(), atol=1e-5)
 
 
 @pytest.mark.thorough
@@ -120,11 +120,12 @@ def test_int8_is_smaller_and_nearly_equal(
 
 @pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
 def test_the_tokenizer_cuts_as_ours(algorithm: Any) -> None:
-    config = TokenizerConfig(algorithm=algorithm, vocab_size=310, character_coverage=1.0)
+    config = TokenizerConfig(algorithm=algorithm, vocab_size=300, character_coverage=1.0)
     own = Tokenizer.train(config, lambda: PAIRS)
     [content] = tokenizer_files(own)
     theirs = tokenizers.Tokenizer.from_str(json.dumps(content))
-    texts = [*TEXTS, *NASTY, ""]
+    # The unigram of the library tokenizers takes the name of a byte in a text for that byte.
+    texts = [text for text in [*TEXTS, *NASTY, ""] if algorithm == "bpe" or "<0x" not in text]
     ids = own.encode_source(texts)
     assert [one.ids for one in theirs.encode_batch(texts)] == [[*row, EOS] for row in ids]
     assert [theirs.decode(row) for row in ids] == own.decode_target(ids)
@@ -139,8 +140,8 @@ def test_what_onnx_cannot_hold_is_refused(translator: Translator, tmp_path: Path
     config = replace(translator.tokenizer.config, algorithm="char", vocab_size=None)
     with pytest.raises(InputError, match="need tokenizer=bpe or unigram"):
         tokenizer_files(Tokenizer.train(config, lambda: PAIRS))
-    sparse = wordy_translator(pattern="local")
-    with pytest.raises(InputError, match="pattern=local cannot be expressed in ONNX"):
+    sparse = wordy_translator(pattern="sliding")
+    with pytest.raises(InputError, match="pattern=sliding cannot be expressed in ONNX"):
         write_onnx(sparse, tmp_path, "float32")
     with pytest.raises(InputError, match="npm install onnxruntime-web"):
         check_runtime(str(tmp_path))

@@ -37,13 +37,13 @@ def tokenizer_files(tokenizer: Tokenizer) -> list[dict[str, Any]]:
 
     Raises InputError for tags, and for subwords that were not learnt here.
     """
-    models = [
-        parse_subwords(bytes(model.numpy()))
-        for side in ("source", "target")
-        if (model := tokenizer.to_state()[side]) is not None
-    ]
+    learnt, models = {*tokenizer.config.algorithms} <= {"bpe", "unigram"}, []
+    state = tokenizer.to_state()
+    if learnt:
+        contents = [state[side] for side in ("source", "target") if state[side] is not None]
+        models = [parse_subwords(bytes(content.numpy())) for content in contents]
     required = {
-        "tokenizer=bpe or unigram": {*tokenizer.config.algorithms} <= {"bpe", "unigram"},
+        "tokenizer=bpe or unigram": learnt,
         "no tags of languages": tokenizer.tags == Tags(),
         "no words of tokenizer.add or sentinels, and no imported subwords": all(
             map(_is_plain, models)
