@@ -71,7 +71,8 @@ def _file(model: Any) -> dict[str, Any]:
     spec = model.trainer_spec
     end = names[spec.eos_id]
     return {
-        "version": "1.0",
+        # transformers.js wants the keys without a value, too.
+        **{"version": "1.0", "truncation": None, "padding": None, "pre_tokenizer": None},
         "added_tokens": [
             {"id": number, "content": names[number], "special": True}
             | dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
