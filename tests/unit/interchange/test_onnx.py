@@ -135,7 +135,7 @@ def test_what_onnx_cannot_hold_is_refused(translator: Translator, tmp_path: Path
     with pytest.raises(InputError, match="quantization=int16 is not for ONNX"):
         write_onnx(translator, tmp_path, "int16")
     words = translator.tokenizer.with_words(["qx"])
-    with pytest.raises(InputError, match=r"need no words of tokenizer\.add"):
+    with pytest.raises(InputError, match=r"need no tokenizer\.add"):
         tokenizer_files(words)
     config = replace(translator.tokenizer.config, algorithm="char", vocab_size=None)
     with pytest.raises(InputError, match="need tokenizer=bpe or unigram"):

@@ -4,20 +4,19 @@ Names of files, inputs and outputs are those that transformers.js 4 reads. One d
 steps: it projects the part of the source that the cache does not have, at first all of it.
 """
 
-import contextlib
-import io
 import logging
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from transformer.data.tokenization.config import BOS, PAD
 from transformer.decoding.translation.translator import Translator
-from transformer.interchange.expressible import Values, check_expressible
+from transformer.interchange.expressible import ONNX, check_expressible
 from transformer.model.attention.attention_bias import AttentionBias, SelfAttentionBias
 from transformer.model.attention.kv_cache import AllHeads, LayerCache, RowHeads
 from transformer.model.attention.multi_head import MultiHeadAttention
@@ -30,15 +29,6 @@ from transformer.model.transformer import Transformer
 ENCODER, DECODER = "encoder_model", "decoder_model_merged"
 SUFFIXES = {"float32": "", "int8": "_quantized"}
 """Ends of the names of the files, by quantization."""
-
-_HAS: Values = {
-    "pattern": ("full",),
-    "decoder_pattern": ("full", None),
-    "convolution_window": (None,),
-    **dict.fromkeys(("encoder_layer", "decoder_layer", "feed_forward"), (None,)),
-}
-
-_OPSET = 20
 
 
 class _Cache(LayerCache):
@@ -95,14 +85,17 @@ class _Decoder(nn.Module):
                 cached, added = past[4 * number : 4 * number + 4], layer.start(new)
                 cross_keys = torch.cat((cached[2], added.cross_keys), 2)
                 cross_values = torch.cat((cached[3], added.cross_values), 2)
-                cache = _Cache(cross_keys, cross_values, *cached[:2])
+                cache = _Cache(cross_keys, cross_values, cached[0], cached[1])
                 hidden = layer(hidden, cache, bias, source_bias)
                 presents += [cast(Tensor, cache.keys), cast(Tensor, cache.values)]
                 presents += [cross_keys, cross_values]
         hidden = decoder.final_norm(hidden)
         if self.model.config.scale_output:
             hidden = hidden * self.model.config.output_scale
-        return (self.model.logits(hidden) + self.never, _aligning(weights, self.head), *presents)
+        # As aligning_attention: batch target source.
+        mean = torch.stack([layer.mean(1) for layer in weights[1:] or weights]).mean(0)
+        links = mean if self.head is None else weights[self.head.layer][:, self.head.head]
+        return (self.model.logits(hidden) + self.never, links, *presents)
 
 
 def _bias(own: SelfAttentionBias, queries: Tensor, keys: Tensor, mask: Tensor) -> AttentionBias:
@@ -114,101 +107,67 @@ def _bias(own: SelfAttentionBias, queries: Tensor, keys: Tensor, mask: Tensor) -
     return made
 
 
-def _aligning(weights: Sequence[Tensor], head: HeadName | None) -> Tensor:
-    """As ``aligning_attention``: batch target source."""
-    if head is not None:
-        return weights[head.layer][:, head.head]
-    return torch.stack([layer.mean(1) for layer in weights[1:] or weights]).mean(0)
-
-
-class _Graph(NamedTuple):
-    """What ``torch.onnx.export`` needs; an axis that varies has a name."""
-
-    module: nn.Module
-    arguments: tuple[Any, ...]
-    axes: tuple[Any, ...]
-    inputs: list[str]
-    outputs: list[str]
-
-
 def write_graphs(translator: Translator, folder: Path, quantization: str) -> None:
     """Write ``encoder_model`` and ``decoder_model_merged`` into an existing folder.
 
     Raises InputError if the model has layers of its own, convolutions or sparse attention.
     """
     model = translator.model
-    check_expressible(model.config, "ONNX", _HAS)
+    check_expressible(model.config, "ONNX", ONNX)
     never = (PAD, BOS, *translator.tokenizer.never_written)
     attentions = [m for m in model.modules() if isinstance(m, MultiHeadAttention)]
-    graphs = {ENCODER: _encoder(model), DECODER: _decoder(model, translator.aligner.head, never)}
-    for name, graph in graphs.items():
-        file = folder / f"{name}.onnx"
-        # The formula makes a plainer graph than the fused kernel.
-        with evaluating(model), recording(attentions), torch.no_grad(), _quiet():
-            _export(graph, file)
-        if quantization == "int8":
-            quantize(file, folder / f"{name}{SUFFIXES['int8']}.onnx")
-            file.unlink()
+    # The formula makes a plainer graph than the fused kernel.
+    with evaluating(model), recording(attentions), torch.no_grad(), _quiet():
+        decoder = _decoder(model, translator.aligner.head, never)
+        for name, graph in ((ENCODER, _encoder(model)), (DECODER, decoder)):
+            exported: Any = torch.onnx.export(**graph, dynamo=True, opset_version=20, verbose=False)
+            exported.save(folder / f"{name}.onnx")
+            if quantization == "int8":
+                quantize(folder / f"{name}.onnx", folder / f"{name}{SUFFIXES['int8']}.onnx")
 
 
-def _encoder(model: Transformer) -> _Graph:
-    # The exporter takes one tensor in two places for one input.
-    tokens, seen = torch.full((2, 7), BOS), torch.ones(2, 7, dtype=torch.long)
+def _encoder(model: Transformer) -> dict[str, Any]:
+    """Arguments of ``torch.onnx.export``; an axis that varies has a name."""
     axes = {0: "batch_size", 1: "encoder_sequence_length"}
-    names = ["input_ids", "attention_mask"]
-    return _Graph(_Encoder(model), (tokens, seen), (axes, axes), names, ["last_hidden_state"])
+    return {
+        "model": _Encoder(model).eval(),
+        # The exporter takes one tensor in two places for one input.
+        "args": (torch.full((2, 7), BOS), torch.ones(2, 7, dtype=torch.long)),
+        "dynamic_shapes": (axes, axes),
+        "input_names": ["input_ids", "attention_mask"],
+        "output_names": ["last_hidden_state"],
+    }
 
 
-def _decoder(model: Transformer, head: HeadName | None, never: Sequence[int]) -> _Graph:
+def _decoder(model: Transformer, head: HeadName | None, never: Sequence[int]) -> dict[str, Any]:
     config = model.config
-    heads = config.num_kv_heads or config.num_heads
-    past = [
-        torch.zeros(2, heads, length, config.d_k) for length in (5, 5, 4, 4) * config.decoder_layers
+    kinds = [
+        (layer, side) for layer in range(config.decoder_layers) for side in ("decoder", "encoder")
     ]
-    lengths = ("past_decoder_sequence_length",) * 2 + ("past_encoder_sequence_length",) * 2
-    cache = [{0: "batch_size", 2: length} for length in lengths] * config.decoder_layers
+    names = [f"{layer}.{side}.{kind}" for layer, side in kinds for kind in ("key", "value")]
+    heads, lengths = config.num_kv_heads or config.num_heads, {"decoder": 5, "encoder": 4}
     source = {0: "batch_size", 1: "encoder_sequence_length"}
-    names = [
-        f"{layer}.{side}.{kind}"
-        for layer in range(config.decoder_layers)
-        for side in ("decoder", "encoder")
-        for kind in ("key", "value")
-    ]
+    target = {0: "batch_size", 1: "decoder_sequence_length"}
+    past = [{0: "batch_size", 2: f"past_{side}_sequence_length"} for _, side in kinds for _ in "kv"]
     tokens, seen = torch.full((2, 3), BOS), torch.ones(2, 7, dtype=torch.long)
-    return _Graph(
-        _Decoder(model, head, never),
-        (tokens, seen, torch.zeros(2, 7, config.d_model), past),
-        ({0: "batch_size", 1: "decoder_sequence_length"}, source, source, cache),
-        [
-            *("input_ids", "encoder_attention_mask", "encoder_hidden_states"),
-            *(f"past_key_values.{name}" for name in names),
-        ],
-        ["logits", "alignment", *(f"present.{name}" for name in names)],
-    )
+    cache = [torch.zeros(2, heads, lengths[s], config.d_k) for _, s in kinds for _ in "kv"]
+    inputs = ["input_ids", "encoder_attention_mask", "encoder_hidden_states"]
+    return {
+        "model": _Decoder(model, head, never).eval(),
+        "args": (tokens, seen, torch.zeros(2, 7, config.d_model), cache),
+        "dynamic_shapes": (target, source, source, past),
+        "input_names": [*inputs, *(f"past_key_values.{name}" for name in names)],
+        "output_names": ["logits", "alignment", *(f"present.{name}" for name in names)],
+    }
 
 
-def _export(graph: _Graph, file: Path) -> None:
-    program = torch.onnx.export(
-        graph.module.eval(),
-        graph.arguments,
-        dynamo=True,
-        dynamic_shapes=graph.axes,
-        input_names=graph.inputs,
-        output_names=graph.outputs,
-        opset_version=_OPSET,
-        verbose=False,
-    )
-    assert program is not None
-    program.save(str(file))
-
-
-@contextlib.contextmanager
+@contextmanager
 def _quiet() -> Iterator[None]:
     """The exporter tells of packages that it does without, and of its own deprecations."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
@@ -216,7 +175,7 @@ def _quiet() -> Iterator[None]:
 
 
 def quantize(file: Path, into: Path) -> None:
-    """Weights of products and embeddings in 8 bits, a scale a tensor; ``into`` is new.
+    """Replace a file by one with products and embeddings in 8 bits, a scale a tensor.
 
     A tied projection stays the transposed embedding: onnxruntime transposes it when it loads.
     """
@@ -231,8 +190,7 @@ def quantize(file: Path, into: Path) -> None:
         transposed = onnx.numpy_helper.to_array(constants[node.input[0]]).T.copy()
         model.graph.initializer.append(onnx.numpy_helper.from_array(transposed, node.output[0]))
         model.graph.node.remove(node)
-    with _quiet():
-        quantize_dynamic(model, into, weight_type=QuantType.QUInt8)
+    quantize_dynamic(model, into, weight_type=QuantType.QUInt8)
     model = onnx.load(into)
     constants = {one.name: one for one in model.graph.initializer}
     for node in tied:
@@ -242,3 +200,4 @@ def quantize(file: Path, into: Path) -> None:
             model.graph.node.insert(0, again)
             model.graph.initializer.remove(constants[names[1]])
     onnx.save(model, into)
+    file.unlink()

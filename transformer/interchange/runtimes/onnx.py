@@ -43,44 +43,27 @@ def write_onnx(translator: Translator, folder: Path, quantization: str) -> None:
         settings["tokenizer_class"] = "PreTrainedTokenizer"
         write_json(settings, side / "tokenizer_config.json")
     write_json(_config(translator), folder / "config.json")
-    write_json(_generation(translator), folder / "generation_config.json")
     (folder / "onnx").mkdir()
     write_graphs(translator, folder / "onnx", quantization)
 
 
-def _ids(translator: Translator) -> dict[str, int]:
-    start = translator.model.config.decoder_start
-    ids = {"pad": PAD, "bos": BOS, "eos": EOS, "decoder_start": BOS if start is None else start}
-    return {f"{name}_token_id": number for name, number in ids.items()}
-
-
 def _config(translator: Translator) -> dict[str, Any]:
-    config = translator.model.config
+    config, search = translator.model.config, translator.search
     return {
-        "architectures": ["MarianMTModel"],
-        "model_type": "marian",
-        "is_encoder_decoder": True,
-        "d_model": config.d_model,
-        "encoder_layers": config.encoder_layers,
-        "decoder_layers": config.decoder_layers,
+        **{"architectures": ["MarianMTModel"], "model_type": "marian", "is_encoder_decoder": True},
+        **{"d_model": config.d_model, "vocab_size": config.target_vocab_size},
+        **{"encoder_layers": config.encoder_layers, "decoder_layers": config.decoder_layers},
         "encoder_attention_heads": config.num_heads,
         "decoder_attention_heads": config.num_kv_heads or config.num_heads,
-        "vocab_size": config.target_vocab_size,
-        "max_position_embeddings": config.max_length,
-        **_ids(translator),
-    }
-
-
-def _generation(translator: Translator) -> dict[str, Any]:
-    search = translator.search
-    return {
+        **{"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS},
+        "decoder_start_token_id": BOS if config.decoder_start is None else config.decoder_start,
         # With the start, which has a position too.
         "max_length": max_subwords(translator.model) + 1,
         # transformers.js does not know these; the page of format=web does.
         "max_length_ratio": search.max_length_ratio,
         "max_length_offset": search.max_length_offset,
         "alignment_threshold": translator.aligner.near_best,
-        **_ids(translator),
+        "head_dim": config.d_k,
     }
 
 
@@ -101,7 +84,7 @@ class OnnxGreedy:
         self.source, self.target = (
             tokenizers.Tokenizer.from_file(str(side / "tokenizer.json")) for side in (folder, own)
         )
-        self.settings = read_mapping(folder / "generation_config.json")
+        self.settings = read_mapping(folder / "config.json")
         self.cache = self.decoder.get_inputs()[3:]
 
     def __call__(self, texts: Sequence[str]) -> list[str]:

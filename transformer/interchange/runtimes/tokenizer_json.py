@@ -12,24 +12,17 @@ from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.interchange.families.subwords import parse_subwords
 
-_NORMALIZER = {
-    "type": "Sequence",
-    "normalizers": [
-        {"type": "NFC"},
-        {"type": "Replace", "pattern": {"Regex": "^ +| +$"}, "content": ""},
-        {"type": "Replace", "pattern": {"Regex": " +"}, "content": WORD_START},
-        {"type": "Prepend", "prepend": WORD_START},
-    ],
-}
-_DECODER = {
-    "type": "Sequence",
-    "decoders": [
-        {"type": "Replace", "pattern": {"String": WORD_START}, "content": " "},
-        {"type": "ByteFallback"},
-        {"type": "Fuse"},
-        {"type": "Strip", "content": " ", "start": 1, "stop": 0},
-    ],
-}
+_REPLACED = (("^ +| +$", ""), (" +", WORD_START))
+_NORMALIZERS = (
+    {"type": "NFC"},
+    *({"type": "Replace", "pattern": {"Regex": a}, "content": b} for a, b in _REPLACED),
+    {"type": "Prepend", "prepend": WORD_START},
+)
+_DECODERS = (
+    {"type": "Replace", "pattern": {"String": WORD_START}, "content": " "},
+    *({"type": "ByteFallback"}, {"type": "Fuse"}),
+    {"type": "Strip", "content": " ", "start": 1, "stop": 0},
+)
 
 
 def tokenizer_files(tokenizer: Tokenizer) -> list[dict[str, Any]]:
@@ -45,9 +38,7 @@ def tokenizer_files(tokenizer: Tokenizer) -> list[dict[str, Any]]:
     required = {
         "tokenizer=bpe or unigram": learnt,
         "no tags of languages": tokenizer.tags == Tags(),
-        "no words of tokenizer.add or sentinels, and no imported subwords": all(
-            map(_is_plain, models)
-        ),
+        "no tokenizer.add, sentinels or imported subwords": all(map(_is_plain, models)),
     }
     raise_objections(
         f"ONNX and its tokenizer.json need {name}; export format=ctranslate2 or safetensors"
@@ -65,38 +56,27 @@ def _is_plain(model: Any) -> bool:
 
 
 def _file(model: Any) -> dict[str, Any]:
-    kinds = model.SentencePiece
-    symbols = [p.type in (kinds.CONTROL, kinds.UNKNOWN) for p in model.pieces]
-    names = [piece.piece for piece in model.pieces]
-    spec = model.trainer_spec
-    end = names[spec.eos_id]
+    kinds, spec = model.SentencePiece, model.trainer_spec
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    end = model.pieces[spec.eos_id].piece
+    text, second = ({"Sequence": {"id": side, "type_id": 0}} for side in "AB")
+    last = {"SpecialToken": {"id": end, "type_id": 0}}
     return {
         # transformers.js wants the keys without a value, too.
         **{"version": "1.0", "truncation": None, "padding": None, "pre_tokenizer": None},
         "added_tokens": [
-            {"id": number, "content": names[number], "special": True}
-            | dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-            for number, symbol in enumerate(symbols)
-            if symbol
+            {"id": number, "content": piece.piece, "special": True, **flags}
+            for number, piece in enumerate(model.pieces)
+            if piece.type in (kinds.CONTROL, kinds.UNKNOWN)
         ],
-        "normalizer": _NORMALIZER,
+        "normalizer": {"type": "Sequence", "normalizers": _NORMALIZERS},
         "post_processor": {
-            "type": "TemplateProcessing",
-            "single": [{"Sequence": {"id": "A", "type_id": 0}}, _special(end)],
-            "pair": [
-                {"Sequence": {"id": "A", "type_id": 0}},
-                {"Sequence": {"id": "B", "type_id": 0}},
-                _special(end),
-            ],
+            **{"type": "TemplateProcessing", "single": [text, last], "pair": [text, second, last]},
             "special_tokens": {end: {"id": end, "ids": [spec.eos_id], "tokens": [end]}},
         },
-        "decoder": _DECODER,
+        "decoder": {"type": "Sequence", "decoders": _DECODERS},
         "model": _bpe(model) if spec.model_type == spec.BPE else _unigram(model),
     }
-
-
-def _special(name: str) -> dict[str, Any]:
-    return {"SpecialToken": {"id": name, "type_id": 0}}
 
 
 def _unigram(model: Any) -> dict[str, Any]:
@@ -109,14 +89,8 @@ def _bpe(model: Any) -> dict[str, Any]:
     """All pairs of pieces that make a piece, in the order of its score."""
     ids = {piece.piece: number for number, piece in enumerate(model.pieces)}
     normal = [piece for piece in model.pieces if piece.type == model.SentencePiece.NORMAL]
-    merges = [
-        (piece.piece[:middle], piece.piece[middle:])
-        for piece in sorted(normal, key=lambda piece: -piece.score)
-        for middle in range(1, len(piece.piece))
-        if piece.piece[:middle] in ids and piece.piece[middle:] in ids
-    ]
-    unknown = model.pieces[model.trainer_spec.unk_id].piece
-    return {
-        **{"type": "BPE", "vocab": ids, "merges": [list(pair) for pair in merges]},
-        **{"unk_token": unknown, "fuse_unk": True, "byte_fallback": True},
-    }
+    names = [piece.piece for piece in sorted(normal, key=lambda piece: -piece.score)]
+    cuts = ((name[:middle], name[middle:]) for name in names for middle in range(1, len(name)))
+    merges = [[left, right] for left, right in cuts if left in ids and right in ids]
+    settings = {"unk_token": "<unk>", "fuse_unk": True, "byte_fallback": True}
+    return {"type": "BPE", "vocab": ids, "merges": merges, **settings}

@@ -31,7 +31,7 @@ class Translator {
     ort.env.wasm.numThreads = 1;
     ort.env.wasm.wasmBinary = files[settings.runtime];
     const made = new Translator();
-    made.settings = { ...settings, ...read("model/generation_config.json") };
+    made.settings = { ...settings, ...read("model/config.json") };
     made.source = new Subwords(read("model/tokenizer.json"));
     const own = "model/target/tokenizer.json";
     made.target = own in files ? new Subwords(read(own)) : made.source;
@@ -62,7 +62,7 @@ class Translator {
     const integers = (values) => new ort.Tensor("int64", BigInt64Array.from(values, BigInt), [1, values.length]);
     const mask = integers(ids.map(() => 1));
     const { last_hidden_state: memory } = await this.encoder.run({ input_ids: integers(ids), attention_mask: mask });
-    const { heads, head_dim: width, eos_token_id: end } = this.settings;
+    const { decoder_attention_heads: heads, head_dim: width, eos_token_id: end } = this.settings;
     let cache = {};
     for (const name of this.decoder.inputNames.filter((one) => one.startsWith("past"))) {
       cache[name] = new ort.Tensor("float32", new Float32Array(0), [1, heads, 0, width]);
@@ -138,8 +138,8 @@ async function main() {
     element("status").textContent = `Loading: ${megabytes(bytes)}`;
   };
   const translator = await Translator.load(settings, await download(settings.files, report));
-  const total = Object.values(settings.files).reduce((sum, size) => sum + size, 0);
-  element("size").textContent = `${megabytes(total)} in all, of which the model has ${megabytes(settings.model_bytes)}.`;
+  const size = (start) => Object.entries(settings.files).reduce((sum, [name, bytes]) => sum + (name.startsWith(start) ? bytes : 0), 0);
+  element("size").textContent = `${megabytes(size(""))} were loaded, of which the model has ${megabytes(size("model/"))}.`;
   element("status").textContent = "Ready";
   element("translate").disabled = false;
   element("form").addEventListener("submit", async (event) => {
