@@ -1,6 +1,7 @@
 """A model in ONNX computes what ours does, and its tokenizer cuts as ours."""
 
 import json
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,15 @@ def test_an_export_translates_as_its_model(translator: Translator, exported: Pat
     assert (found["equal"], found["sentences"]) == (1, len(PAIRS))
     other = wordy_translator(encoder_layers=1, decoder_layers=2)
     assert same(other, exported, TEXTS) < len(TEXTS)
+
+
+@pytest.mark.thorough
+def test_five_hundred_sentences_are_equal(translator: Translator, exported: Path) -> None:
+    words = " ".join(TEXTS).split()
+    draw = random.Random(1)
+    texts = [" ".join(draw.choices(words, k=draw.randint(1, 12))) for _ in range(500)]
+    assert len({one.text for one in translator.translate(texts)}) > 100
+    assert same(translator, exported, texts) == 500
 
 
 def test_padding_changes_nothing_and_several_tokens_may_follow_the_cache(
