@@ -31,7 +31,8 @@ CONTENTS = {
     "Text": "data tasks scale doctor",
     "Model": "attention regularization single_stacks",
     "Training": "recipes processes gpu reliability",
-    "Translating": "decoding alignment seeing failures robustness serving interchange python api",
+    "Translating": "decoding alignment seeing failures robustness",
+    "Using": "serving interchange browser python api",
     "Measured": "report results comparing performance history",
     "Code": "architecture",
 }

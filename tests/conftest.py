@@ -30,7 +30,8 @@ settings.load_profile("repeatable")
 
 INSTALLED_BY = {
     "chromium": "apt-get install chromium",
-    "node": "apt-get install npm && npm install --prefix .cache/npm translate@3.1.0",
+    "node": "apt-get install npm && npm install --prefix .cache/npm translate@3.1.0 "
+    "onnxruntime-web@1.30.0",
 }
 """Programs that some tests need, and the command that installs each."""
 

@@ -15,10 +15,12 @@ from transformer.data.corpora.trust import require_trust
 from transformer.decoding.translation.fingerprint import write_fingerprint
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import METRICS, MetricsConfig
-from transformer.interchange.argos import verify_argos, write_argos
 from transformer.interchange.ctranslate2 import QUANTIZATIONS, SETTINGS, write_ctranslate2
 from transformer.interchange.families.huggingface import verify_huggingface, write_huggingface
 from transformer.interchange.readme import model_card, read_report
+from transformer.interchange.runtimes.argos import verify_argos, write_argos
+from transformer.interchange.runtimes.onnx import verify_onnx, write_onnx
+from transformer.interchange.runtimes.web import MODEL, check_runtime, write_web
 from transformer.interchange.safetensors import (
     verify_safetensors,
     write_safetensors,
@@ -45,7 +47,7 @@ def folder_name(config: DictConfig) -> str:
         for key, known in (("format", FORMATS), ("quantization", QUANTIZATIONS))
         if config[key] not in known
     )
-    quantized = form == "ctranslate2" and quantization != "float32"
+    quantized = form in ("ctranslate2", "onnx", "web") and quantization != "float32"
     return f"{form}-{quantization}" if quantized else str(form)
 
 
@@ -108,9 +110,23 @@ def _argos(translator: Translator, run: Values, folder: Path, config: DictConfig
     return _verified(verify_argos, translator, file, run, config)
 
 
+def _onnx(translator: Translator, run: Values, folder: Path, config: DictConfig) -> Values:
+    write_onnx(translator, folder, config.quantization)
+    _write_card(translator, run, folder, config, "transformers.js")
+    return _verified(verify_onnx, translator, folder, run, config)
+
+
+def _web(translator: Translator, run: Values, folder: Path, config: DictConfig) -> Values:
+    runtime = check_runtime(typed_value(config.onnxruntime_web, str | None, "onnxruntime_web"))
+    write_web(translator, run["data"], folder, config.quantization, runtime)
+    return _verified(verify_onnx, translator, folder / MODEL, run, config)
+
+
 FORMATS = {
     "argos": Format("ctranslate2", "export", _argos),
     "ctranslate2": Format("ctranslate2", "export", _ctranslate2),
     "huggingface": Format("transformers", "huggingface", _huggingface),
+    "onnx": Format("onnxruntime", "onnx", _onnx),
     "safetensors": Format("safetensors", "export", _safetensors),
+    "web": Format("onnxruntime", "onnx", _web),
 }

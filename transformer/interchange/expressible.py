@@ -24,6 +24,7 @@ CTRANSLATE2: Values = {
     "positions": ("sinusoidal", "learned", "rotary", "relative"),
     "decoder_start": (None,),
 }
+ONNX: Values = {name: values for name, values in _FULL.items() if name != "query_key_norm"}
 TRANSFORMERS: Values = {**_FULL, "num_kv_heads": (None,)}
 """Of all families; each has settings of its own (``families/family.py``)."""
 

@@ -59,7 +59,8 @@ def model_card(
         name=name,
         source=language_name(languages[0]),
         target=", ".join(map(language_name, languages[1:])),
-        program=_asset(f"load_{library}.py.txt").replace("NAME", name).rstrip(),
+        language="js" if library.endswith(".js") else "python",
+        program=_program(library, about).replace("NAME", name).rstrip(),
         text=" ".join([_training_text(data, base), *_made(report.get("runs", ()))]),
         scores=_score_table(tests, report)
         if tests
@@ -67,6 +68,12 @@ def model_card(
         limits="".join(_limits(report)),
         versions=", ".join(f"{one} {version(one)}" for one in ("transformer", "torch")),
     )
+
+
+def _program(library: str, about: dict[str, Any]) -> str:
+    file = f"load_{library}.txt" if library.endswith(".js") else f"load_{library}.py.txt"
+    dtype = "q8" if about.get("quantization") == "int8" else "fp32"
+    return _asset(file).replace("DTYPE", dtype)
 
 
 def _result(

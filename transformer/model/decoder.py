@@ -68,7 +68,7 @@ class DecoderLayer(nn.Module):
         # Target positions do not attend to each other here: the hypotheses of a sentence are one
         # long query. (batch beam) target width -> batch (beam target) width
         attention, keys, values = self.cross_attention, cache.cross_keys, cache.cross_values
-        query = x.reshape(len(keys), -1, x.size(-1))
+        query = x.reshape(keys.size(0), -1, x.size(-1))
         queries = attention.split_queries(attention.query(query))
         return attention.attend_heads(queries, keys, values, attention_bias).reshape(x.shape)
 

@@ -52,3 +52,18 @@ def tiny_translator(batch_tokens: int = 200, **changes: Any) -> Translator:
     with torch.no_grad():
         model.projection.weight.mul_(2)
     return Translator(model, tokenizer, search_config(**searching), batch_tokens, aligner=aligner)
+
+
+def wordy_translator(**changes: Any) -> Translator:
+    """A greedy one whose translations differ, and have no bytes: these are hardly ever UTF-8."""
+    search = {"algorithm": "greedy", "beam_size": 1, "nbest": 1}
+    translator = tiny_translator(**search, output_bias=True, **changes)
+    names = translator.tokenizer.subwords(range(translator.tokenizer.target_vocab_size))
+    avoided = torch.tensor([name.startswith("<0x") or name == "<unk>" for name in names])
+    model = translator.model
+    with torch.no_grad():
+        model.projection.bias.masked_fill_(avoided, -50)
+        for weight in (*model.encoder.layers.parameters(), *model.decoder.layers.parameters()):
+            if weight.dim() == 2:
+                weight.mul_(3)
+    return translator

@@ -45,7 +45,7 @@ CALLS: dict[str, list[tuple[tuple[str, ...], str]]] = {
     ],
     "attention": [((*PLAIN, "sentences=0", "output=text"), "text: File exists")],
     "export": [
-        (("output=none", "format=onnx"), "format=onnx is unknown; choose argos or ctranslate2"),
+        (("output=none", "format=gguf"), "format=gguf is unknown; choose argos or ctranslate2"),
         (("output=text/none",), "text: File exists"),
         (("output=none", "max_bleu_loss=-1"), "more than max_bleu_loss=-1; nothing was written"),
         (("output=none", "sentences=few"), "sentences='few' must be a whole number or null"),

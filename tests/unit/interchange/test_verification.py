@@ -10,8 +10,8 @@ from tests.helpers.decoding.metrics import RAW
 from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import EOS
-from transformer.interchange.argos import translate_as_argos, verify_argos, write_argos
 from transformer.interchange.ctranslate2 import QUANTIZATIONS, write_ctranslate2
+from transformer.interchange.runtimes.argos import translate_as_argos, verify_argos, write_argos
 from transformer.interchange.verification import agreement, verify_ctranslate2
 
 from .test_ctranslate2_engine import TEXTS as NASTY_TEXTS

@@ -1,0 +1,157 @@
+"""A model in ONNX computes what ours does, and its tokenizer cuts as ours."""
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tokenizers
+import torch
+
+from tests.helpers.decoding.metrics import RAW
+from tests.helpers.decoding.translators import PAIRS, wordy_translator
+from tests.helpers.suite.checks import no_checks
+from transformer.common.errors import InputError
+from transformer.data.tokenization.tokenizer import EOS, PAD, Tokenizer, TokenizerConfig
+from transformer.decoding.alignment import Aligner, batched_attention
+from transformer.decoding.translation.translator import Translator
+from transformer.interchange.runtimes.onnx import OnnxGreedy, verify_onnx, write_onnx
+from transformer.interchange.runtimes.tokenizer_json import tokenizer_files
+from transformer.interchange.runtimes.web import check_runtime
+from transformer.model.heads import HeadName
+
+TEXTS = [source for source, _ in PAIRS]
+NASTY = ["  two   cats ", "Zwo\u0308lf ﬁ 日本 😀", "<0x41> x", "tab\there", "a\u00a0dog", "aaaaaaa"]
+
+
+def same(translator: Translator, folder: Path, texts: list[str]) -> int:
+    """The number of equal translations."""
+    ours = [one.text for one in translator.translate(texts)]
+    return sum(a == b for a, b in zip(ours, OnnxGreedy(folder)(texts), strict=True))
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    head = Aligner(HeadName("cross", 0, 1))
+    return wordy_translator(aligner=head, encoder_layers=1, decoder_layers=1)
+
+
+@pytest.fixture(scope="module")
+def exported(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("onnx")
+    with no_checks():
+        write_onnx(translator, folder, "float32")
+    return folder
+
+
+def test_an_export_translates_as_its_model(translator: Translator, exported: Path) -> None:
+    assert same(translator, exported, [*TEXTS, *NASTY, " "]) == len(TEXTS) + len(NASTY) + 1
+    found = verify_onnx(translator, exported, [(s, (t,)) for s, t in PAIRS], RAW)
+    assert (found["equal"], found["sentences"]) == (1, len(PAIRS))
+    other = wordy_translator(encoder_layers=1, decoder_layers=2)
+    assert same(other, exported, TEXTS) < len(TEXTS)
+
+
+@pytest.mark.thorough
+def test_five_hundred_sentences_are_equal(translator: Translator, exported: Path) -> None:
+    words = " ".join(TEXTS).split()
+    draw = random.Random(1)
+    texts = [" ".join(draw.choices(words, k=draw.randint(1, 12))) for _ in range(500)]
+    assert len({one.text for one in translator.translate(texts)}) > 100
+    assert same(translator, exported, texts) == 500
+
+
+def test_padding_changes_nothing_and_several_tokens_may_follow_the_cache(
+    translator: Translator, exported: Path
+) -> None:
+    search = OnnxGreedy(exported)
+    ids = [[*row, EOS] for row in translator.tokenizer.encode_source(TEXTS[:2])]
+    width = max(map(len, ids))
+    source = np.array([row + [PAD] * (width - len(row)) for row in ids])
+    seen = (source != PAD).astype(np.int64)
+    target = np.array([[2, 7, 8, 9], [2, 9, 8, 7]])
+    model = translator.model.eval()
+    with torch.no_grad():
+        hidden = model(torch.from_numpy(source), torch.from_numpy(target))
+        expected = model.logits(hidden).numpy()
+    [memory] = search.encoder.run(None, {"input_ids": source, "attention_mask": seen})
+    fixed = {"encoder_attention_mask": seen, "encoder_hidden_states": memory}
+    cache = [np.zeros((2, one.shape[1], 0, one.shape[3]), np.float32) for one in search.cache]
+    found, attention = [], []
+    for part in (target[:, :1], target[:, 1:]):
+        past = {one.name: value for one, value in zip(search.cache, cache, strict=True)}
+        logits, weights, *cache = search.decoder.run(None, {"input_ids": part, **fixed, **past})
+        found.append(logits)
+        attention.append(weights)
+    allowed = [n for n in range(expected.shape[2]) if n not in (0, 2)]
+    joined = np.concatenate(found, 1)
+    np.testing.assert_allclose(joined[..., allowed], expected[..., allowed], atol=1e-4)
+    assert (joined[..., [0, 2]] < -1000).all()
+    # The row of a token links the word that it predicts.
+    pairs = [(ids[0][:-1], [7, 8, 9])]
+    [ours] = batched_attention(model, pairs, translator.aligner.head)
+    theirs = np.concatenate(attention, 1)[0, :3, : len(ids[0]) - 1]
+    np.testing.assert_allclose(theirs, ours.detach().numpy(), atol=1e-5)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"positions": "rotary", "norm": "rms", "activation": "swiglu", "num_kv_heads": 1},
+        {"positions": "learned", "norm_order": "post", "tie_embeddings": "none"},
+        {"positions": "relative", "query_key_norm": True},
+        {"positions": "alibi", "head_dim": 12},
+    ],
+    ids=lambda changes: str(changes["positions"]),
+)
+def test_kinds_of_models(changes: dict[str, Any], tmp_path: Path, unchecked: None) -> None:
+    translator = wordy_translator(**changes)
+    write_onnx(translator, tmp_path, "float32")
+    assert same(translator, tmp_path, TEXTS) == len(TEXTS)
+
+
+@pytest.mark.thorough
+def test_int8_is_smaller_and_nearly_equal(
+    translator: Translator, exported: Path, tmp_path: Path, unchecked: None
+) -> None:
+    write_onnx(translator, tmp_path, "int8")
+    sizes = [sum(f.stat().st_size for f in (x / "onnx").iterdir()) for x in (exported, tmp_path)]
+    assert sizes[1] < 0.6 * sizes[0]
+    assert sorted(file.name for file in (tmp_path / "onnx").iterdir()) == [
+        "decoder_model_merged_quantized.onnx",
+        "encoder_model_quantized.onnx",
+    ]
+    assert all(OnnxGreedy(tmp_path)(TEXTS))
+
+
+@pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
+def test_the_tokenizer_cuts_as_ours(algorithm: Any) -> None:
+    config = TokenizerConfig(algorithm=algorithm, vocab_size=300, character_coverage=1.0)
+    own = Tokenizer.train(config, lambda: PAIRS)
+    [content] = tokenizer_files(own)
+    theirs = tokenizers.Tokenizer.from_str(json.dumps(content))
+    # The unigram of the library tokenizers takes the name of a byte in a text for that byte.
+    texts = [text for text in [*TEXTS, *NASTY, ""] if algorithm == "bpe" or "<0x" not in text]
+    ids = own.encode_source(texts)
+    assert [one.ids for one in theirs.encode_batch(texts)] == [[*row, EOS] for row in ids]
+    assert [theirs.decode(row) for row in ids] == own.decode_target(ids)
+
+
+def test_what_onnx_cannot_hold_is_refused(translator: Translator, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="quantization=int16 is not for ONNX"):
+        write_onnx(translator, tmp_path, "int16")
+    words = translator.tokenizer.with_words(["qx"])
+    with pytest.raises(InputError, match=r"need no tokenizer\.add"):
+        tokenizer_files(words)
+    config = replace(translator.tokenizer.config, algorithm="char", vocab_size=None)
+    with pytest.raises(InputError, match="need tokenizer=bpe or unigram"):
+        tokenizer_files(Tokenizer.train(config, lambda: PAIRS))
+    sparse = wordy_translator(pattern="sliding")
+    with pytest.raises(InputError, match="pattern=sliding cannot be expressed in ONNX"):
+        write_onnx(sparse, tmp_path, "float32")
+    with pytest.raises(InputError, match="npm install onnxruntime-web"):
+        check_runtime(str(tmp_path))

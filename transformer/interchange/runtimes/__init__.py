@@ -1,0 +1,1 @@
+"""Families of models of transformers: their config, weights and vocabulary as ours, and back."""
