@@ -1,7 +1,4 @@
-"""A single stack between an embedding and a projection: a tagger, or a language model.
-
-Bidirectional: Devlin et al. 2019, "BERT". Causal: Radford et al. 2018.
-"""
+"""A single stack: a tagger (Devlin et al. 2019) or a language model (Radford et al. 2018)."""
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn

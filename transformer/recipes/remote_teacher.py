@@ -1,7 +1,4 @@
-"""A server that translates: requests, the candidates in its answers, and their faults.
-
-It has chat completions as OpenAI, or ``/translate`` as LibreTranslate and our own service.
-"""
+"""A server with chat completions or ``/translate``: requests, candidates, and their faults."""
 
 import json
 import re

@@ -29,10 +29,7 @@ FREE = frozenset(
 
 @dataclass(frozen=True)
 class Stage:
-    """One command: the user's ``settings``, and what the recipe decides.
-
-    ``own`` are its keys and values with all files of the recipe; ``reads`` are the user's files.
-    """
+    """One command: the user's ``settings`` and files (``reads``), the recipe's ``own`` keys."""
 
     folder: Path
     verb: str

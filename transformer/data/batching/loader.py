@@ -153,10 +153,7 @@ class UpdateLoader(Generic[B]):
 
 
 class EpochLoader(Generic[B]):
-    """The batches of one rank in one epoch of a plan, for validation.
-
-    A rank without batches gets None once, or Lightning would skip its validation, and others wait.
-    """
+    """The batches of a rank; None if there are none, or Lightning would skip its validation."""
 
     def __init__(self, dataset: Dataset[B], keys: list[BatchKey], *, pin_memory: bool) -> None:
         self._keys = keys

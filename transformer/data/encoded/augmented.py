@@ -1,7 +1,4 @@
-"""The pairs of an encoded corpus that augmentation changes in an epoch, and their lengths.
-
-A function of (seed, epoch, number of the pair). It does not make batches.
-"""
+"""The pairs that augmentation changes: a function of (seed, epoch, number); their lengths."""
 
 import numpy as np
 from jaxtyping import Float, Int

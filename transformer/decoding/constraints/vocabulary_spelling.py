@@ -1,7 +1,4 @@
-"""The spelling of each subword of the target vocabulary: bytes and kinds of characters.
-
-Of a single byte of a character (byte fallback), the first byte decides the probable kind.
-"""
+"""The spelling of target subwords: bytes, and kinds of characters by their first byte."""
 
 import re
 from collections.abc import Sequence

@@ -78,10 +78,7 @@ class Beams(Rows):
 def beam_search(
     step: StepFunction, limits: Int[Tensor, " batch"], config: SearchConfig
 ) -> list[list[Hypothesis]]:
-    """Return up to ``nbest`` hypotheses per sentence, the best first, in the sentences' order.
-
-    ``limits`` is the maximum number of subwords of each sentence, on the device of the step.
-    """
+    """Up to ``nbest`` hypotheses per sentence, the best first; ``limits`` are in subwords."""
     sentences = Sentences(limits)
     return run_search(start(sentences, config.beam_size), step, sentences, config)
 

@@ -1,8 +1,4 @@
-"""An ensemble of models: their distributions are averaged at every step.
-
-It does not know the search. Source: Sutskever et al. 2014, "Sequence to Sequence Learning with
-Neural Networks", section 3.6.
-"""
+"""An ensemble: distributions averaged at every step (Sutskever et al. 2014, section 3.6)."""
 
 import math
 from collections.abc import Sequence

@@ -1,7 +1,4 @@
-"""Greedy search: always the most probable next token.
-
-It does not know the model. A test checks that it equals beam search of width one.
-"""
+"""Greedy search: always the most probable next token, as beam search of width one."""
 
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,4 @@
-"""The step of a search by a Transformer with its cache.
-
-It knows the model, but not the search or text.
-"""
+"""The step of a search by a Transformer with its cache; it does not know the search."""
 
 from collections.abc import Callable
 from functools import cache
@@ -19,10 +16,7 @@ from transformer.model.transformer import Transformer
 
 
 class ModelStep:
-    """A ``StepFunction``: one decoder position per call, for all hypotheses of all sentences.
-
-    Keys and values of the source are computed once, when it is built.
-    """
+    """A ``StepFunction``: a decoder position per call; the source is projected once."""
 
     def __init__(
         self,
@@ -31,10 +25,7 @@ class ModelStep:
         beam: int,
         compiled: bool = False,
     ) -> None:
-        """Encode the padded source tokens of a batch for a search of ``beam`` hypotheses.
-
-        ``compiled`` uses ``torch.compile`` from the second position on.
-        """
+        """Encode padded source tokens; ``compiled`` is used from the second position on."""
         self.model = model
         self.beam = beam
         self.compiled = compiled

@@ -18,11 +18,7 @@ from transformer.decoding.translation.translator import Translator
 
 
 class DocumentTranslator:
-    """Translates texts as sentences of documents; a blank text ends a document.
-
-    All fields of a translation except its text and tokens, such as the score, are values of the
-    whole window.
-    """
+    """Translates sentences of documents, which a blank text ends; scores are of whole windows."""
 
     def __init__(self, translator: Translator) -> None:
         self.translator = translator

@@ -75,10 +75,7 @@ def ablate(
 
 
 class ForcedLoss:
-    """Cross-entropy of references by forced decoding: nats per target token, the end included.
-
-    Sources and targets are ids without bos or eos; ``batch_tokens`` counts padding, on a side.
-    """
+    """Cross-entropy of references in nats a target token; ``batch_tokens`` counts padding."""
 
     def __init__(
         self,

@@ -72,10 +72,7 @@ def _content(folder: Path, name: str) -> bytes:
 
 
 def _rows(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
-    """For each of our ids its id in the file, and our symbols that share the id of another.
-
-    Raises ValueError if the file has no padding, unknown token or end.
-    """
+    """Our ids in the file, and our symbols that share one; raises ValueError if one is missing."""
     begin = tokenizer.tags.begin
     content = bytes(tokenizer.to_state()["source"].numpy())
     found = list(FileVocabulary(content, tokenizer.config.algorithm, Tags(), threads=1).rows)
@@ -90,10 +87,7 @@ def _rows(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
 def export_tokenizer(
     translator: Translator, run: dict[str, Any], folder: Path
 ) -> tuple[ExportedIds, ExportedIds]:
-    """Write the tokenizer of BART, Blenderbot or ByT5; returns the ids of both sides, equal.
-
-    Raises InputError for tags, or two vocabularies.
-    """
+    """Write the files and return the ids; raises InputError for tags or two vocabularies."""
     tokenizer, bias = translator.tokenizer, translator.model.projection.bias
     begin, algorithm = tokenizer.tags.begin, tokenizer.config.algorithm
     if not tokenizer.joint or tokenizer.tags != Tags(begin=begin):

@@ -1,8 +1,4 @@
-"""Imports and exports the tokenizer of an mBART-50 model of Hugging Face.
-
-It has a SentencePiece model, or a ``tokenizer.json`` with scores. Its ids and our tokenizer are as
-those of M2M-100 (``m2m.py``). Source: transformers 5, ``models/mbart50``.
-"""
+"""The tokenizer of mBART-50 (transformers 5) as ours, and back; ids are as in ``m2m.py``."""
 
 from pathlib import Path
 from typing import Any
@@ -63,10 +59,7 @@ def _read(folder: Path) -> tuple[Any, Ids, Ids]:
 def export_tokenizer(
     translator: Translator, run: dict[str, Any], folder: Path
 ) -> tuple[ExportedIds, ExportedIds]:
-    """Write the tokenizer into a folder; returns the ids of source and target, which are equal.
-
-    Raises InputError for other languages than its own.
-    """
+    """Write the files and return the ids; raises InputError for other languages than its own."""
     import transformers
     from transformers.models.mbart50.tokenization_mbart50 import FAIRSEQ_LANGUAGE_CODES
 
