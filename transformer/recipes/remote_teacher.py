@@ -74,7 +74,6 @@ class RemoteTeacher:
         return url
 
     def request(self, text: str) -> dict[str, Any]:
-        """The request to translate a text."""
         fields = {"source": self.source, "target": self.target}
         if not self.is_chat:
             return {"q": text, "format": "text", **fields}

@@ -40,7 +40,6 @@ class Stage:
 
     @property
     def name(self) -> str:
-        """The name of its folder."""
         return self.folder.name
 
     @property
@@ -50,7 +49,6 @@ class Stage:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """All arguments of the verb."""
         return (*self.settings, *starmap(override, self.own.items()))
 
     @property
@@ -62,7 +60,6 @@ class Stage:
 
     @property
     def inputs(self) -> tuple[Path, ...]:
-        """Files that it reads."""
         named = (path for path in _paths_in(self.own) if not path.is_relative_to(self.folder))
         return (*self.reads, *named)
 

@@ -41,7 +41,6 @@ class Update(Generic[B]):
         return cls(batches, numbers, tokens, sum(batch.positions for batch in batches))
 
     def to(self, device: torch.device | str) -> "Update[B]":
-        """Return the update on ``device``; Lightning calls this."""
         return replace(self, batches=[batch.to(device) for batch in self.batches])
 
 

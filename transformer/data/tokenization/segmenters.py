@@ -132,7 +132,6 @@ class HuggingFace:
         return [one.ids for one in encoded]
 
     def join(self, ids: list[int]) -> str:
-        """Return the text of ids, as the decoder of the file writes it."""
         return str(self._tokenizer.decode(ids, skip_special_tokens=False))
 
     def name(self, token: int) -> str:

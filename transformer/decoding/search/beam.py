@@ -57,7 +57,6 @@ class Beams(Rows):
 
     @property
     def tokens(self) -> Int[Tensor, "batch beam length"]:
-        """See ``SearchState``."""
         return self.live.tokens
 
     def advance(
@@ -71,7 +70,6 @@ class Beams(Rows):
         return Advanced(Beams(live, finished), over, candidates.log_probabilities, parents)
 
     def result(self, config: SearchConfig) -> Finished:
-        """The n-best list."""
         return Finished(*(part[:, : config.nbest] for part in vars(self.finished).values()))
 
 
@@ -182,5 +180,4 @@ def done(
 def _pick(
     tokens: Int[Tensor, "batch beam length"], index: Int[Tensor, "batch chosen"]
 ) -> Int[Tensor, "batch chosen length"]:
-    """Hypotheses by their index within the sentence."""
     return tokens.gather(1, index[..., None].expand(-1, -1, tokens.size(2)))

@@ -25,13 +25,11 @@ class Groups:
 
     @property
     def tokens(self) -> Int[Tensor, "batch beam length"]:
-        """See ``SearchState``."""
         return torch.cat([group.tokens for group in self.beams], dim=1)
 
     def advance(
         self, log_probabilities: LogProbabilities, sentences: Sentences, config: SearchConfig
     ) -> Advanced:
-        """One step of every group in turn."""
         settings = _group_config(config)
         width = settings.beam_size
         chosen = torch.zeros_like(log_probabilities[:, 0])
@@ -54,7 +52,6 @@ class Groups:
         return Advanced(Groups(advanced), done, log_probabilities.amax(-1), torch.cat(parents, 1))
 
     def select(self, rows: Int[Tensor, " kept"]) -> "Groups":
-        """Only these sentences."""
         return Groups([group.select(rows) for group in self.beams])
 
     def result(self, config: SearchConfig) -> Finished:
@@ -77,7 +74,6 @@ def diverse_search(
 
 
 def _group_config(config: SearchConfig) -> SearchConfig:
-    """The beam search of one group."""
     width = config.beam_size // config.groups
     # The n-best list is the whole group: only the end shows which groups have the best hypotheses.
     return replace(config, algorithm="beam", beam_size=width, nbest=width, groups=1, diversity=0.0)

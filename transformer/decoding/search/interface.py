@@ -56,7 +56,6 @@ class BanningStep:
             self.look_ahead, self.receive = step.look_ahead, step.receive
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:
-        """See ``StepFunction``."""
         return self.step(tokens).index_fill_(-1, self.banned, -math.inf)
 
 

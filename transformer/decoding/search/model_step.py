@@ -33,7 +33,6 @@ class ModelStep:
         self.cache.gather_source()
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:
-        """See ``StepFunction``."""
         if not self.cache.length:
             return self._first(tokens)
         # batch beam -> (batch beam) 1
@@ -57,13 +56,11 @@ class ModelStep:
         return following[:, None].repeat(1, self.beam, 1)
 
     def reorder(self, beams: Int[Tensor, "batch beam"]) -> None:
-        """See ``StepFunction``."""
         first = torch.arange(len(beams), device=beams.device) * self.beam
         # batch beam -> (batch beam)
         self.cache.reorder((first[:, None] + beams).flatten())
 
     def keep(self, sentences: Int[Tensor, " kept"]) -> None:
-        """See ``StepFunction``."""
         self.cache.keep(sentences, self.beam)
 
 

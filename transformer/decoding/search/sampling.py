@@ -34,7 +34,6 @@ class Samples(Rows):
     def advance(
         self, log_probabilities: LogProbabilities, sentences: Sentences, config: SearchConfig
     ) -> Advanced:
-        """Draw the next token of each sample."""
         length = self.tokens.size(2) - 1
         chosen = _draw(truncated(log_probabilities, config), self.noise[:, :, length])
         live = self.lengths < 0

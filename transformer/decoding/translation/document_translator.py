@@ -97,7 +97,6 @@ class DocumentTranslator:
         windows: Sequence[range],
         constraints: Sequence[Constraints | None] | None = None,
     ) -> list[list[Translation]]:
-        """Return the translations of the texts of each of these windows."""
         constraints = constraints or [None] * len(texts)
         together = self.translator.translate(
             [_joined([texts[index] for index in window]) for window in windows],

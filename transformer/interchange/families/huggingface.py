@@ -60,7 +60,6 @@ def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path)
 
 
 def _generation(translator: Translator, target: ExportedIds) -> dict[str, Any]:
-    """The defaults of the search in transformers."""
     search, tags = translator.search, translator.tokenizer.tags
     # Symbols, and codes of languages.
     never = {PAD, BOS, *translator.tokenizer.never_written}

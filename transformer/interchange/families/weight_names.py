@@ -137,7 +137,6 @@ def export_weights(
 def _layers(
     ours: Mapping[str, Tensor], config: ModelConfig, family: Family, axis: Tensor
 ) -> dict[str, Tensor]:
-    """The tensors of layers and positions."""
     theirs = {}
     for here, there, _ in _pairs(config, family):
         weight = ours[here]

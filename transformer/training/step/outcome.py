@@ -109,7 +109,6 @@ class Means:
         self._counted: dict[str, tuple[float, int]] = {}
 
     def add(self, name: str, summed: Tensor, number: int) -> None:
-        """Add the sum over a number of predictions to a mean."""
         before, count = self._counted.get(name, (0.0, 0))
         self._counted[name] = (before + float(summed.detach()), count + number)
 
