@@ -69,7 +69,7 @@ def read_safetensors(folder: Path) -> Checkpoint:
 def read_settings(
     file: Path, check: Callable[[ModelConfig], None], device: str = "cpu"
 ) -> Checkpoint:
-    """Read ``write_settings``; ``check`` refuses a config. The weights are initial, or ``meta``."""
+    """Read what ``write_settings`` wrote; ``check`` may refuse it. ``meta`` gives no weights."""
     folder = file.parent
     with errors_name(folder), readable(folder):
         values = json.loads(file.read_text(encoding="utf-8"))

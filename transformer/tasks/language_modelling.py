@@ -73,7 +73,7 @@ class LanguageModelling(Task):
 
 
 def perplexities(nll: float, sentences: Sequence[Sequence[int]], words: int) -> list[Score]:
-    """Perplexity per token and per word, ends included; only the latter compares subwords."""
+    """Perplexity per token and per word (which compares any subwords), the ends included."""
     ends, tokens = len(sentences), sum(map(len, sentences))
     counts = {"perplexity": ("subwords", tokens), "word_perplexity": ("words", words)}
     scores = []

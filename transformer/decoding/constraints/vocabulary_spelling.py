@@ -1,4 +1,4 @@
-"""The spelling of target subwords: bytes, and kinds of characters by their first byte."""
+"""The spelling of the subwords of the target vocabulary: bytes and kinds of characters."""
 
 import re
 from collections.abc import Sequence

@@ -30,8 +30,11 @@ class Groups:
     def advance(
         self, log_probabilities: LogProbabilities, sentences: Sentences, config: SearchConfig
     ) -> Advanced:
-        settings = _group_config(config)
-        width = settings.beam_size
+        width = config.beam_size // config.groups
+        # The n-best list is the whole group: only the end shows which have the best hypotheses.
+        settings = replace(
+            config, algorithm="beam", beam_size=width, nbest=width, groups=1, diversity=0.0
+        )
         chosen = torch.zeros_like(log_probabilities[:, 0])
         advanced, over, parents = [], [], []
         owned = log_probabilities.split(width, dim=1)
@@ -71,9 +74,3 @@ def diverse_search(
     # Groups may find the same hypothesis.
     distinct = [{one.tokens: one for one in hypotheses}.values() for hypotheses in found]
     return [sorted(row, key=lambda one: -one.score)[: config.nbest] for row in distinct]
-
-
-def _group_config(config: SearchConfig) -> SearchConfig:
-    width = config.beam_size // config.groups
-    # The n-best list is the whole group: only the end shows which groups have the best hypotheses.
-    return replace(config, algorithm="beam", beam_size=width, nbest=width, groups=1, diversity=0.0)

@@ -67,7 +67,7 @@ def _content(folder: Path, name: str) -> bytes:
 
 
 def _rows(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
-    """Our ids in the file, and our symbols that share one; raises ValueError if one is missing."""
+    """The file's id of each of ours, and ours that share one; ValueError if one is missing."""
     begin = tokenizer.tags.begin
     content = bytes(tokenizer.to_state()["source"].numpy())
     found = list(FileVocabulary(content, tokenizer.config.algorithm, Tags(), threads=1).rows)

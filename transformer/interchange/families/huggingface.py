@@ -26,7 +26,7 @@ from transformer.interchange.verification import PLAIN, compare_texts
 
 
 def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path) -> None:
-    """Write a model into an existing folder; raises InputError if transformers has none such."""
+    """Write a model into an existing folder; InputError if transformers has no such model."""
     from safetensors.torch import save_file
 
     model = translator.model

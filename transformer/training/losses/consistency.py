@@ -1,4 +1,4 @@
-"""Consistency of two passes: R-Drop (Liang et al. 2021, 2 to 4), SimCut (Gao et al. 2022)."""
+"""Consistency of two passes: R-Drop (Liang et al. 2021, eq. 2-4), SimCut (Gao et al. 2022)."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

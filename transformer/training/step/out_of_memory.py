@@ -30,7 +30,7 @@ def free_memory() -> None:
 
 
 class BatchHalving:
-    """Halves batches with as many positions as one too large; ``alone``, a rank may repeat."""
+    """Halves batches of as many positions as one that was too large; ``alone``: no rank waits."""
 
     def __init__(self) -> None:
         self.max_positions = float("inf")
