@@ -96,5 +96,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The names of the package, for completion."""
     return sorted({*globals(), *__all__})

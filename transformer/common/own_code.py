@@ -1,7 +1,4 @@
-"""Code of the user that a config names as ``MODULE:NAME``: a metric, a task, callbacks, layers.
-
-Importing runs code, so modules are imported for a config that the user has written or trusts.
-"""
+"""Code of the user, ``MODULE:NAME``; importing runs it, so its config must be trusted."""
 
 import os
 import sys

@@ -1,8 +1,4 @@
-"""Word alignment from the cross-attention: links of target words to source words.
-
-Source: Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer Models", section
-3.
-"""
+"""Word alignment from the cross-attention: target to source (Garg et al. 2019, section 3)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

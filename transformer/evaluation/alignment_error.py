@@ -32,7 +32,6 @@ class AlignmentCounts:
         return _ratio(self.proposed_sure, self.sure)
 
     def scores(self, signature: str) -> list[Score]:
-        """As scores; the signature says how the links were found."""
         values = {
             "AER": self.error_rate,
             "alignment precision": self.precision,

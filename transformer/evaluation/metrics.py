@@ -55,10 +55,7 @@ class MetricsConfig:
         return self.custom_better if name == "custom" else METRICS[name].better
 
     def bleu(self, *, effective_order: bool = False) -> BLEU:
-        """BLEU; ``effective_order`` leaves out n-grams that are longer than the sentence.
-
-        Raises InputError if the tokenizer cannot be used.
-        """
+        """BLEU; ``effective_order`` leaves out n-grams that are longer than the sentence."""
         try:
             return BLEU(
                 tokenize=self.tokenize, lowercase=self.lowercase, effective_order=effective_order
@@ -198,8 +195,5 @@ def _unknown(name: str) -> str:
 
 
 def nearest(candidates: Sequence[str], reference: str, bleu: BLEU) -> str:
-    """The candidate with the best sentence BLEU; of equal ones the first.
-
-    ``bleu`` has effective order and exponential smoothing (Kim and Rush 2016, section 3.3).
-    """
+    """The first candidate with the best sentence BLEU (Kim and Rush 2016, section 3.3)."""
     return max(candidates, key=lambda one: bleu.sentence_score(one, [reference]).score)

@@ -28,10 +28,7 @@ class SentenceSignature(Signature):
 
 
 class SentenceMetric(Metric):
-    """A ratio in per cent; numerator and denominator are sums over the sentences.
-
-    With ``uses_source``, the first stream of references holds the sources.
-    """
+    """A ratio of sums, in per cent; with ``uses_source`` the first references are the sources."""
 
     _SIGNATURE_TYPE = SentenceSignature
 
@@ -88,10 +85,7 @@ def _edits(
 def _rouge(
     key: str, hypothesis: str, references: Sequence[str], config: MetricsConfig
 ) -> tuple[float, int]:
-    """F1 to the best reference (Lin 2004); words are runs of a to z and digits, as published.
-
-    With another tokenizer of sacreBLEU than 13a they are its words.
-    """
+    """F1 to the best reference (Lin 2004); words are a to z and digits, or of another tokenizer."""
     from torchmetrics.functional.text import rouge_score
 
     split: dict[str, Any] = {}

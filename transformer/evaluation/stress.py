@@ -76,10 +76,7 @@ class StressTest:
     def run(
         self, names: Sequence[str] = tuple(DISTURBANCES), begins: Callable[[str], object] = str
     ) -> StressReport:
-        """Score the clean text, then each disturbance by its name in ``DISTURBANCES``.
-
-        ``begins`` is told the name of each.
-        """
+        """Score the clean text, then each disturbance, whose name is told to ``begins``."""
         sources, references = zip(*self._texts, strict=True)
         clean = [found.text for found in self._translator.translate(sources)]
         best = self._score(clean, references, sources)

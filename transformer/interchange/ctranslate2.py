@@ -1,8 +1,4 @@
-"""A model in the format of CTranslate2, a fast engine for inference.
-
-Source: Klein et al. 2020, "The OpenNMT Neural Machine Translation Toolkit: 2020 Edition", section
-6; the layout of the weights is that of ``ctranslate2.specs``.
-"""
+"""A model for CTranslate2 (Klein et al. 2020, section 6), as ``ctranslate2.specs`` has it."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path

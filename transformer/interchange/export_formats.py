@@ -15,17 +15,13 @@ from transformer.data.corpora.trust import require_trust
 from transformer.decoding.translation.fingerprint import write_fingerprint
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import METRICS, MetricsConfig
+from transformer.interchange import safetensors
 from transformer.interchange.ctranslate2 import QUANTIZATIONS, SETTINGS, write_ctranslate2
 from transformer.interchange.families.huggingface import verify_huggingface, write_huggingface
 from transformer.interchange.readme import model_card, read_report
 from transformer.interchange.runtimes.argos import verify_argos, write_argos
 from transformer.interchange.runtimes.onnx import verify_onnx, write_onnx
 from transformer.interchange.runtimes.web import MODEL, check_runtime, write_web
-from transformer.interchange.safetensors import (
-    verify_safetensors,
-    write_safetensors,
-    write_settings,
-)
 from transformer.interchange.verification import verify_ctranslate2
 
 Values = dict[str, Any]
@@ -80,7 +76,7 @@ def _ctranslate2(translator: Translator, run: Values, folder: Path, config: Dict
     model, tokenizer = translator.model, translator.tokenizer
     write_ctranslate2(model, tokenizer, folder, config.quantization)
     write_fingerprint(model, tokenizer, folder)
-    write_settings(model.config, tokenizer, run, folder / SETTINGS)
+    safetensors.write_settings(model.config, tokenizer, run, folder / SETTINGS)
     _write_card(translator, run, folder, config, "ctranslate2")
     return _verified(verify_ctranslate2, translator, folder, run, config)
 
@@ -94,9 +90,9 @@ def _write_card(
 
 
 def _safetensors(translator: Translator, run: Values, folder: Path, config: DictConfig) -> Values:
-    write_safetensors(translator.model, translator.tokenizer, run, folder)
+    safetensors.write_safetensors(translator.model, translator.tokenizer, run, folder)
     _write_card(translator, run, folder, config, "transformer")
-    return verify_safetensors(translator.model, translator.tokenizer, folder)
+    return safetensors.verify_safetensors(translator.model, translator.tokenizer, folder)
 
 
 def _huggingface(translator: Translator, run: Values, folder: Path, config: DictConfig) -> Values:

@@ -1,7 +1,4 @@
-"""The model card of an export, README.md, with the YAML of Hugging Face.
-
-Source: huggingface/hub-docs, ``modelcard.md``. Names of files have no folders: a card is public.
-"""
+"""The model card of an export (huggingface/hub-docs, ``modelcard.md``); it names no folders."""
 
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
@@ -31,10 +28,7 @@ def model_card(
     library: str,
     about: dict[str, Any],
 ) -> str:
-    """The text; ``about`` has the ``license`` and the name of the model, ``repo``, if any.
-
-    ``report`` has values of ``report.json``; ``library`` is the one that loads the folder.
-    """
+    """The text, by values of ``report.json``; ``about`` has ``license`` and, if any, ``repo``."""
     data = run["data"]
     found = report.get("tests", ())
     tests: Tests = {t["name"]: t["scores"][0] for t in found if t["name"].startswith("test")}

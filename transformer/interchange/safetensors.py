@@ -69,10 +69,7 @@ def read_safetensors(folder: Path) -> Checkpoint:
 def read_settings(
     file: Path, check: Callable[[ModelConfig], None], device: str = "cpu"
 ) -> Checkpoint:
-    """Read what ``write_settings`` wrote; ``check`` refuses weights before the model is built.
-
-    The model of the result has initial weights; on the device ``meta`` it has none.
-    """
+    """Read what ``write_settings`` wrote; ``check`` may refuse it. ``meta`` gives no weights."""
     folder = file.parent
     with errors_name(folder), readable(folder):
         values = json.loads(file.read_text(encoding="utf-8"))

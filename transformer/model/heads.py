@@ -35,10 +35,7 @@ def head_name(text: str) -> HeadName | None:
 
 
 def attentions(model: Transformer) -> dict[Kind, list[MultiHeadAttention]]:
-    """The attentions of each kind, layer by layer; a shared one is repeated.
-
-    A decoder with a recurrence has no self-attention.
-    """
+    """The attentions of each kind, layer by layer; shared ones repeat, recurrences have none."""
     encoder = cast(Iterable[EncoderLayer], model.encoder.layers)
     decoder = list(cast(Iterable[DecoderLayer], model.decoder.layers))
     found: dict[Kind, list[Any]] = {

@@ -1,19 +1,11 @@
-"""A single stack between an embedding and a projection: a tagger, or a language model.
-
-Bidirectional: Devlin et al. 2019, "BERT". Causal: Radford et al. 2018.
-"""
+"""A single stack: a tagger (Devlin et al. 2019) or a language model (Radford et al. 2018)."""
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transformer.common.errors import InputError
+from transformer.model import build
 from transformer.model.attention.masks import padding_mask
-from transformer.model.build import (
-    build_embedding,
-    build_encoder,
-    build_projection,
-    build_token_embedding,
-)
 from transformer.model.config import ModelConfig
 from transformer.model.encoder import Encoder
 from transformer.model.initialisation import set_first_weights
@@ -57,12 +49,12 @@ def build_single_stack(config: ModelConfig, *, causal: bool) -> SingleStack:
             f"model.tie_embeddings={config.tie_embeddings} needs outputs of the same vocabulary "
             "as the input; set model.tie_embeddings=none"
         )
-    tokens = build_token_embedding(config, config.source_vocab_size)
+    tokens = build.build_token_embedding(config, config.source_vocab_size)
     model = SingleStack(
         config,
-        projection=build_projection(config),
-        embedding=build_embedding(config, tokens, config.source_token_dropout),
-        stack=build_encoder(config, causal=causal),
+        projection=build.build_projection(config),
+        embedding=build.build_embedding(config, tokens, config.source_token_dropout),
+        stack=build.build_encoder(config, causal=causal),
     )
     set_first_weights(model, model.projection, tokens, config)
     return model

@@ -33,7 +33,6 @@ class CorpusFiles:
 
     @property
     def swapped(self) -> "CorpusFiles":
-        """The other direction."""
         return replace(self, source=self.target, target=self.source)
 
     @property

@@ -119,7 +119,6 @@ class Distill(Recipe):
         return [pair[0], *plan.add("select", "select", {"nbest": nbest, **near}, [name])]
 
     def _cleaned(self, plan: Plan, text: CorpusFiles, pair: list[Path], suffix: str) -> list[Path]:
-        """Add the stage that removes faulty pairs, if it is asked for."""
         if not self.clean:
             return pair
         own = {f"data.{key}": value for key, value in {**text.alone, "train": pair}.items()}

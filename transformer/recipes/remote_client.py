@@ -61,7 +61,6 @@ class Client:
         return answer._replace(tokens=tokens)
 
     def _post(self, values: dict[str, Any]) -> Answer:
-        """The answer to one request."""
         if self._key and not self.teacher.is_chat:
             values["api_key"] = self._key
         headers = {"Content-Type": "application/json", "User-Agent": "transformer"}

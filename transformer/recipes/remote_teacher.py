@@ -1,7 +1,4 @@
-"""A server that translates: requests, the candidates in its answers, and their faults.
-
-It has chat completions as OpenAI, or ``/translate`` as LibreTranslate and our own service.
-"""
+"""A server with chat completions or ``/translate``: requests, candidates, and their faults."""
 
 import json
 import re
@@ -77,7 +74,6 @@ class RemoteTeacher:
         return url
 
     def request(self, text: str) -> dict[str, Any]:
-        """The request to translate a text."""
         fields = {"source": self.source, "target": self.target}
         if not self.is_chat:
             return {"q": text, "format": "text", **fields}

@@ -1,8 +1,4 @@
-"""Runs the stages of a recipe one after the other, each in its own process.
-
-A marker file beside the folder of a stage has the digests of its command and its inputs. A finished
-stage is skipped while these digests stay the same.
-"""
+"""Runs the stages of a recipe as processes; digests in a marker file tell which are done."""
 
 import ctypes
 import glob

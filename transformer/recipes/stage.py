@@ -29,10 +29,7 @@ FREE = frozenset(
 
 @dataclass(frozen=True)
 class Stage:
-    """One command: the user's ``settings``, and what the recipe decides.
-
-    ``own`` are its keys and values with all files of the recipe; ``reads`` are the user's files.
-    """
+    """One command: the user's ``settings`` and files (``reads``), the recipe's ``own`` keys."""
 
     folder: Path
     verb: str
@@ -43,7 +40,6 @@ class Stage:
 
     @property
     def name(self) -> str:
-        """The name of its folder."""
         return self.folder.name
 
     @property
@@ -53,7 +49,6 @@ class Stage:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """All arguments of the verb."""
         return (*self.settings, *starmap(override, self.own.items()))
 
     @property
@@ -65,7 +60,6 @@ class Stage:
 
     @property
     def inputs(self) -> tuple[Path, ...]:
-        """Files that it reads."""
         named = (path for path in _paths_in(self.own) if not path.is_relative_to(self.folder))
         return (*self.reads, *named)
 

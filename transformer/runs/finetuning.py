@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from omegaconf import DictConfig, OmegaConf
-from torch import Tensor
 
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
@@ -86,17 +85,14 @@ def grown(payload: dict[str, Any], tags: Tags, words: Sequence[str]) -> dict[str
         ("projection.bias", target),
     ):
         if (weight := weights.get(f"model.{name}")) is not None:
-            weights[f"model.{name}"] = _means(weight, rows)
+            # A single row stays as it is, bit for bit.
+            means = [weight[r[0]] if len(r) == 1 else weight[list(r)].mean(0) for r in rows]
+            weights[f"model.{name}"] = torch.stack(means)
     new = len(target) - before.target_vocab_size
     logger.info("tokens added to the vocabulary of the checkpoint: %d", new)
     sizes = {"source_vocab_size": len(source), "target_vocab_size": len(target)}
     more = {"tokenizer": now.to_state(), "model": portable["model"] | sizes}
     return payload | {"state_dict": weights, PORTABLE: portable | more}
-
-
-def _means(weight: Tensor, rows: Sequence[Sequence[int]]) -> Tensor:
-    """For each list of rows their mean; a single row stays as it is, bit for bit."""
-    return torch.stack([weight[r[0]] if len(r) == 1 else weight[list(r)].mean(0) for r in rows])
 
 
 def take_model(config: DictConfig, given: Collection[str], *, trusted: bool) -> None:

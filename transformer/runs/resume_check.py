@@ -1,7 +1,4 @@
-"""Checks on the config of a run that a resumed run equals one that was never stopped.
-
-It trains 2N updates at once, and N updates, a restart in a new process and N more.
-"""
+"""Checks that a run of 2N updates equals one of N, a restart in a new process and N more."""
 
 import copy
 import csv

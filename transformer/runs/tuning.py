@@ -16,13 +16,7 @@ from transformer.decoding.translation.document_translator import in_documents
 from transformer.decoding.translation.translator import Translator, trained_with
 from transformer.evaluation.metrics import DECIMALS, MetricsConfig, Score, build_metric, score
 from transformer.model.build import build_transformer
-from transformer.model.checkpoint.checkpoint import (
-    PORTABLE,
-    Checkpoint,
-    load_weights,
-    read_merged,
-    require_translation,
-)
+from transformer.model.checkpoint import checkpoint
 from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.model.config import ModelConfig
 from transformer.training.checkpointing.averaging import average_checkpoints, newest_checkpoints
@@ -79,8 +73,8 @@ def offered_weights(
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Checkpoints by name, first that of the run, and why others are missing; or InputError."""
     file = find_checkpoint(folder, "best")
-    best = read_merged(file)
-    require_translation(best, file)
+    best = checkpoint.read_merged(file)
+    checkpoint.require_translation(best, file)
     raw = best.get("current_model_state")
     offers = {"single" if raw is None else "ema": translating(best)}
     lacking: dict[str, str] = {}
@@ -100,24 +94,24 @@ def offered_weights(
 
 def translating(payload: dict[str, Any]) -> dict[str, Any]:
     """A checkpoint without the state of training."""
-    return {key: payload[key] for key in ("state_dict", PORTABLE)}
+    return {key: payload[key] for key in ("state_dict", checkpoint.PORTABLE)}
 
 
 def with_search(payload: dict[str, Any], search: SearchConfig) -> dict[str, Any]:
     """A checkpoint with this search as its default decoding."""
-    portable = payload[PORTABLE]
+    portable = payload[checkpoint.PORTABLE]
     config = portable["config"] | {"decoding": asdict(search)}
-    return payload | {PORTABLE: portable | {"config": config}}
+    return payload | {checkpoint.PORTABLE: portable | {"config": config}}
 
 
 def sweep(
     offers: Mapping[str, dict[str, Any]], config: SweepConfig, show: Callable[[Trial], None]
 ) -> list[Trial]:
     """Translate the validation set in each way, first as the run does; ``show`` gets each trial."""
-    portable = next(iter(offers.values()))[PORTABLE]
+    portable = next(iter(offers.values()))[checkpoint.PORTABLE]
     run, whose = portable["config"], Path("the checkpoint")
     model = build_transformer(typed(ModelConfig, portable["model"], "model"))
-    trained = trained_with(Checkpoint(model, portable["tokenizer"], run, whose))
+    trained = trained_with(checkpoint.Checkpoint(model, portable["tokenizer"], run, whose))
     metrics = config.scoring or typed(MetricsConfig, run["metrics"], "metrics")
     metric = config.metric or metrics.choose
     build_metric(metric, metrics)
@@ -128,7 +122,7 @@ def sweep(
 
     def attempt(weights: str, search: SearchConfig) -> None:
         """Score and time one combination."""
-        load_weights(model, offers[weights], whose)
+        checkpoint.load_weights(model, offers[weights], whose)
         translator = in_documents(
             Translator(
                 *(model, trained.tokenizer, search, config.batch_tokens, config.device),

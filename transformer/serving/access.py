@@ -52,7 +52,6 @@ class Access:
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def client(self, key: str) -> Client | None:
-        """The owner of a key."""
         digest = hashlib.sha256(key.encode(errors="replace")).hexdigest()
         # Compare all keys: the time must not depend on the key.
         found = [one for one in self.clients or [] if hmac.compare_digest(digest, one.digest)]

@@ -1,8 +1,4 @@
-"""The languages of a service: the directions of its models, and the language of a text.
-
-py3langid detects languages: Lui and Baldwin 2012, "langid.py: An Off-the-shelf Language
-Identification Tool".
-"""
+"""The directions of a service, and the language of a text (Lui and Baldwin 2012: langid.py)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,10 +20,7 @@ _SAMPLE = 2000
 
 @dataclass(frozen=True)
 class Direction:
-    """A source and a target language, by lower-case codes such as ``en`` or ``zh-hans``.
-
-    ``tags`` stand before each source; without ``sentences``, a text is cut at line ends alone.
-    """
+    """Languages by lower-case codes; without ``sentences``, a text is cut at line ends alone."""
 
     source: str
     target: str
@@ -83,10 +76,7 @@ def trained_directions(
     named: str | None = None,
     sentences: bool | None = None,
 ) -> Iterator[Direction]:
-    """The directions of a model: ``named`` as SOURCE-TARGET, or those of the data of its run.
-
-    If ``sentences`` is None, the metric that chose the checkpoint decides.
-    """
+    """The directions of a model; ``named`` None: of its data; ``sentences`` None: by its metric."""
     if sentences is None:
         sentences = config.get("metrics", {}).get("choose", "bleu") in _OF_SENTENCES
     tags = translator.tokenizer.tags

@@ -66,7 +66,6 @@ class MicroBatcher:
 
     @property
     def works(self) -> bool:
-        """Whether the thread runs."""
         return not self._working.done()
 
     def close(self, seconds: float | None = None) -> None:

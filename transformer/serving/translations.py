@@ -85,7 +85,6 @@ class TextTranslation:
 
     @property
     def text(self) -> str:
-        """The whole translation."""
         return "".join(part.blanks + found.text for part, found in self.parts)
 
     def alternatives(self, number: int) -> list[str]:

@@ -1,8 +1,4 @@
-"""Language modelling as a task: a causal stack on the target side, and its perplexity.
-
-Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training", section 3.1; Liu
-et al. 2018, "Generating Wikipedia by Summarizing Long Sequences", section 4.2.3.
-"""
+"""Language modelling: a causal stack (Radford et al. 2018, 3.1; Liu et al. 2018, 4.2.3)."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -77,10 +73,7 @@ class LanguageModelling(Task):
 
 
 def perplexities(nll: float, sentences: Sequence[Sequence[int]], words: int) -> list[Score]:
-    """Perplexity per token and per word, of one likelihood.
-
-    Only that per word compares models of different subwords. An end counts as token and as word.
-    """
+    """Perplexity per token and per word (which compares any subwords), the ends included."""
     ends, tokens = len(sentences), sum(map(len, sentences))
     counts = {"perplexity": ("subwords", tokens), "word_perplexity": ("words", words)}
     scores = []

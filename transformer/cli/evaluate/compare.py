@@ -11,15 +11,7 @@ from zipfile import is_zipfile
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.config.compose import resolve_fields, resolve_value, split_paths
-from transformer.cli.evaluate.scored_text import (
-    own_text,
-    pairs_to_score,
-    require_trusted,
-    resolve_metrics,
-    scored_split,
-    text_name,
-    writable_output,
-)
+from transformer.cli.evaluate import scored_text
 from transformer.cli.load import load_translator, resolve_file
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
@@ -58,7 +50,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     # Errors of the call come before minutes of translation.
     resolve_comparison(config, None)
     training = own_training_text(config)
-    output = writable_output(config)
+    output = scored_text.writable_output(config)
     found = find_compared(config, split_paths(arguments)[1])
     if config.training is True:
         training = training_text(config, found.run)
@@ -78,7 +70,8 @@ def find_compared(config: DictConfig, arguments: Sequence[str]) -> Compared:
             "files of hypotheses alone do not say what their sources are; give source=FILE and "
             "reference=FILE"
         )
-    text = own = None if (files := own_text(config)) is None else pairs_to_score(files)
+    files, name = scored_text.own_text(config), scored_text.text_name(config)
+    text = own = None if files is None else scored_text.pairs_to_score(files)
     hypotheses = {path: list(read_lines(path)) for path in paths if path not in runs}
     if text is not None:
         _check_counts(hypotheses, text)
@@ -93,7 +86,7 @@ def find_compared(config: DictConfig, arguments: Sequence[str]) -> Compared:
         if first is None:
             first, comparison = run, resolve_comparison(config, run)
         # Equal texts may have other tags, which are those of the run.
-        pairs = pairs_to_score(scored_split(single, run)) if own is None else own
+        pairs = own or scored_text.pairs_to_score(scored_text.scored_split(single, run))
         if text is None:
             _check_counts(hypotheses, pairs)
             text = pairs
@@ -102,10 +95,10 @@ def find_compared(config: DictConfig, arguments: Sequence[str]) -> Compared:
                 f"split={config.split} is not the same text for {path} and {runs[0]}; give a text "
                 "for all with source=FILE reference=FILE"
             )
-        systems[path] = _run_system(path, about[path], translator, pairs, text_name(config))
+        systems[path] = _run_system(path, about[path], translator, pairs, name)
     assert text is not None  # of the user or of a run
     sources, references = zip(*text, strict=True)
-    compared = ComparedText(text_name(config), sources, references)
+    compared = ComparedText(name, sources, references)
     return Compared(compared, [systems[path] for path in paths], first, comparison)
 
 
@@ -114,7 +107,7 @@ def resolve_comparison(config: DictConfig, run: Run | None) -> ComparisonConfig:
     return ComparisonConfig(
         **resolve_fields(config, ComparisonConfig),
         resampling=Resampling(**resolve_fields(config, Resampling)),
-        scoring=resolve_metrics(config, run),
+        scoring=scored_text.resolve_metrics(config, run),
     )
 
 
@@ -133,7 +126,7 @@ def training_text(config: DictConfig, run: Run | None) -> Iterator[str] | None:
     reason = "there is no run among the systems"
     if run is not None:
         try:
-            require_trusted(config, run)
+            scored_text.require_trusted(config, run)
             text = run_split(run["data"], "train", training=True)
             return (target for _, target in text)
         except InputError as error:

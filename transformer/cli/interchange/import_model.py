@@ -67,7 +67,6 @@ def _write_run(folder: Path, output: Path, config: DictConfig) -> None:
 
 
 def _config(config: DictConfig, found: import_folder.Imported) -> DictConfig:
-    """The config of a training run with this model and this text."""
     composed = compose_config("train", ["data=files"])
     composed.model.update(found.model)
     composed.decoding.update(found.decoding)

@@ -28,7 +28,6 @@ class NoteFolder(Callback):
     """Records the folder of a sweep, whose name may hold the time (``hydra.callbacks``)."""
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """Resolve it; Hydra calls this."""
         folder = Path(config.hydra.sweep.dir)
         _FOLDERS[folder] = {file: file.stat().st_mtime_ns for file in folder.rglob(TRIAL)}
 

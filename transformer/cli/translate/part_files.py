@@ -33,7 +33,6 @@ class LineAssignment:
         return cls(int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1)))
 
     def lines(self, lines: Iterable[str]) -> Iterator[str]:
-        """Its own lines."""
         return (line for n, line in enumerate(lines) if n // BLOCK % self.world == self.rank)
 
     def number(self, index: int) -> int:
@@ -77,7 +76,6 @@ class PartFiles:
             raise
 
     def finish(self) -> None:
-        """Mark the lines of this process as done."""
         os.replace(self.path(self.assignment.rank), self.done(self.assignment.rank))
 
     def join(self) -> None:

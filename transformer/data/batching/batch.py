@@ -57,11 +57,9 @@ class PaddedBatch:
         return self._rows(slice(None, middle)), self._rows(slice(middle, None))
 
     def to(self: P, device: torch.device | str) -> P:
-        """Return the batch on ``device``; copies from page-locked memory do not block."""
         return self._each(lambda tensor: tensor.to(device, non_blocking=tensor.is_pinned()))
 
     def pin_memory(self: P) -> P:
-        """Return the batch in page-locked memory; the DataLoader calls this."""
         return self._each(Tensor.pin_memory)
 
     def _rows(self: P, rows: slice) -> P:

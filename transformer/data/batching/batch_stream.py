@@ -86,10 +86,7 @@ class PlannedBatches(BatchSequence):
 
 
 class ReplannedBatches(PlannedBatches):
-    """Epochs whose lengths differ, planned one by one, with as many batches, some of them spare.
-
-    An epoch that needs still more has the plan of the first, in which all clean pairs fit.
-    """
+    """Epochs planned one by one, in as many batches; one that needs more has the first plan."""
 
     def __init__(
         self, lengths: EpochLengths, corpus: int = 0, *, batch_tokens: int, seed: int, content: str

@@ -41,7 +41,6 @@ class Update(Generic[B]):
         return cls(batches, numbers, tokens, sum(batch.positions for batch in batches))
 
     def to(self, device: torch.device | str) -> "Update[B]":
-        """Return the update on ``device``; Lightning calls this."""
         return replace(self, batches=[batch.to(device) for batch in self.batches])
 
 
@@ -153,10 +152,7 @@ class UpdateLoader(Generic[B]):
 
 
 class EpochLoader(Generic[B]):
-    """The batches of one rank in one epoch of a plan, for validation.
-
-    A rank without batches gets None once, or Lightning would skip its validation, and others wait.
-    """
+    """The batches of a rank; None if there are none, or Lightning would skip its validation."""
 
     def __init__(self, dataset: Dataset[B], keys: list[BatchKey], *, pin_memory: bool) -> None:
         self._keys = keys

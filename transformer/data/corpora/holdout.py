@@ -1,7 +1,4 @@
-"""Holds pairs out of a training text if there is no validation or test text.
-
-The choice depends on their content alone: when a text grows, pairs move into training, never back.
-"""
+"""Holds out pairs by their content: when a text grows, pairs move into training, never back."""
 
 import heapq
 import json

@@ -1,7 +1,4 @@
-"""The pairs of an encoded corpus that augmentation changes in an epoch, and their lengths.
-
-A function of (seed, epoch, number of the pair). It does not make batches.
-"""
+"""The pairs that augmentation changes: a function of (seed, epoch, number); their lengths."""
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -59,11 +56,12 @@ class AugmentedCorpus:
         """
         pairs = np.arange(len(self._corpus), dtype=np.int32)
         kinds = drawn_kinds(self._config, pair_seeds(self._seed, epoch, pairs, DISTURBANCE))
-        factors = self._factors(tokenizer)
+        if self._factors is None:
+            self._factors = self._measured(tokenizer)
         joined = np.flatnonzero(kinds == JOINED)
         following = self._next(epoch, pairs[joined])
         planned = []
-        for lengths, side in zip(clean, factors, strict=True):
+        for lengths, side in zip(clean, self._factors, strict=True):
             # UNCHANGED is the index of the last factor, which is 1.
             longer = np.maximum(lengths, np.ceil(lengths * side[kinds])).astype(np.int32)
             longer[joined] = lengths[joined] + lengths[following]
@@ -72,12 +70,7 @@ class AugmentedCorpus:
         source, target = (np.where(fits, *both) for both in zip(planned, clean, strict=True))
         return source, target
 
-    def _factors(self, tokenizer: Tokenizer) -> Float[np.ndarray, "side kind"]:
-        if self._known is None:
-            self._known = self._measured(tokenizer)
-        return self._known
-
-    _known: Float[np.ndarray, "side kind"] | None = None
+    _factors: Float[np.ndarray, "side kind"] | None = None
 
     def _measured(self, tokenizer: Tokenizer) -> Float[np.ndarray, "side kind"]:
         factors = np.ones((2, len(KINDS) + 1))

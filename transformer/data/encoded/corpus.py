@@ -53,7 +53,6 @@ class EncodedCorpus:
         return self.lengths("source"), self.lengths("target")
 
     def frequency(self, side: str, token: int) -> int:
-        """Return how often a token occurs on a side."""
         return sum(int((values == token).sum()) for values, _ in self._columns[side])
 
     def ids(self, side: str, pairs: Indices) -> list[np.ndarray]:

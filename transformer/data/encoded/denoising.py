@@ -32,10 +32,7 @@ Counts = Int[np.ndarray, " text"]
 
 @dataclass(frozen=True)
 class Noise:
-    """Makes pairs of a text: what the model reads, and what it learns to write.
-
-    ``mask`` stands for a span of ``infilling``; both sides begin with the ``tags`` tags of a text.
-    """
+    """Makes what is read and written of a text; ``mask`` stands for a span of ``infilling``."""
 
     config: DenoisingConfig
     sentinels: tuple[int, ...]

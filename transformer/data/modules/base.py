@@ -153,7 +153,6 @@ class BatchModule(LightningDataModule, ABC):
             self.row.load_state_dict(state["row"])
 
     def epochs(self, done: int) -> float | None:
-        """Return how many epochs ``done`` updates are, including those of the runs it resumes."""
         if self._loader is not None:
             epochs = self._loader.epochs(done)
         else:
@@ -176,12 +175,10 @@ class BatchModule(LightningDataModule, ABC):
         return EpochLoader(self._validation, keys, pin_memory=self._on_gpu())
 
     def largest_batch(self) -> Any:
-        """Return the planned training batch that needs the most memory."""
         _, key = self.row.largest()
         return self._training[key]
 
     def teardown(self, stage: str) -> None:
-        """End the worker processes; Lightning calls this after a run."""
         if self._loader is not None:
             self._loader.close()
 

@@ -64,7 +64,6 @@ class Finding:
 
     @property
     def fraction(self) -> float:
-        """Fraction of the pairs that have the fault; 0 without pairs."""
         return self.count / self.total if self.total else 0.0
 
 

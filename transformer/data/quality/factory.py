@@ -7,17 +7,7 @@ from itertools import islice
 
 from transformer.common.errors import how_to_install
 from transformer.data.corpora.split import Split
-from transformer.data.quality.base import (
-    SIDES,
-    Check,
-    ExaminationConfig,
-    Fault,
-    FindFault,
-    NumberedPair,
-    PairCheck,
-    Side,
-    either_side,
-)
+from transformer.data.quality import base
 from transformer.data.quality.checks import (
     characters,
     languages,
@@ -46,7 +36,7 @@ class Checks:
     def __init__(
         self,
         splits: Mapping[str, Split],
-        config: ExaminationConfig,
+        config: base.ExaminationConfig,
         tokenizer: Tokenizer | None = None,
     ) -> None:
         """Choose the checks; without a tokenizer, tokens are estimated. The splits have "train"."""
@@ -58,7 +48,7 @@ class Checks:
         }
         self._alphabet = characters.Alphabet(tokenizer)
 
-    def pairs(self, split: str) -> Iterator[NumberedPair]:
+    def pairs(self, split: str) -> Iterator[base.NumberedPair]:
         """Yield the pairs to examine, with token counts; raises InputError as `Split` does."""
         stream = islice(numbered(self.splits[split]), self.config.max_pairs)
         while chunk := list(islice(stream, _CHUNK)):
@@ -67,10 +57,12 @@ class Checks:
             for pair, source, target in zip(chunk, *counts, strict=True):
                 yield pair._replace(source_tokens=source, target_tokens=target)
 
-    def build(self, split: str) -> list[Check]:
+    def build(self, split: str) -> list[base.Check]:
         enabled, new = self.config.checks - self.skipped.keys(), (split, self.config.examples)
         finders = self._finders(split).items()
-        checks: list[Check] = [PairCheck(*new, n, find) for n, find in finders if n in enabled]
+        checks: list[base.Check] = [
+            base.PairCheck(*new, n, find) for n, find in finders if n in enabled
+        ]
         if not enabled.isdisjoint(Repeats.names):
             checks.append(Repeats(*new))
         if "misaligned" in enabled:
@@ -80,7 +72,7 @@ class Checks:
             checks.append(Leaks(held_out, self.config.examples))
         return checks
 
-    def _finders(self, split: str) -> dict[str, FindFault]:
+    def _finders(self, split: str) -> dict[str, base.FindFault]:
         """Checks that look at each pair alone, in the order of the faults of a rejected pair."""
         config, has_features = self.config, self.splits[split].corpus.features
         return {
@@ -97,11 +89,13 @@ class Checks:
             "too_long": partial(lengths.find_overlong, config.max_length),
             "ratio": lambda p: lengths.find_disproportion(self._lengths, config.ratio, p),
             "copy": lambda p: languages.find_copy(self._lexicon, p),
-            "script": either_side(
+            "script": base.either_side(
                 lambda side, text: characters.describe_foreign_script(self._scripts, side, text)
             ),
             "language": lambda p: self._find_wrong_language(p),
-            "unknown_characters": either_side(partial(self._alphabet.describe, split == "train")),
+            "unknown_characters": base.either_side(
+                partial(self._alphabet.describe, split == "train")
+            ),
         }
 
     @cached_property
@@ -122,11 +116,11 @@ class Checks:
         return languages.Lexicon(self._sample)
 
     @cached_property
-    def _scripts(self) -> dict[Side, frozenset[str]]:
-        return dict(zip(SIDES, map(characters.frequent_scripts, self._sides), strict=True))
+    def _scripts(self) -> dict[base.Side, frozenset[str]]:
+        return dict(zip(base.SIDES, map(characters.frequent_scripts, self._sides), strict=True))
 
     @cached_property
-    def _find_wrong_language(self) -> FindFault:
+    def _find_wrong_language(self) -> base.FindFault:
         source, target = map(languages.Language.of, self.config.languages, self._sides)
         return partial(languages.find_wrong_language, (source, target), self._lexicon)
 
@@ -142,6 +136,6 @@ def count_tokens(
     return [list(map(len, ids)) for ids in encoded]
 
 
-def _find_control_in_features(pair: NumberedPair) -> Fault | None:
+def _find_control_in_features(pair: base.NumberedPair) -> base.Fault | None:
     """The tab before the features of a source is meant."""
     return characters.find_control(pair._replace(source=pair.source.replace("\t", " ", 1)))

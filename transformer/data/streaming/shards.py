@@ -1,7 +1,4 @@
-"""Finds the shards of a corpus, wherever fsspec reads, and reads pairs from any position on.
-
-Lines are read as in text/parallel.py: libraries for tables interpret quotation marks and \\r.
-"""
+"""Finds shards, wherever fsspec reads, and reads pairs, as text/parallel.py, from any position."""
 
 import gzip
 import hashlib

@@ -1,7 +1,4 @@
-"""Splits documents into windows of consecutive sentences, which are translated together.
-
-Windows are as long as possible; Tiedemann and Scherrer 2017 (W17-4811) join two sentences.
-"""
+"""Splits documents into the longest windows of sentences (after W17-4811, which joins two)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, tee

@@ -11,23 +11,17 @@ from typing import Any
 
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path, named
+from transformer.data.tokenization import segmenters
 from transformer.data.tokenization.config import BOS, EOS, FILES, PAD, SYMBOLS, UNK, TokenizerConfig
 from transformer.data.tokenization.normalization import STAND_IN
-from transformer.data.tokenization.segmenters import (
-    HuggingFace,
-    Segmenter,
-    SentencePiece,
-    Utf8Bytes,
-    with_tokens,
-)
 from transformer.data.tokenization.subword_model import Subwords, with_subwords
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.vocabulary import CONTROL, Symbols, Vocabulary
 
-_SEGMENTERS: dict[str, Callable[[bytes, int], Segmenter]] = {
-    "sentencepiece": SentencePiece,
-    "huggingface": HuggingFace,
-    "bytes": Utf8Bytes,
+_SEGMENTERS: dict[str, Callable[[bytes, int], segmenters.Segmenter]] = {
+    "sentencepiece": segmenters.SentencePiece,
+    "huggingface": segmenters.HuggingFace,
+    "bytes": segmenters.Utf8Bytes,
 }
 
 
@@ -92,7 +86,7 @@ def read_vocabulary(config: TokenizerConfig, side: int) -> bytes:
     """Return a vocabulary that is not learnt, with ``config.words``; or raise InputError."""
     algorithm = config.algorithms[side]
     if algorithm == "bytes":
-        return Utf8Bytes.CONTENT
+        return segmenters.Utf8Bytes.CONTENT
     path = given_path(config.files[side] or "")
     with named(path):
         model = path.read_bytes()
@@ -113,4 +107,4 @@ def with_words(model: bytes, words: Sequence[str], algorithm: str) -> bytes:
     # Bytes have all their sentinels already; characters and words take no words.
     if not words or algorithm == "bytes":
         return model
-    return (with_tokens if algorithm == "huggingface" else with_subwords)(model, words)
+    return (segmenters.with_tokens if algorithm == "huggingface" else with_subwords)(model, words)

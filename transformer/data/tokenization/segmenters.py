@@ -46,10 +46,7 @@ _SENTINEL = re.compile(r"(<extra_id_\d{1,3}>)")
 
 
 class Utf8Bytes:
-    """The bytes of UTF-8, with the ids of ByT5 (Xue et al. 2022, section 3.1).
-
-    pad 0, eos 1, unk 2, each byte plus 3, then 125 sentinels.
-    """
+    """Bytes of UTF-8 as in ByT5 (Xue et al. 2022, 3.1): pad, eos, unk, bytes, 125 sentinels."""
 
     CONTENT = b"the bytes of UTF-8, and 125 sentinels"
     symbols: tuple[int | None, ...] = (0, 2, None, 1)
@@ -135,7 +132,6 @@ class HuggingFace:
         return [one.ids for one in encoded]
 
     def join(self, ids: list[int]) -> str:
-        """Return the text of ids, as the decoder of the file writes it."""
         return str(self._tokenizer.decode(ids, skip_special_tokens=False))
 
     def name(self, token: int) -> str:
@@ -153,10 +149,7 @@ class HuggingFace:
 
 
 def _byte_characters() -> dict[str, int]:
-    """The byte of each character of byte-level BPE (Radford et al. 2019, section 2.2).
-
-    A printable Latin-1 character stands for itself; characters from U+0100 on stand for the rest.
-    """
+    """The byte of each character of byte-level BPE (Radford et al. 2019, section 2.2)."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     rest = [byte for byte in range(256) if byte not in printable]
     characters = [*printable, *range(0x100, 0x100 + len(rest))]

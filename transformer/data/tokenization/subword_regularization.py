@@ -55,7 +55,6 @@ class SegmentationSampler:
         self._kept_lattice = lru_cache(maxsize=_WORDS_KEPT)(self._build_lattice)
 
     def draw(self, text: str, seed: int) -> list[int]:
-        """Return the subword ids of one segmentation of a normalized text."""
         random = Random(seed)
         ids: list[int] = []
         for word in text.split(" ") if text else ():

@@ -70,7 +70,6 @@ class ConstrainedStep:
             self.receive(self._limits_and_states().tolist())
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:
-        """See ``StepFunction``."""
         log_probabilities = self.step(tokens)
         forced = self._force(log_probabilities)
         if self.automaton is not None:
@@ -120,13 +119,11 @@ class ConstrainedStep:
         self.banned = banned & ~automaton.found[self.states][..., None]
 
     def reorder(self, beams: Int[Tensor, "batch beam"]) -> None:
-        """See ``StepFunction``."""
         self.step.reorder(beams)
         if self.automaton is not None:
             self.states = self.states.gather(1, beams)
 
     def keep(self, sentences: Int[Tensor, " kept"]) -> None:
-        """See ``StepFunction``."""
         self.step.keep(sentences)
         self.prefixes, self.lengths = self.prefixes[sentences], self.lengths[sentences]
         self.limits = self.limits[sentences]
@@ -168,12 +165,10 @@ class ConstraintCompiler:
         )
 
     def width(self, must: Sequence[str], beam: int) -> int:
-        """Beam size for a sentence with these phrases."""
         return beam_width(beam, sum(len(self._cut(phrase)[0]) for phrase in must))
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The spelling of the subwords."""
         return Vocabulary.from_tokenizer(self.tokenizer)
 
     @cached_property

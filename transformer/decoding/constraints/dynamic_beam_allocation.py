@@ -39,7 +39,6 @@ class Allocated(Rows):
 
     @property
     def tokens(self) -> Int[Tensor, "batch beam length"]:
-        """See ``SearchState``."""
         return self.live.tokens
 
     def advance(

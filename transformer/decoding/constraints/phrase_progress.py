@@ -76,11 +76,9 @@ class MustPhrases:
         )
 
     def widths(self, beam_size: int) -> Int[Tensor, " batch"]:
-        """``beam_width`` of each sentence."""
         return self.totals + beam_width(beam_size, 0)
 
     def select(self, rows: Int[Tensor, " kept"]) -> "MustPhrases":
-        """Only these sentences."""
         return replace(self, totals=self.totals[rows], states=self.states[rows])
 
     def pick(self, index: Int[Tensor, "batch chosen"]) -> "MustPhrases":
@@ -91,7 +89,6 @@ class MustPhrases:
     def proceed(
         self, parents: Int[Tensor, "batch chosen"], tokens: Int[Tensor, "batch chosen"]
     ) -> "MustPhrases":
-        """Append these tokens to these hypotheses."""
         states = self.pick(parents).states
         states = self.automaton.read(states, tokens[..., None].expand_as(states))
         return replace(self, states=states)

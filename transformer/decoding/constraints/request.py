@@ -41,7 +41,6 @@ class Constraints:
 
     @property
     def closes_word(self) -> bool:
-        """Whether the prefix ends a word."""
         return self.prefix[-1:].isspace() and not self.prefix.isspace()
 
 

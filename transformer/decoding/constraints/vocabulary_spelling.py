@@ -1,7 +1,4 @@
-"""The spelling of each subword of the target vocabulary: bytes and kinds of characters.
-
-Of a single byte of a character (byte fallback), the first byte decides the probable kind.
-"""
+"""The spelling of the subwords of the target vocabulary: bytes and kinds of characters."""
 
 import re
 from collections.abc import Sequence
@@ -55,13 +52,11 @@ class Vocabulary:
 
     @classmethod
     def from_tokenizer(cls, tokenizer: Tokenizer) -> "Vocabulary":
-        """Spell the target vocabulary."""
         subwords = tokenizer.subwords(range(tokenizer.target_vocab_size))
         return cls.from_spellings([_spell_subword(*numbered) for numbered in enumerate(subwords)])
 
     @classmethod
     def from_spellings(cls, spellings: Sequence[Spelling]) -> "Vocabulary":
-        """Convert spellings to arrays."""
         lengths = np.array([len(spelling) for spelling in spellings])
         filled = np.arange(lengths.max()) < lengths[:, None]
         values, kinds = np.full(filled.shape, -1), np.zeros(filled.shape, dtype=np.int64)
@@ -75,7 +70,6 @@ class Vocabulary:
 
     @property
     def continues_word(self) -> Bool[Tensor, " vocab"]:
-        """Which subwords continue the word before them."""
         return torch.from_numpy((self.kinds[:, 0] == WORD) & (self.lengths > 0))
 
     def longest(self, rest: Spelling) -> int:
@@ -85,7 +79,6 @@ class Vocabulary:
         return next((self.numbers[text[:end]] for end in ends if text[:end] in self.numbers), -1)
 
     def join(self, subwords: Sequence[int]) -> Spelling:
-        """The spelling of the text of these subwords."""
         return tuple(pair for subword in subwords for pair in self.spellings[subword])
 
 

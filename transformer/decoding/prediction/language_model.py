@@ -47,7 +47,6 @@ class TextProbability:
         return f"{self.log_probability:.6f}\t{self.perplexity:.4f}"
 
     def to_json(self) -> dict[str, Any]:
-        """All fields, rounded."""
         return {
             "log_probability": round(self.log_probability, 6),
             "perplexity": round(self.perplexity, 4),
@@ -64,7 +63,6 @@ class LanguageModel(Predictor):
 
     @staticmethod
     def sizes(tokenizer: Tokenizer) -> tuple[int, int]:
-        """See ``Predictor.sizes``."""
         return tokenizer.target_vocab_size, tokenizer.target_vocab_size
 
     def predict(self, texts: Sequence[str]) -> list[TextProbability]:

@@ -26,7 +26,6 @@ class Tags:
     probabilities: tuple[float, ...]
 
     def to_line(self) -> str:
-        """The tags, separated by spaces."""
         return " ".join(self.tags)
 
     def to_json(self) -> dict[str, Any]:
@@ -43,7 +42,6 @@ class Tagger(Predictor):
 
     @staticmethod
     def sizes(tokenizer: Tokenizer) -> tuple[int, int]:
-        """See ``Predictor.sizes``."""
         return tokenizer.source_vocab_size, len(UPOS)
 
     def predict(self, texts: Sequence[str]) -> list[Tags]:

@@ -57,7 +57,6 @@ class Beams(Rows):
 
     @property
     def tokens(self) -> Int[Tensor, "batch beam length"]:
-        """See ``SearchState``."""
         return self.live.tokens
 
     def advance(
@@ -71,17 +70,13 @@ class Beams(Rows):
         return Advanced(Beams(live, finished), over, candidates.log_probabilities, parents)
 
     def result(self, config: SearchConfig) -> Finished:
-        """The n-best list."""
         return Finished(*(part[:, : config.nbest] for part in vars(self.finished).values()))
 
 
 def beam_search(
     step: StepFunction, limits: Int[Tensor, " batch"], config: SearchConfig
 ) -> list[list[Hypothesis]]:
-    """Return up to ``nbest`` hypotheses per sentence, the best first, in the sentences' order.
-
-    ``limits`` is the maximum number of subwords of each sentence, on the device of the step.
-    """
+    """Up to ``nbest`` hypotheses per sentence, the best first; ``limits`` are in subwords."""
     sentences = Sentences(limits)
     return run_search(start(sentences, config.beam_size), step, sentences, config)
 
@@ -185,5 +180,4 @@ def done(
 def _pick(
     tokens: Int[Tensor, "batch beam length"], index: Int[Tensor, "batch chosen"]
 ) -> Int[Tensor, "batch chosen length"]:
-    """Hypotheses by their index within the sentence."""
     return tokens.gather(1, index[..., None].expand(-1, -1, tokens.size(2)))

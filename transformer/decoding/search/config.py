@@ -1,7 +1,4 @@
-"""Settings of a search, which a checkpoint stores; ``conf/decoding`` has presets.
-
-It does not know the searches or the model.
-"""
+"""Settings of a search, which a checkpoint stores; ``conf/decoding`` has presets."""
 
 import math
 from collections.abc import Iterator

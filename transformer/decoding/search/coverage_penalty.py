@@ -27,10 +27,7 @@ def rank_by_coverage(
     beta: float,
     head: HeadName | None,
 ) -> list[list[Hypothesis]]:
-    """Add the penalty of weight ``beta`` to every score of each sentence, and rank again.
-
-    The model is in evaluation mode; for ``head`` see ``aligning_attention``.
-    """
+    """Add the penalty of weight ``beta`` to every score of each sentence, and rank again."""
     pairs = [(s, h.tokens) for s, beam in zip(sources, found, strict=True) for h in beam]
     weights = iter(batched_attention(model, pairs, head))
     scored = [

@@ -25,15 +25,16 @@ class Groups:
 
     @property
     def tokens(self) -> Int[Tensor, "batch beam length"]:
-        """See ``SearchState``."""
         return torch.cat([group.tokens for group in self.beams], dim=1)
 
     def advance(
         self, log_probabilities: LogProbabilities, sentences: Sentences, config: SearchConfig
     ) -> Advanced:
-        """One step of every group in turn."""
-        settings = _group_config(config)
-        width = settings.beam_size
+        width = config.beam_size // config.groups
+        # The n-best list is the whole group: only the end shows which have the best hypotheses.
+        settings = replace(
+            config, algorithm="beam", beam_size=width, nbest=width, groups=1, diversity=0.0
+        )
         chosen = torch.zeros_like(log_probabilities[:, 0])
         advanced, over, parents = [], [], []
         owned = log_probabilities.split(width, dim=1)
@@ -54,7 +55,6 @@ class Groups:
         return Advanced(Groups(advanced), done, log_probabilities.amax(-1), torch.cat(parents, 1))
 
     def select(self, rows: Int[Tensor, " kept"]) -> "Groups":
-        """Only these sentences."""
         return Groups([group.select(rows) for group in self.beams])
 
     def result(self, config: SearchConfig) -> Finished:
@@ -74,10 +74,3 @@ def diverse_search(
     # Groups may find the same hypothesis.
     distinct = [{one.tokens: one for one in hypotheses}.values() for hypotheses in found]
     return [sorted(row, key=lambda one: -one.score)[: config.nbest] for row in distinct]
-
-
-def _group_config(config: SearchConfig) -> SearchConfig:
-    """The beam search of one group."""
-    width = config.beam_size // config.groups
-    # The n-best list is the whole group: only the end shows which groups have the best hypotheses.
-    return replace(config, algorithm="beam", beam_size=width, nbest=width, groups=1, diversity=0.0)

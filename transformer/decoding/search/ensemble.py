@@ -1,8 +1,4 @@
-"""An ensemble of models: their distributions are averaged at every step.
-
-It does not know the search. Source: Sutskever et al. 2014, "Sequence to Sequence Learning with
-Neural Networks", section 3.6.
-"""
+"""An ensemble: distributions averaged at every step (Sutskever et al. 2014, section 3.6)."""
 
 import math
 from collections.abc import Sequence
@@ -72,16 +68,13 @@ class EnsembleStep:
         self.steps = [ModelStep(model, source, beam, compiled) for model in ensemble.members]
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:
-        """See ``StepFunction``."""
         return self.ensemble.combine([step(tokens) for step in self.steps])
 
     def reorder(self, beams: Int[Tensor, "batch beam"]) -> None:
-        """See ``StepFunction``."""
         for step in self.steps:
             step.reorder(beams)
 
     def keep(self, sentences: Int[Tensor, " kept"]) -> None:
-        """See ``StepFunction``."""
         for step in self.steps:
             step.keep(sentences)
 

@@ -1,7 +1,4 @@
-"""Greedy search: always the most probable next token.
-
-It does not know the model. A test checks that it equals beam search of width one.
-"""
+"""Greedy search: always the most probable next token, as beam search of width one."""
 
 from dataclasses import dataclass, replace
 
@@ -26,13 +23,11 @@ class Greedy(Rows):
     def advance(
         self, log_probabilities: LogProbabilities, sentences: Sentences, config: SearchConfig
     ) -> Advanced:
-        """Append the most probable token."""
         best, chosen = first_largest(log_probabilities[:, 0])
         tokens = torch.cat((self.tokens, chosen[..., None]), dim=2)
         return Advanced(Greedy(tokens, self.totals + best), chosen[:, 0] == EOS, best)
 
     def result(self, config: SearchConfig) -> Finished:
-        """The hypothesis without its end."""
         subwords = self.tokens[:, :, 1:-1]
         lengths = torch.full_like(self.tokens[:, :, 0], subwords.size(2))
         return Finished(self.totals, self.totals, lengths, subwords)

@@ -1,7 +1,4 @@
-"""The interface of every search: step, limits and hypotheses.
-
-It does not know the model of the step, or text.
-"""
+"""The interface of every search: step, limits and hypotheses; no model or text."""
 
 import math
 from dataclasses import dataclass
@@ -28,10 +25,7 @@ class StepFunction(Protocol):
     """
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:
-        """Append one token to each hypothesis; return the log-probabilities of the next token.
-
-        The values are float32 log-probabilities in memory that the search may overwrite.
-        """
+        """Append a token each; returns log-probabilities in float32, which may be overwritten."""
 
     def reorder(self, beams: Int[Tensor, "batch beam"]) -> None:
         """Let hypothesis ``j`` of sentence ``i`` continue its hypothesis ``beams[i, j]``."""
@@ -62,7 +56,6 @@ class BanningStep:
             self.look_ahead, self.receive = step.look_ahead, step.receive
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:
-        """See ``StepFunction``."""
         return self.step(tokens).index_fill_(-1, self.banned, -math.inf)
 
 
@@ -113,10 +106,7 @@ def constrain(
 def _ban_repeated_ngrams(
     log_probabilities: LogProbabilities, subwords: Int[Tensor, "batch beam length"], size: int
 ) -> None:
-    """Ban the subwords that followed an earlier occurrence of the last ``size - 1`` subwords.
-
-    A subword stays allowed if it is the only one, as within a forced prefix.
-    """
+    """Ban subwords that would repeat an n-gram, except one that alone is left, as in a prefix."""
     if subwords.size(2) < size:
         return
     # batch beam length -> batch beam window size

@@ -77,7 +77,6 @@ class Sentences:
 
     @property
     def longest(self) -> int:
-        """The largest limit of all."""
         return max(self.host_limits)
 
     def end(self, outcomes: list[int]) -> list[int]:
@@ -170,7 +169,6 @@ class Outcomes:
             self.copied.record()
 
     def select(self, kept: Int[Tensor, " kept"]) -> "Outcomes":
-        """Only these rows."""
         return Outcomes(self.state.select(kept), self.rows[kept])
 
     def read(self) -> tuple[list[int], list[list[int]]]:

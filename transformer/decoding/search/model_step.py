@@ -1,7 +1,4 @@
-"""The step of a search by a Transformer with its cache.
-
-It knows the model, but not the search or text.
-"""
+"""The step of a search by a Transformer with its cache; it does not know the search."""
 
 from collections.abc import Callable
 from functools import cache
@@ -19,10 +16,7 @@ from transformer.model.transformer import Transformer
 
 
 class ModelStep:
-    """A ``StepFunction``: one decoder position per call, for all hypotheses of all sentences.
-
-    Keys and values of the source are computed once, when it is built.
-    """
+    """A ``StepFunction``: a decoder position per call; the source is projected once."""
 
     def __init__(
         self,
@@ -31,10 +25,7 @@ class ModelStep:
         beam: int,
         compiled: bool = False,
     ) -> None:
-        """Encode the padded source tokens of a batch for a search of ``beam`` hypotheses.
-
-        ``compiled`` uses ``torch.compile`` from the second position on.
-        """
+        """Encode padded source tokens; ``compiled`` is used from the second position on."""
         self.model = model
         self.beam = beam
         self.compiled = compiled
@@ -42,7 +33,6 @@ class ModelStep:
         self.cache.gather_source()
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:
-        """See ``StepFunction``."""
         if not self.cache.length:
             return self._first(tokens)
         # batch beam -> (batch beam) 1
@@ -66,13 +56,11 @@ class ModelStep:
         return following[:, None].repeat(1, self.beam, 1)
 
     def reorder(self, beams: Int[Tensor, "batch beam"]) -> None:
-        """See ``StepFunction``."""
         first = torch.arange(len(beams), device=beams.device) * self.beam
         # batch beam -> (batch beam)
         self.cache.reorder((first[:, None] + beams).flatten())
 
     def keep(self, sentences: Int[Tensor, " kept"]) -> None:
-        """See ``StepFunction``."""
         self.cache.keep(sentences, self.beam)
 
 

@@ -34,7 +34,6 @@ class Samples(Rows):
     def advance(
         self, log_probabilities: LogProbabilities, sentences: Sentences, config: SearchConfig
     ) -> Advanced:
-        """Draw the next token of each sample."""
         length = self.tokens.size(2) - 1
         chosen = _draw(truncated(log_probabilities, config), self.noise[:, :, length])
         live = self.lengths < 0
@@ -53,10 +52,7 @@ class Samples(Rows):
 def sample_search(
     step: StepFunction, limits: Int[Tensor, " batch"], config: SearchConfig, seeds: Sequence[int]
 ) -> list[list[Hypothesis]]:
-    """Return ``nbest`` samples per sentence, the best first, in the order of the sentences.
-
-    The step is ``nbest`` wide. There is one seed per sentence. See also ``beam_search``.
-    """
+    """Return ``nbest`` samples per sentence, the best first, by one seed per sentence."""
     sentences = Sentences(limits)
     tokens = limits.new_full((len(seeds), config.nbest, 1), BOS)
     totals = torch.zeros(tokens.shape[:2], device=limits.device)
@@ -77,10 +73,7 @@ def derive_seed(subwords: Sequence[int], seed: int) -> int:
 def truncated(
     log_probabilities: Float[Tensor, "*rows vocab"], config: SearchConfig
 ) -> Float[Tensor, "*rows vocab"]:
-    """Logits with ``-inf`` for tokens that may not be drawn; the best token always may.
-
-    The temperature comes first; each truncation applies to the result.
-    """
+    """Logits after the temperature, ``-inf`` where truncated; the best token is always left."""
     logits = (log_probabilities / config.temperature).log_softmax(-1)
     best = logits.amax(-1, keepdim=True)
     floor = logits.new_full(best.shape, -math.inf)

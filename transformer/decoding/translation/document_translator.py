@@ -18,11 +18,7 @@ from transformer.decoding.translation.translator import Translator
 
 
 class DocumentTranslator:
-    """Translates texts as sentences of documents; a blank text ends a document.
-
-    All fields of a translation except its text and tokens, such as the score, are values of the
-    whole window.
-    """
+    """Translates sentences of documents, which a blank text ends; scores are of whole windows."""
 
     def __init__(self, translator: Translator) -> None:
         self.translator = translator
@@ -101,7 +97,6 @@ class DocumentTranslator:
         windows: Sequence[range],
         constraints: Sequence[Constraints | None] | None = None,
     ) -> list[list[Translation]]:
-        """Return the translations of the texts of each of these windows."""
         constraints = constraints or [None] * len(texts)
         together = self.translator.translate(
             [_joined([texts[index] for index in window]) for window in windows],

@@ -11,15 +11,8 @@ from transformer.decoding.forced import score_targets
 from transformer.decoding.length_bucketing import bucket_batches, pair_lengths
 from transformer.decoding.translation.document_translator import in_documents
 from transformer.decoding.translation.translator import Translator
+from transformer.evaluation import metrics
 from transformer.evaluation.attention.head_survey import corpus_pairs
-from transformer.evaluation.metrics import (
-    METRICS,
-    Better,
-    MetricsConfig,
-    Score,
-    build_metric,
-    score,
-)
 from transformer.evaluation.run_text import run_split
 from transformer.model.heads import HeadName, attention_heads, heads_off, switched_off
 from transformer.model.layers.dropout import evaluating
@@ -54,7 +47,7 @@ class Ablations:
 
 
 def ablate(
-    model: Transformer, measure: Measure, better: Better, fractions: Sequence[float]
+    model: Transformer, measure: Measure, better: metrics.Better, fractions: Sequence[float]
 ) -> Ablations:
     """Measure a model without each head, and without fractions of its heads."""
     off, whole = heads_off(model), measure(())
@@ -75,10 +68,7 @@ def ablate(
 
 
 class ForcedLoss:
-    """Cross-entropy of references by forced decoding: nats per target token, the end included.
-
-    Sources and targets are ids without bos or eos; ``batch_tokens`` counts padding, on a side.
-    """
+    """Cross-entropy of references in nats a target token; ``batch_tokens`` counts padding."""
 
     def __init__(
         self,
@@ -118,7 +108,7 @@ class Scorer:
     signature: str
     measured: str
     measure: Measure
-    better: Better
+    better: metrics.Better
     decimals: int
 
 
@@ -143,13 +133,13 @@ def metric_scorer(
     translator: Translator, run: Mapping[str, Any], split: str, sentences: int, metric: str
 ) -> Scorer:
     """A metric of the first sentences of a split, translated again for each set of heads."""
-    config = typed(MetricsConfig, run["metrics"], "metrics")
-    build_metric(metric, config)
+    config = typed(metrics.MetricsConfig, run["metrics"], "metrics")
+    metrics.build_metric(metric, config)
     texts = with_references(run_split(run["data"], split, training=True))[:sentences]
     sources, references = [source for source, _ in texts], [targets for _, targets in texts]
 
-    def scored(hypotheses: Sequence[str]) -> Score:
-        [found] = score(hypotheses, references, (metric,), config=config, sources=sources)
+    def scored(hypotheses: Sequence[str]) -> metrics.Score:
+        [found] = metrics.score(hypotheses, references, (metric,), config=config, sources=sources)
         return found
 
     def measure(off: Sequence[HeadName]) -> float:
@@ -159,5 +149,5 @@ def metric_scorer(
 
     signature = scored(sources).signature
     measured = f"{len(texts)} sentence pairs of the run's {split} text"
-    label, better = METRICS[metric].label, config.better(metric)
+    label, better = metrics.METRICS[metric].label, config.better(metric)
     return Scorer(label, signature, measured, measure, better, decimals=2)

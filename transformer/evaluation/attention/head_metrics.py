@@ -1,7 +1,4 @@
-"""The character of an attention head: measured on its weights, and described by rules.
-
-Positional and confident heads: Voita et al. 2019, section 4; others: Clark et al. 2019, section 3.
-"""
+"""The character of a head (Voita et al. 2019, section 4; Clark et al. 2019, section 3)."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -85,10 +82,7 @@ def head_totals(
     visible: Bool[Tensor, "batch query key"],
     separator: Bool[Tensor, "batch key"],
 ) -> HeadTotals:
-    """Measure the heads of one layer.
-
-    Rows of ``weights`` sum to one over the ``visible`` keys; ``separator`` is the end of sentence.
-    """
+    """Measure the heads of a layer; rows of ``weights`` sum to one over the ``visible`` keys."""
     weights = weights.double().masked_fill(~visible[:, None], 0.0)
     strongest = weights.argmax(dim=-1, keepdim=True)
     seen = visible.sum(dim=-1)

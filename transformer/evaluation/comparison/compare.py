@@ -8,14 +8,7 @@ from typing import Annotated, Any
 
 from transformer.common.errors import raise_objections
 from transformer.common.schema import Range, out_of_range
-from transformer.evaluation.comparison.buckets import (
-    FrequencyBucket,
-    LengthBucket,
-    scores_by_length,
-    word_signature,
-    words_by,
-    words_by_frequency,
-)
+from transformer.evaluation.comparison import buckets
 from transformer.evaluation.comparison.sentence_deltas import Movement, SentenceScores, movement
 from transformer.evaluation.comparison.significance import Resampling, TestedMetric, paired_tests
 from transformer.evaluation.metrics import MetricsConfig, build_metric
@@ -91,8 +84,8 @@ class Comparison:
     signatures: Mapping[str, str]
     """Of ``length``, ``frequency``, and the metrics of sentences."""
     chosen: str
-    by_length: Sequence[LengthBucket]
-    by_frequency: Sequence[FrequencyBucket] | None
+    by_length: Sequence[buckets.LengthBucket]
+    by_frequency: Sequence[buckets.FrequencyBucket] | None
     movements: Sequence[Movement]
     base: SentenceScores
     """Each sentence of the base; without other systems only by the metric that ranks them."""
@@ -144,15 +137,15 @@ def compare(
     metrics = [build_metric(name, scoring) for name in config.names]
     tested = paired_tests(hypotheses, references, metrics, config.resampling, sources)
     chosen = build_metric(config.chosen, scoring)
-    by_length = scores_by_length(sources, hypotheses, references, chosen, config.lengths)
+    by_length = buckets.scores_by_length(sources, hypotheses, references, chosen, config.lengths)
     frequencies = None
     if training is not None:
-        words = words_by(scoring.bleu())
+        words = buckets.words_by(scoring.bleu())
         counts = Counter(word for line in training for word in words(line))
         # Of several references the first.
         right = [words(first) for first, *_ in references]
         given = [map(words, lines) for lines in hypotheses]
-        frequencies = words_by_frequency(counts, given, right, config.frequencies)
+        frequencies = buckets.words_by_frequency(counts, given, right, config.frequencies)
     by = config.ranks_by
     names = list(dict.fromkeys([*config.names, by])) if len(systems) > 1 else [by]
     base, *rest = (SentenceScores(one, references, names, scoring, sources) for one in hypotheses)
@@ -160,7 +153,7 @@ def compare(
     movements = [movement(sources, references, base, other, **settings) for other in rest]
     signatures = {
         "length": str(chosen.get_signature()),
-        "frequency": word_signature(scoring.bleu()),
+        "frequency": buckets.word_signature(scoring.bleu()),
         **base.signatures,
     }
     results = (config.chosen, by_length, frequencies, movements, base)

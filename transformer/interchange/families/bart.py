@@ -11,17 +11,12 @@ from typing import Any
 from transformer.common.errors import InputError
 from transformer.common.schema import typed_value
 from transformer.data.tokenization.config import TokenizerConfig
-from transformer.data.tokenization.file_vocabulary import FileVocabulary, Utf8Bytes, with_words
+from transformer.data.tokenization.file_vocabulary import FileVocabulary, with_words
+from transformer.data.tokenization.segmenters import Utf8Bytes
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer.decoding.translation.translator import Translator
-from transformer.interchange.families.subwords import (
-    EXTRA,
-    NEVER_TRAINED,
-    ExportedIds,
-    ImportedIds,
-    ImportedTokenizer,
-)
+from transformer.interchange.families import subwords
 from transformer.interchange.files import read_mapping, readable, write_json
 
 JSON = "tokenizer.json"
@@ -33,7 +28,7 @@ _CLASSES: dict[Any, str] = {
 
 def import_tokenizer(
     folder: Path, vocab_size: Any, algorithm: Any = "huggingface"
-) -> ImportedTokenizer:
+) -> subwords.ImportedTokenizer:
     """The tokenizer of a folder, or "bytes"; raises InputError if it cannot be imported."""
     vocab_size = typed_value(vocab_size, int, "config.json.vocab_size")
     kind = read_mapping(folder / "config.json").get("model_type")
@@ -44,7 +39,7 @@ def import_tokenizer(
     config = TokenizerConfig(algorithm=algorithm, vocab_size=None, file=file)
     with readable(folder):
         size = FileVocabulary(content, algorithm, tags, threads=1).first_tag
-        unnamed = list(map(EXTRA.format, range(size, min(vocab_size, size + 1000))))
+        unnamed = list(map(subwords.EXTRA.format, range(size, min(vocab_size, size + 1000))))
         tokenizer = Tokenizer(config, with_words(content, unnamed, algorithm), None, tags)
         rows, never = _rows(tokenizer)
     # bart-large-cnn has no vector of <mask>, the last token.
@@ -55,8 +50,8 @@ def import_tokenizer(
             "tokens; they must be as many"
         )
     known = tuple(rows[UNK] if our in beyond else row for our, row in enumerate(rows))
-    imported = ImportedIds(known, (*never, *beyond), ())
-    return ImportedTokenizer(tokenizer, imported, imported)
+    imported = subwords.ImportedIds(known, (*never, *beyond), ())
+    return subwords.ImportedTokenizer(tokenizer, imported, imported)
 
 
 def _content(folder: Path, name: str) -> bytes:
@@ -72,10 +67,7 @@ def _content(folder: Path, name: str) -> bytes:
 
 
 def _rows(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
-    """For each of our ids its id in the file, and our symbols that share the id of another.
-
-    Raises ValueError if the file has no padding, unknown token or end.
-    """
+    """The file's id of each of ours, and ours that share one; ValueError if one is missing."""
     begin = tokenizer.tags.begin
     content = bytes(tokenizer.to_state()["source"].numpy())
     found = list(FileVocabulary(content, tokenizer.config.algorithm, Tags(), threads=1).rows)
@@ -89,11 +81,8 @@ def _rows(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
 
 def export_tokenizer(
     translator: Translator, run: dict[str, Any], folder: Path
-) -> tuple[ExportedIds, ExportedIds]:
-    """Write the tokenizer of BART, Blenderbot or ByT5; returns the ids of both sides, equal.
-
-    Raises InputError for tags, or two vocabularies.
-    """
+) -> tuple[subwords.ExportedIds, subwords.ExportedIds]:
+    """Write the files and return the ids; raises InputError for tags or two vocabularies."""
     tokenizer, bias = translator.tokenizer, translator.model.projection.bias
     begin, algorithm = tokenizer.tags.begin, tokenizer.config.algorithm
     if not tokenizer.joint or tokenizer.tags != Tags(begin=begin):
@@ -101,7 +90,7 @@ def export_tokenizer(
     rows, never = _rows(tokenizer)
     ours = {row: our for our, row in enumerate(rows) if our not in never}
     last = max(ours)
-    if bias is not None and bias[ours[last]] < NEVER_TRAINED:
+    if bias is not None and bias[ours[last]] < subwords.NEVER_TRAINED:
         del ours[last]
     if algorithm == "huggingface":
         (folder / JSON).write_bytes(bytes(tokenizer.to_state()["source"].numpy()))
@@ -110,7 +99,7 @@ def export_tokenizer(
     write_json(values, folder / "tokenizer_config.json")
     numbers = tuple(ours[row] for row in range(len(ours)))
     start = rows[translator.model.config.decoder_start or BOS]
-    ids = ExportedIds(
+    ids = subwords.ExportedIds(
         tuple(tokenizer.subwords(numbers)), numbers, rows[PAD], rows[BOS], rows[EOS], start
     )
     return ids, ids

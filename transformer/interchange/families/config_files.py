@@ -1,8 +1,4 @@
-"""The ``config.json`` of models of transformers: its settings as ours, and back.
-
-Each class has a table of names (``NAMES``) and one of activations (``ACTIVATIONS``). Source:
-transformers 5, ``models/*/configuration_*.py``.
-"""
+"""``config.json`` of transformers 5 (``configuration_*.py``) as our settings, and back."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal

@@ -1,7 +1,4 @@
-"""A model as a folder that transformers loads, and its verification.
-
-Its family is the nearest one; the tokenizer is that of the family. Source: transformers 5.
-"""
+"""A model as a folder that transformers 5 loads, of the nearest family; its verification."""
 
 import json
 import warnings
@@ -29,10 +26,7 @@ from transformer.interchange.verification import PLAIN, compare_texts
 
 
 def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path) -> None:
-    """Write config, weights, tokenizer and defaults of the search into an existing folder.
-
-    Raises InputError if transformers has no such model, or heads are switched off.
-    """
+    """Write a model into an existing folder; InputError if transformers has no such model."""
     from safetensors.torch import save_file
 
     model = translator.model
@@ -66,7 +60,6 @@ def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path)
 
 
 def _generation(translator: Translator, target: ExportedIds) -> dict[str, Any]:
-    """The defaults of the search in transformers."""
     search, tags = translator.search, translator.tokenizer.tags
     # Symbols, and codes of languages.
     never = {PAD, BOS, *translator.tokenizer.never_written}

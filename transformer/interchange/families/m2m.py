@@ -82,10 +82,7 @@ def tokenizer_from(
 
 
 def _read_m2m(folder: Path) -> tuple[Any, Ids, Ids]:
-    """The SentencePiece model, ids of pieces and ids of languages of M2M-100.
-
-    The files have no ids of languages: they follow those of ``vocab.json``.
-    """
+    """The pieces of M2M-100, their ids, and those of languages, which follow ``vocab.json``."""
     ids, settings = read_vocabulary(folder / "vocab.json"), settings_of(folder)
     special = settings.get("extra_special_tokens", settings.get("additional_special_tokens", []))
     found = [_CODE.fullmatch(str(name)) for name in typed_value(special, list, "special tokens")]
@@ -153,10 +150,7 @@ def _sentencepiece(names: list[str], merges: list[tuple[str, ...]], replaced: by
 def export_tokenizer(
     translator: Translator, run: dict[str, Any], folder: Path
 ) -> tuple[ExportedIds, ExportedIds]:
-    """Write the files of a tokenizer of M2M-100 or NLLB; returns the ids of source and target.
-
-    These are equal: there is one vocabulary. Raises InputError if neither has such a tokenizer.
-    """
+    """Write M2M-100's or NLLB's files and return the ids; raises InputError if neither fits."""
     import transformers
     from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
 

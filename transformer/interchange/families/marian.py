@@ -98,10 +98,7 @@ def _is_code(name: str) -> bool:
 def export_tokenizer(
     translator: Translator, run: dict[str, Any], folder: Path
 ) -> tuple[ExportedIds, ExportedIds]:
-    """Write the files of a MarianTokenizer; returns the ids of the source and the target.
-
-    Raises InputError for tags other than target languages.
-    """
+    """Write the files and return the ids; raises InputError for tags that are no languages."""
     tokenizer = translator.tokenizer
     source = _export_ids(tokenizer.source_subwords(range(tokenizer.source_vocab_size)))
     target = _export_ids(tokenizer.subwords(range(tokenizer.target_vocab_size)))

@@ -50,10 +50,7 @@ _PARTS |= {f"{name}_layer_norm": f"{_PARTS[name]}_Wo_ln" for name in ("self_attn
 def read_npz(
     folder: Path,
 ) -> tuple[FairseqConfig, Family, dict[str, Tensor], ImportedTokenizer]:
-    """The config, its family, the weights and the tokenizer of a folder with a ``decoder.yml``.
-
-    Raises InputError if a file is missing, damaged, or has what cannot be expressed here.
-    """
+    """Config, family, weights and tokenizer; raises InputError for a damaged or another model."""
     decoder = read_yaml(folder / DECODER)
     [model] = _files(folder, decoder, "models", 1)
     vocabularies = _files(folder, decoder, "vocabs", 2)

@@ -93,10 +93,7 @@ def _read(folder: Path) -> Any:
 def export_tokenizer(
     translator: Translator, run: dict[str, Any], folder: Path
 ) -> tuple[ExportedIds, ExportedIds]:
-    """Write the tokenizer of T5 into a folder; returns the ids of source and target, equal.
-
-    Raises InputError for a model or tokenizer that T5 does not have.
-    """
+    """Write the files and return the ids; raises InputError for tags or two vocabularies."""
     import transformers
 
     library: Any = transformers

@@ -66,10 +66,7 @@ def import_weights(
     source: ImportedIds,
     target: ImportedIds,
 ) -> dict[str, Tensor]:
-    """Our ``state_dict``; bfloat16 stays, other types become float32.
-
-    An unchanged tensor is not copied. Raises InputError if one is missing or misshapen.
-    """
+    """Our ``state_dict``, bfloat16 or float32; InputError if a tensor is missing or misshapen."""
     d_model, axis = config.d_model, _axis(config.d_model)
 
     def take(name: str, *shape: int) -> Tensor:
@@ -140,7 +137,6 @@ def export_weights(
 def _layers(
     ours: Mapping[str, Tensor], config: ModelConfig, family: Family, axis: Tensor
 ) -> dict[str, Tensor]:
-    """The tensors of layers and positions."""
     theirs = {}
     for here, there, _ in _pairs(config, family):
         weight = ours[here]

@@ -1,8 +1,4 @@
-"""A package for Argos Translate and LibreTranslate: one file, which their programs install.
-
-It has the model for CTranslate2, and one SentencePiece model for both sides. Source:
-argos-translate 1.11, ``package.py``, ``translate.py``, ``tokenizer.py``.
-"""
+"""A package for Argos Translate 1.11 and LibreTranslate: one file that they install."""
 
 import shutil
 import zipfile

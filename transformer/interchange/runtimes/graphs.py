@@ -108,10 +108,7 @@ def _bias(own: SelfAttentionBias, queries: Tensor, keys: Tensor, mask: Tensor) -
 
 
 def write_graphs(translator: Translator, folder: Path, quantization: str) -> None:
-    """Write ``encoder_model`` and ``decoder_model_merged`` into an existing folder.
-
-    Raises InputError if the model has layers of its own, convolutions or sparse attention.
-    """
+    """Write both graphs into an existing folder; raises InputError if ONNX has no such model."""
     model = translator.model
     check_expressible(model.config, "ONNX", ONNX)
     never = (PAD, BOS, *translator.tokenizer.never_written)
@@ -175,10 +172,7 @@ def _quiet() -> Iterator[None]:
 
 
 def quantize(file: Path, into: Path) -> None:
-    """Replace a file by one with products and embeddings in 8 bits, a scale a tensor.
-
-    A tied projection stays the transposed embedding: onnxruntime transposes it when it loads.
-    """
+    """Replace a file by one in 8 bits, a scale a tensor; a tied projection stays transposed."""
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 

@@ -1,7 +1,4 @@
-"""A folder for onnxruntime and transformers.js, and its greedy search, one sentence at a time.
-
-Source of the layout: transformers.js 4, ``modeling_utils.js``.
-"""
+"""A folder for onnxruntime and transformers.js 4 (``modeling_utils.js``); greedy search."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,10 +22,7 @@ TARGET = "target"
 
 
 def write_onnx(translator: Translator, folder: Path, quantization: str) -> None:
-    """Write graphs, tokenizer and configs into an existing folder.
-
-    Raises InputError if they cannot express the model, its tokenizer or the quantization.
-    """
+    """Write graphs, tokenizer and configs; raises InputError for what they cannot express."""
     if quantization not in SUFFIXES:
         known = " or ".join(SUFFIXES)
         raise InputError(f"quantization={quantization} is not for ONNX; choose {known}")

@@ -26,10 +26,7 @@ _DECODERS = (
 
 
 def tokenizer_files(tokenizer: Tokenizer) -> list[dict[str, Any]]:
-    """``tokenizer.json`` of the source and, unless both sides share it, of the target.
-
-    Raises InputError for tags, and for subwords that were not learnt here.
-    """
+    """``tokenizer.json`` of each vocabulary; raises InputError for tags, or other subwords."""
     learnt, models = {*tokenizer.config.algorithms} <= {"bpe", "unigram"}, []
     state = tokenizer.to_state()
     if learnt:

@@ -33,10 +33,7 @@ def check_runtime(folder: str | None) -> Path:
 def write_web(
     translator: Translator, data: Mapping[str, Any], folder: Path, quantization: str, runtime: Path
 ) -> None:
-    """Write page, model and runtime into an existing folder; raises InputError as ``write_onnx``.
-
-    The group ``data`` of the run names the languages; ``runtime`` is that of ``check_runtime``.
-    """
+    """Write page, model and runtime into a folder; raises InputError as ``write_onnx``."""
     with as_file(files("transformer.interchange").joinpath("assets", "web")) as page:
         shutil.copytree(page, folder, dirs_exist_ok=True)
     (folder / RUNTIME).mkdir()

@@ -1,7 +1,4 @@
-"""The mask of an attention, with sparse pattern and relative positions.
-
-In the paper it is only the mask. All layers of a stack share one ``AttentionBias``.
-"""
+"""What all layers of a stack share: mask, sparse pattern and relative positions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -26,10 +23,7 @@ T = TypeVar("T")
 
 
 def _once(make: Callable[["AttentionBias"], T]) -> T:
-    """A property that is computed once, for all layers of a stack.
-
-    functools.cached_property holds a lock before Python 3.12, which torch.compile cannot trace.
-    """
+    """A property computed once: torch.compile cannot trace that of functools before 3.12."""
 
     def get(self: "AttentionBias") -> T:
         return self.once(make.__name__, lambda: make(self))

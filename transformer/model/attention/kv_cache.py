@@ -1,7 +1,4 @@
-"""Cache of keys and values between decoding steps, outside the modules.
-
-Rows are hypotheses, ordered by sentence: ``rows = batch * beam``. Cross-attention is cached once.
-"""
+"""Cache of keys and values between steps; rows are hypotheses by sentence, batch * beam."""
 
 from dataclasses import dataclass
 

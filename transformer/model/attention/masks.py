@@ -16,10 +16,7 @@ def padding_mask(tokens: Int[Tensor, "batch source"], pad: int) -> Bool[Tensor, 
 def causal_mask(
     queries: int, keys: int, device: torch.device | None = None
 ) -> Bool[Tensor, "1 1 query key"]:
-    """Let each target position attend to itself and earlier ones (Vaswani et al. 2017, 3.2.3).
-
-    With fewer queries than keys the queries are the last positions, as in decoding with a cache.
-    """
+    """Let queries, the last positions, attend to earlier ones (Vaswani et al. 2017, 3.2.3)."""
     every = torch.ones(queries, keys, dtype=torch.bool, device=device)
     # query key -> 1 1 query key
     return every.tril(diagonal=keys - queries)[None, None]

@@ -1,7 +1,4 @@
-"""Sparse attention patterns: functions of two tensors of positions; True means "may attend".
-
-They do not depend on length or padding: a sentence has the same pattern in any batch.
-"""
+"""Sparse patterns, True for "may attend": the same for a sentence in any batch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

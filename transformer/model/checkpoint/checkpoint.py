@@ -80,10 +80,7 @@ def read_merged(path: Path) -> dict[str, Any]:
 
 
 def find_last(path: Path) -> tuple[Path, dict[str, Any]]:
-    """Find and read the checkpoint to resume from: a file, or the newest of a run directory.
-
-    If the newest is damaged, this is the previous one. Raises InputError if none can be read.
-    """
+    """Read a file, or the newest whole checkpoint of a run; raises InputError if there is none."""
     path = given_path(path)
     file = find_checkpoint(path, LAST)
     before = file.with_name(f"{PREVIOUS}.ckpt")

@@ -25,10 +25,7 @@ ENGINE_EXPORT = (
 
 
 def find_checkpoint(path: Path, name: str = TUNED) -> Path:
-    """Find the checkpoint of a path: the file itself, or a file of a run directory; or InputError.
-
-    In a run directory, it is the first of tuned, best, last and previous, from ``name`` on.
-    """
+    """A file, or a run's first of tuned, best, last and previous from ``name``; or InputError."""
     path = given_path(path)
     try:
         exists = path.exists()

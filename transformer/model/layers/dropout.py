@@ -1,7 +1,4 @@
-"""Dropout (Srivastava et al. 2014) with a mask that is cheap on a CPU: eight elements share a draw.
-
-torch draws one number at a time, a sixth of a training step of a small model.
-"""
+"""Dropout (Srivastava et al. 2014) with a mask cheap on a CPU: eight elements share a draw."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,8 +1,4 @@
-"""A model for inference in fewer bits: bfloat16, or int8 linear maps.
-
-Symmetric weights have a scale for each output, activations one for each product, computed from its
-input (Jacob et al. 2018, section 2).
-"""
+"""A model for inference in bfloat16, or with int8 linear maps (Jacob et al. 2018, section 2)."""
 
 import warnings
 from typing import Any, TypeVar

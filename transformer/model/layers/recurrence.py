@@ -37,10 +37,7 @@ class SSRU(nn.Module):
 
 
 def scan(decay: Hidden, added: Hidden) -> Hidden:
-    """``c_t = decay_t * c_(t-1) + added_t`` for all ``t``, in ``log2(target)`` passes.
-
-    Each pass doubles the positions that are summed (Hillis and Steele 1986).
-    """
+    """``c_t = decay_t * c_(t-1) + added_t`` in ``log2(target)`` passes (Hillis, Steele 1986)."""
     span = 1
     while span < added.size(1):
         earlier = decay[:, span:] * added[:, :-span]

@@ -11,10 +11,7 @@ from transformer.serving.formats.tag_projection import Positions
 
 @dataclass(eq=False)
 class _Node:
-    """A mark of the source, the last of its ``path``; ``start`` is its first character.
-
-    It is ``direct`` if it has text or kept spans besides those of its children.
-    """
+    """A mark, the last of its ``path``; ``direct`` if text of it is not in its children."""
 
     path: tuple[Mark, ...] = ()
     start: int = 0

@@ -161,10 +161,7 @@ def _beside(cells: list[Cell], kept: Sequence[Cell], source: str) -> list[Cell]:
 
 
 def _apart(cell: Cell, before: bool, offset: int, source: str) -> bool:
-    """Whether a blank belongs between a kept text and the cell before or behind it.
-
-    ``offset`` is that of the kept text in the source, where both may be one word.
-    """
+    """Whether a blank belongs between a kept text, at ``offset`` in the source, and a cell."""
     touching = offset == (cell.end if before else cell.start)
     if cell.kept:
         return not touching

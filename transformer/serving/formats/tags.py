@@ -42,7 +42,6 @@ class Token(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The characters of a text."""
         if self.source.startswith("<![CDATA["):
             return self.source[9:-3]
         return _unescape(self.source)

@@ -108,7 +108,6 @@ class Files:
         return None
 
     def remove(self, stored: str) -> None:
-        """Forget a file, if it is there."""
         if self._sizes.pop(stored, None) is not None:
             self._path(stored).unlink(missing_ok=True)
 

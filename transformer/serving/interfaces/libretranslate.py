@@ -40,7 +40,6 @@ class LibreTranslate:
         self._turns = asyncio.Semaphore(8)
 
     def routes(self) -> Iterator[Route]:
-        """All routes of the interface."""
         for path, method, answer in (
             ("/translate", "POST", self.translate),
             ("/detect", "POST", self.detect),
@@ -52,7 +51,6 @@ class LibreTranslate:
             yield Route(path, http.endpoint(answer, "error"), methods=[method])
 
     async def translate(self, request: Request) -> Response:
-        """Translate one text or a list of them."""
         asked = await http.read_parameters(request)
         _require(asked, "q", "source", "target")
         texts = _texts(asked["q"])
@@ -78,7 +76,6 @@ class LibreTranslate:
         return JSONResponse({name: [one[name] for one in answers] for name in answers[0]})
 
     async def translate_file(self, request: Request) -> Response:
-        """Translate a file; the answer has the address of the translation."""
         upload = await self._files.read_upload(request)
         _require(upload.parameters, "source", "target")
         self._check_access(request, upload.parameters, 1)
@@ -99,14 +96,12 @@ class LibreTranslate:
         return await self._files.add(data, f"{name.stem}_{direction.target}{name.suffix}")
 
     async def download_file(self, request: Request) -> Response:
-        """A translated file."""
         stored = request.path_params["name"]
         if (data := await self._files.read(stored)) is None:
             raise http.Refusal(400, "Invalid filename")
         return attachment(data, stored.partition(".")[2])
 
     async def detect(self, request: Request) -> Response:
-        """The languages of a text."""
         asked = await http.read_parameters(request)
         _require(asked, "q")
         [text] = _texts([asked["q"]])

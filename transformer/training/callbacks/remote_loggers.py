@@ -19,10 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class RemoteLogger(EpochLogger):
-    """Sends metrics to a Lightning logger, built at its first use.
-
-    ``id`` names the record, if it exists; ``known`` has the last value and update of its metrics.
-    """
+    """Sends metrics to a Lightning logger, built at its first use; ``id`` names its record."""
 
     name = version = ""
     save_dir = None

@@ -10,12 +10,8 @@ from transformer.common.errors import AnotherRankFailed, InputError
 from transformer.common.files import remove_parts
 from transformer.model.checkpoint.locate import LAST
 from transformer.model.checkpoint.sharded import SUFFIX
+from transformer.training.checkpointing import checkpoint_io
 from transformer.training.checkpointing.averaging import newest_checkpoints
-from transformer.training.checkpointing.checkpoint_io import (
-    Criterion,
-    set_aside_outdated,
-    set_aside_unused,
-)
 from transformer.training.checkpointing.run_directory import mark_unfinished
 from transformer.training.checkpointing.training_state import SavedCallback, validate_now
 
@@ -63,8 +59,8 @@ class LastCheckpoint(SavedCallback, Checkpoint):
             if not trainer.should_stop:
                 run = self.path.parent.parent
                 mark_unfinished(run)
-                set_aside_outdated(run)
-                unused = set_aside_unused(self.path.parent, trainer.ckpt_path)
+                checkpoint_io.set_aside_outdated(run)
+                unused = checkpoint_io.set_aside_unused(self.path.parent, trainer.ckpt_path)
         self._saved = (trainer.global_step, self.validates)
         is_new = not trainer.strategy.broadcast(self.path.exists())
         saves = is_new or pl_module.detector.returned
@@ -111,7 +107,7 @@ class LastCheckpoint(SavedCallback, Checkpoint):
 class BestCheckpoint(SavedCallback, Checkpoint):
     """Writes ``best.ckpt``: the state at the best validation so far."""
 
-    def __init__(self, folder: Path, criterion: Criterion) -> None:
+    def __init__(self, folder: Path, criterion: checkpoint_io.Criterion) -> None:
         self.path = folder / "best.ckpt"
         self.criterion = criterion
         self.best: tuple[float, float] | None = None

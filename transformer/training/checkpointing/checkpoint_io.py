@@ -46,10 +46,7 @@ class Criterion:
 
 
 class AtomicCheckpointIO(CheckpointIO):
-    """Writes files atomically, and opens them only with ``weights_only=True``.
-
-    ``error`` is the error of the last write. It is not raised, because the other ranks wait.
-    """
+    """Writes files atomically; ``error`` of a write is not raised, because other ranks wait."""
 
     def __init__(self) -> None:
         self.error: InputError | None = None

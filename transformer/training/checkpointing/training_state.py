@@ -1,7 +1,4 @@
-"""The training state of a checkpoint, always after a whole update, and how a run resumes from it.
-
-The number of updates decides next batches, random numbers and learning rate.
-"""
+"""The state of a checkpoint, after whole updates, whose number decides batches and rates."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, make_dataclass

@@ -1,8 +1,4 @@
-"""Consistency loss of two passes over the same tokens: cross-entropy and their divergence.
-
-R-Drop: Liang et al. 2021, equations 2 to 4. SimCut: Gao et al. 2022, which simplifies the token
-cutoff of Shen et al. 2020.
-"""
+"""Consistency of two passes: R-Drop (Liang et al. 2021, eq. 2-4), SimCut (Gao et al. 2022)."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

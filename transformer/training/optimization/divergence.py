@@ -24,10 +24,7 @@ _MIN_LOSSES = 10
 
 @dataclass(frozen=True)
 class RecoveryConfig:
-    """Criteria of a bad update, and the reaction; ``conf/train.yaml`` explains the keys.
-
-    ``explosion`` is in nats per target token above the median of the last hundred.
-    """
+    """Criteria of a bad update, and the reaction; ``conf/train.yaml`` explains the keys."""
 
     explosion: Annotated[float, Range(above=0)] | None = 5.0
     skips: Annotated[int, Range(1)] = 10

@@ -1,8 +1,4 @@
-"""The gradient of an update, summed over its micro-batches; too large batches are halved.
-
-A rank waits for other ranks only after all its micro-batches. So a rank that runs out of memory can
-repeat its part alone.
-"""
+"""The gradient of an update, over micro-batches; a rank halves what is too large for it."""
 
 import random
 from collections.abc import Callable
@@ -27,11 +23,7 @@ Sending = Callable[[], AbstractContextManager[Any]]
 
 @dataclass
 class Totals:
-    """Sums over the micro-batches of an update.
-
-    ``tokens`` is a tensor if it is summed over ranks; ``signals`` counts the ranks with each
-    signal.
-    """
+    """Sums of an update; ``tokens`` of several ranks are a tensor, ``signals`` count ranks."""
 
     tokens: int | Tensor = 0
     sums: dict[str, Tensor] = field(default_factory=dict)

@@ -8,10 +8,7 @@ from torch.distributed.tensor import DTensor
 def clip_mean_gradient(
     model: nn.Module, tokens: int | Tensor, max_norm: float | None, *, sharded: bool
 ) -> Tensor:
-    """Divide the gradients by the number of tokens, and clip them (Pascanu et al. 2013, 3.2).
-
-    Returns the unclipped norm, over all ranks with sharded weights. No ``max_norm`` clips nothing.
-    """
+    """Average and clip (Pascanu et al. 2013, 3.2); returns the norm before clipping."""
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     gradients = [g.to_local() if isinstance(g, DTensor) else g for g in gradients]
     scale = 1 / tokens if isinstance(tokens, int) else (1 / tokens).float()

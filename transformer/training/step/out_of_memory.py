@@ -30,10 +30,7 @@ def free_memory() -> None:
 
 
 class BatchHalving:
-    """Halves each batch that has as many positions (tokens with padding) as one that was too large.
-
-    ``alone``: a rank computes without the other ranks, and may therefore repeat its part.
-    """
+    """Halves batches of as many positions as one that was too large; ``alone``: no rank waits."""
 
     def __init__(self) -> None:
         self.max_positions = float("inf")

@@ -68,10 +68,7 @@ class UpdateNumbers(NamedTuple):
 
 
 class Outcome:
-    """Numbers of an update on the device; one copy to the host starts at once.
-
-    ``number`` counts from 1. ``applied`` is 0-d: whether the update was applied.
-    """
+    """Numbers of update ``number``, from 1, on the device; a copy to the host starts at once."""
 
     def __init__(self, good: Tensor, norm: Tensor, totals: Totals, lr: float, number: int) -> None:
         self.applied, self.lr, self.number = good, lr, number
@@ -106,16 +103,12 @@ class Outcome:
 
 
 class Means:
-    """Means over all predictions of a validation, by name, as one process would compute them.
-
-    Lightning and torchmetrics average the means of the ranks, or sum in float32.
-    """
+    """Means over all predictions of a validation; Lightning would average those of the ranks."""
 
     def __init__(self) -> None:
         self._counted: dict[str, tuple[float, int]] = {}
 
     def add(self, name: str, summed: Tensor, number: int) -> None:
-        """Add the sum over a number of predictions to a mean."""
         before, count = self._counted.get(name, (0.0, 0))
         self._counted[name] = (before + float(summed.detach()), count + number)
 

@@ -15,11 +15,7 @@ from transformer.data.batching.loader import Update
 from transformer.model.checkpoint.checkpoint import PORTABLE
 from transformer.model.layers.dropout import all_layers
 from transformer.model.transformer import Transformer
-from transformer.training.checkpointing.training_state import (
-    optimizer_state,
-    restore_progress,
-    schedule_state,
-)
+from transformer.training.checkpointing import training_state
 from transformer.training.losses.config import LossConfig
 from transformer.training.losses.cross_entropy import (
     joined_bias,
@@ -185,7 +181,7 @@ class UpdateModule(LightningModule, ABC):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore training and the detector; InputError if weights or moments do not fit."""
-        restore_progress(checkpoint, self.trainer, self)
+        training_state.restore_progress(checkpoint, self.trainer, self)
         saved = checkpoint["recovery"]
         if saved["lr"] != self.optimizer.lr:
             # The user has set another, as the last message of a diverged run advises.
@@ -193,8 +189,8 @@ class UpdateModule(LightningModule, ABC):
         self.detector.load_state_dict(saved)
         new: Any = self.configure_optimizers()
         schedule, scale = new["lr_scheduler"]["scheduler"], self.detector.lr_scale
-        rates = schedule_state(schedule, checkpoint["global_step"], scale)
-        moments = optimizer_state(checkpoint["optimizer_states"], new["optimizer"])
+        rates = training_state.schedule_state(schedule, checkpoint["global_step"], scale)
+        moments = training_state.optimizer_state(checkpoint["optimizer_states"], new["optimizer"])
         for index, group in enumerate(moments["param_groups"]):
             group |= {"initial_lr": rates["base_lrs"][index], "lr": rates["_last_lr"][index]}
         checkpoint |= {"optimizer_states": [moments], "lr_schedulers": [rates]}

@@ -36,10 +36,7 @@ class Group:
 def attend_blocks(
     query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
 ) -> QueryHeads:
-    """Compute ``attend`` without the blocks that the attention bias hides.
-
-    Queries and keys must both be the positions from 0 on.
-    """
+    """Compute ``attend`` without hidden blocks; queries and keys are the positions from 0 on."""
     groups = visible_blocks(attention_bias.causal, attention_bias.pattern, -(-key.size(2) // BLOCK))
     blocks = tuple(_blocks(heads) for heads in (query, key, value))
     # Gathered keys are as large as several copies of all keys: the backward pass gathers again.

@@ -44,7 +44,6 @@ class TextFile:
         self.texts = [part.text for part in self._parts if isinstance(part, Block)]
 
     def write(self, translations: Sequence[MarkedText]) -> bytes:
-        """The file with translations of its texts."""
         return written(self._parts, iter(translations)).encode()
 
 

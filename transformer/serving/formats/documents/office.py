@@ -85,7 +85,6 @@ class OfficeDocument:
         self._each(self.texts)
 
     def write(self, translations: Sequence[MarkedText]) -> bytes:
-        """The document with translations of its texts."""
         for paragraph, texts in self._each(translations):
             paragraph.write(texts)
         written = io.BytesIO()

@@ -128,7 +128,6 @@ class DeepLDocuments:
         return JSONResponse(answer)
 
     async def download(self, request: Request) -> Response:
-        """A translated document."""
         document = await self._find(request)
         if document.status != "done":
             wrong = document.message or "The document is not translated yet"
@@ -148,7 +147,6 @@ class DeepLDocuments:
         return found
 
     async def close(self) -> None:
-        """Cancel unfinished documents."""
         tasks = [document.work for document in self._documents.values()]
         for task in tasks:
             task.cancel()

@@ -107,14 +107,12 @@ class DeepLGlossaries:
         return Options(direction, constrain=glossary.constraints)
 
     async def pairs(self, request: Request) -> Response:
-        """The languages that a glossary can have."""
         pairs = [
             {"source_lang": one.source, "target_lang": one.target} for one in self.directions.all
         ]
         return JSONResponse({"supported_languages": pairs})
 
     async def add(self, request: Request) -> Response:
-        """Keep a glossary."""
         asked = await read_parameters(request)
         glossaries = self._glossaries[request.state.client]
         if len(glossaries) >= _MOST_GLOSSARIES:
@@ -129,21 +127,17 @@ class DeepLGlossaries:
         return JSONResponse(glossary.to_json(), 201)
 
     async def list_all(self, request: Request) -> Response:
-        """All glossaries of this client."""
         glossaries = self._glossaries[request.state.client].values()
         return JSONResponse({"glossaries": [glossary.to_json() for glossary in glossaries]})
 
     async def show(self, request: Request) -> Response:
-        """One glossary without its entries."""
         return JSONResponse(self._find(request).to_json())
 
     async def show_entries(self, request: Request) -> Response:
-        """The entries of a glossary, as TSV."""
         lines = map("\t".join, self._find(request).entries.items())
         return PlainTextResponse("\n".join(lines), media_type="text/tab-separated-values")
 
     async def delete(self, request: Request) -> Response:
-        """Forget a glossary."""
         del self._glossaries[request.state.client][self._find(request).id]
         return Response(status_code=204)
 

@@ -45,7 +45,6 @@ class DeepL:
         self.documents = DeepLDocuments(service, access, files, self._glossaries, self._characters)
 
     def routes(self) -> Iterator[Route]:
-        """All routes of the interface."""
         glossaries, documents = self._glossaries, self.documents
         for path, method, answer in (
             ("/v2/translate", "POST", self.translate),
@@ -77,7 +76,6 @@ class DeepL:
         return await answer(request)
 
     async def translate(self, request: Request) -> Response:
-        """Translate texts."""
         asked = await http.read_parameters(request)
         texts = [given] if isinstance(given := asked.get("text"), str) else given
         if not isinstance(texts, list) or not texts or not all(isinstance(t, str) for t in texts):
@@ -99,7 +97,6 @@ class DeepL:
         return JSONResponse({"translations": answers})
 
     async def languages(self, request: Request) -> Response:
-        """The source or the target languages."""
         target = (await http.read_parameters(request)).get("type") == "target"
         codes = self.directions.targets if target else self.directions.sources
         more = {"supports_formality": False} if target else {}
