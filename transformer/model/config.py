@@ -125,6 +125,12 @@ class ModelConfig:
         return self.head_dim or self.d_model // self.num_heads
 
     @property
+    def has_own_layers(self) -> bool:
+        """Whether a class of the user, ``MODULE:CLASS``, replaces one of ours."""
+        names = (self.encoder_layer, self.decoder_layer, self.feed_forward)
+        return any(":" in name for name in names if name is not None)
+
+    @property
     def output_scale(self) -> float:
         return self.d_model**-0.5 if self.scale_output else 1.0
 
@@ -151,6 +157,13 @@ def _contradictions(config: ModelConfig) -> Iterator[str]:
         yield "model.attention=flex drops no weights; set model.attention_dropout=0, or choose sdpa"
     if config.encoder_layer is not None and config.convolution_window is not None:
         yield "model.encoder_layer has no convolution of ours; set model.convolution_window=null"
+    if config.decoder_layer == "ssru" and (
+        config.decoder_pattern or config.positions == "relative"
+    ):
+        yield (
+            "model.decoder_layer=ssru has no self-attention for model.decoder_pattern or "
+            "model.positions=relative; leave them out"
+        )
     one_table = config.tie_embeddings in ("all", "inputs")
     if one_table and config.source_vocab_size != config.target_vocab_size:
         yield (

@@ -84,13 +84,16 @@ def test_an_engine_that_is_there_is_used_if_it_searches_alike(home: Path, engine
     code, _, stderr = verb("translate", *text, *other, home=home)
     assert code == 0 and "auto: torch searches; decoding.no_repeat_ngram=3 cannot" in stderr, stderr
     assert not list((engines / "export").glob("auto-*"))
+    # As after training: there is no folder of exports yet.
+    shutil.copytree(engines / "checkpoints", home / "fresh" / "checkpoints")
+    text[0] = "checkpoint=fresh"
     full = [*text, "decoding.stopping=full", "engine=auto"]
-    for said in (f"auto: writing {engines}/export/auto-", "auto: CTranslate2 searches, with /"):
+    for said in (f"auto: writing {home}/fresh/export/auto-", "auto: CTranslate2 searches, with /"):
         code, found, stderr = verb("translate", *full, home=home)
         assert code == 0 and said in stderr, stderr
     assert "writing" not in stderr
     assert found == verb("translate", *text, "decoding.stopping=full", home=home)[1]
-    scored = ["checkpoint=engines", "decoding.stopping=full", "engine=auto"]
+    scored = ["checkpoint=fresh", "decoding.stopping=full", "engine=auto"]
     code, _, stderr = verb("evaluate", *scored, home=home)
     assert code == 0 and "length_penalty=1 engine=ctranslate2\n" in stderr, stderr
     code, _, stderr = verb("translate", *full, "precision=int8", home=home)

@@ -125,7 +125,7 @@ def test_int8_is_smaller_and_nearly_equal(
         "decoder_model_merged_quantized.onnx",
         "encoder_model_quantized.onnx",
     ]
-    assert all(OnnxGreedy(tmp_path)(TEXTS))
+    assert same(translator, tmp_path, TEXTS) >= 0.5 * len(TEXTS)
 
 
 @pytest.mark.parametrize("algorithm", ["bpe", "unigram"])

@@ -37,6 +37,6 @@ def write_export(config: DictConfig, arguments: Sequence[str], folder: Path) -> 
             "does; choose format=safetensors"
         )
     with written_whole(folder) as part:
-        part.mkdir()
+        part.mkdir(parents=True)
         verified = chosen.write(translator, run, part, config)
         print(json.dumps(verified), file=sys.stderr)

@@ -160,16 +160,16 @@ def reads_late(device: torch.device) -> bool:
 class Outcomes:
     """What the host reads of each row after a step, on its way there."""
 
-    def __init__(self, state: SearchState, rows: Int[Tensor, "batch numbers"]) -> None:
-        """Begin to copy ``rows``; ``state`` is the search after the step."""
-        self.state, self.rows = state, rows
-        self.host = rows.to("cpu", non_blocking=True)
-        self.copied = torch.cuda.Event() if rows.is_cuda else None
+    def __init__(self, state: SearchState, flags: Int[Tensor, "batch numbers"]) -> None:
+        """Begin to copy ``flags``; ``state`` is the search after the step."""
+        self.state, self.flags = state, flags
+        self.host = flags.to("cpu", non_blocking=flags.is_cuda)
+        self.copied = torch.cuda.Event() if flags.is_cuda else None
         if self.copied is not None:
             self.copied.record()
 
     def select(self, kept: Int[Tensor, " kept"]) -> "Outcomes":
-        return Outcomes(self.state.select(kept), self.rows[kept])
+        return Outcomes(self.state.select(kept), self.flags[kept])
 
     def read(self) -> tuple[list[int], list[list[int]]]:
         """Wait for the copy, and for nothing after it; the outcomes, and the other numbers."""

@@ -1,1 +1,1 @@
-"""Families of models of transformers: their config, weights and vocabulary as ours, and back."""
+"""Exports for other runtimes: ONNX, the page for the browser, and packages of Argos."""

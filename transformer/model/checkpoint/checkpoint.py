@@ -142,7 +142,7 @@ def _weights_fit(file: Path) -> Iterator[None]:
 
 def build_empty(config: ModelConfig) -> Transformer:
     """Build a model whose weights take no memory yet (torch's device ``meta``), to be loaded."""
-    if config.encoder_layer or config.decoder_layer or config.feed_forward:
+    if config.has_own_layers:
         return build_transformer(config)  # a class of the user may make more than weights
     with torch.device("meta"):
         model = build_transformer(config)

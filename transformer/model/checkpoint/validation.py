@@ -109,7 +109,7 @@ def validate_size(model: ModelConfig, max_numbers: int) -> None:
     layers = model.encoder_layers + model.decoder_layers
     attention = 2 * model.d_model * model.d_k * model.num_heads
     feed_forward = 2 * model.d_model * model.ffn_dim
-    if model.encoder_layer or model.decoder_layer or model.feed_forward:
+    if model.has_own_layers:
         # A user's own layers may have fewer weights than ours.
         attention = feed_forward = 0
     shared = {"attention": attention, "feed_forward": feed_forward}.get(model.share_layers, 0)

@@ -148,7 +148,7 @@ def test_late_reads_change_no_translation(kind: str, monkeypatch: pytest.MonkeyP
     steps, ahead = 0, list[int]()
     begin, read = loop.outcomes, loop.Outcomes.read
 
-    def begun(*args: Any) -> Tensor:
+    def counted(*args: Any) -> Tensor:
         nonlocal steps
         steps += 1
         return begin(*args)
@@ -157,7 +157,7 @@ def test_late_reads_change_no_translation(kind: str, monkeypatch: pytest.MonkeyP
         ahead.append(steps - len(ahead))
         return read(after)
 
-    monkeypatch.setattr(loop, "outcomes", begun)
+    monkeypatch.setattr(loop, "outcomes", counted)
     monkeypatch.setattr(loop.Outcomes, "read", noted)
     assert_alike(searched(kind), expected)
     # Prefixes and banned phrases need numbers of the step before.

@@ -4,21 +4,22 @@ import pytest
 import torch
 
 from tests.helpers.decoding.translators import PAIRS, tiny_translator
-from tests.helpers.model.models import tiny_transformer
+from tests.helpers.model.models import tiny_config, tiny_transformer
 from tests.helpers.model.tolerance import assert_close
 from transformer.common.errors import InputError
 from transformer.decoding.forced import attention_maps
 from transformer.interchange.expressible import CTRANSLATE2, check_expressible
+from transformer.model.checkpoint.validation import validate_size
 from transformer.model.heads import attention_heads
 from transformer.model.layers.recurrence import SSRU
 
 
 @pytest.mark.parametrize("length", [1, 2, 5, 8])
-@pytest.mark.parametrize("begun", [False, True])
-def test_it_is_the_formula(length: int, begun: bool) -> None:
+@pytest.mark.parametrize("continues", [False, True])
+def test_it_is_the_formula(length: int, continues: bool) -> None:
     torch.manual_seed(1)
     ours, x = SSRU(6), torch.randn(2, length, 6)
-    state = torch.randn(2, 6) if begun else None
+    state = torch.randn(2, 6) if continues else None
     found, last = ours(x, state)
     state = torch.zeros(2, 6) if state is None else state
     for position, output in zip(x.unbind(1), found.unbind(1), strict=True):
@@ -49,3 +50,14 @@ def test_it_has_no_heads_of_its_own_and_no_twin_elsewhere() -> None:
     assert {kind: len(layers) for kind, layers in maps.items()} == {"encoder": 2, "cross": 2}
     with pytest.raises(InputError, match=r"model\.decoder_layer=ssru cannot be expressed"):
         check_expressible(model.config, "CTranslate2", CTRANSLATE2)
+
+
+def test_what_only_attention_has_is_refused() -> None:
+    for changes in ({"positions": "relative"}, {"decoder_pattern": "sliding"}):
+        with pytest.raises(InputError, match="ssru has no self-attention for"):
+            tiny_transformer(decoder_layer="ssru", **changes)
+
+
+def test_a_checkpoint_that_declares_more_than_it_has_is_refused() -> None:
+    with pytest.raises(InputError, match="a larger model than its weights"):
+        validate_size(tiny_config(decoder_layer="ssru", ffn_dim=2**20, encoder_layers=900), 10_000)

@@ -44,8 +44,8 @@ class Translator {
   async translate(text) {
     const { max_length: longest, max_length_ratio: ratio, max_length_offset: more } = this.settings;
     const ids = this.source.encode(text);
-    if (!ids.length) return { source: [], target: [], links: [], text: "" };
-    if (ids.length > longest - 2) throw new Error("A sentence is too long for this model.");
+    if (!ids.length) return { source: [], target: [], links: [] };
+    if (ids.length > longest - 2) return { source: [text], target: ["(too long for this model)"], links: [[]] };
     const limit = Math.min(Math.max(1, Math.floor(ratio * ids.length + more)), longest - 1);
     const { found, attention } = await this.search([...ids, this.settings.eos_token_id], limit);
     const source = words(this.source.names(ids));
@@ -54,7 +54,6 @@ class Translator {
       source: this.source.spell(ids, source),
       target: this.target.spell(found, target),
       links: links(attention, source, target, this.settings.alignment_threshold),
-      text: this.target.decode(found),
     };
   }
 
