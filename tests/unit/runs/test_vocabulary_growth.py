@@ -72,7 +72,7 @@ def translator(tokenizer: Tokenizer, weights: Any, **options: Any) -> Translator
         with torch.no_grad():
             model.projection.weight.mul_(2)
             if model.projection.bias is not None:
-                model.projection.bias.normal_()
+                model.projection.bias.normal_(generator=torch.Generator().manual_seed(1))
     else:
         model.load_state_dict({k.removeprefix("model."): w for k, w in weights.items()})
     return Translator(model, tokenizer, search_config(algorithm="greedy", beam_size=1), 200)
