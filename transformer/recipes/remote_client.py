@@ -22,11 +22,8 @@ from transformer.recipes.remote_teacher import Answer, RemoteTeacher
 LONGEST_BACKOFF, LONGEST_RETRY_AFTER, PROGRESS = 60.0, 3600.0, 10.0
 """Seconds: between two tries by our own choice, and by that of the server; between two reports."""
 
-ANSWER_START = b'{"hash": "'
-"""Of each line of a file of answers."""
-
-_WRONG_REQUEST = ("status 400", "status 413", "status 422")
-"""Faults that the same request will have again, and another one perhaps not."""
+ANSWER_START, _WRONG_REQUEST = b'{"hash": "', ("status 400", "status 413", "status 422")
+"""Of each line of a file of answers; faults that the same request has again, others may not."""
 
 
 class Client:
@@ -38,7 +35,7 @@ class Client:
 
     def __init__(self, teacher: RemoteTeacher) -> None:
         self.teacher, self.stop = teacher, Event()
-        self._retry_after, self._outage, self._reached = 0.0, 0, False
+        self._retry_after, self._outage, self._reached, self.answered = 0.0, 0, False, ""
         name, server = teacher.api_key_env or "", teacher.server
         self._key = os.environ.get(name, "").strip()
         if not re.fullmatch("[!-~]*", self._key):
@@ -47,8 +44,8 @@ class Client:
         if self._key and not re.match(private, server):
             raise InputError(f"{server}: give https:// for the key in {name}, or api_key_env=null")
         # Without https:// a proxy would see the key.
-        direct = [ProxyHandler({})] if self._key and server.startswith("http:") else []
-        self._open = build_opener(*direct).open
+        proxies: dict[str, str] | None = {} if self._key and server.startswith("http:") else None
+        self._open = build_opener(ProxyHandler(proxies)).open
         # JSON may escape each character, and JSON in a text of JSON does so again.
         escaped = (rf"(?:\\{{0,7}}{re.escape(c)}|\\{{1,7}}u(?i:{ord(c):04x}))" for c in self._key)
         self._any_key = re.compile("".join(escaped))
@@ -62,13 +59,18 @@ class Client:
                 return answer._replace(transient=True)
             answer = self._post(self.teacher.request(text))
             tokens = (tokens[0] + answer.tokens[0], tokens[1] + answer.tokens[1])
-            if answer.texts or (answer.fault or "").startswith(_WRONG_REQUEST):
+            rejected = (answer.fault or "").startswith(_WRONG_REQUEST)
+            if answer.texts or rejected:
                 break
             longest = min(self.teacher.backoff * 2**number, LONGEST_BACKOFF)
             pause = random.uniform(longest / 2, longest) if answer.transient else 0.0
         self._outage = self._outage + 1 if answer.transient else 0
-        if self._outage >= max(8, self.teacher.concurrency):
-            reason = f"{self._outage} lines in a row have no answer ({answer.fault})"
+        self.answered = text if answer.texts else self.answered
+        # All of them may be too long: then the server still answers a line that it has answered.
+        again = rejected and self.answered not in ("", text)
+        limit = max(8, self.teacher.concurrency)
+        if self._outage >= limit and not (again and not self.ask(self.answered).transient):
+            reason = f"{limit} lines in a row have no answer ({answer.fault})"
             raise InputError(f"{self.teacher.server}: {reason}; the same command resumes")
         return answer._replace(tokens=tokens)
 
@@ -99,7 +101,7 @@ class Client:
         """The fault of a status; raises InputError for one that all other requests will have."""
         message, fault = "", f"status {error.code}"
         with error, suppress(OSError, HTTPException):
-            message = " ".join(self._without_key(error.read(2000)).split())[:300]
+            message = " ".join(self._without_key(error.read(100_000)).split())[:300]
         passes = error.code in (408, 409, 425, 429) or error.code >= 500
         if not passes and fault not in _WRONG_REQUEST:
             name = self.teacher.api_key_env
@@ -128,6 +130,7 @@ def ask_all(
     """
     known = _known_answers(file)
     keys = {text: client.teacher.request_hash(text) for text in texts if text.strip()}
+    client.answered = next((text for text in keys if known.get(keys[text], Answer([])).texts), "")
     numbers, lock = {text: number for number, text in enumerate(texts, 1)}, Lock()
     missing = iter([text for text, key in keys.items() if key not in known])
 

@@ -16,7 +16,6 @@ _REFUSAL = re.compile(
     r"(?i)\bi(['’]m| am)? (can['’]?t|cannot|unable to|not able to|won['’]t) (assist|help|comply|"
     r"fulfill|translate)\b.{0,20}\b(that|this|request|content|text)\b|\bas an ai (language )?model"
 )
-_OWN_FIELDS = {"n", "messages", "model", "stream"}
 _ADDRESS = r"https?://([\w.-]+|\[[\da-fA-F:]+\])(:\d+)?(/[^?#\s]*)?"
 
 
@@ -53,7 +52,7 @@ class RemoteTeacher:
         incomplete = self.is_chat and (self.model_name is None or "{text}" not in self.prompt)
         valid = re.fullmatch(_ADDRESS, self.server)
         name = re.fullmatch(r"[A-Za-z_]\w*", self.api_key_env or "none")
-        own = ", ".join(sorted(_OWN_FIELDS.intersection(self.parameters or {})))
+        own = ", ".join({*(self.parameters or ())} & {"n", "messages", "model", "stream"})
         objections = [
             *out_of_range(self, ""),
             "server= must be as http://127.0.0.1:8000/v1, without password and query" * (not valid),

@@ -55,7 +55,7 @@ def call(server: ChatServer, source: Path, output: Path, *more: str) -> int:
 def test_a_server_that_rejects_all_lines_loses_none(
     server: ChatServer, tmp_path: Path, status: str
 ) -> None:
-    server.fault = lambda text, number: "" if int(text.split()[1]) < 9 else status
+    server.fault = lambda text, number: "" if server.asked.total() < 9 else status
     with pytest.raises(InputError, match=rf"8 lines in a row have no answer \(status {status}: "):
         ask(server, TEXTS, tmp_path / "a")
     # The same request has the same fault, and is not tried again.
@@ -72,6 +72,19 @@ def test_one_rejected_line_does_not_stop_a_call(server: ChatServer, tmp_path: Pa
         found = ask(server, TEXTS[:3], tmp_path / "a")
         assert counts(found.values()).startswith("status 400 1, answered 2, ")
         assert [server.asked[text] for text in TEXTS[:3]] == [asked, 1, 1]
+
+
+def test_many_long_lines_in_a_row_are_no_outage(server: ChatServer, tmp_path: Path) -> None:
+    server.fault = lambda text, number: "413" if 1 <= int(text.split()[1]) < 21 else ""
+    for asked in (1, 2):
+        found = ask(server, TEXTS, tmp_path / "a")
+        assert counts(found.values()).startswith("answered 20, status 413 20, ")
+        assert {server.asked[text] for text in TEXTS[1:21]} == {asked}
+        # After each eighth of them, the server has been asked for a line that it had answered.
+        assert server.asked.total() == 20 + 22 * asked
+    # Without such a line there is no way to know.
+    with pytest.raises(InputError, match="8 lines in a row"):
+        ask(server, TEXTS[1:21], tmp_path / "b")
 
 
 def test_a_message_names_no_key_where_there_is_none(server: ChatServer) -> None:
@@ -91,7 +104,7 @@ def test_a_key_with_escapes_is_masked(server: ChatServer, escaped: str) -> None:
     server.encode = lambda values: json.dumps(values).replace("KEY", json.dumps(escaped)[1:-1])
     assert client.ask("c").texts == ['{"key": "***"}']
     server.fault = lambda text, number: "400"
-    server.encode = lambda values: f'{{"error": "{escaped} is wrong'
+    server.encode = lambda values: " " * 1990 + f'{{"error": "{escaped} is wrong'
     assert client.ask("d").fault == 'status 400: {"error": "*** is wrong'
     server.fault = lambda text, number: "403"
     with pytest.raises(InputError, match=r'answers 403 \(\{"error": "\*\*\* is wrong\)'):

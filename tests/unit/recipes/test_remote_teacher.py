@@ -249,7 +249,7 @@ def test_ask_writes_the_pairs_that_have_an_answer(
     server.fault = lambda text, number: "refusal" if text == "no" else ""
     server.translate = lambda text, n: ["other words here", text.upper(), "nothing"][:n]
     call = [f"server={server.url}", "model_name=m", f"prompt={prompt}", f"input={source}"]
-    call = ["ask", *call, "source=en", "target=de", f"output={tmp_path}/out"]
+    call = ["ask", *call, "source=en", "target=de", f"output={tmp_path}/out", "concurrency=1"]
     assert main([*call, "candidates=2"]) == 2
     assert "candidates= and reference= go together" in capsys.readouterr().err
     assert main([*call, "candidates=2", f"reference={reference}", "max_left_out=0.4"]) == 0

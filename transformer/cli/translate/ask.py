@@ -27,11 +27,10 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     paths = [source, resolve_path(config, "reference", source)]
     answers = resolve_path(config, "answers", output / "answers.jsonl")
     written: dict[str, list[str]] = {"source.txt": [], "target.txt": [], "left_out.jsonl": []}
-    inputs = list(paths)
+    prompt = given_path(values["prompt"])
+    _check_paths([*paths, prompt], [answers, *(output / name for name in written)])
     if "{text}" not in values["prompt"]:
-        inputs.append(given_path(values["prompt"]))
-        values["prompt"] = "\n".join(read_lines(inputs[-1]))
-    _check_paths(inputs, [answers, *(output / name for name in written)])
+        values["prompt"] = "\n".join(read_lines(prompt))
     if (values["candidates"] > 1) != (config.reference is not None):
         raise InputError("candidates= and reference= go together: the nearest candidate is taken")
     client = Client(RemoteTeacher(**values))

@@ -98,8 +98,7 @@ def open_part(path: Path, stack: ExitStack, start: bytes = b"") -> tuple[BinaryI
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise InputError(f"{path} is being written by another process; let it end") from error
-    file.seek(0)
-    if not start.startswith(file.read(len(start))):
+    if not start.startswith(os.pread(file.fileno(), len(start), 0)):
         raise InputError(f"{path} was not written by such a call; give another name")
     file.seek(0)
     lines = size = 0
