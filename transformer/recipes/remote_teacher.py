@@ -52,7 +52,7 @@ class RemoteTeacher:
         incomplete = self.is_chat and (self.model_name is None or "{text}" not in self.prompt)
         valid = re.fullmatch(_ADDRESS, self.server)
         name = re.fullmatch(r"[A-Za-z_]\w*", self.api_key_env or "none")
-        own = ", ".join({*(self.parameters or ())} & {"n", "messages", "model", "stream"})
+        own = ", ".join(sorted({*(self.parameters or ())} & {"n", "messages", "model", "stream"}))
         objections = [
             *out_of_range(self, ""),
             "server= must be as http://127.0.0.1:8000/v1, without password and query" * (not valid),
