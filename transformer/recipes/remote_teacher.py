@@ -20,12 +20,12 @@ _ADDRESS = r"https?://([\w.-]+|\[[\da-fA-F:]+\])(:\d+)?(/[^?#\s]*)?"
 
 
 class Answer(NamedTuple):
-    """Candidates, or a fault, which ``passes`` if it is of the connection; tokens in and out."""
+    """Candidates, or a fault, ``transient`` if the model did not cause it; tokens in and out."""
 
     texts: Sequence[str]
     fault: str | None = None
     tokens: tuple[int, int] = (0, 0)
-    passes: bool = False
+    transient: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,19 +44,22 @@ class RemoteTeacher:
     tries: Annotated[int, Range(1)] = 6
     timeout: Annotated[float, Range(above=0)] = 120.0
     backoff: Annotated[float, Range(0)] = 1.0
+    max_left_out: Annotated[float, Range(0, 1)] = 0.1
 
     def __post_init__(self) -> None:
         given = (self.model_name, self.prompt, self.parameters, self.candidates)
-        useless = not self.is_chat and given != (None, PROMPT, None, 1)
-        lacks = self.is_chat and (self.model_name is None or "{text}" not in self.prompt)
-        right = re.fullmatch(_ADDRESS, self.server)
+        not_chat = not self.is_chat and given != (None, PROMPT, None, 1)
+        incomplete = self.is_chat and (self.model_name is None or "{text}" not in self.prompt)
+        valid = re.fullmatch(_ADDRESS, self.server)
         name = re.fullmatch(r"[A-Za-z_]\w*", self.api_key_env or "none")
+        own = ", ".join(sorted({*(self.parameters or ())} & {"n", "messages", "model", "stream"}))
         objections = [
             *out_of_range(self, ""),
-            "server= must be as http://127.0.0.1:8000/v1, without password and query" * (not right),
+            "server= must be as http://127.0.0.1:8000/v1, without password and query" * (not valid),
             "api_key_env= must be the name of an environment variable, not a key" * (not name),
-            "a chat API needs model_name=NAME, and {text} in prompt=" * lacks,
-            "model_name=, prompt=, parameters= and candidates= need a chat API" * useless,
+            "a chat API needs model_name=NAME, and {text} in prompt=" * incomplete,
+            "model_name=, prompt=, parameters= and candidates= need a chat API" * not_chat,
+            f"parameters= cannot set {own}; set model_name=, prompt= or candidates=" * bool(own),
         ]
         raise_objections(filter(None, objections))
 
@@ -90,20 +93,29 @@ class RemoteTeacher:
 
     def request_hash(self, text: str) -> str:
         """A hash of all that the answer depends on."""
-        return sha256(json.dumps([self.url, self.request(text)]).encode()).hexdigest()[:32]
+        # In JSON all keys are text, which has an order.
+        values = json.loads(json.dumps([self.url, self.request(text)]))
+        return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:32]
 
     def read(self, values: Any) -> Answer:
         """The candidates of an answer that have no fault, or the fault of the first one."""
-        tokens = (0, 0)
+        tokens = _tokens(values)
         try:
-            usage = values.get("usage") or {}
-            tokens = int(usage.get("prompt_tokens", 0)), int(usage.get("completion_tokens", 0))
             one = [] if self.is_chat else [{"message": {"content": values["translatedText"]}}]
             found = [_candidate(**choice) for choice in one or values["choices"]]
         except (AttributeError, LookupError, TypeError, ValueError):
             return Answer([], "unknown format", tokens)
         good = [text for text, fault in found if fault is None]
         return Answer(good, None if good else [*found, ("", "empty")][0][1], tokens)
+
+
+def _tokens(values: Any) -> tuple[int, int]:
+    """The counts of a server; 0 where it gives none."""
+    try:
+        usage = values["usage"]
+        return int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return 0, 0
 
 
 def _candidate(message: Any, finish_reason: Any = None, **_: Any) -> tuple[str, str | None]:

@@ -28,12 +28,14 @@ class ChatServer:
         headers: Of all requests.
         delay: Seconds before each answer.
         retry_after: The header of status 429.
+        encode: Makes the JSON of an answer or an error.
     """
 
     fault: Callable[[str, int], str] = lambda text, number: ""
     translate: Callable[[str, int], list[str]] = lambda text, n: [text.upper()] * n
     delay: float = 0.0
     retry_after: str = "0.05"
+    encode: Callable[[Any], str] = json.dumps
     url: str = ""
     asked: Counter[str] = field(default_factory=Counter)
     answered: Counter[str] = field(default_factory=Counter)
@@ -107,7 +109,7 @@ def _answer(handler: BaseHTTPRequestHandler, server: ChatServer, body: dict[str,
     handler.send_response(status)
     if status == 429:
         handler.send_header("Retry-After", server.retry_after)
-    data = json.dumps(values).encode()
+    data = server.encode(values).encode()
     data = data[: len(data) // 2] if fault == "cut" else data
     handler.send_header("Content-Length", str(len(data)))
     try:

@@ -99,9 +99,9 @@ def test_distill_resumes_and_shows_the_key_nowhere(tmp_path: Path) -> None:
         finally:
             over.set()
             thread.join()
-    said = (tmp_path / "log").read_text()
-    assert code == 0, said
-    assert "02_translate: resumes: " in said
+    log = (tmp_path / "log").read_text()
+    assert code == 0, log
+    assert "02_translate: resumes: " in log
     assert lines(tmp_path / "d" / "02_translate" / "target.txt") == sources
     assert server.answered.total() - len(set(sources)) <= 4
     assert {headers["Authorization"] for headers in server.headers} == {f"Bearer {KEY}"}

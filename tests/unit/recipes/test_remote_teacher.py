@@ -111,6 +111,8 @@ def test_what_is_asked() -> None:
         ({"prompt": "text"}, "a chat API needs model_name=NAME, and {text}"),
         ({"server": "http://localhost/translate"}, "model_name=, prompt=, parameters= and"),
         ({"tries": 0}, "tries=0 must be at least 1"),
+        ({"parameters": {"n": 2, "stream": True, "top_p": 1}}, "parameters= cannot set n, stream;"),
+        ({"max_left_out": 1.5}, "max_left_out=1.5 must be from 0 to 1"),
     ],
 )
 def test_wrong_settings(changes: dict[str, Any], message: str) -> None:
@@ -154,11 +156,12 @@ def test_lines_without_an_answer_are_given_up(server: ChatServer, tmp_path: Path
     server.fault = lambda text, number: faults.get(text, "")
     found = ask(server, TEXTS[:6], tmp_path / "a", tries=3)
     assert [found[text].fault for text in TEXTS[:6]] == [
-        *(None, "refusal", "empty", "status 500", "cut JSON", None)
+        *(None, "refusal", "empty", found[TEXTS[3]].fault, "cut JSON", None)
     ]
+    assert (found[TEXTS[3]].fault or "").startswith("status 500: {")
     assert {server.asked[text] for text in faults} == {3}
     assert found[TEXTS[1]].tokens == (30, 15)
-    # A later call asks again where the fault was one of the connection.
+    # A later call asks again where the fault was transient.
     server.fault = lambda text, number: ""
     found = ask(server, TEXTS[:6], tmp_path / "a", tries=3)
     assert [found[text].fault for text in TEXTS[:6]] == [*(None, "refusal", "empty"), *[None] * 3]
@@ -246,22 +249,22 @@ def test_ask_writes_the_pairs_that_have_an_answer(
     server.fault = lambda text, number: "refusal" if text == "no" else ""
     server.translate = lambda text, n: ["other words here", text.upper(), "nothing"][:n]
     call = [f"server={server.url}", "model_name=m", f"prompt={prompt}", f"input={source}"]
-    call = ["ask", *call, "source=en", "target=de", f"output={tmp_path}/out"]
+    call = ["ask", *call, "source=en", "target=de", f"output={tmp_path}/out", "concurrency=1"]
     assert main([*call, "candidates=2"]) == 2
     assert "candidates= and reference= go together" in capsys.readouterr().err
-    assert main([*call, "candidates=2", f"reference={reference}"]) == 0
+    assert main([*call, "candidates=2", f"reference={reference}", "max_left_out=0.4"]) == 0
     out = tmp_path / "out"
     assert (out / "source.txt").read_text() == "a b c d\nx y z w\n"
     assert (out / "target.txt").read_text() == "A B C D\nX Y Z W\n"
     left_out = [json.loads(line) for line in (out / "left_out.jsonl").read_text().splitlines()]
     assert [(line["line"], line["fault"]) for line in left_out] == [(2, "blank"), (3, "refusal")]
-    said = capsys.readouterr()
-    assert "answered 2, refusal 1, tokens in 80, tokens out 50" in said.out
+    printed = capsys.readouterr()
+    assert "answered 2, refusal 1, tokens in 80, tokens out 50" in printed.out
     assert server.bodies[0]["messages"][0]["content"] == "dog => Hund\nEnglish to German: a b c d"
-    assert KEY not in said.out + said.err + "".join(f.read_text() for f in out.iterdir())
+    assert KEY not in printed.out + printed.err + "".join(f.read_text() for f in out.iterdir())
     source.write_text("no\n", encoding="utf-8")
     assert main(call) == 2
-    assert "no line has an answer" in capsys.readouterr().err
+    assert "1 of 1 different lines have no answer" in capsys.readouterr().err
 
 
 def test_the_stages_of_other_teachers(

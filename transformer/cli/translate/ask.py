@@ -1,9 +1,11 @@
 """``ask``: a server translates a file, line by line; a call that was killed resumes."""
 
 import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 
 from omegaconf import DictConfig
 
@@ -14,27 +16,30 @@ from transformer.common.files import given_path, written_whole
 from transformer.data.text.lines import read_lines
 from transformer.data.text.parallel import plain_pairs
 from transformer.evaluation.metrics import MetricsConfig, nearest
-from transformer.recipes.remote_client import Client, ask_all, counts
+from transformer.recipes.remote_client import ANSWER_START, Client, ask_all, counts
 from transformer.recipes.remote_teacher import Answer, RemoteTeacher
 
 
 def run(config: DictConfig, _: Sequence[str]) -> None:
     """Ask for each line, and write the pairs of the lines that have an answer."""
     values, output = resolve_fields(config, RemoteTeacher), resolve_path(config, "output")
+    source = resolve_path(config, "input")
+    paths = [source, resolve_path(config, "reference", source)]
+    answers = resolve_path(config, "answers", output / "answers.jsonl")
+    written: dict[str, list[str]] = {"source.txt": [], "target.txt": [], "left_out.jsonl": []}
+    prompt = given_path(values["prompt"])
+    _check_paths([*paths, prompt], [answers, *(output / name for name in written)])
     if "{text}" not in values["prompt"]:
-        values["prompt"] = "\n".join(read_lines(given_path(values["prompt"])))
+        values["prompt"] = "\n".join(read_lines(prompt))
     if (values["candidates"] > 1) != (config.reference is not None):
         raise InputError("candidates= and reference= go together: the nearest candidate is taken")
     client = Client(RemoteTeacher(**values))
     bleu = MetricsConfig(**resolve_fields(config, MetricsConfig)).bleu(effective_order=True)
-    source = resolve_path(config, "input")
-    paths = [source, resolve_path(config, "reference", source)]
     pairs = [*plain_pairs([*map(read_lines, paths)], paths)]
     output.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        file = open_part(resolve_path(config, "answers", output / "answers.jsonl"), stack)[0]
+        file = open_part(answers, stack, ANSWER_START)[0]
         found = ask_all(client, [text for text, _ in pairs], file, sys.stderr.write)
-    written: dict[str, list[str]] = {"source.txt": [], "target.txt": [], "left_out.jsonl": []}
     for number, (text, reference) in enumerate(pairs, 1):
         answer = found.get(text, Answer([], "blank"))
         if answer.texts:
@@ -47,7 +52,25 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     for name, lines in written.items():
         with written_whole(output / name) as part:
             part.write_bytes("".join(f"{line}\n" for line in lines).encode())
+    _check_left_out(client.teacher, found, output / "left_out.jsonl")
     sizes = ", ".join(f"{output / name} {len(lines):,} lines" for name, lines in written.items())
-    if not written["source.txt"]:
-        raise InputError(f"{source}: no line has an answer; {sizes} has the reasons")
     print(f"{sizes}; answers: {counts(found.values())}")
+
+
+def _check_paths(inputs: Iterable[Path], outputs: Iterable[Path]) -> None:
+    """Raise InputError where an output would overwrite an input, or another output."""
+    files = [*{*map(os.path.realpath, inputs)}, *map(os.path.realpath, outputs)]
+    for file in files:
+        if files.count(file) > 1:
+            raise InputError(f"{file} would be overwritten; give another output= or answers=")
+
+
+def _check_left_out(teacher: RemoteTeacher, found: Mapping[str, Answer], reasons: Path) -> None:
+    """Raise InputError if too many of the different lines have no answer, or all of them."""
+    count = sum(not answer.texts for answer in found.values())
+    if count > teacher.max_left_out * len(found) or count == len(found):
+        advice = f", max_left_out=1 (now {teacher.max_left_out}) leaves them out"
+        raise InputError(
+            f"{count:,} of {len(found):,} different lines have no answer: {reasons} tells why; "
+            f"the same command asks again where the server failed{advice * (count < len(found))}"
+        )

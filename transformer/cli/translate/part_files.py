@@ -90,14 +90,16 @@ class PartFiles:
             path.unlink()
 
 
-def open_part(path: Path, stack: ExitStack) -> tuple[BinaryIO, int]:
-    """Open and lock a file to append to, and count its whole lines; the rest is cut off."""
+def open_part(path: Path, stack: ExitStack, start: bytes = b"") -> tuple[BinaryIO, int]:
+    """Open and lock a file with this start to append to; count the whole lines, cut the rest."""
     stack.enter_context(named(path))
     file = cast(BinaryIO, stack.enter_context(open_unlinked(path, "a+b")))
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise InputError(f"{path} is being written by another process; let it end") from error
+    if not start.startswith(os.pread(file.fileno(), len(start), 0)):
+        raise InputError(f"{path} was not written by such a call; give another name")
     file.seek(0)
     lines = size = 0
     for line in file:
