@@ -12,6 +12,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric
 
 from transformer.common.errors import InputError, raise_objections
+from transformer.data.text.phrases import occurs
 
 DECIMALS = 2
 
@@ -197,3 +198,17 @@ def _unknown(name: str) -> str:
 def nearest(candidates: Sequence[str], reference: str, bleu: BLEU) -> str:
     """The first candidate with the best sentence BLEU (Kim and Rush 2016, section 3.3)."""
     return max(candidates, key=lambda one: bleu.sentence_score(one, [reference]).score)
+
+
+def term_accuracy(
+    hypotheses: Sequence[str], terms: Sequence[Sequence[str]], signature: str
+) -> Score:
+    """Percent of all listed phrases that occur (``occurs``) in the hypothesis of their line."""
+    matches = [
+        occurs(term, hypothesis)
+        for hypothesis, line in zip(hypotheses, terms, strict=True)
+        for term in line
+    ]
+    found, count = sum(matches), len(matches)
+    signature = f"nterms:{count}|{signature}"
+    return Score.of("term accuracy", 100 * found / count, signature, found=found, terms=count)

@@ -6,7 +6,7 @@ import pytest
 
 from transformer.common.errors import InputError
 from transformer.data.text.phrases import read_phrases
-from transformer.evaluation.term_accuracy import term_accuracy
+from transformer.evaluation.metrics import term_accuracy
 
 
 def test_the_share_of_terms_that_occur_as_words() -> None:

@@ -10,6 +10,7 @@ from transformer.cli import load
 from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.engine import translator_by_engine
 from transformer.cli.evaluate import scored_text
+from transformer.cli.evaluate.stress import save_stress, stress_table
 from transformer.common.errors import InputError
 from transformer.common.escaping import escaped
 from transformer.common.files import given_path
@@ -25,9 +26,8 @@ from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.alignment_error import count_links
 from transformer.evaluation.failures.flags import Detector
 from transformer.evaluation.failures.monitor import as_outputs, find_failures
-from transformer.evaluation.metrics import Score, build_metric, score
+from transformer.evaluation.metrics import Score, build_metric, score, term_accuracy
 from transformer.evaluation.stress import StressTest
-from transformer.evaluation.term_accuracy import term_accuracy
 from transformer.report.scores import (
     failures_table,
     format_json,
@@ -36,7 +36,6 @@ from transformer.report.scores import (
     save_report,
     table_console,
 )
-from transformer.report.stress import save_stress, stress_table
 from transformer.report.unknown_symbols import checked_symbols
 
 

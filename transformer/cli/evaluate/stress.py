@@ -1,10 +1,13 @@
 """``stress``: score a translator on a disturbed test set; a table, and ``stress.json``."""
 
+import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from omegaconf import DictConfig
 from rich.console import Console
+from rich.text import Text
 
 from transformer.cli.config.compose import resolve_positive, resolve_value
 from transformer.cli.evaluate import scored_text
@@ -13,10 +16,9 @@ from transformer.common.errors import InputError, did_you_mean
 from transformer.data.disturbance.catalog import DISTURBANCES
 from transformer.evaluation.failures.flags import Detector
 from transformer.evaluation.metrics import build_metric
-from transformer.evaluation.stress import StressTest
+from transformer.evaluation.stress import StressReport, StressTest
 from transformer.model.checkpoint.locate import run_folder
-from transformer.report.scores import require_writable
-from transformer.report.stress import save_stress, stress_table
+from transformer.report.scores import build_table, require_writable, write_whole
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
@@ -48,3 +50,23 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     report = test.run(names, lambda name: print(f"stress: {name}", file=sys.stderr, flush=True))
     Console(width=10_000, soft_wrap=True).print(stress_table(scored_text.text_name(config), report))
     save_stress(output, report)
+
+
+def stress_table(name: str, report: StressReport) -> Text:
+    """A line for each disturbance: score, loss, outputs and the most frequent flags."""
+    columns = ("disturbance", "inputs", report.metric, "loss", "same output", "chrF to clean")
+    rows: list[Sequence[str]] = [("none", str(report.sentences), f"{report.clean:.2f}", *[""] * 4)]
+    for one in report.disturbances:
+        numbers = (one.score, one.loss, one.unchanged, one.agreement)
+        flags = sorted(one.failures.items(), key=lambda item: -item[1])[:3]
+        shown = ", ".join(f"{flag} {count}" for flag, count in flags if count)
+        cells = ("-" if number is None else f"{number:.2f}" for number in numbers)
+        rows.append((one.name, str(one.inputs), *cells, shown))
+    title = f"{name} disturbed, {report.signature}"
+    return build_table(title, (*columns, "flags"), rows, right=range(1, 6))
+
+
+def save_stress(folder: Path | None, report: StressReport) -> None:
+    """Write ``stress.json`` to a folder; None writes nothing."""
+    if folder is not None:
+        write_whole(folder / "stress.json", json.dumps(report.to_json(), indent=1) + "\n")

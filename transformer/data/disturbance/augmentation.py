@@ -1,8 +1,7 @@
 """Disturbs training pairs: a function of the settings, the pair and a seed.
 
-It does not know epochs, tokens or batches. Source: OpusTrainer (Bogoychev et al. 2023, arXiv
-2311.14838, section 3); copied noise also Khayrallah and Koehn 2018, https://aclanthology.org/W18-2709;
-joined sentences: Kondo et al. 2021, https://aclanthology.org/2021.naacl-srw.18.
+Sources: Bogoychev et al. 2023 (OpusTrainer, arXiv 2311.14838, section 3); copied noise: Khayrallah
+and Koehn 2018 (W18-2709); joined sentences: Kondo et al. 2021 (2021.naacl-srw.18).
 """
 
 from collections.abc import Iterator

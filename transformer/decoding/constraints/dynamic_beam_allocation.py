@@ -5,7 +5,7 @@ beam is wider than without phrases. Each bank has at least one slot. The last ba
 phrases, has at least half of the plain beam. The best hypotheses of any bank get the remaining
 slots. The search tries the best continuations, and the continuations of phrases. Only a hypothesis
 with all phrases may end. At its limit any hypothesis may end, but it counts only if no hypothesis
-with all phrases ended. It does not know the model or text.
+with all phrases ended.
 
 Source: Post and Vilar 2018, "Fast Lexically Constrained Decoding with Dynamic Beam Allocation for
 Neural Machine Translation", section 4; in tensors, as in Hu et al. 2019, "Improved Lexically

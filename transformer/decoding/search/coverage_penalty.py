@@ -1,8 +1,7 @@
 """The coverage penalty: hypotheses with unattended source words get lower scores.
 
-It does not know the search. Source: Wu et al. 2016, "Google's Neural Machine
-Translation System", section 7, equation 14. The attention is recomputed for the final hypotheses,
-so that the search keeps its fast kernel. The penalty ranks the final hypotheses only.
+Source: Wu et al. 2016, "Google's Neural Machine Translation System", section 7, equation 14. It
+ranks final hypotheses, whose attention is recomputed, so that the search keeps its fast kernel.
 """
 
 import math

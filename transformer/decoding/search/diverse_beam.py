@@ -1,8 +1,7 @@
 """Diverse beam search: each group of beams is penalised for the new tokens of earlier groups.
 
-It does not know the model. Each group runs beam search (beam.py). Source: Vijayakumar et al.
-2016, "Diverse Beam Search: Decoding Diverse Solutions from Neural Sequence Models", with Hamming
-diversity (section 4.2).
+Each group runs beam search (beam.py). Source: Vijayakumar et al. 2016, "Diverse Beam Search:
+Decoding Diverse Solutions from Neural Sequence Models", with Hamming diversity (section 4.2).
 """
 
 from dataclasses import dataclass, replace

@@ -1,9 +1,8 @@
 """Sampling: each token is drawn from the model's distribution, or from its most likely part.
 
-It does not know the model. Sources: Fan et al. 2018, "Hierarchical Neural Story Generation"
-(top-k); Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration" (top-p); Hewitt et al.
-2022, "Truncation Sampling as Language Model Desmoothing" (epsilon); Nguyen et al. 2024, "Turning Up
-the Heat: Min-p Sampling for Creative and Coherent LLM Outputs" (min-p).
+Sources: Fan et al. 2018, "Hierarchical Neural Story Generation" (top-k); Holtzman et al. 2020,
+"The Curious Case of Neural Text Degeneration" (top-p); Hewitt et al. 2022, "Truncation Sampling as
+Language Model Desmoothing" (epsilon); Nguyen et al. 2024, "Turning Up the Heat" (min-p).
 """
 
 import hashlib
