@@ -127,3 +127,8 @@ def out_of_range(config: Any, where: str) -> Iterator[str]:
         literals = [o for o in options if get_origin(o) is Literal]
         if isinstance(value, str) and not any(value in get_args(o) for o in literals) and literals:
             yield f"{where}.{name}={value!r} must be {_words(literals[0])}".removeprefix(".")
+
+
+def override_key(argument: str) -> str:
+    """The key of an argument."""
+    return argument.partition("=")[0]

@@ -159,10 +159,7 @@ def _score_table(tests: Tests, report: dict[str, Any]) -> str:
 def _limits(report: dict[str, Any]) -> Iterator[str]:
     for run in report.get("runs", ()):
         if failures := run["failures"]:
-            rows = [
-                (k, f["hypothesis"], "-" if f["reference"] is None else f["reference"])
-                for k, f in failures["flags"].items()
-            ]
+            rows = [(k, f["hypothesis"], f["reference"]) for k, f in failures["flags"].items()]
             yield f"\n## Failures in {failures['sentences']:,} outputs\n\n"
             yield _table(("flag", "outputs", "references"), rows) + "\n"
         if stress := run["stress"]:
@@ -174,7 +171,8 @@ def _limits(report: dict[str, Any]) -> Iterator[str]:
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+    shown = (("-" if cell is None else str(cell) for cell in line) for line in lines)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in shown)
 
 
 def _asset(name: str) -> str:

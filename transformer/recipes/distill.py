@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
-from transformer.common.schema import Range
+from transformer.common.schema import Range, override_key
 from transformer.data.text.parallel import file_format
 from transformer.recipes.corpus_files import CorpusFiles, monolingual_file, only_train
-from transformer.recipes.overrides import override, override_key
+from transformer.recipes.overrides import override
 from transformer.recipes.plan import Plan, Recipe, one_or_all
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from hydra.core.override_parser.types import Quote, QuotedString
 
 from transformer.common.errors import InputError, did_you_mean
+from transformer.common.schema import override_key
 
 _BARE = re.compile(r"[A-Za-z0-9_./*@?|-]+")
 _OTHER_TYPE = re.compile(r"[+-]?[0-9_.]+(e[+-]?[0-9]+)?|[+-]?(inf|nan)|null|true|false", re.I)
@@ -40,11 +41,6 @@ def _literal(value: Any) -> str:
     if _BARE.fullmatch(text) and not _OTHER_TYPE.fullmatch(text):
         return text
     return QuotedString(text, Quote.single).with_quotes()
-
-
-def override_key(argument: str) -> str:
-    """The key of an argument."""
-    return argument.partition("=")[0]
 
 
 def merged(*groups: Iterable[str]) -> tuple[str, ...]:

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.files import given_path
-from transformer.common.schema import out_of_range
+from transformer.common.schema import out_of_range, override_key
 from transformer.data.corpora.resolve import as_files
 from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload
 from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.recipes.corpus_files import TEXT_KEYS, CorpusFiles, corpus_paths, corpus_splits
-from transformer.recipes.overrides import merged, override, override_key
+from transformer.recipes.overrides import merged, override
 from transformer.recipes.stage import Stage
 from transformer.runs.finetuning import other_model
 from transformer.tasks.registry import make_task

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from transformer.common.files import CONFIG_DIR
-from transformer.recipes.overrides import override, override_key
+from transformer.common.schema import override_key
+from transformer.recipes.overrides import override
 
 FREE = frozenset(
     {

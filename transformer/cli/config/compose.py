@@ -22,8 +22,7 @@ from transformer.cli.config.arguments import (
 )
 from transformer.common.errors import ALSO, InputError
 from transformer.common.files import HUB, given_path, hub_run
-from transformer.common.schema import typed_value
-from transformer.recipes.overrides import override_key
+from transformer.common.schema import override_key, typed_value
 
 _OWN_METRIC = {
     "train": ("metrics.custom={}", "metrics.choose=custom"),

@@ -23,9 +23,9 @@ from transformer.cli.train.resume import AUTO, TRUST, auto_run, named_checkpoint
 from transformer.cli.train.vocabulary import names_size, untie_kinds
 from transformer.common.errors import InputError
 from transformer.common.own_code import import_code
+from transformer.common.schema import override_key
 from transformer.data.corpora.trust import named_classes
 from transformer.model.checkpoint.locate import run_folder
-from transformer.recipes.overrides import override_key
 from transformer.training.checkpointing.run_directory import has_checkpoint
 from transformer.training.distributed.launcher import RUN
 from transformer.training.distributed.rendezvous import external_rank

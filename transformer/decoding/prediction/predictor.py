@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import torch
 
@@ -30,6 +30,9 @@ class Prediction(Protocol):
         """The prediction as plain values."""
 
 
+P = TypeVar("P", bound="Predictor")
+
+
 @dataclass(eq=False)
 class Predictor(ABC):
     """A stack in evaluation mode, and its tokenizer; ``batch_tokens`` of a batch count padding."""
@@ -44,12 +47,12 @@ class Predictor(ABC):
 
     @classmethod
     def load(
-        cls,
+        cls: type[P],
         path: str | os.PathLike[str],
         *,
         batch_tokens: int = 4096,
         device: torch.device | str = "cpu",
-    ) -> Self:
+    ) -> P:
         """Load a checkpoint file, or the best checkpoint of a run directory, of this task."""
         file = find_checkpoint(Path(path))
         payload = checkpoint.read_merged(file)

@@ -1,10 +1,9 @@
 """Batched beam search, for many sentences at once.
 
-It does not know the model: see ``StepFunction``. A hypothesis is finished if it ends within the
-``beam_size`` best candidates of its step. The best candidates that do not end stay live, so a
-sentence has ``beam_size`` live hypotheses to its last step. A sentence is done when no live
-hypothesis can enter the n-best list, or, with ``stopping=full``, when ``beam_size`` hypotheses are
-finished.
+A hypothesis is finished if it ends within the ``beam_size`` best candidates of its step. The best
+candidates that do not end stay live, so a sentence has ``beam_size`` live hypotheses to its last
+step. A sentence is done when no live hypothesis can enter the n-best list, or, with
+``stopping=full``, when ``beam_size`` hypotheses are finished.
 
 Sources: Graves 2012, "Sequence Transduction with Recurrent Neural Networks", section 2.5, for
 the search; Wu et al. 2016, section 7, for scores under a length penalty.

@@ -1,8 +1,7 @@
 """The loop of every search: run a step, choose tokens, drop finished sentences.
 
 The host reads from the device once per step, one number per sentence: whether it is done, and
-whether the model gave NaN; on CUDA it has started the next step before. It reads the hypotheses at
-the end. It does not know the model or the choice of a search.
+whether the model gave NaN; on CUDA it has started the next step before. Hypotheses come last.
 """
 
 import math
@@ -163,7 +162,7 @@ class Outcomes:
     def __init__(self, state: SearchState, flags: Int[Tensor, "batch numbers"]) -> None:
         """Begin to copy ``flags``; ``state`` is the search after the step."""
         self.state, self.flags = state, flags
-        self.host = flags.to("cpu", non_blocking=flags.is_cuda)
+        self.host = flags.to("cpu", non_blocking=True) if flags.is_cuda else flags
         self.copied = torch.cuda.Event() if flags.is_cuda else None
         if self.copied is not None:
             self.copied.record()
