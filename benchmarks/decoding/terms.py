@@ -24,8 +24,7 @@ from transformer.data.config import DataConfig
 from transformer.data.corpora.resolve import find_splits
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.translation.translator import Translator
-from transformer.evaluation.metrics import MetricsConfig, score
-from transformer.evaluation.term_accuracy import term_accuracy
+from transformer.evaluation.metrics import MetricsConfig, score, term_accuracy
 from transformer.model.checkpoint.checkpoint import load_checkpoint
 
 WORD = re.compile(r"\w{4,}")

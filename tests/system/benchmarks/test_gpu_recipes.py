@@ -46,7 +46,7 @@ def test_without_a_card_one_line_says_so(
     assert capsys.readouterr().err.count("\n") == 1
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_run_that_is_stopped_is_gone_on_with(tmp_path: Path) -> None:
     sides = ("data.source=en", "data.target=de", f"data.cache={tmp_path / 'cache'}")
     ends = ("trainer.max_time=00:00:00:40", "trainer.max_steps=-1", "test=false")

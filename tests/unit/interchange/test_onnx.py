@@ -102,9 +102,14 @@ def test_padding_changes_nothing_and_several_tokens_may_follow_the_cache(
     "changes",
     [
         {"positions": "rotary", "norm": "rms", "activation": "swiglu", "num_kv_heads": 1},
-        {"positions": "learned", "norm_order": "post", "tie_embeddings": "none"},
-        {"positions": "relative", "query_key_norm": True},
-        {"positions": "alibi", "head_dim": 12},
+        *(
+            pytest.param(changes, marks=pytest.mark.slow)
+            for changes in (
+                {"positions": "learned", "norm_order": "post", "tie_embeddings": "none"},
+                {"positions": "relative", "query_key_norm": True},
+                {"positions": "alibi", "head_dim": 12},
+            )
+        ),
     ],
     ids=lambda changes: str(changes["positions"]),
 )
