@@ -104,11 +104,11 @@ def test_a_verb_has_a_function_and_a_config(verb: str) -> None:
 
 
 # What these are about is a corpus, not a model.
-WITHOUT_MODEL = {"train", "doctor", "clean", "text", "select", "recipe"}
+WITHOUT_MODEL = {"train", "ask", "doctor", "clean", "text", "select", "recipe"}
 # This takes several, or none: files of what they say.
 OF_SYSTEMS = {"compare", "report"}
 # What a verb asks for before all else, where that is no checkpoint.
-ASKED = {"text": "output", "select": "output", "recipe": "output"}
+ASKED = {"ask": "server", "text": "output", "select": "output", "recipe": "output"}
 ASKED |= dict.fromkeys(OF_SYSTEMS, "runs")
 
 
