@@ -2,21 +2,23 @@
 
 import json
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.helpers.serving.chat_server import ChatServer, chatting
+from tests.helpers.serving import remote_teachers
+from tests.helpers.serving.chat_server import ChatServer
 from transformer.__main__ import main
-from transformer.cli.translate.part_files import open_part
 from transformer.common.errors import InputError
-from transformer.recipes.remote_client import ANSWER_START, Client, ask_all, counts
-from transformer.recipes.remote_teacher import Answer, RemoteTeacher
+from transformer.recipes.remote_client import Client, counts
+from transformer.recipes.remote_teacher import Answer
 
+# One after the other, so that the order of the answers is known.
+ask = partial(remote_teachers.ask, concurrency=1)
+teacher = partial(remote_teachers.teacher, concurrency=1)
 KEY = "sk/test+0123456789"
 TEXTS = [f"line {number}" for number in range(40)]
 
@@ -24,23 +26,6 @@ TEXTS = [f"line {number}" for number in range(40)]
 @pytest.fixture(autouse=True)
 def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-
-
-@pytest.fixture
-def server() -> Iterator[ChatServer]:
-    with chatting(ChatServer()) as server:
-        yield server
-
-
-def teacher(server: str, **changes: Any) -> RemoteTeacher:
-    settings = {"model_name": "m", "backoff": 0.01, "concurrency": 1, **changes}
-    return RemoteTeacher(server, "en", "de", **settings)
-
-
-def ask(server: ChatServer, texts: list[str], path: Path, **changes: Any) -> dict[str, Answer]:
-    with ExitStack() as stack:
-        client = Client(teacher(server.url, **changes))
-        return ask_all(client, texts, open_part(path, stack, ANSWER_START)[0], lambda line: None)
 
 
 def call(server: ChatServer, source: Path, output: Path, *more: str) -> int:

@@ -3,8 +3,6 @@
 import json
 import re
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,12 +13,12 @@ import pytest
 from omegaconf import OmegaConf
 
 from tests.helpers.runs.plans import plan, refused
-from tests.helpers.serving.chat_server import REFUSED, ChatServer, chatting, now_and_then
+from tests.helpers.serving.chat_server import REFUSED, ChatServer, now_and_then
+from tests.helpers.serving.remote_teachers import ask, teacher
 from transformer.__main__ import main
 from transformer.cli.config.compose import compose_config
-from transformer.cli.translate.part_files import open_part
 from transformer.common.errors import InputError
-from transformer.recipes.remote_client import Client, ask_all
+from transformer.recipes.remote_client import Client
 from transformer.recipes.remote_teacher import Answer, RemoteTeacher
 
 KEY = "sk-test-0123456789abcdef"
@@ -30,23 +28,6 @@ TEXTS = [f"line {number}" for number in range(40)]
 @pytest.fixture(autouse=True)
 def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-
-
-@pytest.fixture
-def server() -> Iterator[ChatServer]:
-    with chatting(ChatServer()) as server:
-        yield server
-
-
-def teacher(server: str, **changes: Any) -> RemoteTeacher:
-    settings = {"model_name": "m", "backoff": 0.01, "concurrency": 4, **changes}
-    return RemoteTeacher(server, "en", "de", **settings)
-
-
-def ask(server: ChatServer, texts: list[str], path: Path, **changes: Any) -> dict[str, Answer]:
-    with ExitStack() as stack:
-        client = Client(teacher(server.url, **changes))
-        return ask_all(client, texts, open_part(path, stack)[0], lambda line: None)
 
 
 def choice(text: str | None, **more: Any) -> dict[str, Any]:
@@ -166,7 +147,7 @@ def test_lines_without_an_answer_are_given_up(server: ChatServer, tmp_path: Path
     found = ask(server, TEXTS[:6], tmp_path / "a", tries=3)
     assert [found[text].fault for text in TEXTS[:6]] == [*(None, "refusal", "empty"), *[None] * 3]
     assert sum(server.asked.values()) == 2 + 4 * 3 + 2
-    (tmp_path / "a").write_text('{"hash": 1}\n')
+    (tmp_path / "a").write_text('{"hash": "1"}\n')
     with pytest.raises(InputError, match=r"a: a line is no answer \('texts'\); remove it"):
         ask(server, TEXTS, tmp_path / "a")
 
