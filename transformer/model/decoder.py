@@ -97,6 +97,7 @@ class Decoder(LayerStack):
         return self.final_norm(hidden)
 
     def start(self, memory: Memory) -> DecoderCache:
+        """An empty cache over this source."""
         layers = cast(Iterable[DecoderLayer], self.layers)
         attentions = [layer.cross_attention for layer in layers]
         projections = [linear for one in attentions for linear in (one.key, one.value)]

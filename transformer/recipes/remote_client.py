@@ -102,8 +102,8 @@ class Client:
         message, fault = "", f"status {error.code}"
         with error, suppress(OSError, HTTPException):
             message = " ".join(self._without_key(error.read(100_000)).split())[:300]
-        passes = error.code in (408, 409, 425, 429) or error.code >= 500
-        if not passes and fault not in _WRONG_REQUEST:
+        transient = error.code in (408, 409, 425, 429) or error.code >= 500
+        if not transient and fault not in _WRONG_REQUEST:
             name = self.teacher.api_key_env
             advice = "check the address and the model" + f", and the key in {name}" * bool(name)
             raise InputError(f"{self.teacher.server} answers {error.code} ({message}); {advice}")

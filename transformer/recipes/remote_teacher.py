@@ -77,6 +77,7 @@ class RemoteTeacher:
         return url
 
     def request(self, text: str) -> dict[str, Any]:
+        """The JSON of a request, without the key."""
         fields = {"source": self.source, "target": self.target}
         if not self.is_chat:
             return {"q": text, "format": "text", **fields}

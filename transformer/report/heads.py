@@ -68,6 +68,7 @@ class HeadReport:
         }
 
     def print_tables(self) -> None:
+        """Show everything, on stderr."""
         console = table_console()
         scorer = self.scorer
         without = f" (without {', '.join(map(str, self.found.off))})" if self.found.off else ""

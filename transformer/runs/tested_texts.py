@@ -7,10 +7,9 @@ from typing import Any
 
 from transformer.common.errors import InputError
 from transformer.common.files import given_path, read_json
-from transformer.data.corpora.evaluation_text import read_texts
+from transformer.data.corpora.evaluation_text import read_texts, run_split
 from transformer.evaluation.comparison import compare as comparing
 from transformer.evaluation.comparison.significance import Resampling
-from transformer.evaluation.run_text import run_split
 from transformer.report.page.sentences import moved_rows, sentence_rows
 from transformer.report.scores import failures_file
 from transformer.tasks.registry import is_translation

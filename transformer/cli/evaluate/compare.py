@@ -15,6 +15,7 @@ from transformer.cli.evaluate import scored_text
 from transformer.cli.load import load_translator, resolve_file
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
+from transformer.data.corpora.evaluation_text import run_split
 from transformer.data.text.lines import read_lines
 from transformer.data.text.parallel import Referenced
 from transformer.decoding.batched_search import warn_about_length_limit
@@ -27,7 +28,6 @@ from transformer.evaluation.comparison.compare import (
     compare,
 )
 from transformer.evaluation.comparison.significance import Resampling
-from transformer.evaluation.run_text import run_split
 from transformer.model.checkpoint.checkpoint import read_payload, require_translation
 from transformer.model.checkpoint.locate import is_exported
 from transformer.report.comparison import format_comparison, print_comparison, save_comparison

@@ -12,13 +12,12 @@ from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.common.errors import InputError, MissingFile
 from transformer.common.files import given_path
 from transformer.common.schema import typed
-from transformer.data.corpora.evaluation_text import read_texts
+from transformer.data.corpora.evaluation_text import read_texts, run_split
 from transformer.data.corpora.mixture import AnySplit
 from transformer.data.corpora.split import Split
 from transformer.data.corpora.trust import require_trust
 from transformer.data.text.parallel import Corpus, Referenced, file_format
 from transformer.evaluation.metrics import MetricsConfig
-from transformer.evaluation.run_text import run_split
 from transformer.model.checkpoint.checkpoint import checkpoint_task, read_payload
 from transformer.model.checkpoint.locate import find_checkpoint, is_exported
 from transformer.report.scores import require_writable

@@ -81,6 +81,7 @@ class BatchPlan:
         return self._count
 
     def epoch(self, epoch: int) -> EpochBatches:
+        """The batches of an epoch, in their order."""
         if not self._shuffle:
             bounds = _split_largest(self._full_batches(0, len(self._layout)), self._count)
             return EpochBatches(self._layout, bounds)

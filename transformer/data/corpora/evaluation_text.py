@@ -1,13 +1,14 @@
 """The sentences of an evaluation split, line for line; it does not know subwords."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from transformer.common.cache import remembered
 from transformer.common.errors import InputError, MissingFile
+from transformer.common.schema import typed
 from transformer.data.config import DataConfig
 from transformer.data.corpora.mixture import AnySplit, JoinedSplit
 from transformer.data.corpora.resolve import find_splits
@@ -87,3 +88,14 @@ def named_by_run() -> Iterator[None]:
             f"{error}; the config of the run names it so: call it from the folder where the "
             "run was trained"
         ) from error
+
+
+def run_split(data: Mapping[str, Any], name: str, *, training: bool = False) -> AnySplit:
+    """A split whose files exist; ``training`` allows the training text."""
+    with named_by_run():
+        splits = find_splits(typed(DataConfig, data, "data"))
+        known = [one for one in splits if training or not one.startswith("train")]
+        if name not in known:
+            raise InputError(f"split={name} is not there; choose {' or '.join(known)}")
+        next(iter(splits[name]), None)  # raises what is wrong with the files
+        return splits[name]

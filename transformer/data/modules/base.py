@@ -131,6 +131,7 @@ class BatchModule(LightningDataModule, ABC):
         }
 
     def train_dataloader(self) -> UpdateLoader[Any]:
+        """The updates of this rank, from the current one on."""
         rank, ranks = self._rank()
         self._loader = UpdateLoader(
             self._training,

@@ -93,6 +93,7 @@ class DataModule(BatchModule):
         return [pair.texts for part in pairs for pair in part]
 
     def prepare_data(self) -> None:
+        """Learn the vocabulary and encode the text, unless they are in the cache."""
         # Missing and malformed files are found before the long work.
         training = self._parts("train")
         read = [*training, *(part for name in self.splits for part in self._parts(name))]

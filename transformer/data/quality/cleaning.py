@@ -82,6 +82,7 @@ class _Cleaner:
                 check.see(checked)
 
     def clean(self, folder: Path) -> CleanedSplit:
+        """Write the kept, the repaired and the rejected lines."""
         names = [path.name for path in self._paths] + [f"{self._name}.rejected.jsonl"]
         names += [f"{self._name}.repaired.jsonl"] * self._apply_repair
         done = CleanedSplit(tuple(names))

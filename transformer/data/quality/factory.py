@@ -58,6 +58,7 @@ class Checks:
                 yield pair._replace(source_tokens=source, target_tokens=target)
 
     def build(self, split: str) -> list[base.Check]:
+        """New checks for a split; raises InputError if a text cannot be read."""
         enabled, new = self.config.checks - self.skipped.keys(), (split, self.config.examples)
         finders = self._finders(split).items()
         checks: list[base.Check] = [

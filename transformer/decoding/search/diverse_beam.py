@@ -29,6 +29,7 @@ class Groups:
     def advance(
         self, log_probabilities: LogProbabilities, sentences: Sentences, config: SearchConfig
     ) -> Advanced:
+        """One step of every group in turn."""
         width = config.beam_size // config.groups
         # The n-best list is the whole group: only the end shows which have the best hypotheses.
         settings = replace(

@@ -6,14 +6,13 @@ from typing import Any
 
 from transformer.common.schema import typed
 from transformer.data.batching.batch import Row, collate
-from transformer.data.corpora.evaluation_text import with_references
+from transformer.data.corpora.evaluation_text import run_split, with_references
 from transformer.decoding.forced import score_targets
 from transformer.decoding.length_bucketing import bucket_batches, pair_lengths
 from transformer.decoding.translation.document_translator import in_documents
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation import metrics
 from transformer.evaluation.attention.head_survey import corpus_pairs
-from transformer.evaluation.run_text import run_split
 from transformer.model.heads import HeadName, attention_heads, heads_off, switched_off
 from transformer.model.layers.dropout import evaluating
 from transformer.model.transformer import Transformer

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transformer.common.errors import InputError
+from transformer.data.corpora.evaluation_text import run_split
 from transformer.data.text.word_alignment import Links, WordLinks, subword_words
 from transformer.decoding.alignment import word_links
 from transformer.decoding.forced import forced_attention
@@ -17,7 +18,6 @@ from transformer.decoding.length_bucketing import bucket_batches, pair_lengths
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.alignment_error import count_links
 from transformer.evaluation.attention.head_metrics import HeadCharacter, HeadTotals, head_totals
-from transformer.evaluation.run_text import run_split
 
 Characters = dict[str, list[list[HeadCharacter]]]
 """Of the heads of each layer, by the kind of attention."""

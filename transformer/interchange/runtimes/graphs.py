@@ -71,6 +71,7 @@ class _Decoder(nn.Module):
     def forward(
         self, tokens: Tensor, seen: Tensor, source: Tensor, past: Sequence[Tensor]
     ) -> tuple[Tensor, ...]:
+        """Shapes: ``_decoder``; ``past`` has four tensors a layer."""
         decoder, start, known = self.model.decoder, past[0].size(2), past[2].size(2)
         new = source.narrow(1, known, source.size(1) - known)
         keys = torch.arange(start + tokens.size(1))
