@@ -1,4 +1,4 @@
-"""Several linear maps of one input as one product: a GPU launches one kernel."""
+"""Several linear maps of one input as one product: one start of a kernel, and of int8's scales."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,14 +10,18 @@ from torch.nn import functional as F
 
 from transformer.model.layers.linear import Linear
 from transformer.model.layers.mixed_precision import for_products
+from transformer.model.layers.quantization import Int8Linear
 
 Input = Float[Tensor, "*rows width"]
 Outputs = tuple[Float[Tensor, "*rows width_out"], ...]
 
 
 def linear_together(x: Input, layers: Sequence[nn.Module]) -> Outputs:
-    """Map one input by several layers; in training on a GPU, by one product."""
+    """Map one input by several layers; in training on a GPU, and in int8, by one product."""
     x = for_products(x)
+    first, *others = layers
+    if isinstance(first, Int8Linear) and all(isinstance(one, Int8Linear) for one in others):
+        return first.with_others(others)(x).split([one.out_features for one in layers], dim=-1)
     return one_product(x, layers) if one_product_pays(x, layers) else tuple(f(x) for f in layers)
 
 

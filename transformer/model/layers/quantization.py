@@ -1,6 +1,7 @@
 """A model for inference in bfloat16, or with int8 linear maps (Jacob et al. 2018, section 2)."""
 
 import warnings
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -48,6 +49,8 @@ class Int8Linear(nn.Module):
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self._joined: list[Int8Linear] = []  # no part of the state
         weight = linear.weight.detach().float()
         largest = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny)
         scales, zeros = (largest / LARGEST).double(), torch.zeros(len(weight), dtype=torch.long)
@@ -73,8 +76,20 @@ class Int8Linear(nn.Module):
         return torch.ops.quantized.linear_dynamic(x, self.packed[engine], self.seven_bits)
 
     def _fastest(self, rows: int) -> str:
-        x = torch.ones(rows, self.unpacked()[0].size(1))
+        x = torch.ones(rows, self.in_features)
         return min(self.packed, key=lambda engine: best_time(self._map, x, engine))
+
+    def with_others(self, others: "Sequence[Int8Linear]") -> "Int8Linear":
+        """One map with the outputs of all, made once; the others are always the same."""
+        if not self._joined:
+            weights, biases = zip(*(one.unpacked() for one in (self, *others)), strict=True)
+            weight = torch.cat(weights)
+            together = nn.Linear(weight.size(1), len(weight), biases[0] is not None)
+            together.weight.data = weight
+            if biases[0] is not None:
+                together.bias.data = torch.cat(biases)
+            self._joined.append(Int8Linear(together))
+        return self._joined[0]
 
     def unpacked(
         self,
