@@ -21,8 +21,8 @@ _WITHOUT_WEIGHTS = frozenset(
 )
 """Keys of a model that do not change its weights."""
 
-_NOT_COMPARED = ("checkpoint", "packing", "report", "resume_check")
-"""Keys that do not make another run; `data.packing` and `resume_check` were removed."""
+_NOT_COMPARED = ("checkpoint", "packing", "report")
+"""Keys that do not make another run; `data.packing` was removed, and is false."""
 
 
 def check_no_other_run(folder: Path, *, sweeps: bool = False) -> None:
