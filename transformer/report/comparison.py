@@ -91,7 +91,7 @@ def _by_length(comparison: Comparison, names: Sequence[str]) -> _Table:
     for bucket in buckets:
         scores = [f"{score:.2f}" for score in bucket.scores or ()] or [""] * len(names)
         rows.append((bucket.label, str(bucket.sentences), *scores))
-    return _Table(title, ("words", "sentences", *names), rows, (comparison.length_signature,))
+    return _Table(title, ("words", "sentences", *names), rows, (comparison.signatures["length"],))
 
 
 def _columns(metric: TestedMetric, score: TestedScore) -> Sequence[str]:
@@ -109,7 +109,7 @@ def _moved(comparison: Comparison) -> Iterator[tuple[str, list[list[str]]]]:
     base, *names = letters(len(comparison.systems))
     for name, found in zip(names, comparison.movements, strict=True):
         counts = f"{found.better} better, {found.worse} worse, {found.same} equal"
-        signature = comparison.base.signatures[found.by]
+        signature = comparison.signatures[found.by]
         heading = f"Sentences of {name} against {base}: {counts}"
         yield f"{heading} ({_label(found.by)}, {signature})", []
         for way, sentences in (("better", found.most_better), ("worse", found.most_worse)):

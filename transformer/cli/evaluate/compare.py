@@ -70,7 +70,8 @@ def find_compared(
         # One after the other: the models need not fit the memory together.
         single = OmegaConf.create({**config, "checkpoint": str(path)})
         translator, run = load_translator(single, arguments)
-        comparison = comparison or resolve_comparison(config, run)  # of the first run
+        # Metrics are those of the first run.
+        comparison = comparison or resolve_comparison(config, run)
         # Equal texts may have other tags, which are those of the run.
         pairs = own or scored_text.pairs_to_score(scored_text.scored_split(single, run))
         if text is None:

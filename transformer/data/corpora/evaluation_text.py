@@ -58,6 +58,7 @@ def read_texts(split: AnySplit, cache: Path | None = None) -> Texts:
 
 
 def _texts(split: Split, cache: Path | None) -> list[Referenced]:
+
     if cache is None or split.inverted or not any(map(is_large, split.corpus.paths)):
         return with_references(split, split.repeated_sources)
     question = f"held out, {split.repeated_sources}: {split.fingerprint(cache)}"

@@ -76,9 +76,10 @@ class Comparison:
     text: ComparedText
     systems: Sequence[System]
     metrics: Sequence[TestedMetric]
+    signatures: Mapping[str, str]
+    """Of ``length``, and the metrics of sentences."""
     chosen: str
     by_length: Sequence[buckets.LengthBucket]
-    length_signature: str
     movements: Sequence[Movement]
     base: SentenceScores
     """Each sentence of the base; without other systems only by the metric that ranks them."""
@@ -86,7 +87,7 @@ class Comparison:
     def to_json(self) -> dict[str, Any]:
         """Plain values; hypotheses only of the sentences in ``movements``."""
         lengths = {
-            "signature": self.length_signature,
+            "signature": self.signatures["length"],
             "buckets": [
                 {"label": one.label, "sentences": one.sentences, self.chosen: one.scores}
                 for one in self.by_length
@@ -99,7 +100,9 @@ class Comparison:
             "systems": [{"name": one.name, **one.about} for one in self.systems],
             "metrics": [asdict(metric) for metric in self.metrics],
             "by_length": lengths,
-            "sentence_signatures": self.base.signatures,
+            "sentence_signatures": {
+                name: signature for name, signature in self.signatures.items() if name != "length"
+            },
             "moved": [
                 {"system": system.name, **moved.to_json()}
                 for system, moved in zip(self.systems[1:], self.movements, strict=True)
@@ -120,5 +123,6 @@ def compare(text: ComparedText, systems: Sequence[System], config: ComparisonCon
     base, *rest = (SentenceScores(one, references, names, scoring, sources) for one in hypotheses)
     settings: dict[str, Any] = {"by": by, "better": scoring.better(by), "limit": config.moved}
     movements = [movement(sources, references, base, other, **settings) for other in rest]
-    lengths = config.chosen, by_length, str(chosen.get_signature())
-    return Comparison(text, systems, tested, *lengths, movements, base)
+    signatures = {"length": str(chosen.get_signature()), **base.signatures}
+    results = (config.chosen, by_length, movements, base)
+    return Comparison(text, systems, tested, signatures, *results)

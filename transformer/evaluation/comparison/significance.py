@@ -118,6 +118,7 @@ def paired_tests(
 def _differing(
     metric: Metric, base: Sequence[str], other: Sequence[str], streams: Sequence[Sequence[Any]]
 ) -> Iterator[bool]:
+
     def statistics(hypothesis: str, right: Sequence[Any]) -> list[Any]:
         # Such as matches and totals; sacreBLEU has no public interface for them.
         [found] = metric._extract_corpus_statistics([hypothesis], [[one] for one in right])
