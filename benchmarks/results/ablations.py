@@ -108,7 +108,7 @@ def system(change: Change, run: Path) -> Path:
 
 def compared(systems: list[Path]) -> list[dict[str, Any]]:
     """BLEU of each on validation, and how sure its difference to the first is."""
-    how = ("scores=[bleu]", "moved=0")
+    how = ("scores=[bleu]", "training=false", "moved=0")
     told = json.loads(_verb("compare", *map(str, systems), *how))
     [bleu] = told["metrics"]
     return [{**one, "signature": bleu["signatures"]["score"]} for one in bleu["systems"]]

@@ -63,6 +63,14 @@ def _tables(comparison: Comparison) -> Iterator[_Table]:
     for metric in comparison.metrics:
         yield _tested(metric, names)
     yield _by_length(comparison, names)
+    if comparison.by_frequency is not None:
+        title = "F1 (recall) of words by how often the training text has them"
+        rows = []
+        for bucket in comparison.by_frequency:
+            matches = (f"{match.f1:.2f} ({match.recall:.2f})" for match in bucket.matches)
+            rows.append((bucket.label, str(bucket.words), *matches))
+        notes = (comparison.signatures["frequency"],)
+        yield _Table(title, ("times", "words", *names), rows, notes)
 
 
 def _described(system: System) -> str:

@@ -1,6 +1,7 @@
 """Texts on which runs were tested: scores, intervals, buckets and sentences, as plain values."""
 
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from transformer.report.page.sentences import moved_rows, sentence_rows
 from transformer.report.scores import failures_file
 from transformer.tasks.registry import is_translation
 from transformer.training.config import run_config
+
+_TRAINING_PAIRS = 30_000
+"""Pairs whose words are counted; more would take longer than the rest of a report."""
 
 Values = dict[str, Any]
 
@@ -29,7 +33,7 @@ def tested_text(
     if not all(is_translation(config["task"]) for config in configs):
         return values
     try:
-        comparison = _compared(folders, configs, name)
+        comparison = _compared(folders, configs, name, notes)
     except (InputError, OSError) as error:
         notes.append(f"{name}: neither intervals nor sentences: {error}")
         return values
@@ -48,7 +52,7 @@ def tested_text(
 
 
 def _compared(
-    folders: Sequence[Path], configs: Sequence[Values], name: str
+    folders: Sequence[Path], configs: Sequence[Values], name: str, notes: list[str]
 ) -> comparing.Comparison:
     run = run_config(configs[0])
     split, *rest = [run_split(config["data"], name) for config in configs]
@@ -67,8 +71,15 @@ def _compared(
         scoring=run.metrics,
         resampling=Resampling(bootstrap=1000, randomisation=1000, seed=12345),
         lengths=(6, 11, 16, 21, 31, 51),
+        frequencies=(1, 2, 5, 10, 100, 1000),
         moved=100,
         moved_by=None,
     )
+    training = None
+    try:
+        pairs = run_split(configs[0]["data"], "train", training=True)
+        training = [str(target) for _, target in islice(pairs, _TRAINING_PAIRS)]
+    except (InputError, OSError) as error:
+        notes.append(f"no words by frequency: {error}")
     compared = comparing.ComparedText(name, text.sources, text.references)
-    return comparing.compare(compared, systems, config)
+    return comparing.compare(compared, systems, config, training)

@@ -19,6 +19,7 @@ def report_values(runs: int, text: str) -> dict[str, Any]:
             "signature": text,
             "buckets": [{"label": text, "sentences": 1, "bleu": [1.0] * runs}],
         },
+        "by_frequency": {"buckets": [{"label": text, "words": 1, "matches": [{"f1": 1.0}] * runs}]},
         "sentence_signatures": {"chrf": text},
         "moved": [{"by": text, "better": 1, "worse": 0, "same": 0}] * (runs - 1),
     }

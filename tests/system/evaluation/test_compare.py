@@ -25,6 +25,8 @@ def test_runs_are_compared(home: Path, tmp_path: Path) -> None:
     assert (told["text"], told["sentences"]) == ("test", 40)
     assert [one["name"] for one in told["systems"]] == [str(early), str(late)]
     assert "chrF by words of the source" in stderr
+    references = (home / "test.tgt").read_text().split()
+    assert sum(one["words"] for one in told["by_frequency"]["buckets"]) == len(references)
     assert sum(one["sentences"] for one in told["by_length"]["buckets"]) == 40
     assert json.loads((home / "told/comparison.json").read_text()) == told
     # Training has tested the same checkpoint.
@@ -73,7 +75,7 @@ def test_a_run_of_other_text_scores_or_task_is_refused(
     payload["transformer"]["config"] = OmegaConf.to_container(OmegaConf.merge(config, changes))
     torch.save(payload, home / "other.ckpt")
     monkeypatch.chdir(home)
-    assert main(["compare", *systems]) == 2
+    assert main(["compare", *systems, "training=false"]) == 2
     said = capsys.readouterr()
     assert said.out == ""
     [error] = [line for line in said.err.split("\n") if line.startswith("error:")]
@@ -86,4 +88,4 @@ def test_a_run_is_compared_with_its_export(home: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(home)
     call = ["export", "checkpoint=run", "format=safetensors", "output=weights", "trust=true"]
     assert main(call) == 0
-    assert main(["compare", "run", "weights"]) == 0
+    assert main(["compare", "run", "weights", "training=false"]) == 0

@@ -186,5 +186,5 @@ def test_the_report_of_a_recipe(page: Page, experiment: str, tmp_path: Path) -> 
     check_looks(page, tmp_path / "report.html")
     values = json.loads((tmp_path / "report.json").read_text())
     assert len(values["tests"][0]["sentences"]) == 1_000
-    assert values["tests"][0]["comparison"]["by_length"]
+    assert values["tests"][0]["comparison"]["by_frequency"]
     assert (tmp_path / "report.html").stat().st_size < 1_000_000

@@ -57,7 +57,7 @@ def comparison(sources: list[str], references: list[str], *systems: list[str]) -
     moved = [movement(sources, right, base, one, **ranked) for one in others]  # type: ignore[arg-type]
     named = [System("", one) for one in systems]
     text = ComparedText("t", sources, right)
-    return Comparison(text, named, [], {}, "", [], moved, base)
+    return Comparison(text, named, [], {}, "", [], None, moved, base)
 
 
 def test_sentences_come_with_flags_and_word_differences() -> None:

@@ -80,6 +80,18 @@ def test_scores_that_the_text_no_longer_gives_are_named(tmp_path: Path) -> None:
     assert "BLEU" in write_report(tmp_path, values).read_text()
 
 
+def test_training_text_with_a_damaged_line_costs_the_words_alone(tmp_path: Path) -> None:
+    run_directory(run := tmp_path / "run")
+    lines = (run / "test.tgt").read_text().split("\n")[:-1]
+    save_report(run, "test", score(lines, lines, config=MetricsConfig()), lines)
+    with open(run / "train.tgt", "ab") as file:
+        file.write(b"one more, without its source\n")
+    values = run_report([run])
+    assert "no words by frequency" in values["notes"][0]
+    assert values["tests"][0]["comparison"]["by_frequency"] is None
+    assert len(values["tests"][0]["sentences"]) == 30
+
+
 def test_tags_are_no_translations(tmp_path: Path) -> None:
     run_directory(run := tmp_path / "run", task="tagging")
     found = Score.of("accuracy", 90.0, "words:10")

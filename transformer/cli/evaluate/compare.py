@@ -1,19 +1,21 @@
 """``compare``: is a system better than another, how sure is that, and where do they differ?"""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zipfile import is_zipfile
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.config.compose import resolve_fields, split_paths
+from transformer.cli.config.compose import resolve_fields, resolve_value, split_paths
 from transformer.cli.evaluate import scored_text
 from transformer.cli.load import load_translator, resolve_file
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
+from transformer.data.corpora.evaluation_text import run_split
 from transformer.data.text.lines import read_lines
 from transformer.data.text.parallel import Referenced
 from transformer.decoding.batched_search import warn_about_length_limit
@@ -34,21 +36,32 @@ from transformer.report.scores import print_json
 Run = dict[str, Any]
 
 
+class Compared(NamedTuple):
+    """A text and its systems in the order of the call; with the config of the first run, if any."""
+
+    text: ComparedText
+    systems: list[System]
+    run: Run | None
+    comparison: ComparisonConfig
+
+
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Compare systems."""
     # Errors of the call come before minutes of translation.
     resolve_comparison(config, None)
+    training = own_training_text(config)
     output = scored_text.writable_output(config)
-    comparison = compare(*find_compared(config, split_paths(arguments)[1]))
+    found = find_compared(config, split_paths(arguments)[1])
+    if config.training is True:
+        training = training_text(config, found.run)
+    comparison = compare(found.text, found.systems, found.comparison, training)
     print_comparison(comparison)
     print_json(format_comparison(comparison))
     if output is not None:
         save_comparison(output, comparison)
 
 
-def find_compared(
-    config: DictConfig, arguments: Sequence[str]
-) -> tuple[ComparedText, list[System], ComparisonConfig]:
+def find_compared(config: DictConfig, arguments: Sequence[str]) -> Compared:
     """Read the text, which all runs must share, and translate it where there are no hypotheses."""
     paths = list(map(given_path, config.runs))
     runs = list(dict.fromkeys(path for path in paths if path.is_dir() or is_zipfile(path)))
@@ -63,15 +76,15 @@ def find_compared(
     if text is not None:
         _check_counts(hypotheses, text)
     systems = {path: System(str(path), lines) for path, lines in hypotheses.items()}
-    comparison = None
+    first, comparison = None, resolve_comparison(config, None)
     # A run that cannot translate is refused before the others translate.
     about = {path: _about(path) for path in runs}
     for path in runs:
         # One after the other: the models need not fit the memory together.
         single = OmegaConf.create({**config, "checkpoint": str(path)})
         translator, run = load_translator(single, arguments)
-        # Metrics are those of the first run.
-        comparison = comparison or resolve_comparison(config, run)
+        if first is None:
+            first, comparison = run, resolve_comparison(config, run)
         # Equal texts may have other tags, which are those of the run.
         pairs = own or scored_text.pairs_to_score(scored_text.scored_split(single, run))
         if text is None:
@@ -86,8 +99,7 @@ def find_compared(
     assert text is not None  # of the user or of a run
     sources, references = zip(*text, strict=True)
     compared = ComparedText(name, sources, references)
-    comparison = comparison or resolve_comparison(config, None)
-    return compared, [systems[path] for path in paths], comparison
+    return Compared(compared, [systems[path] for path in paths], first, comparison)
 
 
 def resolve_comparison(config: DictConfig, run: Run | None) -> ComparisonConfig:
@@ -97,6 +109,31 @@ def resolve_comparison(config: DictConfig, run: Run | None) -> ComparisonConfig:
         resampling=Resampling(**resolve_fields(config, Resampling)),
         scoring=scored_text.resolve_metrics(config, run),
     )
+
+
+def own_training_text(config: DictConfig) -> Iterator[str] | None:
+    """The user's file, if one is named; an error of its beginning comes now."""
+    name = resolve_value(config, "training", bool | str)
+    if isinstance(name, bool):
+        return None
+    lines = read_lines(given_path(name))
+    # A pipe can be read only once.
+    return chain(list(islice(lines, 1)), lines)
+
+
+def training_text(config: DictConfig, run: Run | None) -> Iterator[str] | None:
+    """The target side of the training text of the first run; None with a note if it is missing."""
+    reason = "there is no run among the systems"
+    if run is not None:
+        try:
+            scored_text.require_trusted(config, run)
+            text = run_split(run["data"], "train", training=True)
+            return (target for _, target in text)
+        except InputError as error:
+            reason = str(error)
+    note = f"no table of words by frequency without the training text: {reason}"
+    print(f"note: {note}; training=FILE gives one", file=sys.stderr)
+    return None
 
 
 def _about(path: Path) -> dict[str, Any]:

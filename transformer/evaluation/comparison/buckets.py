@@ -1,7 +1,8 @@
-"""Scores by source length (Neubig et al. 2019, section 2)."""
+"""Scores by source length and by training frequency (Neubig et al. 2019, section 2)."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -20,6 +21,27 @@ class LengthBucket:
     scores: tuple[float, ...] | None
     """Of each system; None for BLEU if no reference has as many words as the longest n-grams (4):
     even correct hypotheses would have 0."""
+
+
+@dataclass(frozen=True)
+class WordMatch:
+    """Accuracy of one system on the words of a bucket; each from 0 to 100."""
+
+    recall: float
+    """Of the words of the references, in the hypothesis of their sentence."""
+    precision: float
+    """Of the words of the hypotheses, in the reference."""
+    f1: float
+
+
+@dataclass(frozen=True)
+class FrequencyBucket:
+    """Words by their frequency in training."""
+
+    label: str
+    words: int
+    """Of the references, with repetitions."""
+    matches: tuple[WordMatch, ...]
 
 
 def bucket_labels(edges: Sequence[int]) -> list[str]:
@@ -54,5 +76,58 @@ def scores_by_length(
 
 
 def _has_ngrams(references: Sequence[Sequence[str]], bleu: BLEU) -> bool:
-    words = (bleu._preprocess_segment(one).split() for several in references for one in several)
-    return any(len(line) >= bleu.max_ngram_order for line in words)
+    words, least = words_by(bleu), bleu.max_ngram_order
+    return any(len(words(one)) >= least for several in references for one in several)
+
+
+def words_by(bleu: BLEU) -> Callable[[str], list[str]]:
+    """The function that splits a line into the words that BLEU counts: tokenizer and case."""
+
+    def words(line: str) -> list[str]:
+        cased = line.lower() if bleu.lowercase else line
+        tokenized: str = bleu.tokenizer(cased.rstrip())
+        return tokenized.split()
+
+    return words
+
+
+def word_signature(bleu: BLEU) -> str:
+    """How words are split."""
+    bleu.corpus_score([""], [[""]])  # before its first score it has no signature
+    fields = dict(part.split(":") for part in str(bleu.get_signature()).split("|"))
+    return "|".join(f"{key}:{fields[key]}" for key in ("case", "tok", "version"))
+
+
+def words_by_frequency(
+    counts: Mapping[str, int],
+    hypotheses: Sequence[Iterable[Sequence[str]]],
+    references: Sequence[Sequence[str]],
+    edges: Sequence[int],
+) -> list[FrequencyBucket]:
+    """Accuracy on words by their training ``counts``; ``edges`` as in ``scores_by_length``."""
+
+    def bucketed(words: Iterable[str]) -> Counter[int]:
+        return Counter(bisect_right(edges, counts.get(word, 0)) for word in words)
+
+    total = bucketed(word for words in references for word in words)
+    systems = []
+    for system in hypotheses:
+        given, matched = Counter[int](), Counter[int]()
+        for hypothesis, reference in zip(system, references, strict=True):
+            given += bucketed(hypothesis)
+            matched += bucketed((Counter(hypothesis) & Counter(reference)).elements())
+        systems.append((matched, given))
+    return [
+        FrequencyBucket(
+            label,
+            total[bucket],
+            tuple(_match(right[bucket], total[bucket], given[bucket]) for right, given in systems),
+        )
+        for bucket, label in enumerate(bucket_labels(edges))
+        if total[bucket]
+    ]
+
+
+def _match(matched: int, total: int, given: int) -> WordMatch:
+    f1 = 200 * matched / (total + given)
+    return WordMatch(100 * matched / total, 100 * matched / given if given else 0.0, f1)

@@ -1,6 +1,7 @@
 """Two or more systems on the same text: differences, their significance and location."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Annotated, Any
@@ -19,8 +20,10 @@ class ComparisonConfig:
 
     scores: Sequence[str] | None
     scoring: MetricsConfig
+    """Its tokenizer also splits the words of known frequency."""
     resampling: Resampling
     lengths: Sequence[int]
+    frequencies: Sequence[int]
     moved: Annotated[int, Range(0)]
     moved_by: str | None
 
@@ -33,8 +36,10 @@ class ComparisonConfig:
         yield from out_of_range(self, "compare")
         if not self.names or len(set(self.names)) < len(self.names):
             yield f"scores={list(self.names)} must be one or more, each once"
-        if any(low >= high for low, high in pairwise([0, *self.lengths])):
-            yield f"lengths={list(self.lengths)} must be numbers above 0 that rise"
+        for key in ("lengths", "frequencies"):
+            edges = [0, *getattr(self, key)]
+            if any(low >= high for low, high in pairwise(edges)):
+                yield f"{key}={edges[1:]} must be numbers above 0 that rise"
 
     @property
     def names(self) -> Sequence[str]:
@@ -77,9 +82,10 @@ class Comparison:
     systems: Sequence[System]
     metrics: Sequence[TestedMetric]
     signatures: Mapping[str, str]
-    """Of ``length``, and the metrics of sentences."""
+    """Of ``length``, ``frequency``, and the metrics of sentences."""
     chosen: str
     by_length: Sequence[buckets.LengthBucket]
+    by_frequency: Sequence[buckets.FrequencyBucket] | None
     movements: Sequence[Movement]
     base: SentenceScores
     """Each sentence of the base; without other systems only by the metric that ranks them."""
@@ -93,6 +99,12 @@ class Comparison:
                 for one in self.by_length
             ],
         }
+        frequencies = None
+        if self.by_frequency is not None:
+            frequencies = {
+                "signature": self.signatures["frequency"],
+                "buckets": [asdict(bucket) for bucket in self.by_frequency],
+            }
         return {
             "text": self.text.name,
             "chosen": self.chosen,
@@ -100,8 +112,11 @@ class Comparison:
             "systems": [{"name": one.name, **one.about} for one in self.systems],
             "metrics": [asdict(metric) for metric in self.metrics],
             "by_length": lengths,
+            "by_frequency": frequencies,
             "sentence_signatures": {
-                name: signature for name, signature in self.signatures.items() if name != "length"
+                name: signature
+                for name, signature in self.signatures.items()
+                if name not in ("length", "frequency")
             },
             "moved": [
                 {"system": system.name, **moved.to_json()}
@@ -110,19 +125,36 @@ class Comparison:
         }
 
 
-def compare(text: ComparedText, systems: Sequence[System], config: ComparisonConfig) -> Comparison:
-    """Compare every other system with the first."""
+def compare(
+    text: ComparedText,
+    systems: Sequence[System],
+    config: ComparisonConfig,
+    training: Iterable[str] | None = None,
+) -> Comparison:
+    """Compare every other system with the first; ``training`` is the target side of a text."""
     hypotheses, scoring = [system.hypotheses for system in systems], config.scoring
     sources, references = text.sources, text.references
     metrics = [build_metric(name, scoring) for name in config.names]
     tested = paired_tests(hypotheses, references, metrics, config.resampling, sources)
     chosen = build_metric(config.chosen, scoring)
     by_length = buckets.scores_by_length(sources, hypotheses, references, chosen, config.lengths)
+    frequencies = None
+    if training is not None:
+        words = buckets.words_by(scoring.bleu())
+        counts = Counter(word for line in training for word in words(line))
+        # Of several references the first.
+        right = [words(first) for first, *_ in references]
+        given = [map(words, lines) for lines in hypotheses]
+        frequencies = buckets.words_by_frequency(counts, given, right, config.frequencies)
     by = config.ranks_by
     names = list(dict.fromkeys([*config.names, by])) if len(systems) > 1 else [by]
     base, *rest = (SentenceScores(one, references, names, scoring, sources) for one in hypotheses)
     settings: dict[str, Any] = {"by": by, "better": scoring.better(by), "limit": config.moved}
     movements = [movement(sources, references, base, other, **settings) for other in rest]
-    signatures = {"length": str(chosen.get_signature()), **base.signatures}
-    results = (config.chosen, by_length, movements, base)
+    signatures = {
+        "length": str(chosen.get_signature()),
+        "frequency": buckets.word_signature(scoring.bleu()),
+        **base.signatures,
+    }
+    results = (config.chosen, by_length, frequencies, movements, base)
     return Comparison(text, systems, tested, signatures, *results)

@@ -1,6 +1,7 @@
 """What a call of compare means."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,7 @@ def test_files_of_hypotheses_are_compared_in_order(
     _, good, bad = told["metrics"][1]["systems"]
     assert good["score"] == pytest.approx(100)
     assert bad["difference"] == 0.0
+    assert told["by_frequency"] is None
     assert json.loads((texts / "told" / "comparison.json").read_text()) == told
 
 
@@ -49,10 +51,27 @@ def test_runs_is_the_same_as_paths(texts: Path, capsys: pytest.CaptureFixture[st
     by_path = capsys.readouterr()
     assert main(["compare", "runs=[bad,good]", *TEXT]) == 0
     assert capsys.readouterr().out == by_path.out
+    assert "no table of words by frequency" in by_path.err
     # A path may look like a key.
     (texts / "lr=0.1,[x]").write_bytes((texts / "good").read_bytes())
     assert main(["compare", "bad", "./lr=0.1,[x]", *TEXT]) == 0
     assert json.loads(capsys.readouterr().out)["systems"][1]["name"] == "lr=0.1,[x]"
+
+
+def test_words_are_counted_even_from_a_pipe(
+    texts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, (texts / "ref").read_bytes())
+    os.close(writing)
+    given = [*TEXT, f"training=/dev/fd/{reading}", "frequencies=[4]"]
+    assert main(["compare", "bad", "good", *given]) == 0
+    os.close(reading)
+    found = json.loads(capsys.readouterr().out)["by_frequency"]["buckets"]
+    # Full stops stand four times in the references; each other word less often.
+    words = sum(len(reference.split()) for _, reference in PAIRS)
+    assert [(one["label"], one["words"]) for one in found] == [("0-3", words - 4), ("4+", 4)]
+    assert [match["f1"] for match in found[1]["matches"]] == [0.0, 100.0]
 
 
 def test_a_comparison_that_cannot_be_saved_is_shown(
@@ -78,6 +97,7 @@ def test_a_comparison_that_cannot_be_saved_is_shown(
         (["bad", "good"], "give source=FILE and reference=FILE"),
         (["bad", "good", "source=src"], "source=FILE and reference=FILE go together"),
         (["bad", "short", *TEXT], "short has 2 lines for 4 sentences"),
+        (["bad", "good", *TEXT, "training=gone"], "gone: no such file"),
         (["bad", "good", *TEXT, "seed=0"], "seed=0 must be at least 1"),
         (["bad", "good", *TEXT, "moved_by=meteor"], "metric meteor is unknown"),
     ],

@@ -41,7 +41,7 @@ def test_code_that_a_checkpoint_names_wants_a_yes(
     few = ["bootstrap=20", "randomisation=20"]
     calls = {
         "evaluate": ["checkpoint=run/checkpoints/best.ckpt", *text],
-        "compare": ["run/checkpoints/best.ckpt", "text.1", *text, *few],
+        "compare": ["run/checkpoints/best.ckpt", "text.1", *text, "training=false", *few],
         "tune": ["checkpoint=run/checkpoints/best.ckpt", "beam_sizes=[1]"],
         "heads": ["checkpoint=run/checkpoints/best.ckpt", "metric=custom", "sentences=1"],
         "export": ["checkpoint=run/checkpoints/best.ckpt", "output=exported"],

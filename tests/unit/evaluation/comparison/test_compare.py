@@ -34,17 +34,18 @@ CONFIG = ComparisonConfig(
     scoring=RAW,
     resampling=Resampling(50, 50, 1),
     lengths=(3, 4),
+    frequencies=(1, 2),
     moved=1,
     moved_by="chrf",
 )
 
 
-def compared() -> Comparison:
-    return compare(TEXT, SYSTEMS, CONFIG)
+def compared(training: list[str] | None) -> Comparison:
+    return compare(TEXT, SYSTEMS, CONFIG, training)
 
 
 def test_json_has_every_number_with_its_signature() -> None:
-    told = json.loads(format_comparison(compared()))
+    told = json.loads(format_comparison(compared(["ein Hund", "ein Haus"])))
     assert (told["text"], told["sentences"]) == ("validation", 3)
     assert told["systems"][0] == {"name": "runs/[bold]a", "checkpoint": "a.ckpt"}
     assert [one["name"] for one in told["metrics"]] == ["chrF2", "BLEU", "TER"]
@@ -57,21 +58,33 @@ def test_json_has_every_number_with_its_signature() -> None:
         ("3", 1),
         ("4+", 1),
     ]
+    # Once: Hund. Twice: ein.
+    frequencies = told["by_frequency"]["buckets"]
+    assert [(one["label"], one["words"]) for one in frequencies][1:] == [("1", 1), ("2+", 1)]
     assert [one["system"] for one in told["moved"]] == ["runs/b", "runs/c"]
     assert (told["moved"][0]["better"], told["moved"][0]["same"]) == (2, 1)
     assert told["moved"][0]["most_better"][0]["line"] == 2
     assert (told["moved"][1]["same"], told["moved"][1]["most_better"]) == (3, [])
     signatures = [
         *(signature for metric in told["metrics"] for signature in metric["signatures"].values()),
-        told["by_length"]["signature"],
+        *(told[key]["signature"] for key in ("by_length", "by_frequency")),
         *told["sentence_signatures"].values(),
     ]
-    assert len(signatures) == 3 * 3 + 1 + 3
+    assert len(signatures) == 3 * 3 + 2 + 3
     assert all("version:" in signature for signature in signatures)
 
 
+def test_without_training_text_nothing_is_said_of_frequency(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    comparison = compared(None)
+    assert comparison.to_json()["by_frequency"] is None
+    print_comparison(comparison)
+    assert "training" not in capsys.readouterr().err
+
+
 def test_people_read_it_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    print_comparison(compared())
+    print_comparison(compared(["ein Hund"]))
     said = capsys.readouterr()
     assert said.out == ""
     lines = said.err.split("\n")
@@ -102,7 +115,7 @@ def test_no_bleu_is_shown_where_there_is_none(capsys: pytest.CaptureFixture[str]
 
 
 def test_the_page_says_what_the_json_says(tmp_path: Path) -> None:
-    comparison = compared()
+    comparison = compared(["ein Hund"])
     save_comparison(tmp_path, comparison)
     assert sorted(os.listdir(tmp_path)) == ["comparison.json", "comparison.md"]
     told = json.loads((tmp_path / "comparison.json").read_text())
@@ -123,6 +136,7 @@ def test_the_page_says_what_the_json_says(tmp_path: Path) -> None:
     [
         ({"scores": ("bleu", "bleu")}, "one or more, each once"),
         ({"scores": ("meteor",)}, "metric meteor is unknown"),
+        ({"lengths": (5, 3), "frequencies": (0,)}, r"lengths=.*; also frequencies=\[0\] must be"),
         ({"lengths": (3, 3)}, r"lengths=\[3, 3\] must be numbers above 0 that rise"),
         ({"moved": -1}, "moved=-1 must be at least 0"),
     ],
