@@ -17,7 +17,6 @@ from transformer.evaluation.metrics import Score
 
 if TYPE_CHECKING:
     from transformer.evaluation.failures.monitor import Failures
-    from transformer.evaluation.tagging_accuracy import Tagging
 
 _SHOWN_LINES = 5
 
@@ -64,16 +63,6 @@ def print_table(title: str, scores: Sequence[Score]) -> None:
     """Show scores and signatures to people, on stderr."""
     rows = [(one.name, f"{one.value:.{one.decimals}f}", one.signature) for one in scores]
     table_console().print(build_table(title, ("metric", "score", "signature"), rows, right=(1,)))
-
-
-def confusion_table(tagging: "Tagging") -> Text:
-    """A row for each right tag of a tagger and a column for each tag that was given."""
-    header, title = ["", *tagging.tags], "right tag, then the tags given"
-    rows = (
-        [gold, *(str(tagging.confusion[gold, given] or ".") for given in tagging.tags)]
-        for gold in tagging.tags
-    )
-    return build_table(title, header, rows, right=range(len(header)))
 
 
 def failures_table(failures: "Failures") -> Text:

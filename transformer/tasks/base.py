@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
 from pytorch_lightning import Callback
-from rich.text import Text
 
 from transformer.common.errors import InputError
 from transformer.data.config import DenoisingConfig
@@ -31,7 +30,6 @@ class Evaluation(NamedTuple):
     scores: Sequence[Score]
     hypotheses: Sequence[str] | None
     """One per sentence; None if the task produces no text."""
-    tables: Sequence[Text] = ()
     failures: "Failures | None" = None
     """Flags of the hypotheses and references; None for other tasks than translation."""
 

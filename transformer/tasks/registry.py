@@ -87,10 +87,9 @@ def _tests(task: Task) -> list[str]:
 def report(name: str, evaluation: Evaluation, folder: Path | None) -> Sequence[Score]:
     """Show an evaluation on stderr, and save it where a folder is given; return its scores."""
     print_table(name, evaluation.scores)
-    console = table_console()
     failures = evaluation.failures
-    for table in [*evaluation.tables, *([] if failures is None else [failures_table(failures)])]:
-        console.print(table)
+    if failures is not None:
+        table_console().print(failures_table(failures))
     if folder is not None:
         save_report(folder, name, evaluation.scores, evaluation.hypotheses, failures)
     return evaluation.scores

@@ -13,9 +13,8 @@ from transformer.data.modules.tagging import TaggingData
 from transformer.data.text.conllu import UPOS
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.prediction.tagger import Tagger
-from transformer.evaluation.tagging_accuracy import compare_tags
+from transformer.evaluation.tagging_accuracy import tag_scores
 from transformer.model.single_stack import SingleStack, build_single_stack
-from transformer.report.scores import confusion_table
 from transformer.tasks.base import Evaluation, Task, build_module, single_stack_data
 from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.config import RunConfig, sized_model
@@ -77,9 +76,7 @@ class Tagging(Task):
             sentences = self.data.sentences(split)
             words, right = zip(*sentences, strict=True)
             given = [found.tags for found in tagger.tag(words)]
-            compared = compare_tags(words, right, given, known)
-            return Evaluation(
-                compared.scores(), list(map(" ".join, given)), [confusion_table(compared)]
-            )
+            scores = tag_scores(words, right, given, known)
+            return Evaluation(scores, list(map(" ".join, given)))
 
         return evaluate

@@ -48,7 +48,6 @@ class RunConfig:
     test: bool = True
     report: Literal["end", "live", "none"] = "end"
     gradient_checkpointing: bool = False
-    resume_check: int | None = None
     keep_memory: bool = True
     data: DataConfig = field(default_factory=DataConfig)
     automatic_budget: bool = False

@@ -16,8 +16,6 @@ from transformer.data.quality.checks.languages import Language
 
 LATER = [
     "ftfy",
-    "matplotlib.backends.backend_agg",
-    "matplotlib.pyplot",
     "safetensors.torch",
     "sacrebleu.tokenizers.tokenizer_13a",
     "torch._dynamo",

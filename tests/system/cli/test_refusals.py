@@ -9,7 +9,7 @@ from tests.helpers.runs.runs import verb
 
 SAMPLED = ("input=text", "output=out", "decoding=sampling", "decoding.top_k=5")
 COMPARED = ("run", "run/checkpoints/best.ckpt")
-PLAIN = ("text=alpha", "png=false")
+PLAIN = ("text=alpha",)
 
 # Of the verb, without its checkpoint: checkpoint=run, unless the arguments name another.
 CALLS: dict[str, list[tuple[tuple[str, ...], str]]] = {

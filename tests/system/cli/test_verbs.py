@@ -89,7 +89,7 @@ def test_translate_json_tells_scores_nbest_and_attention(home: Path) -> None:
 
 def test_attention_writes_a_page_and_measures(home: Path, tmp_path: Path) -> None:
     code, stdout, stderr = verb(
-        "attention", "checkpoint=run", "text=alpha, (beta", "sentences=30", "png=false", home=home
+        "attention", "checkpoint=run", "text=alpha, (beta", "sentences=30", home=home
     )
     assert code == 0, stderr
     page, numbers = (home / line for line in stdout.splitlines())
@@ -106,7 +106,7 @@ def test_attention_writes_a_page_and_measures(home: Path, tmp_path: Path) -> Non
     # A given target needs no corpus.
     code, stdout, stderr = verb(
         *("attention", f"checkpoint={home}/run/checkpoints/best.ckpt", "text=alpha beta"),
-        *("target=omega, [omega]", "sentences=0", "png=false", f"output={tmp_path}/here"),
+        *("target=omega, [omega]", "sentences=0", f"output={tmp_path}/here"),
         home=tmp_path,
     )
     assert code == 0, stderr

@@ -160,12 +160,3 @@ def test_a_vocabulary_too_large_for_the_text_is_made_smaller(home: Path, tmp_pat
     assert said(tmp_path).count("train: 119 of 120 pairs kept") == 1
     assert "changed: tokenizer" not in said(tmp_path)
     assert said(tmp_path).count("after update 3, epoch 0.") == 1
-
-
-@pytest.mark.slow
-def test_resume_check_finds_a_run_exact(home: Path, tmp_path: Path) -> None:
-    check = ["debug=resume_check", "resume_check=5"]
-    assert call([*tiny_overrides(home), *check], tmp_path) == 0
-    assert "10 updates at once, and 5, a restart and 5 more are equal: batches" in said(tmp_path)
-    assert "bit for bit" in said(tmp_path)
-    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["resume_check"]

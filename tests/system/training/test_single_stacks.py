@@ -96,7 +96,6 @@ def test_a_tagger_learns_what_context_decides(tagger: Path) -> None:
     # Five seeds, float32 and bfloat16: 99.3 to 100, f1_ADJ 97.5 to 100, one word confused or none.
     assert scores["accuracy"] > 96
     assert scores["f1_ADJ"] > 85
-    assert scores["confusion"] <= 6
     given = (tagger / "run" / "test.hyp").read_text().split("\n")
     assert len(given) == SIZES["test"] + 1
     log = (tagger / "run" / "metrics.csv").read_text().split("\n")[0].split(",")

@@ -2,13 +2,9 @@
 
 import json
 import re
-import struct
 from html.parser import HTMLParser
 
-import pytest
-
 from tests.helpers.decoding.views import attention_view
-from transformer.report.attention_figure import attention_figure
 from transformer.report.attention_page import attention_page
 
 HOSTILE = "</script ><script>alert(1)</script> <!-- <script> %%data%% & \u2028 \"'"
@@ -86,27 +82,3 @@ def test_the_numbers_are_written_for_programs_too() -> None:
         (layer, head) for layer in range(2) for head in range(3)
     ]
     assert heads[4]["confidence"] == view.kinds[2].characters[1][1].confidence
-
-
-def pixels(png: bytes) -> tuple[int, int]:
-    assert png.startswith(b"\x89PNG\r\n\x1a\n")
-    width, height = struct.unpack(">II", png[16:24])
-    return width, height
-
-
-def test_a_formula_or_a_foreign_letter_is_drawn_as_text(caplog: pytest.LogCaptureFixture) -> None:
-    pytest.importorskip("matplotlib")
-    png = attention_figure(attention_view(["$\\frac$", "▁字", "▁x$y"], ["$"], text="$\\foo{$"))
-    width, height = pixels(png)
-    assert min(width, height) > 300
-    assert ["boxes" in record.message for record in caplog.records] in ([], [True])
-
-
-def test_figure_grows_with_heads_and_layers() -> None:
-    pytest.importorskip("matplotlib")
-    tokens = ["▁a", "▁b"]
-    small = pixels(attention_figure(attention_view(tokens, tokens, layers=1, heads=2)))
-    wide = pixels(attention_figure(attention_view(tokens, tokens, layers=1, heads=4)))
-    high = pixels(attention_figure(attention_view(tokens, tokens, layers=3, heads=2)))
-    assert wide[0] > small[0]
-    assert high[1] > small[1]

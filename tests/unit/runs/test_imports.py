@@ -19,7 +19,7 @@ print(*(name for name in own if not hasattr(sys.modules[name], "__path__")))
 sys.exit(code)
 """
 OPTIONAL = (
-    *(f"runs.{name}" for name in ("auto_batch_size", "finetuning", "resume_check", "tuning")),
+    *(f"runs.{name}" for name in ("auto_batch_size", "finetuning", "tuning")),
     *("data.modules.streaming", "data.streaming", "cli.train.sweep"),
     *("recipes", "interchange"),
 )

@@ -1,9 +1,7 @@
-"""``attention``: the weights of every head in one sentence pair, as page, picture, numbers."""
+"""``attention``: the weights of every head in one sentence pair, as a page and as numbers."""
 
 import json
-import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -12,7 +10,7 @@ from omegaconf import DictConfig
 from transformer.cli.config import compose
 from transformer.cli.evaluate.scored_text import require_trusted
 from transformer.cli.load import load_translator, resolve_file
-from transformer.common.errors import InputError, how_to_install
+from transformer.common.errors import InputError
 from transformer.common.files import written_whole
 from transformer.decoding.forced import forced_attention
 from transformer.decoding.translation.translator import Translator
@@ -20,7 +18,6 @@ from transformer.evaluation.attention import head_survey
 from transformer.evaluation.attention.view import AttentionKind, AttentionView
 from transformer.model.checkpoint.locate import run_folder
 from transformer.model.transformer import Transformer
-from transformer.report.attention_figure import attention_figure
 from transformer.report.attention_page import attention_page
 from transformer.report.heads import print_best
 from transformer.report.scores import require_writable
@@ -28,9 +25,6 @@ from transformer.report.scores import require_writable
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Show the attention in one sentence pair."""
-    if (png := compose.resolve_value(config, "png", bool)) and find_spec("matplotlib") is None:
-        print(f"note: attention.png needs matplotlib; {how_to_install('plot')}", file=sys.stderr)
-        png = False
     default = run_folder(compose.resolve_path(config, "checkpoint")) / "attention"
     folder = compose.resolve_path(config, "output", default)
     translator, run = load_translator(config, arguments)
@@ -40,8 +34,6 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     require_writable(folder)
     numbers = json.dumps(view.to_json(), indent=1, ensure_ascii=False) + "\n"
     files = {"attention.html": attention_page(view).encode(), "attention.json": numbers.encode()}
-    if png:
-        files["attention.png"] = attention_figure(view)
     for name, content in files.items():
         with written_whole(folder / name) as part:
             part.write_bytes(content)

@@ -130,11 +130,6 @@ def _new_directory(folder: Path) -> Iterator[None]:
 
 
 def _run(config: "RunConfig", folder: Path, objective: str | None) -> None:
-    if config.resume_check is not None:
-        from transformer.runs.resume_check import check_resume
-
-        print(check_resume(config.resolved, folder, config.resume_check))
-        return
     from transformer.runs.train import train
     from transformer.training.callbacks.sweep_objective import Objective
 

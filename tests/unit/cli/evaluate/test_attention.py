@@ -8,7 +8,6 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from tests.helpers.decoding.translators import PAIRS, tiny_translator
-from tests.helpers.runs.tuning_runs import write_run
 from transformer.__main__ import main
 from transformer.cli.config.compose import compose_config, given_sentences
 from transformer.cli.evaluate.attention import attention_view, encoded_pair
@@ -152,24 +151,13 @@ def test_blank_and_long_pairs_are_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sentence", ["A man, (red)?", "${oc.env:HOME}", "a=b", "[x", "null", ""])
 def test_a_sentence_is_text_with_any_signs(sentence: str) -> None:
-    arguments = ["checkpoint=x", f"text={sentence}", "target=null", "png=false"]
+    arguments = ["checkpoint=x", f"text={sentence}", "target=null"]
     assert given_sentences(arguments) == {"text": sentence}
     config = compose_config("attention", arguments)
-    assert (config.text, config.target, config.png) == ("given", None, False)
+    assert (config.text, config.target) == ("given", None)
 
 
 def test_a_sentence_is_needed_and_is_utf_8(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["attention", "checkpoint=x"]) == 2
     assert capsys.readouterr() == ("", "error: attention needs a value for text=\n")
     assert given_sentences(["text=a\udcff"]) == {"text": "a\ufffd"}
-
-
-def test_without_matplotlib_a_note_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("transformer.cli.evaluate.attention.find_spec", lambda name: None)
-    arguments = [f"checkpoint={write_run(tmp_path)}", "text=a dog", "sentences=0"]
-    assert main(["attention", *arguments, f"output={tmp_path}/o"]) == 0
-    written = {file.name for file in (tmp_path / "o").iterdir()}
-    assert written == {"attention.html", "attention.json"}
-    assert "attention.png needs matplotlib; pip install -e '.[plot]'" in capsys.readouterr().err

@@ -62,7 +62,7 @@ def test_the_newest_unfinished_run_of_the_same_config_goes_on(
     write_run(tmp_path / "foreign", config=3, changed=3)
     assert chosen(new) is None
     write_run(tmp_path / "old", changed=1)
-    packed = STARTED | {"data": {"max_length": 250, "packing": False}}
+    packed = STARTED | {"data": {"max_length": 250, "packing": False}, "resume_check": None}
     write_run(tmp_path / "new", config=packed, changed=2)
     assert chosen(new) == "new"
 
