@@ -19,7 +19,11 @@ from hypothesis import settings
 from jaxtyping import install_import_hook
 
 from tests.helpers.suite.checks import begin_test, check_first_calls, no_checks
+from tests.helpers.suite.imports import import_lightning
 
+# Nearly all that is imported and collected stays: to look for garbage there takes seconds.
+gc.disable()
+import_lightning()
 check_first_calls()
 install_import_hook("transformer", "beartype.beartype")
 
@@ -38,8 +42,8 @@ INSTALLED_BY = {
 
 def pytest_collection_finish() -> None:
     """Leave what is imported out of every later collection of garbage, half a second each."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -6,6 +6,7 @@ back, when the gradient of the layers above has already been added.
 
 import multiprocessing
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -120,6 +121,12 @@ def gradients(
     return [torch.load(file.with_suffix(f".{step}"), weights_only=True) for step in range(2)]
 
 
+@pytest.fixture(scope="module")
+def rich(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], list[Any]]:
+    """Those of enough memory, by the number of ranks."""
+    return cache(lambda ranks: gradients(tmp_path_factory.mktemp("rich") / "file", ranks=ranks))
+
+
 R_DROP = {"consistency": "r_drop", "consistency_weight": 5.0}
 """Without dropout its passes do not differ, and its gradient is that of one."""
 
@@ -139,15 +146,16 @@ def test_the_gradient_is_that_of_enough_memory(
     most: int,
     where: Literal["forward", "backward"],
     loss: dict[str, Any],
+    rich: Callable[[int], list[Any]],
 ) -> None:
-    expected = gradients(tmp_path / "rich", ranks=ranks)
+    expected = rich(ranks)
     actual = gradients(tmp_path / "poor", most, where, ranks, **loss)
-    for (tokens, poor), (all_tokens, rich) in zip(actual, expected, strict=True):
+    for (tokens, poor), (all_tokens, whole) in zip(actual, expected, strict=True):
         assert tokens == all_tokens == sum(batch.target_tokens for batch in BATCHES)
-        assert poor.keys() == rich.keys()
-        for name, value in rich.items():
+        assert poor.keys() == whole.keys()
+        for name, value in whole.items():
             torch.testing.assert_close(poor[name], value, rtol=0, atol=1e-6)
-        assert max(value.abs().max() for value in rich.values()) > 1e-2
+        assert max(value.abs().max() for value in whole.values()) > 1e-2
 
 
 def room_for_four() -> tuple[list[Any], Callable[..., tuple[int, dict[str, Tensor]]]]:

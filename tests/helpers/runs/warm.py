@@ -9,6 +9,7 @@ import pytest  # noqa: F401  every child runs the main module of its parent anew
 
 import transformer
 from tests.helpers.suite.compositions import remember
+from tests.helpers.suite.imports import import_lightning
 from transformer.__main__ import VERBS
 from transformer.cli.config.compose import compose_config
 from transformer.common.errors import InputError
@@ -23,6 +24,8 @@ LATER = [
 ]
 """What the verbs import in their functions."""
 
+gc.disable()  # until the end, as in tests/conftest.py
+import_lightning()
 modules = [module.name for module in pkgutil.walk_packages(transformer.__path__, "transformer.")]
 for name in (*LATER, *modules):
     importlib.import_module(name)
@@ -34,3 +37,4 @@ compose_config("train", ["data=files", "tokenizer=bpe", "decoding=greedy"])
 Language.of("en", [])  # loads the model that tells languages apart
 # What is frozen is not collected in the children, which would copy its pages.
 gc.freeze()
+gc.enable()

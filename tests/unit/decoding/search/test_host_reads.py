@@ -1,6 +1,7 @@
 """The host reads at most once a step of any search, and both ways of leaving a batch agree."""
 
 from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -112,10 +113,21 @@ def searched(kind: str, **model: Any) -> list[list[Hypothesis]]:
         return search_batch(models, segments, config, None, compiled, tokenizer.never_written)
 
 
+@cache
+def usual(kind: str, repeats: bool) -> list[list[Hypothesis]]:
+    """What the search finds by early reads; with shapes that repeat or not."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        if repeats:
+            repeat_shapes(monkeypatch)
+        return searched(kind)
+
+
 @pytest.fixture(params=["sentences leave at once", "shapes repeat"])
-def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "shapes repeat":
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether shapes repeat."""
+    if repeats := request.param == "shapes repeat":
         repeat_shapes(monkeypatch)
+    return repeats
 
 
 def repeat_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,10 +152,11 @@ def test_the_host_reads_once_a_step(kind: str, monkeypatch: pytest.MonkeyPatch) 
     assert len(each) > 5
 
 
-@pytest.mark.usefixtures("form")
 @pytest.mark.parametrize("kind", SEARCHES)
-def test_late_reads_change_no_translation(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = searched(kind)
+def test_late_reads_change_no_translation(
+    kind: str, form: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = usual(kind, form)
     monkeypatch.setattr(loop, "reads_late", lambda device: True)
     steps, ahead = 0, list[int]()
     begin, read = loop.outcomes, loop.Outcomes.read
@@ -166,12 +179,8 @@ def test_late_reads_change_no_translation(kind: str, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("kind", SEARCHES)
-def test_shapes_that_repeat_change_no_translation(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = searched(kind)
-    repeat_shapes(monkeypatch)
-    assert_alike(searched(kind), expected)
+def test_shapes_that_repeat_change_no_translation(kind: str) -> None:
+    assert_alike(usual(kind, True), usual(kind, False))
 
 
 def assert_alike(actual: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:

@@ -25,6 +25,13 @@ from transformer.training.step.gradient_accumulation import Totals
 from transformer.training.step.outcome import Outcome
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _others_left_out() -> None:
+    """What other tests have left is not searched for garbage around each of these."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[list[Any]]:
     # What was never closed gives its handlers back when it is collected: now, not within a test.
