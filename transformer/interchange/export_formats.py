@@ -22,7 +22,7 @@ from transformer.interchange.readme import model_card, read_report
 from transformer.interchange.runtimes.argos import verify_argos, write_argos
 from transformer.interchange.runtimes.onnx import verify_onnx, write_onnx
 from transformer.interchange.runtimes.web import MODEL, check_runtime, write_web
-from transformer.interchange.verification import verify_ctranslate2
+from transformer.interchange.verification import verify_ctranslate2, verify_int8
 
 Values = dict[str, Any]
 
@@ -43,7 +43,7 @@ def folder_name(config: DictConfig) -> str:
         for key, known in (("format", FORMATS), ("quantization", QUANTIZATIONS))
         if config[key] not in known
     )
-    quantized = form in ("ctranslate2", "onnx", "web") and quantization != "float32"
+    quantized = form in ("ctranslate2", "onnx", "safetensors", "web") and quantization != "float32"
     return f"{form}-{quantization}" if quantized else str(form)
 
 
@@ -90,8 +90,15 @@ def _write_card(
 
 
 def _safetensors(translator: Translator, run: Values, folder: Path, config: DictConfig) -> Values:
-    safetensors.write_safetensors(translator.model, translator.tokenizer, run, folder)
+    model, tokenizer, quantization = translator.model, translator.tokenizer, config.quantization
+    if quantization not in ("float32", "int8"):
+        raise InputError(
+            f"quantization={quantization} is not for safetensors; choose float32 or int8"
+        )
+    safetensors.write_safetensors(model, tokenizer, run, folder, quantization)
     _write_card(translator, run, folder, config, "transformer")
+    if quantization == "int8":
+        return _verified(verify_int8, translator, folder, run, config)
     return safetensors.verify_safetensors(translator.model, translator.tokenizer, folder)
 
 

@@ -1,7 +1,8 @@
 """Writes and reads a translator as a folder with safetensors weights.
 
 ``model.safetensors`` has the weights under our names, ``config.json`` the portable part of a
-checkpoint. ``source.model`` and ``target.model`` are the vocabularies; a joint vocabulary is in
+checkpoint. In int8 a matrix is bytes, and ``NAME.scale`` has a float32 for each row.
+``source.model`` and ``target.model`` are the vocabularies; a joint vocabulary is in
 ``source.model``, without a ``target.model``.
 """
 
@@ -12,7 +13,7 @@ from typing import Any
 
 import torch
 
-from transformer.common.errors import InputError, errors_name
+from transformer.common.errors import InputError, errors_name, raise_objections
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.interchange.expressible import check_heads
 from transformer.interchange.files import readable, write_json
@@ -21,22 +22,34 @@ from transformer.model.checkpoint.checkpoint import Checkpoint, portable_part
 from transformer.model.checkpoint.locate import SAFETENSORS as WEIGHTS
 from transformer.model.checkpoint.validation import validate_portable, validate_weights
 from transformer.model.config import ModelConfig
+from transformer.model.layers.quantization import rounded
 from transformer.model.transformer import Transformer
 
 SETTINGS = "config.json"
 SIDES = ("source", "target")
+SCALE = ".scale"
 
 
 def write_safetensors(
-    model: Transformer, tokenizer: Tokenizer, config: dict[str, Any], folder: Path
+    model: Transformer,
+    tokenizer: Tokenizer,
+    config: dict[str, Any],
+    folder: Path,
+    quantization: str = "float32",
 ) -> None:
     """Write a model, its tokenizer and the resolved config of its run into an existing folder."""
-    from safetensors.torch import save_model
+    from safetensors.torch import save_file
 
     check_heads(model)
     write_settings(model.config, tokenizer, config, folder / SETTINGS)
-    save_model(model, str(folder / WEIGHTS), metadata={"format": "pt"})
-    # save_model ignores the umask: take the mode of the file beside it.
+    weights = {one.data_ptr(): (name, one) for name, one in model.state_dict().items()}
+    once = {name: one.contiguous() for name, one in weights.values()}
+    if quantization == "int8":
+        for name in [name for name, one in once.items() if one.is_floating_point()]:
+            if once[name].dim() == 2:
+                once[name], once[name + SCALE] = rounded(once[name])
+    save_file(once, folder / WEIGHTS, metadata={"format": "pt"})
+    # save_file ignores the umask: take the mode of the file beside it.
     (folder / WEIGHTS).chmod((folder / SETTINGS).stat().st_mode)
 
 
@@ -55,14 +68,22 @@ def write_settings(
 def read_safetensors(folder: Path) -> Checkpoint:
     """Read what ``write_safetensors`` wrote; raises InputError if a file is missing or damaged."""
     from safetensors import SafetensorError
-    from safetensors.torch import load_file, load_model
-
-    def check_weights(model: ModelConfig) -> None:
-        validate_weights(model, {"state_dict": load_file(folder / WEIGHTS)})
+    from safetensors.torch import load_file
 
     with readable(folder, SafetensorError):
-        checkpoint = read_settings(folder / SETTINGS, check_weights)
-        load_model(checkpoint.model, folder / WEIGHTS)
+        weights = load_file(folder / WEIGHTS)
+        for name in [name for name in weights if name.endswith(SCALE)]:
+            matrix = name.removesuffix(SCALE)
+            weights[matrix] = weights[matrix] * weights.pop(name)[:, None]
+        checkpoint = read_settings(
+            folder / SETTINGS, lambda model: validate_weights(model, {"state_dict": weights})
+        )
+        model = checkpoint.model
+        tied = {one.data_ptr() for name, one in model.state_dict().items() if name in weights}
+        absent = {name for name, one in model.state_dict().items() if one.data_ptr() not in tied}
+        with errors_name(folder / WEIGHTS):
+            raise_objections(f"it lacks {name}" for name in sorted(absent))
+        model.load_state_dict(model.state_dict() | weights)
         return checkpoint
 
 

@@ -15,6 +15,9 @@ from transformer.decoding.search.config import NEUTRAL
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.interchange.ctranslate2_engine import EngineBeams
+from transformer.interchange.safetensors import read_safetensors
+from transformer.model.checkpoint.locate import SAFETENSORS
+from transformer.model.layers.quantization import in_precision
 
 PLAIN: dict[str, Any] = {
     **{**NEUTRAL, "algorithm": "greedy", "beam_size": 1, "nbest": 1, "min_length": 0},
@@ -52,6 +55,21 @@ def verify_ctranslate2(
         # The type of the quantization, or another that this machine supports.
         "computed_in": engine.engine.compute_type,
     }
+
+
+def verify_int8(
+    translator: Translator, folder: Path, pairs: Sequence[Referenced], metrics: MetricsConfig
+) -> dict[str, Any]:
+    """Compare greedy translations of a model and its int8 folder with ``precision=int8``."""
+    model = in_precision(read_safetensors(folder).model, "int8")
+    search = replace(translator.search, **PLAIN)
+    read = Translator(model, translator.tokenizer, search, translator.batch_tokens)
+
+    def translate(texts: Sequence[str]) -> list[str]:
+        return [one.text for one in read.translate(texts)]
+
+    found = compare_texts(translator, PLAIN, translate, pairs, metrics)
+    return {**found, "bytes": (folder / SAFETENSORS).stat().st_size}
 
 
 def compare_texts(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int8
 from torch import Tensor, nn
 
 from transformer.common.errors import InputError
@@ -32,6 +32,15 @@ def engines() -> list[str]:
     """torch's engines for int8 on this processor."""
     supported = map(str, torch.backends.quantized.supported_engines)
     return sorted({"fbgemm", "onednn"}.intersection(supported)) or ["qnnpack"]
+
+
+def rounded(
+    weight: Float[Tensor, "rows width"],
+) -> tuple[Int8[Tensor, "rows width"], Float[Tensor, " rows"]]:
+    """Each row in bytes, and what they count."""
+    largest = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny)
+    scales = largest / LARGEST
+    return (weight / scales[:, None]).round().to(torch.int8), scales
 
 
 def pack(quantized: Tensor, bias: Tensor | None, engine: str) -> Any:
