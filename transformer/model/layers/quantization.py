@@ -4,7 +4,7 @@ import warnings
 from typing import Any, TypeVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transformer.common.errors import InputError
@@ -82,6 +82,18 @@ class Int8Linear(nn.Module):
         """The rounded weights and the bias; ``state_dict`` has neither."""
         weight, bias = torch.ops.quantized.linear_unpack(next(iter(self.packed.values())))
         return weight.dequantize(), bias
+
+
+def with_outputs(linear: nn.Module, rows: Int[Tensor, " rows"]) -> Linear:
+    """The map to some of the outputs, a copy that does not learn; from int8 it is in float32."""
+    int8 = isinstance(linear, Int8Linear)
+    weight, bias = linear.unpacked() if int8 else (linear.weight, linear.bias)
+    part = Linear(weight.size(1), len(rows), bias=False, device="meta")
+    # The layout in memory stays, as the product is fast in it.
+    chosen = weight[rows] if weight.is_contiguous() else weight.t()[:, rows].t()
+    part.weight = nn.Parameter(chosen, requires_grad=False)
+    part.bias = None if bias is None else nn.Parameter(bias[rows], requires_grad=False)
+    return part
 
 
 def in_precision(

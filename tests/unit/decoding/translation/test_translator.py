@@ -12,10 +12,10 @@ from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_translator
 from tests.helpers.model.models import portable
 from transformer.common.errors import InputError
-from transformer.decoding.batched_search import ModelSearcher, warn_about_length_limit
+from transformer.decoding.batched_search import ModelSearcher
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.forced import attention_maps
-from transformer.decoding.long_inputs import Segment
+from transformer.decoding.long_inputs import Segment, warn_about_length_limit
 from transformer.decoding.search.model_step import ModelStep
 from transformer.decoding.translation.result import BLANK
 from transformer.decoding.translation.translator import Translator
