@@ -61,7 +61,7 @@ def main() -> None:
     torch.set_num_threads(1)
     config = load_checkpoint(given.run).config
     texts = read_texts(run_split(config["data"], "test"))
-    sources, references = (part[: given.sentences] for part in texts[:2])
+    sources, references = texts.sources[: given.sentences], texts.references[: given.sentences]
     metrics = typed(MetricsConfig, config["metrics"], "metrics")
     print(
         "| engine, search | batch_tokens | sentences/s | with shortlist | ratio | BLEU | with it |"

@@ -164,6 +164,8 @@ def test_a_student_computes_what_marian_does(tied: bool, tmp_path: Path) -> None
         ({"transformer-rnn-projection": True}, "transformer-rnn-projection cannot be imported"),
         ({"layer-normalization": True}, "layer-normalization cannot be imported"),
         ({"transformer-tied-layers": [1, 1, 1]}, "the array 'decoder_l2_"),
+        ({"transformer-tied-layers": [1]}, "transformer-tied-layers cannot be read"),
+        ({"transformer-tied-layers": [[1], 2, 3]}, "transformer-tied-layers cannot be read"),
         ({"transformer-decoder-autoreg": "average-attention"}, "'self-attention' or 'rnn'"),
         ({"transformer-decoder-autoreg": "self-attention"}, "decoder_l1_self_Wq is missing"),
     ],

@@ -21,11 +21,11 @@ from transformer.decoding.search.diverse_beam import diverse_search
 from transformer.decoding.search.ensemble import Model, build_step, ensemble_members
 from transformer.decoding.search.greedy import greedy_search
 from transformer.decoding.search.interface import BanningStep, Hypothesis, StepFunction
+from transformer.decoding.search.shortlist import Shortlist
 from transformer.model.heads import HeadName
 
 if TYPE_CHECKING:
     from transformer.decoding.constraints.compile import CompiledConstraints, ConstraintCompiler
-    from transformer.decoding.search.shortlist import Shortlist
 
 MIN_PARTS = 8
 """Minimal number of parts of long texts in a batch: each alone would take as long as all."""
@@ -81,9 +81,7 @@ class ModelSearcher:
         return ConstraintCompiler(self.tokenizer)
 
     @cached_property
-    def _shortlist(self) -> "Shortlist | None":
-        from transformer.decoding.search.shortlist import Shortlist
-
+    def _shortlist(self) -> Shortlist | None:
         path = self.search.shortlist
         return None if path is None else Shortlist.load(given_path(path), self.tokenizer)
 

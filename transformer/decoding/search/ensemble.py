@@ -87,5 +87,6 @@ def build_step(
     shortlist: Int[Tensor, " tokens"] | None = None,
 ) -> StepFunction:
     """The step of a search over padded source tokens, ``beam`` hypotheses per sentence."""
-    step = EnsembleStep if isinstance(model, Ensemble) else ModelStep
-    return step(model, source, beam, compiled, shortlist)
+    if isinstance(model, Ensemble):
+        return EnsembleStep(model, source, beam, compiled, shortlist)
+    return ModelStep(model, source, beam, compiled, shortlist)

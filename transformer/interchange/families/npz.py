@@ -191,9 +191,9 @@ def _names(there: str, settings: Mapping[str, Any]) -> Sequence[str]:
     """
     _, stack, _, number, module, *projection = there.split(".")
     layer = f"{stack}_l{int(number) + 1}"
-    tied = settings.get("transformer-tied-layers")
-    if stack == "decoder" and isinstance(tied, list) and len(tied) > int(number):
-        layer = f"{stack}_l{tied[int(number)]}"
+    if stack == "decoder" and (tied := settings.get("transformer-tied-layers")):
+        with readable("transformer-tied-layers"):
+            layer = f"{stack}_l{int(tied[int(number)])}"
     last = [module, *projection][-1]
     if stack == "decoder" and module.startswith("self") and _is_recurrent(settings):
         return [f"{layer}_rnn_{name}" for name in _SSRU.get(last, ())]

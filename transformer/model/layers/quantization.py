@@ -84,15 +84,16 @@ class Int8Linear(nn.Module):
         return weight.dequantize(), bias
 
 
-def with_outputs(linear: nn.Module, rows: Int[Tensor, " rows"]) -> Linear:
+def with_outputs(linear: nn.Linear | Int8Linear, rows: Int[Tensor, " rows"]) -> Linear:
     """The map to some of the outputs, a copy that does not learn; from int8 it is in float32."""
-    int8 = isinstance(linear, Int8Linear)
-    weight, bias = linear.unpacked() if int8 else (linear.weight, linear.bias)
-    part = Linear(weight.size(1), len(rows), bias=False, device="meta")
+    given = linear.unpacked() if isinstance(linear, Int8Linear) else (linear.weight, linear.bias)
+    weight, bias = given
+    part = Linear(weight.size(1), len(rows), bias=bias is not None, device="meta")
     # The layout in memory stays, as the product is fast in it.
     chosen = weight[rows] if weight.is_contiguous() else weight.t()[:, rows].t()
     part.weight = nn.Parameter(chosen, requires_grad=False)
-    part.bias = None if bias is None else nn.Parameter(bias[rows], requires_grad=False)
+    if bias is not None:
+        part.bias = nn.Parameter(bias[rows], requires_grad=False)
     return part
 
 
