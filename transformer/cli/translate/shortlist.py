@@ -45,13 +45,13 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     read, pairs = islice(split, 0, None, step), list[IdPair]()
     while chunk := list(islice(read, CHUNK)):
         pairs += [(array("i", s), array("i", t)) for s, t in cutter.encode_pairs(chunk)]
+    short = [pair for pair in pairs if all(0 < len(side) <= LONGEST for side in pair)]
+    if not short:
+        raise InputError(f"{split.location}: no pair has 1 to {LONGEST} tokens on each side")
     if split.links is not None:
         links = islice(split.word_links(), 0, None, step)
         lexicon, method = linked_lexicon(pairs, links, tokenizer), "word links"
     else:
-        short = [pair for pair in pairs if all(0 < len(side) <= LONGEST for side in pair)]
-        if not short:
-            raise InputError(f"{split.location}: no pair has 1 to {LONGEST} tokens on each side")
         lexicon, method = ibm_model_1(short, size, iterations), "Model 1"
     counts = np.bincount(np.concatenate([target for _, target in pairs]), minlength=size)
     found = Shortlist.build(lexicon, counts, tokenizer, frequent, best)

@@ -102,6 +102,8 @@ def test_files_and_links_of_the_user(folder: Path, capsys: pytest.CaptureFixture
         (["sentences=0"], "sentences=0 must be at least 1"),
         (["source=t.en", "target=gone"], "gone: no such file"),
         (["source=empty", "target=empty"], "no pair has 1 to 256 tokens on each side"),
+        (["source=none", "target=none", "alignment=none"], "no pair has 1 to 256 tokens"),
+        (["source=t.en", "target=t.de", "alignment=none"], "0 lines of links for 4 sentence pairs"),
         (["checkpoint=tagger.ckpt"], "was trained for task=tagging"),
         (["checkpoint=elsewhere"], "add trust=true"),
     ],
@@ -114,6 +116,7 @@ def test_what_is_wrong_is_told_in_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     Path("empty").write_text("\n\n")
+    Path("none").touch()
     payload = tiny_payload()
     payload[PORTABLE]["config"]["task"] = "tagging"
     write_payload(payload, Path("tagger.ckpt"))
