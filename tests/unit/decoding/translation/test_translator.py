@@ -62,11 +62,9 @@ def test_a_batch_keeps_the_budget_and_uses_it(monkeypatch: pytest.MonkeyPatch) -
     sizes: list[tuple[int, int]] = []
 
     class RecordingStep(ModelStep):
-        def __init__(
-            self, model: Transformer, source: torch.Tensor, beam: int, compiled: bool
-        ) -> None:
+        def __init__(self, model: Transformer, source: torch.Tensor, beam: int, *more: Any) -> None:
             sizes.append((len(source), source.numel() * beam))
-            super().__init__(model, source, beam, compiled)
+            super().__init__(model, source, beam, *more)
 
     monkeypatch.setattr("transformer.decoding.search.ensemble.ModelStep", RecordingStep)
     tiny_translator(100, beam_size=2, max_length_offset=1).translate(TEXTS * 6)
