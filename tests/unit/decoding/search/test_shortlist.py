@@ -22,6 +22,7 @@ from transformer.decoding.search.shortlist import Shortlist, with_shortlist_of
 from transformer.decoding.translation.translator import Translator
 from transformer.model.layers.linear import Linear
 from transformer.model.layers.quantization import Int8Linear, with_outputs
+from transformer.training.config import RunConfig
 
 TEXTS = [source for source, _ in PAIRS] * 2 + ["a", "", "the dog " * 6]
 SEARCHES: dict[str, dict[str, Any]] = {
@@ -258,3 +259,8 @@ def test_targets_with_given_tags_are_refused(tmp_path: Path) -> None:
     tokenizer = tiny_tokenizer().with_tags(Tags(targets=("de", "fr"), both_sides=True))
     with pytest.raises(InputError, match=r"data\.target_tag=both"):
         Shortlist.load(tmp_path / "x.npz", tokenizer)
+
+
+def test_no_training_has_one() -> None:
+    with pytest.raises(InputError, match=r"decoding\.shortlist is of a trained run"):
+        RunConfig(decoding=search_config(shortlist="auto"))
