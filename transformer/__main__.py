@@ -26,6 +26,7 @@ VERBS = {
     "text": ("data.text:run", "write a corpus as plain files"),
     "select": ("translate.select:run", "take the candidates nearest to the references"),
     "recipe": ("recipe:run", "distill, back-translate, train in both directions: several stages"),
+    "shortlist": ("translate.shortlist:run", "list the target tokens of each source token: speed"),
     "average": ("train.average:run", "average the last checkpoints of a run"),
     "consolidate": ("train.consolidate:run", "join a checkpoint of several files"),
     "tune": ("train.tune:run", "find the weights and the search that do best on validation"),

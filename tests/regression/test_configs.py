@@ -95,6 +95,7 @@ def test_the_yaml_of_a_recipe_shows_its_defaults() -> None:
         "translate",
         "predict",
         "score",
+        "shortlist",
         "export",
         "average",
         "consolidate",

@@ -18,6 +18,7 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.ensemble import Averaging, Ensemble, Model
+from transformer.decoding.search.shortlist import with_shortlist_of
 from transformer.decoding.translation.result import OnFailure
 from transformer.decoding.translation.translator import Translator, trained_with
 from transformer.model.checkpoint import locate
@@ -38,6 +39,8 @@ def load_translator(
     trained = trained_with(checkpoints[0])
     composed: Any = OmegaConf.to_container(config.decoding)
     search = resolve_search(arguments, composed, asdict(trained.search))
+    if not locate.is_ctranslate2(path := checkpoint_paths(config.checkpoint)[0]):
+        search = with_shortlist_of(search, path)
     model = load_checkpoint_model(config, checkpoints)
     device = next(model.parameters()).device
     translator = Translator(

@@ -1,15 +1,16 @@
 """Search many segments: in batches of similar length, by the algorithm of the config."""
 
-import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from transformer.common.errors import InputError, is_out_of_memory
+from transformer.common.files import given_path
 from transformer.data.batching.batch import pad_source
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.length_bucketing import bucket_batches
@@ -20,12 +21,11 @@ from transformer.decoding.search.diverse_beam import diverse_search
 from transformer.decoding.search.ensemble import Model, build_step, ensemble_members
 from transformer.decoding.search.greedy import greedy_search
 from transformer.decoding.search.interface import BanningStep, Hypothesis, StepFunction
+from transformer.decoding.search.shortlist import Shortlist
 from transformer.model.heads import HeadName
 
 if TYPE_CHECKING:
     from transformer.decoding.constraints.compile import CompiledConstraints, ConstraintCompiler
-
-logger = logging.getLogger(__name__)
 
 MIN_PARTS = 8
 """Minimal number of parts of long texts in a batch: each alone would take as long as all."""
@@ -80,6 +80,11 @@ class ModelSearcher:
 
         return ConstraintCompiler(self.tokenizer)
 
+    @cached_property
+    def _shortlist(self) -> Shortlist | None:
+        path = self.search.shortlist
+        return None if path is None else Shortlist.load(given_path(path), self.tokenizer)
+
     def _search_in_memory(self, segments: list[Segment]) -> list[list[Hypothesis]]:
         """Search; if memory is too small, search the halves: results do not depend on batches."""
         try:
@@ -109,7 +114,9 @@ class ModelSearcher:
             device, longest = next(self.model.parameters()).device, max_subwords(self.model)
             compiled = self._compiler.compile(constraints, longest, device, given)
         banned = self.tokenizer.never_written
-        found = search_batch(self.model, subwords, self.search, self.head, compiled, banned)
+        # What constraints ask for may be any token.
+        tokens = self._shortlist.tokens(subwords) if self._shortlist and not compiled else None
+        found = search_batch(self.model, subwords, self.search, self.head, compiled, banned, tokens)
         found = [hypotheses or [NO_TRANSLATION] for hypotheses in found]
         if self.search.algorithm != "mbr":
             return found
@@ -141,12 +148,13 @@ def search_batch(
     head: HeadName | None,
     constraints: "CompiledConstraints | None" = None,
     banned: Sequence[int] = (),
+    shortlist: Int[Tensor, " tokens"] | None = None,
 ) -> list[list[Hypothesis]]:
     """Return up to ``nbest`` hypotheses per segment, the best first, in the segments' order.
 
     With ``mbr`` it returns all candidates, ranked by the search. The model is in evaluation mode.
     The coverage penalty reads ``head``, in the first model of an ensemble. No translation has a
-    ``banned`` token.
+    ``banned`` token, and none has a token outside of the ``shortlist``, if there is one.
     """
     if constraints is not None and constraints.must is not None and config.algorithm != "beam":
         raise InputError(
@@ -155,12 +163,12 @@ def search_batch(
         )
     config = config.candidate_search
     if not config.coverage_penalty:
-        return _search(model, segments, config, constraints, banned)
+        return _search(model, segments, config, constraints, banned, shortlist)
     from transformer.decoding.search.coverage_penalty import rank_by_coverage
 
     # The penalty ranks the whole final beam.
     whole = replace(config, nbest=config.width, coverage_penalty=0.0)
-    found = _search(model, segments, whole, constraints, banned)
+    found = _search(model, segments, whole, constraints, banned, shortlist)
     first = ensemble_members(model)[0]
     ranked = rank_by_coverage(first, segments, found, config.coverage_penalty, head)
     return [hypotheses[: config.nbest] for hypotheses in ranked]
@@ -172,6 +180,7 @@ def _search(
     config: SearchConfig,
     constraints: "CompiledConstraints | None",
     banned: Sequence[int],
+    shortlist: Int[Tensor, " tokens"] | None,
 ) -> list[list[Hypothesis]]:
     device = next(model.parameters()).device
     max_length = max_subwords(model)
@@ -181,9 +190,14 @@ def _search(
         limits = constraints.limits(limits, max_length)
         if constraints.must is not None:
             width = int(constraints.must.widths(width).max())
-    step = build_step(model, pad_source(segments).to(device), width, config.compile)
-    if banned:
-        step = BanningStep(step, torch.tensor(banned).to(device))
+    if shortlist is not None and len(shortlist) == model.config.target_vocab_size:
+        shortlist = None
+    never = torch.tensor(banned, dtype=torch.long)
+    if shortlist is not None:
+        never, shortlist = torch.isin(shortlist, never).nonzero()[:, 0], shortlist.to(device)
+    step = build_step(model, pad_source(segments).to(device), width, config.compile, shortlist)
+    if len(never):
+        step = BanningStep(step, never.to(device))
     if constraints is not None:
         step = constraints.step(step, limits, width)
         if constraints.must is not None:
@@ -195,49 +209,13 @@ def _search(
 
         seeds = [derive_seed(segment, config.seed) for segment in segments]
         return sample_search(step, limits, config, seeds)
-    return SEARCHES[config.algorithm](step, limits, config)
+    found = SEARCHES[config.algorithm](step, limits, config)
+    if shortlist is None:
+        return found
+    ids = shortlist.tolist()
+    return [[replace(h, tokens=tuple(ids[t] for t in h.tokens)) for h in row] for row in found]
 
 
 def max_subwords(model: Model) -> int:
     """Maximal subwords of a translation; the beginning takes one position."""
     return max(1, model.config.max_length - 1)
-
-
-class LengthLimit:
-    """The maximum length of each translation: by the search, or by the model's positions."""
-
-    def __init__(self, search: SearchConfig, max_subwords: int) -> None:
-        self.search, self.max_subwords = search, max_subwords
-        self._reached = self._searched = 0
-
-    def count(
-        self, segments: Sequence[Segment], found: list[list[Hypothesis]]
-    ) -> list[list[Hypothesis]]:
-        """Count the best hypotheses that reached the limit; return all hypotheses."""
-        for segment, hypotheses in zip(segments, found, strict=True):
-            limit = self.search.limit(len(segment.subwords)) + len(segment.given)
-            self._reached += len(hypotheses[0].tokens) >= min(self.max_subwords, limit)
-        self._searched += len(segments)
-        return found
-
-    def is_reached(self, source: int, length: int) -> bool:
-        """Whether an output of so many subwords was cut; a longer source has several parts."""
-        parts = -(-source // self.max_subwords)
-        return length >= min(max(1, parts) * self.max_subwords, self.search.limit(source))
-
-    def pop_counts(self) -> tuple[int, int]:
-        """Return and reset the number of translations at their limit, and of all translations."""
-        counts = self._reached, self._searched
-        self._reached = self._searched = 0
-        return counts
-
-
-def warn_about_length_limit(counts: Iterable[tuple[int, int]]) -> None:
-    """Log one warning if any translation reached its limit (`LengthLimit.pop_counts`)."""
-    reached, searched = map(sum, zip(*counts, strict=True))
-    if reached:
-        logger.warning(
-            "%s of %s outputs reached the maximum length and are cut; see "
-            "decoding.max_length_ratio and decoding.max_length_offset (at most model.max_length)",
-            *(f"{reached:,}", f"{searched:,}"),
-        )

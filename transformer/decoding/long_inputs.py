@@ -1,13 +1,15 @@
-"""Cut a text that is too long for the model into parts."""
+"""Texts that are too long for the model are cut into parts; translations have a longest length."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from transformer.data.text.phrases import SENTENCE_ENDS
 from transformer.data.tokenization.normalization import WORD_START
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Constraints
+from transformer.decoding.search.config import SearchConfig
+from transformer.decoding.search.interface import Hypothesis
 
 log = logging.getLogger(__name__)
 
@@ -72,4 +74,44 @@ def warn_about_segments(counts: Sequence[int], names: Sequence[str], max_length:
             names[cut[0]] if names else "a text",
             f" and {len(cut) - 1} more" if cut[1:] else "",
             *(max_length, sum(counts[index] for index in cut)),
+        )
+
+
+class LengthLimit:
+    """The maximum length of each translation: by the search, or by the model's positions."""
+
+    def __init__(self, search: SearchConfig, max_subwords: int) -> None:
+        self.search, self.max_subwords = search, max_subwords
+        self._reached = self._searched = 0
+
+    def count(
+        self, segments: Sequence[Segment], found: list[list[Hypothesis]]
+    ) -> list[list[Hypothesis]]:
+        """Count the best hypotheses that reached the limit; return all hypotheses."""
+        for segment, hypotheses in zip(segments, found, strict=True):
+            limit = self.search.limit(len(segment.subwords)) + len(segment.given)
+            self._reached += len(hypotheses[0].tokens) >= min(self.max_subwords, limit)
+        self._searched += len(segments)
+        return found
+
+    def is_reached(self, source: int, length: int) -> bool:
+        """Whether an output of so many subwords was cut; a longer source has several parts."""
+        parts = -(-source // self.max_subwords)
+        return length >= min(max(1, parts) * self.max_subwords, self.search.limit(source))
+
+    def pop_counts(self) -> tuple[int, int]:
+        """Return and reset the number of translations at their limit, and of all translations."""
+        counts = self._reached, self._searched
+        self._reached = self._searched = 0
+        return counts
+
+
+def warn_about_length_limit(counts: Iterable[tuple[int, int]]) -> None:
+    """Log one warning if any translation reached its limit (`LengthLimit.pop_counts`)."""
+    reached, searched = map(sum, zip(*counts, strict=True))
+    if reached:
+        log.warning(
+            "%s of %s outputs reached the maximum length and are cut; see "
+            "decoding.max_length_ratio and decoding.max_length_offset (at most model.max_length)",
+            *(f"{reached:,}", f"{searched:,}"),
         )

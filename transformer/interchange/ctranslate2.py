@@ -10,6 +10,7 @@ from torch import nn
 
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from transformer.decoding.search.shortlist import Shortlist
 from transformer.interchange.expressible import CTRANSLATE2, check_expressible
 from transformer.interchange.safetensors import read_settings
 from transformer.model.attention.multi_head import MultiHeadAttention
@@ -26,6 +27,9 @@ from transformer.model.transformer import Transformer
 
 if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec
+
+SHORTLIST = "vmap.txt"
+"""The candidates of each source token, which the engine reads with ``use_vmap``."""
 
 SETTINGS = "transformer.json"
 """Settings for a translation without the run; the engine does not read them."""
@@ -66,6 +70,17 @@ def write_ctranslate2(
     spec.validate()
     spec.optimize(quantization=None if quantization == "float32" else quantization)
     spec.save(str(folder))
+
+
+def vocabulary_map(file: Path, tokenizer: Tokenizer) -> str:
+    """A line for each source token: it, a tab, its candidates; an empty one for all sources."""
+    shortlist = Shortlist.load(file, tokenizer)
+    source = tokenizer.source_subwords(range(tokenizer.source_vocab_size))
+    target = tokenizer.subwords(range(tokenizer.target_vocab_size))
+    rows = [("", shortlist.common), *zip(source, shortlist.candidates, strict=True)]
+    # A space separates; in a name, which is that of a tag, it would begin another.
+    named = ((name, dict.fromkeys(target[i] for i in ids)) for name, ids in rows if " " not in name)
+    return "".join(f"{name}\t{' '.join(t for t in ids if ' ' not in t)}\n" for name, ids in named)
 
 
 def read_ctranslate2(folder: Path) -> Checkpoint:

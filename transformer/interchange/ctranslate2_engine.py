@@ -13,12 +13,14 @@ from typing import Any
 import torch
 
 from transformer.common.errors import InputError, raise_objections
+from transformer.common.files import given_path
 from transformer.decoding.batched_search import max_subwords
 from transformer.decoding.long_inputs import Segment
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.translation.fingerprint import check_fingerprint
 from transformer.decoding.translation.translator import Translator
+from transformer.interchange.ctranslate2 import SHORTLIST, vocabulary_map
 from transformer.interchange.files import readable
 
 log = logging.getLogger(__name__)
@@ -82,6 +84,7 @@ class EngineBeams:
             max_batch_size=max(1, self.batch_tokens // width),
             batch_type="tokens",
             return_scores=True,
+            use_vmap=self.search.shortlist is not None,
         )
         return [self._ranked(result.hypotheses, result.scores, power) for result in found]
 
@@ -109,6 +112,16 @@ class CTranslate2Searcher:
         self, translator: Translator, folder: Path, device: torch.device | None = None
     ) -> None:
         check_search(translator.search)
+        if path := translator.search.shortlist:
+            file, tokenizer = folder / SHORTLIST, translator.tokenizer
+            known = file.read_text(encoding="utf-8") if file.is_file() else ""
+            # An export without its run has no other.
+            own = known if path == "auto" else vocabulary_map(given_path(path), tokenizer)
+            if not known or known != own:
+                raise InputError(
+                    f"{file} is missing, or of another shortlist; export again with "
+                    "RUN/shortlist.npz, or set decoding.shortlist=null"
+                )
         if translator.search.stopping == "exact" and translator.search.beam_size > 1:
             log.warning("engine=ctranslate2 stops with a full beam, as decoding.stopping=full does")
         self.has_model = translator.device.type != "meta"

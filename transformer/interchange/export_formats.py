@@ -12,17 +12,19 @@ from transformer.common.schema import typed, typed_value
 from transformer.data.config import DataConfig
 from transformer.data.corpora.evaluation_text import validation_pairs
 from transformer.data.corpora.trust import require_trust
+from transformer.decoding.search.shortlist import FILE
 from transformer.decoding.translation.fingerprint import write_fingerprint
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import METRICS, MetricsConfig
-from transformer.interchange import safetensors
-from transformer.interchange.ctranslate2 import QUANTIZATIONS, SETTINGS, write_ctranslate2
+from transformer.interchange import ctranslate2, safetensors
+from transformer.interchange.ctranslate2 import QUANTIZATIONS, vocabulary_map, write_ctranslate2
 from transformer.interchange.families.huggingface import verify_huggingface, write_huggingface
 from transformer.interchange.readme import model_card, read_report
 from transformer.interchange.runtimes.argos import verify_argos, write_argos
 from transformer.interchange.runtimes.onnx import verify_onnx, write_onnx
 from transformer.interchange.runtimes.web import MODEL, check_runtime, write_web
 from transformer.interchange.verification import verify_ctranslate2, verify_int8
+from transformer.model.checkpoint.locate import run_folder
 
 Values = dict[str, Any]
 
@@ -76,7 +78,10 @@ def _ctranslate2(translator: Translator, run: Values, folder: Path, config: Dict
     model, tokenizer = translator.model, translator.tokenizer
     write_ctranslate2(model, tokenizer, folder, config.quantization)
     write_fingerprint(model, tokenizer, folder)
-    safetensors.write_settings(model.config, tokenizer, run, folder / SETTINGS)
+    if (shortlist := run_folder(given_path(str(config.checkpoint))) / FILE).is_file():
+        text = vocabulary_map(shortlist, tokenizer)
+        (folder / ctranslate2.SHORTLIST).write_text(text, encoding="utf-8")
+    safetensors.write_settings(model.config, tokenizer, run, folder / ctranslate2.SETTINGS)
     _write_card(translator, run, folder, config, "ctranslate2")
     return _verified(verify_ctranslate2, translator, folder, run, config)
 

@@ -17,7 +17,7 @@ from transformer.data.corpora.evaluation_text import Texts
 from transformer.data.modules.translation import DataModule
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import guided_head
-from transformer.decoding.batched_search import warn_about_length_limit
+from transformer.decoding.long_inputs import warn_about_length_limit
 from transformer.decoding.translation.document_translator import DocumentTranslator, in_documents
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.failures.flags import Detector, Output

@@ -129,9 +129,9 @@ def plain_values(config: RunConfig) -> dict[str, Any]:
 
 
 def _contradictions(config: RunConfig, model: ModelConfig) -> Iterator[str]:
-    for key, seed in (("seed", config.seed), ("data.seed", config.data.seed)):
-        if not 0 <= seed < 2**32:
-            yield f"{key}={seed} must be from 0 to {2**32 - 1}"
+    seeds = (("seed", config.seed), ("data.seed", config.data.seed))
+    wrong = ((key, seed) for key, seed in seeds if not 0 <= seed < 2**32)
+    yield from (f"{key}={seed} must be from 0 to {2**32 - 1}" for key, seed in wrong)
     if config.objective is not None:
         check_objective(config.objective)
     if ":" in config.decoding.utility:
@@ -139,6 +139,8 @@ def _contradictions(config: RunConfig, model: ModelConfig) -> Iterator[str]:
             f"decoding.utility={config.decoding.utility} is a program, which no checkpoint "
             "names; train with chrf or bleu, and give it to translate or evaluate"
         )
+    if config.decoding.shortlist is not None:
+        yield "decoding.shortlist is of a trained run; give it to translate or evaluate"
     if model.lora_rank and config.finetune_from is None:
         yield f"model.lora_rank={model.lora_rank} adapts trained weights; set finetune_from=RUN"
     total, epochs = config.schedule.total, config.trainer.max_epochs or -1

@@ -8,7 +8,7 @@ import pytest
 
 from transformer.data.disturbance.catalog import DISTURBANCES
 from transformer.data.tokenization.tags import SourceTags, TaggedText, parse_tags
-from transformer.decoding.batched_search import LengthLimit
+from transformer.decoding.long_inputs import LengthLimit
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.translation.result import Candidate, Translation
 from transformer.decoding.translation.translator import Translator

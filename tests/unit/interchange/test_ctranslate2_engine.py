@@ -1,9 +1,11 @@
 """CTranslate2 behind our translator says what our own search says."""
 
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -11,9 +13,15 @@ from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, Tokenizer
 from transformer.decoding.constraints.request import Constraints
+from transformer.decoding.search.shortlist import Shortlist
 from transformer.decoding.translation.fingerprint import write_fingerprint
 from transformer.decoding.translation.translator import Translator
-from transformer.interchange.ctranslate2 import read_ctranslate2, write_ctranslate2
+from transformer.interchange.ctranslate2 import (
+    SHORTLIST,
+    read_ctranslate2,
+    vocabulary_map,
+    write_ctranslate2,
+)
 from transformer.interchange.ctranslate2_engine import CTranslate2Searcher
 from transformer.interchange.safetensors import write_settings
 from transformer.model.checkpoint.validation import GROUPS
@@ -155,3 +163,30 @@ def test_heads_that_are_off_are_off_in_the_export(tmp_path: Path) -> None:
     assert expected != before
     engine = exported(ours, tmp_path)
     assert [translation.tokens for translation in engine.translate(TEXTS)] == expected
+
+
+@pytest.mark.parametrize(
+    "changes", [{"algorithm": "greedy", "beam_size": 1}, {"beam_size": 3, "nbest": 2}], ids=str
+)
+def test_a_shortlist_is_that_of_our_search(changes: dict[str, Any], tmp_path: Path) -> None:
+    ours = willing(**changes)
+    tokenizer = ours.tokenizer
+    generator = np.random.default_rng(2)
+    sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
+    candidates = torch.from_numpy(generator.integers(sizes[1], size=(sizes[0], 3)))
+    shortlist = Shortlist(torch.arange(6), candidates)
+    shortlist.save(tmp_path / "short.npz", tokenizer)
+    search = replace(ours.search, shortlist=str(tmp_path / "short.npz"))
+    with pytest.raises(InputError, match=r"vmap\.txt is missing"):
+        exported(ours.with_search(search), tmp_path)
+    (tmp_path / SHORTLIST).write_text(
+        vocabulary_map(tmp_path / "short.npz", tokenizer), encoding="utf-8"
+    )
+    theirs = exported(ours.with_search(search), tmp_path)
+    # A batch each, as the union of all sources is searched.
+    for text in TEXTS[:4]:
+        [expected] = ours.with_search(search).translate([text])
+        [found] = theirs.translate([text])
+        assert found.tokens == expected.tokens
+        assert found.score == pytest.approx(expected.score, abs=1e-4)
+        assert found.tokens != ours.translate([text])[0].tokens

@@ -19,8 +19,9 @@ from transformer.data.text.parallel import Referenced
 from transformer.data.text.phrases import read_phrases
 from transformer.data.text.word_alignment import WordLinks, read_links
 from transformer.decoding.alignment import align
-from transformer.decoding.batched_search import ModelSearcher, warn_about_length_limit
+from transformer.decoding.batched_search import ModelSearcher
 from transformer.decoding.constraints.request import Constraints
+from transformer.decoding.long_inputs import warn_about_length_limit
 from transformer.decoding.translation.document_translator import in_documents
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.alignment_error import count_links

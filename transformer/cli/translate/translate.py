@@ -19,11 +19,12 @@ from transformer.cli.translate.line_io import Form, line_files, open_input, open
 from transformer.cli.translate.part_files import LineAssignment, PartFiles, open_part
 from transformer.common.errors import InputError, Interrupted, errors_name
 from transformer.common.escaping import escaped
+from transformer.common.files import given_path
 from transformer.data.text.lines import file_digest
 from transformer.data.tokenization.tags import parse_tags
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.batched_search import warn_about_length_limit
 from transformer.decoding.constraints.request import Request
+from transformer.decoding.long_inputs import warn_about_length_limit
 from transformer.decoding.translation.document_translator import DocumentTranslator
 from transformer.decoding.translation.fingerprint import compute_fingerprint
 from transformer.decoding.translation.result import OnFailure, Translation
@@ -188,4 +189,6 @@ def _job(config: DictConfig, translator: "Translator | DocumentTranslator", sour
     settings["precision"] = resolve_precision(config, device)
     text = file_digest(source).hex()
     whole = [settings, models, str(translator.search), text]
+    if (shortlist := translator.search.shortlist) not in (None, "auto"):
+        whole.append(file_digest(given_path(str(shortlist))).hex())
     return hashlib.sha256(json.dumps(whole).encode()).hexdigest()[:12]

@@ -75,6 +75,11 @@ class SearchConfig:
     utility: str = "chrf"
     """``mbr``: ``chrf``, ``bleu`` or ``MODULE:CALLABLE`` (`utility_named`)."""
 
+    shortlist: str | None = None
+    """A file of ``transformer shortlist``, or ``auto`` for that of the run: only the target tokens
+    that it has for the sources of a batch are searched, and log-probabilities are over them. A
+    batch with constraints has the whole vocabulary."""
+
     compile: bool = False
     """Compile the step of the decoder (``torch.compile``): a slow start, but fewer kernel
     launches. Scores may differ by rounding. A checkpoint without this key has it off."""
@@ -143,6 +148,9 @@ def _contradictions(config: SearchConfig) -> Iterator[str]:
     width = getattr(config, key)
     if mbr and width == 1:
         yield "decoding.candidates=1 leaves nothing to compare; set decoding=mbr, or a number"
+    if config.shortlist is not None and (config.compile or search == "sampling"):
+        where = "sampling" if search == "sampling" else "decoding.compile=true"
+        yield f"decoding.shortlist has no effect with {where}; set decoding.shortlist=null"
     if config.algorithm != "sampling" and config.nbest > width:
         wider = f"decoding.{key}={config.nbest}"
         yield (

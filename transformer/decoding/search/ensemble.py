@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -61,11 +61,11 @@ class EnsembleStep:
     """A ``StepFunction`` that averages the steps of all models."""
 
     def __init__(
-        self, ensemble: Ensemble, source: Int[Tensor, "batch source"], beam: int, compiled: bool
+        self, ensemble: Ensemble, source: Int[Tensor, "batch source"], beam: int, *how: Any
     ) -> None:
         """Let every model encode the padded source tokens; see ``ModelStep``."""
         self.ensemble = ensemble
-        self.steps = [ModelStep(model, source, beam, compiled) for model in ensemble.members]
+        self.steps = [ModelStep(model, source, beam, *how) for model in ensemble.members]
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:
         return self.ensemble.combine([step(tokens) for step in self.steps])
@@ -80,9 +80,13 @@ class EnsembleStep:
 
 
 def build_step(
-    model: Model, source: Int[Tensor, "batch source"], beam: int, compiled: bool = False
+    model: Model,
+    source: Int[Tensor, "batch source"],
+    beam: int,
+    compiled: bool = False,
+    shortlist: Int[Tensor, " tokens"] | None = None,
 ) -> StepFunction:
     """The step of a search over padded source tokens, ``beam`` hypotheses per sentence."""
     if isinstance(model, Ensemble):
-        return EnsembleStep(model, source, beam, compiled)
-    return ModelStep(model, source, beam, compiled)
+        return EnsembleStep(model, source, beam, compiled, shortlist)
+    return ModelStep(model, source, beam, compiled, shortlist)

@@ -12,6 +12,7 @@ from transformer.common.errors import compiler_errors
 from transformer.decoding.search.interface import LogProbabilities
 from transformer.model.attention.kv_cache import BLOCK, DecoderCache
 from transformer.model.encoder import Memory
+from transformer.model.layers.quantization import with_outputs
 from transformer.model.transformer import Transformer
 
 
@@ -24,15 +25,25 @@ class ModelStep:
         source: Int[Tensor, "batch source"],
         beam: int,
         compiled: bool = False,
+        shortlist: Int[Tensor, " tokens"] | None = None,
     ) -> None:
-        """Encode padded source tokens; ``compiled`` is used from the second position on."""
+        """Encode padded source tokens; ``compiled`` is used from the second position on.
+
+        With a ``shortlist`` of target tokens, a token is its index there, here and in the result.
+        """
         self.model = model
+        self.tokens = shortlist
+        self.project = model.logits
+        if shortlist is not None:
+            self.project = with_outputs(model.projection, shortlist)
         self.beam = beam
         self.compiled = compiled
         self.cache = model.start(padded_memory(model.encode(source)))
         self.cache.gather_source()
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:
+        if self.tokens is not None:
+            tokens = self.tokens[tokens]
         if not self.cache.length:
             return self._first(tokens)
         # batch beam -> (batch beam) 1
@@ -44,13 +55,13 @@ class ModelStep:
             with compiler_errors("decoding.compile=true", "decoding.compile=false"):
                 following = compiled_step()(self.model, flat, self.cache)
         else:
-            following = next_log_probabilities(self.model, flat, self.cache)
+            following = next_log_probabilities(self.model, flat, self.cache, self.project)
         # (batch beam) vocab -> batch beam vocab
         return following.unflatten(0, tokens.shape)
 
     def _first(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:
         """Compute one hypothesis per sentence and copy it: all are the same at the start."""
-        following = next_log_probabilities(self.model, tokens[:, :1], self.cache)
+        following = next_log_probabilities(self.model, tokens[:, :1], self.cache, self.project)
         sentences = torch.arange(len(tokens), device=tokens.device)
         self.cache.reorder(sentences.repeat_interleave(self.beam))
         return following[:, None].repeat(1, self.beam, 1)
@@ -65,11 +76,14 @@ class ModelStep:
 
 
 def next_log_probabilities(
-    model: Transformer, tokens: Int[Tensor, "rows 1"], cache: DecoderCache
+    model: Transformer,
+    tokens: Int[Tensor, "rows 1"],
+    cache: DecoderCache,
+    project: Callable[[Tensor], Tensor] | None = None,
 ) -> Float[Tensor, "rows vocab"]:
     """Append one token to each row of the cache; return the log-probabilities of the next."""
     hidden = model.decode(tokens, cache)
-    return model.logits(hidden[:, -1]).float().log_softmax(dim=-1)
+    return (project or model.logits)(hidden[:, -1]).float().log_softmax(dim=-1)
 
 
 @cache

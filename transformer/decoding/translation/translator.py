@@ -15,17 +15,22 @@ from transformer.common.schema import typed
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, batched_attention, segment_links
 from transformer.decoding.batched_search import (
-    LengthLimit,
     ModelSearcher,
     hypothesis_texts,
     max_subwords,
 )
 from transformer.decoding.constraints.request import Constraints, Request
 from transformer.decoding.line_windows import make_windows
-from transformer.decoding.long_inputs import Segment, split_segments, warn_about_segments
+from transformer.decoding.long_inputs import (
+    LengthLimit,
+    Segment,
+    split_segments,
+    warn_about_segments,
+)
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.ensemble import Model, ensemble_members
 from transformer.decoding.search.interface import Hypothesis
+from transformer.decoding.search.shortlist import with_shortlist_of
 from transformer.decoding.translation.result import BLANK, Candidate, Translation
 from transformer.model.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from transformer.model.config import Precision
@@ -101,9 +106,10 @@ class Translator:
         """
         checkpoint = load_checkpoint(local_path(os.fspath(path)))
         trained = trained_with(checkpoint)
+        search = with_shortlist_of(search or trained.search, checkpoint.path)
         return cls(
             in_precision(checkpoint.model, precision, device, untie=False),
-            *(trained.tokenizer, search or trained.search, batch_tokens, device),
+            *(trained.tokenizer, search, batch_tokens, device),
             aligner=aligner or trained.aligner,
             coverage_head=trained.aligner.head,
         )

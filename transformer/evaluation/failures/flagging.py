@@ -51,7 +51,7 @@ class FlaggingTranslator(Translator):
         changes: dict[str, Any] = {"nbest": max(width, search.nbest)}
         if self.on_failure == "resample":
             plain = {"algorithm": "sampling", "beam_size": 1, "nbest": SAMPLES, "epsilon": EPSILON}
-            changes = {**NEUTRAL, **plain, "coverage_penalty": 0.0}
+            changes = {**NEUTRAL, **plain, "coverage_penalty": 0.0, "shortlist": None}
         elif changes["nbest"] == 1:
             raise InputError(
                 "on_failure=next_best needs a search of several candidates; set decoding=beam, or "

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from transformer.decoding.batched_search import LengthLimit
+from transformer.decoding.long_inputs import LengthLimit
 from transformer.decoding.translation.document_translator import DocumentTranslator
 from transformer.decoding.translation.result import Translation
 from transformer.decoding.translation.translator import Translator

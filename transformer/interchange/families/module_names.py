@@ -25,6 +25,8 @@ def _fairseq() -> dict[str, str]:
                 names[f"{here}.{attention}.{part}"] = f"{there}.{other}_attn.{part[0]}_proj"
             names[f"{here}.{attention}.output"] = f"{there}.{other}_attn.out_proj"
             names[f"{here}.{residual}.norm"] = f"{there}.{other}_attn_layer_norm"
+        # In a decoder of Marian, a recurrence may stand in place of the self-attention.
+        names["decoder.layers.*.self_attention.forget"] = "model.decoder.layers.*.self_attn.forget"
         side = "source" if stack == "encoder" else "target"
         names |= {
             f"{here}.feed_forward.inner": f"{there}.fc1",

@@ -4,7 +4,7 @@ The weights get their names in transformers. Sources: Marian 1.12, ``src/models/
 ``convert_marian_to_pytorch.py`` of transformers 4.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,14 @@ import torch
 from torch import Tensor
 
 from transformer.common.errors import InputError, raise_objections
+from transformer.interchange.expressible import Values
 from transformer.interchange.families.config_files import FairseqConfig
 from transformer.interchange.families.family import Family, read_config
 from transformer.interchange.families.marian import START, build_tokenizer
 from transformer.interchange.families.module_names import FAIRSEQ, layer_names
 from transformer.interchange.families.subwords import ImportedTokenizer, checked_ids, read_subwords
 from transformer.interchange.files import read_arrays, read_yaml, readable
+from transformer.model.layers.absolute_positions import sinusoids
 
 DECODER = "decoder.yml"
 
@@ -31,13 +33,26 @@ _ASSUMED = {
     "transformer-postprocess": ("dan",),
     "transformer-postprocess-emb": ("d",),
     "transformer-postprocess-top": ("",),
-    "transformer-decoder-autoreg": ("self-attention",),
+    "transformer-decoder-autoreg": ("self-attention", "rnn"),
     "transformer-train-position-embeddings": ("false",),
     # Marian's gelu is an approximation.
     "transformer-ffn-activation": ("swish", "relu"),
     "right-left": ("false",),
 }
 """The values of these settings that can be imported; the first is the default."""
+
+_RECURRENT = {
+    "dec-cell": ("ssru",),
+    "transformer-rnn-projection": ("false",),
+    "layer-normalization": ("false",),
+}
+"""Likewise, of a decoder with ``transformer-decoder-autoreg: rnn``."""
+
+_SSRU = {
+    **{"v_proj": ("W",), "forget": ("Wf", "bf")},
+    "self_attn_layer_norm": ("ffn_ln_scale", "ffn_ln_bias"),
+}
+"""The names of its weights and biases, and of those of the norm behind it."""
 
 _STACKS = ("encoder", "decoder")
 _MAX_LENGTH = 512
@@ -57,7 +72,8 @@ def read_npz(
     arrays = read_arrays(model)
     with readable(model):
         text = arrays.pop(_CONFIG).tobytes().rstrip(b"\0")
-    config, family = _config(read_yaml(model, text), decoder, shared="Wemb" in arrays)
+    settings = read_yaml(model, text)
+    config, family = _config(settings, decoder, shared="Wemb" in arrays)
     if vocabularies[0].suffix == ".spm":
         subwords = [read_subwords(file) for file in vocabularies]
         ids = [{one.piece: index for index, one in enumerate(s.pieces)} for s in subwords]
@@ -72,7 +88,7 @@ def read_npz(
     tables = 1 if config.share_encoder_decoder_embeddings else 2
     if tables == 1 and ids[0] != ids[1]:
         raise InputError(f"{folder / DECODER} names two vocabularies, and {model} has one table")
-    weights = _weights(arrays, config)
+    weights = _weights(arrays, config, settings)
     return config, family, weights, build_tokenizer(subwords, starting[:tables])
 
 
@@ -94,16 +110,17 @@ def _number(values: Mapping[str, Any], key: str, kind: type, default: Any = None
 def _config(
     settings: Mapping[str, Any], decoder: Mapping[str, Any], *, shared: bool
 ) -> tuple[FairseqConfig, Family]:
+    recurrent = _is_recurrent(settings)
     raise_objections(
         f"{key} cannot be imported, only with the value {' or '.join(map(repr, values))}"
-        for key, values in _ASSUMED.items()
+        for key, values in (_ASSUMED | (_RECURRENT if recurrent else {})).items()
         if settings.get(key, values[0]) not in values
     )
     sizes = {"d_model": "dim-emb", "encoder_layers": "enc-depth", "decoder_layers": "dec-depth"}
     for stack in _STACKS:
         sizes[f"{stack}_attention_heads"] = "transformer-heads"
         sizes[f"{stack}_ffn_dim"] = "transformer-dim-ffn"
-    return read_config(
+    config, family = read_config(
         {name: _number(settings, key, int) for name, key in sizes.items()}
         | {
             "model_type": "marian",
@@ -116,23 +133,44 @@ def _config(
             "length_penalty": _number(decoder, "normalize", float, 0.0),
         }
     )
+    if recurrent:
+        own: Values = {"decoder_layer": ("ssru",), "positions": ("learned",)}
+        family = family._replace(has={**family.has, **own})
+    return config, family
 
 
-def _weights(arrays: dict[str, Any], config: FairseqConfig) -> dict[str, Tensor]:
+def _is_recurrent(settings: Mapping[str, Any]) -> bool:
+    return bool(settings.get("transformer-decoder-autoreg") == "rnn")
+
+
+def _sinusoids(d_model: int) -> Tensor:
+    """Marian's own positions, whose last frequency is 1/10,000: no setting here has these."""
+    table = sinusoids(_MAX_LENGTH, d_model, -2, fairseq=True)
+    # length (frequency sine_or_cosine) -> length (sine_or_cosine frequency)
+    return table.unflatten(1, (-1, 2)).transpose(1, 2).flatten(1)
+
+
+def _weights(
+    arrays: dict[str, Any], config: FairseqConfig, settings: Mapping[str, Any]
+) -> dict[str, Tensor]:
     """The weights with the names of transformers; raises InputError for another array."""
+    left, found = {*arrays}, dict[str, Tensor]()
 
     def take(name: str) -> Tensor:
-        array = arrays.pop(name, None)
+        left.discard(name)
+        array = arrays.get(name)
         if array is None or array.ndim > 2 or array.dtype.kind != "f":
             raise InputError(f"the array {name} is missing, or no matrix of floats")
         return torch.from_numpy(np.atleast_2d(array).astype(np.float32))
 
-    found = {}
     modules = {here: there for here, there in FAIRSEQ.items() if "*" in here}
     for _, there in layer_names(modules, config.encoder_layers, config.decoder_layers):
-        weight, bias = _names(there)
-        found[f"{there}.weight"] = take(weight).flatten() if "norm" in there else take(weight).T
-        found[f"{there}.bias"] = take(bias).flatten()
+        for kind, name in zip(("weight", "bias"), _names(there, settings), strict=False):
+            array = take(name)
+            found[f"{there}.{kind}"] = array.flatten() if len(array) == 1 else array.T
+    if _is_recurrent(settings):
+        for stack in _STACKS:
+            found[f"model.{stack}.embed_positions.weight"] = _sinusoids(config.d_model)
     tables = {"model.shared.weight": "Wemb"}
     if not config.share_encoder_decoder_embeddings:
         tables = {f"model.{one}.embed_tokens.weight": f"{one}_Wemb" for one in _STACKS}
@@ -140,19 +178,27 @@ def _weights(arrays: dict[str, Any], config: FairseqConfig) -> dict[str, Tensor]
         # In Marian, a translation starts with a vector of zeros, which is of no symbol.
         found[name] = torch.nn.functional.pad(take(table), (0, 0, 0, 1))
     found["final_logits_bias"] = torch.nn.functional.pad(take("decoder_ff_logit_out_b"), (0, 1))
-    if arrays:
-        raise InputError(f"the array {min(arrays)[:60]!r} is of a model that cannot be imported")
+    if left:
+        raise InputError(f"the array {min(left)[:60]!r} is of a model that cannot be imported")
     return found
 
 
-def _names(there: str) -> tuple[str, str]:
-    """The weight and bias in Marian of a module of transformers.
+def _names(there: str, settings: Mapping[str, Any]) -> Sequence[str]:
+    """The weight and bias in Marian of a module of transformers; none if the model lacks it.
 
     Those of ``model.encoder.layers.0.self_attn.q_proj`` are ``encoder_l1_self_Wq`` and
     ``encoder_l1_self_bq``.
     """
     _, stack, _, number, module, *projection = there.split(".")
     layer = f"{stack}_l{int(number) + 1}"
+    if stack == "decoder" and (tied := settings.get("transformer-tied-layers")):
+        with readable("transformer-tied-layers"):
+            layer = f"{stack}_l{int(tied[int(number)])}"
+    last = [module, *projection][-1]
+    if stack == "decoder" and module.startswith("self") and _is_recurrent(settings):
+        return [f"{layer}_rnn_{name}" for name in _SSRU.get(last, ())]
+    if last == "forget":
+        return ()
     if module in ("fc1", "fc2"):
         return f"{layer}_ffn_W{module[-1]}", f"{layer}_ffn_b{module[-1]}"
     part = f"{layer}_{_PARTS[module]}"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import torch
-from jaxtyping import Float, Int8
+from jaxtyping import Float, Int, Int8
 from torch import Tensor, nn
 
 from transformer.common.errors import InputError
@@ -106,6 +106,19 @@ class Int8Linear(nn.Module):
         """The rounded weights and the bias; ``state_dict`` has neither."""
         weight, bias = torch.ops.quantized.linear_unpack(next(iter(self.packed.values())))
         return weight.dequantize(), bias
+
+
+def with_outputs(linear: nn.Linear | Int8Linear, rows: Int[Tensor, " rows"]) -> Linear:
+    """The map to some of the outputs, a copy that does not learn; from int8 it is in float32."""
+    given = linear.unpacked() if isinstance(linear, Int8Linear) else (linear.weight, linear.bias)
+    weight, bias = given
+    part = Linear(weight.size(1), len(rows), bias=bias is not None, device="meta")
+    # The layout in memory stays, as the product is fast in it.
+    chosen = weight[rows] if weight.is_contiguous() else weight.t()[:, rows].t()
+    part.weight = nn.Parameter(chosen, requires_grad=False)
+    if bias is not None:
+        part.bias = nn.Parameter(bias[rows], requires_grad=False)
+    return part
 
 
 def in_precision(

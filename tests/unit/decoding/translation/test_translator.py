@@ -12,10 +12,10 @@ from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_translator
 from tests.helpers.model.models import portable
 from transformer.common.errors import InputError
-from transformer.decoding.batched_search import ModelSearcher, warn_about_length_limit
+from transformer.decoding.batched_search import ModelSearcher
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.forced import attention_maps
-from transformer.decoding.long_inputs import Segment
+from transformer.decoding.long_inputs import Segment, warn_about_length_limit
 from transformer.decoding.search.model_step import ModelStep
 from transformer.decoding.translation.result import BLANK
 from transformer.decoding.translation.translator import Translator
@@ -62,11 +62,9 @@ def test_a_batch_keeps_the_budget_and_uses_it(monkeypatch: pytest.MonkeyPatch) -
     sizes: list[tuple[int, int]] = []
 
     class RecordingStep(ModelStep):
-        def __init__(
-            self, model: Transformer, source: torch.Tensor, beam: int, compiled: bool
-        ) -> None:
+        def __init__(self, model: Transformer, source: torch.Tensor, beam: int, *more: Any) -> None:
             sizes.append((len(source), source.numel() * beam))
-            super().__init__(model, source, beam, compiled)
+            super().__init__(model, source, beam, *more)
 
     monkeypatch.setattr("transformer.decoding.search.ensemble.ModelStep", RecordingStep)
     tiny_translator(100, beam_size=2, max_length_offset=1).translate(TEXTS * 6)

@@ -111,3 +111,8 @@ def test_another_search_of_it_flags_too() -> None:
     flags = flagging("next_best", beam_size=4)
     wider = flags.with_search(replace(flags.search, beam_size=5, nbest=2))
     assert wider.translate(TEXTS[:1])[0].flags == ("repetition", "low_confidence")
+
+
+def test_samples_have_no_shortlist() -> None:
+    other = flagging("resample", beam_size=4, shortlist="short.npz")._other
+    assert (other.search.algorithm, other.search.shortlist) == ("sampling", None)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from transformer.common.errors import InputError
-from transformer.decoding.batched_search import LengthLimit
+from transformer.decoding.long_inputs import LengthLimit
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.translation.result import BLANK, Candidate, Translation
 from transformer.evaluation.failures.flags import Detector, Output

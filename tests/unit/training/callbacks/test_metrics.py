@@ -15,8 +15,7 @@ from tests.helpers.training.fakes import fake_module, fake_trainer, logged, one_
 from transformer.data.batching.batch import collate
 from transformer.data.batching.loader import Update
 from transformer.data.corpora.evaluation_text import Texts
-from transformer.decoding.batched_search import LengthLimit
-from transformer.decoding.long_inputs import Segment
+from transformer.decoding.long_inputs import LengthLimit, Segment
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.translation.result import BLANK, Translation
 from transformer.decoding.translation.translator import Translator

@@ -1,0 +1,68 @@
+"""Lexical translation probabilities ``p(target | source)`` of subwords, from links or without."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from transformer.data.text.word_alignment import WordLinks, linked_subwords, subword_words
+from transformer.data.tokenization.tokenizer import PAD, Tokenizer
+
+IdPair = tuple[Sequence[int], Sequence[int]]
+Lexicon = tuple[Int[np.ndarray, " entry"], Float[np.ndarray, " entry"]]
+"""Sorted ``source * target_vocab + target``, and the probabilities of the target."""
+NULL = PAD
+"""The source word of target words without a source."""
+
+_PAIRS = 256
+"""Sentence pairs of a block: its arrays fit into the cache."""
+
+
+def linked_lexicon(
+    pairs: Iterable[IdPair], links: Iterable[WordLinks], tokenizer: Tokenizer
+) -> Lexicon:
+    """Relative frequencies of the links: the subwords of two linked words are all linked."""
+    width, found = tokenizer.target_vocab_size, [np.zeros(0, np.int64)]
+    for (source, target), known in zip(pairs, links, strict=True):
+        words = tokenizer.source_subwords(source), tokenizer.subwords(target)
+        sure = np.array(sorted(known.sure), np.int64).reshape(-1, 2)
+        at_target, at_source = linked_subwords(sure, *map(subword_words, words)).nonzero()
+        found.append(np.array(source, np.int64)[at_source] * width + np.array(target)[at_target])
+    keys, counts = np.unique(np.concatenate(found), return_counts=True)
+    return keys, _normalised(keys // width, counts)
+
+
+def ibm_model_1(pairs: Sequence[IdPair], width: int, iterations: int) -> Lexicon:
+    """Estimate by expectation maximisation, with NULL; ``width`` is the size of the target's side.
+
+    Brown et al. 1993, "The Mathematics of Statistical Machine Translation", section 4.1.
+    """
+    found = [np.zeros(0, np.int64)]
+    for cells, _ in _blocks(pairs, width):
+        found.append(np.unique(cells))
+        if sum(map(len, found[1:])) > max(2**22, len(found[0])):  # so each is sorted few times
+            found = [np.unique(np.concatenate(found))]
+    keys = np.unique(np.concatenate(found))
+    probabilities = np.ones(len(keys))
+    for _ in range(iterations):
+        counts = np.zeros(len(keys))
+        for cells, sources in _blocks(pairs, width):
+            index = keys.searchsorted(cells)
+            expected = probabilities[index]
+            totals = np.add.reduceat(expected, np.cumsum(sources) - sources)
+            np.add.at(counts, index, expected / totals.repeat(sources))
+        probabilities = _normalised(keys // width, counts)
+    return keys, probabilities
+
+
+def _normalised(sources: np.ndarray, counts: np.ndarray) -> Float[np.ndarray, " entry"]:
+    return counts / np.bincount(sources, counts)[sources]
+
+
+def _blocks(pairs: Sequence[IdPair], width: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """For each target position a number for each source of it; and how many sources it has."""
+    for start in range(0, len(pairs), _PAIRS):
+        some = [(np.array([NULL, *s], np.int64), t) for s, t in pairs[start : start + _PAIRS]]
+        cells = [np.add.outer(target, source * width).ravel() for source, target in some]
+        sizes = np.array([(len(source), len(target)) for source, target in some])
+        yield np.concatenate(cells), sizes[:, 0].repeat(sizes[:, 1])

@@ -1,0 +1,113 @@
+"""A shortlist: the target tokens that the sources of a batch may need, the only ones searched.
+
+Jean et al. 2015, "On Using Very Large Target Vocabulary for Neural Machine Translation", section
+3.3; Devlin 2017, "Sharp Models on Dull Hardware".
+"""
+
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Int, UInt8
+from torch import Tensor
+
+from transformer.common.errors import InputError, MissingFile
+from transformer.common.files import given_path, written_whole
+from transformer.data.text.lexical_translation import Lexicon
+from transformer.data.tokenization.tags import UNTAGGED, is_tag
+from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from transformer.decoding.search.config import SearchConfig
+from transformer.model.checkpoint.locate import run_folder
+
+FILE = "shortlist.npz"
+"""Its name in a run directory, where ``decoding.shortlist=auto`` finds it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shortlist:
+    """Candidates of every source token; where there are fewer, the end symbol is repeated."""
+
+    common: Int[Tensor, " common"]
+    """Candidates of every batch: the symbols, the tags and the most frequent tokens."""
+    candidates: Int[Tensor, "source_vocab candidates"]
+
+    @classmethod
+    def build(
+        cls, lexicon: Lexicon, counts: np.ndarray, tokenizer: Tokenizer, frequent: int, best: int
+    ) -> "Shortlist":
+        """Take the ``best`` most probable targets of each source, and the most ``frequent``.
+
+        A token of the source that the target has, too, is a candidate: names are copied.
+        """
+        source = tokenizer.source_subwords(range(tokenizer.source_vocab_size))
+        target = tokenizer.subwords(range(tokenizer.target_vocab_size))
+        keys, probabilities = lexicon
+        order = np.lexsort((-probabilities, keys // len(target)))
+        sources, targets = np.divmod(keys[order], len(target))
+        rank = np.arange(len(sources)) - sources.searchsorted(sources)
+        kept = rank < best
+        candidates = np.full((len(source), 1 + best), EOS)
+        candidates[sources[kept], 1 + rank[kept]] = targets[kept]
+        ids = {name: index for index, name in enumerate(target)}
+        candidates[:, 0] = [ids.get(name, EOS) for name in source]
+        tags = [index for index, name in enumerate(target) if is_tag(name)]
+        most = np.argsort(-counts, kind="stable")[:frequent]
+        common = np.unique([PAD, UNK, BOS, EOS, *tags, *most])
+        return cls(torch.from_numpy(common), torch.from_numpy(candidates))
+
+    def tokens(self, segments: Sequence[Sequence[int]]) -> Int[Tensor, " tokens"]:
+        """The candidates of a batch, sorted: the first four symbols keep their ids."""
+        sources = torch.tensor(sorted({*chain.from_iterable(segments)}), dtype=torch.long)
+        return torch.cat((self.common, self.candidates[sources].flatten())).unique()
+
+    def save(self, path: Path, tokenizer: Tokenizer) -> None:
+        """Write it as an npz without pickled objects."""
+        arrays = {name: tensor.numpy().astype(np.int32) for name, tensor in vars(self).items()}
+        with written_whole(path) as part, open(part, "wb") as file:
+            np.savez(file, vocabulary=_vocabulary(tokenizer), **arrays)
+
+    @classmethod
+    def load(cls, path: Path, tokenizer: Tokenizer) -> "Shortlist":
+        """Read it; raises InputError if it is damaged, or of another vocabulary."""
+        check_tags(tokenizer)
+        advice = "write that of the model: transformer shortlist checkpoint=RUN"
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                found = [arrays[name].astype(np.int64) for name in ("common", "candidates")]
+                known = np.array_equal(arrays["vocabulary"], _vocabulary(tokenizer))
+        except (OSError, ValueError, KeyError, EOFError, MemoryError, zipfile.BadZipFile) as error:
+            wrong = f"decoding.shortlist={path} cannot be read ({error})"
+            raise InputError(f"{wrong}; {advice}") from error
+        sizes = [part.shape[:-1] for part in found]
+        inside = all(((part >= 0) & (part < tokenizer.target_vocab_size)).all() for part in found)
+        if not known or sizes != [(), (tokenizer.source_vocab_size,)] or not inside:
+            raise InputError(f"decoding.shortlist={path} is of another vocabulary; {advice}")
+        return cls(*map(torch.from_numpy, found))
+
+
+def with_shortlist_of(search: SearchConfig, checkpoint: Path) -> SearchConfig:
+    """The search with the path of the shortlist of this run, if it has ``shortlist=auto``."""
+    if search.shortlist != "auto":
+        return search
+    path = run_folder(given_path(checkpoint)) / FILE
+    if not path.is_file():
+        made = f"make it: transformer shortlist checkpoint={checkpoint}"
+        raise MissingFile(f"decoding.shortlist=auto: {path} does not exist; {made}")
+    return replace(search, shortlist=str(path))
+
+
+def check_tags(tokenizer: Tokenizer) -> None:
+    """Raise InputError for targets that begin with given tokens, which no shortlist has."""
+    if tokenizer.tags.given:
+        raise InputError(
+            "no shortlist is for targets that begin with a given tag (data.target_tag=both) or "
+            "symbol (BART); set decoding.shortlist=null"
+        )
+
+
+def _vocabulary(tokenizer: Tokenizer) -> UInt8[np.ndarray, " bytes"]:
+    return np.frombuffer(bytes.fromhex(tokenizer.tagged(UNTAGGED).fingerprint), np.uint8)
