@@ -7,18 +7,15 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
 from rich.console import Console
 
 from tests.helpers.decoding.views import attention_view
 from tests.unit.evaluation.comparison.test_compare import CONFIG, SYSTEMS, TEXT
-from transformer.common.escaping import escaped, escaped_json, escaped_markdown
+from transformer.common.escaping import escaped, escaped_json
 from transformer.data.quality.base import quoted
 from transformer.evaluation.comparison.compare import Comparison, compare
-from transformer.report import comparison
 from transformer.report.attention_page import attention_page
 from transformer.report.scores import build_table
 
@@ -32,15 +29,10 @@ HOSTILE = (
 )
 TEXTS = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=5), max_size=6).map("".join)
 COMPARISON = compare(TEXT, SYSTEMS, CONFIG, ["ein Hund"])
-COMMON = MarkdownIt("commonmark").enable("table")
 
 
 def read_back(shown: str) -> str:
     return re.sub("⟨U\\+([0-9A-F]{4,6})⟩", lambda found: chr(int(found[1], 16)), shown)
-
-
-def flat(tokens: list[Token]) -> list[Token]:
-    return [one for token in tokens for one in (token, *flat(token.children or []))]
 
 
 def holding(text: str) -> Comparison:
@@ -70,35 +62,6 @@ def test_what_is_escaped_is_one_line_and_reads_back(text: str) -> None:
     values = {"text": [text]}
     assert json.loads(escaped_json(values)) == values
     assert escaped_json(values).replace("\n", "").isprintable()
-
-
-@settings(deadline=None)
-@given(TEXTS)
-def test_no_text_is_markup_in_the_page_of_a_comparison(text: str) -> None:
-    page = comparison._markdown(holding(text))
-    found = flat(COMMON.parse(page))
-    harmless = flat(COMMON.parse(comparison._markdown(holding("a"))))
-    kinds = [token.type for token in found if token.type not in ("text", "text_special")]
-    assert kinds == [token.type for token in harmless if token.type != "text"]
-    blocks = [token.content for token in found if token.type == "code_block"]
-    [block] = [one for one in blocks if "  reference  " in one]
-    lines = [line for line in block.split("\n") if re.match("  (source|reference|A|B) ", line)]
-    assert [read_back(line[13:]) for line in lines] == [text] * 4
-
-
-@example("http://a.b WWW.a.b a@b.c")
-@example("www.a.b")
-@given(TEXTS)
-def test_a_cell_of_markdown_renders_as_the_text(text: str) -> None:
-    rows = f"| a | b |\n| --- | --- |\n| x {escaped_markdown(text)} y | z |\n"
-    cells = [token for token in COMMON.parse(rows) if token.type == "inline"]
-    assert len(cells) == 4
-    shown = "".join(child.content for child in cells[2].children or [])
-    assert {child.type for child in cells[2].children or []} <= {"text", "text_special"}
-    # GitHub makes links of these as they are written, and of mail addresses as they are shown.
-    assert not re.search(r"www\.|https?://|ftp://", rows, re.IGNORECASE)
-    assert not re.search(r"[\w.+-]@[\w-]", shown)
-    assert read_back(shown.removeprefix("x ").removesuffix(" y")) == text
 
 
 @settings(deadline=None)

@@ -1,13 +1,6 @@
 """Escapes text of a corpus for reports; invisible characters become ``⟨U+001B⟩``."""
 
 import json
-import re
-
-# ASCII with a meaning in the middle of a line of Markdown, and the dot of www., which makes a link.
-_MARKS = re.compile(r"[!\"#$&'*:;<=>?@\[\\\]^_`{|}~]|(?<=[wW]{3})\.")
-
-# GitHub makes a link of a mail address, whatever is escaped in it.
-_MAIL = re.compile(r"(?<=[\w.+-])@(?=[\w-])")
 
 
 def escaped(text: str) -> str:
@@ -21,11 +14,6 @@ def escaped(text: str) -> str:
 def shortened(text: str, letters: int) -> str:
     """The beginning of a text, with an ellipsis if it has more letters."""
     return text if len(text) <= letters else f"{text[: letters - 1]}…"
-
-
-def escaped_markdown(text: str) -> str:
-    """Return the text for a heading or table cell in Markdown, not at its start; without links."""
-    return _MARKS.sub(r"\\\g<0>", _MAIL.sub(_spelt("@"), escaped(text)))
 
 
 def escaped_json(values: object) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sacrebleu.metrics.bleu import MAX_NGRAM_ORDER
 
-from transformer.common.escaping import escaped, escaped_json, escaped_markdown
+from transformer.common.escaping import escaped_json
 from transformer.evaluation.comparison.compare import Comparison, System
 from transformer.evaluation.comparison.sentence_deltas import MovedSentence
 from transformer.evaluation.comparison.significance import SURE, TestedMetric, TestedScore
@@ -40,9 +40,8 @@ def print_comparison(comparison: Comparison) -> None:
 
 
 def save_comparison(folder: Path, comparison: Comparison) -> None:
-    """Write ``comparison.json`` and ``comparison.md``, each whole."""
+    """Write ``comparison.json``, whole."""
     write_whole(folder / "comparison.json", format_comparison(comparison) + "\n")
-    write_whole(folder / "comparison.md", _markdown(comparison))
 
 
 def format_comparison(comparison: Comparison) -> str:
@@ -137,21 +136,3 @@ def _lines(sentence: MovedSentence, names: tuple[str, str]) -> list[str]:
 
 def _label(metric: str) -> str:
     return "chrF2" if metric == "chrf" else METRICS[metric].label
-
-
-def _markdown(comparison: Comparison) -> str:
-    parts = [f"# Comparison on {escaped_markdown(comparison.text.name)}\n"]
-    for table in _tables(comparison):
-        bars = ["---" if n < table.words else "---:" for n in range(len(table.header))]
-        lines = [map(escaped_markdown, line) for line in (table.header, *table.rows)]
-        head, *rows = (" | ".join(line) for line in lines)
-        drawn = "".join(f"| {row} |\n" for row in (head, " | ".join(bars), *rows))
-        parts.append(f"## {escaped_markdown(table.title)}\n\n{drawn}\n{_code(table.notes)}")
-    parts.append("## Sentences\n")
-    for title, sentences in _moved(comparison):
-        parts.append("\n".join((escaped_markdown(title) + "\n", *map(_code, sentences))))
-    return "\n".join(parts)
-
-
-def _code(lines: Sequence[str]) -> str:
-    return "".join(f"    {escaped(line)}\n" if line else "\n" for line in lines)

@@ -1,6 +1,5 @@
 """A sweep as a user starts it: trials hand back their validation, and no test set is touched."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -41,12 +40,6 @@ def test_optuna_finds_the_best_validation(home: Path) -> None:
         assert not list((swept / trial).glob("test.*"))
     assert found["best_value"] == pytest.approx(min(values), abs=1e-6)
     assert set(found["best_params"]) == {"optimizer.lr", "model.dropout"}
-    told = json.loads((swept / "sweep.json").read_text())
-    assert told[0]["value"] == found["best_value"] < told[1]["value"]
-    assert {one.partition("=")[0] for one in told[0]["overrides"]} == set(found["best_params"])
-    best, worse = stderr.splitlines()[-2:]
-    assert best.split()[1:3] == ["best", told[0]["run"]]
-    assert told[1]["run"] in worse
     # One run has no objective, and leaves no folder.
     call = ("objective=val/loss", "hydra.run.dir=refused", *corpus_overrides(home), *SMALL)
     code, _, stderr = verb("train", *call, home=home)

@@ -23,6 +23,7 @@ from transformer.interchange.safetensors import (
 )
 from transformer.model.checkpoint.validation import GROUPS
 from transformer.model.heads import HeadName, switch_off
+from transformer.model.layers.quantization import in_precision
 
 RUN = {
     **{group: {} for group in GROUPS},
@@ -34,6 +35,35 @@ def written(folder: Path, **changes: Any) -> Path:
     translator = tiny_translator(**changes)
     write_safetensors(translator.model, translator.tokenizer, RUN, folder)
     return folder
+
+
+@torch.inference_mode()
+def test_int8_holds_what_int8_computes(tmp_path: Path) -> None:
+    translator = tiny_translator(d_model=32, decoder_layer="ssru")
+    model, tokenizer = translator.model, translator.tokenizer
+    for name, quantization in (("whole", "float32"), ("small", "int8")):
+        (tmp_path / name).mkdir()
+        write_safetensors(model, tokenizer, RUN, tmp_path / name, quantization)
+    whole, small = (tmp_path / name / "model.safetensors" for name in ("whole", "small"))
+    assert small.stat().st_size < 0.45 * whole.stat().st_size
+    found = read_safetensors(small.parent).model
+    weights, expected = found.state_dict(), model.state_dict()
+    assert weights.keys() == expected.keys()
+    for name, weight in weights.items():
+        apart = (weight - expected[name]).abs()
+        steps = expected[name].abs().amax(-1, keepdim=True) / 127 if weight.dim() == 2 else 0.0
+        assert bool((apart <= 0.501 * steps + 1e-7).all()), name
+    # The rounded weights round to themselves.
+    tokens = torch.tensor([[4, 5, 6, 2]])
+    again, once = (in_precision(one, "int8")(tokens, tokens) for one in (found, model))
+    torch.testing.assert_close(again, once, rtol=0, atol=0.1)
+    stored = load_file(small)
+    del stored["encoder.final_norm.weight"]
+    save_file(stored, small)
+    with pytest.raises(
+        InputError, match=r"model\.safetensors: it lacks .*final_norm"
+    ):
+        read_safetensors(small.parent)
 
 
 @pytest.mark.parametrize(

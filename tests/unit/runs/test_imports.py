@@ -20,7 +20,7 @@ sys.exit(code)
 """
 OPTIONAL = (
     *(f"runs.{name}" for name in ("auto_batch_size", "finetuning", "tuning")),
-    *("data.modules.streaming", "data.streaming", "cli.train.sweep"),
+    *("data.modules.streaming", "data.streaming"),
     *("recipes", "interchange"),
 )
 MOST = 178

@@ -72,16 +72,13 @@ def run(arguments: Sequence[str]) -> None:
 
 def _hydra(flags: Sequence[str], overrides: Sequence[str]) -> None:
     """Let Hydra run the sweep of --multirun, or show what its other flags ask for."""
-    from transformer.cli.train.sweep import summarised
-
     overrides = compose.as_overrides("train", overrides)
     check_overrides("train", overrides, sweep=True)
     sys.argv[1:] = [*flags, *compose.with_recipe(overrides), *search_path()]
     # Otherwise Hydra would print exceptions itself.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     try:
-        with summarised():
-            hydra.main(str(config_folder()), "train", version_base="1.3")(_trial)()
+        hydra.main(str(config_folder()), "train", version_base="1.3")(_trial)()
     except HydraException as error:
         raise compose.composition_error("train", overrides, error) from error
 
@@ -97,7 +94,6 @@ def _resolve_auto(config: DictConfig, folder: Path, *, named: bool, sized: bool)
 
 def _trial(config: DictConfig) -> float:
     """Run one job of a sweep and return its best score on the validation text."""
-    from transformer.cli.train.sweep import save_trial
     from transformer.model.checkpoint.checkpoint import find_last
     from transformer.tasks.registry import task_class
     from transformer.training.callbacks.sweep_objective import Objective, check_direction
@@ -125,5 +121,4 @@ def _trial(config: DictConfig) -> float:
         objective.recall(find_last(folder)[1])
     if objective.best is None:
         raise InputError("the trial ends before its first validation; let it train longer")
-    save_trial(folder, objective, job.overrides.task)
     return objective.best

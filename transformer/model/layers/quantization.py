@@ -56,14 +56,13 @@ def pack(quantized: Tensor, bias: Tensor | None, engine: str) -> Any:
 class Int8Linear(nn.Module):
     """``x W^T + b`` in bytes, for a CPU; input and output are float32."""
 
-    def __init__(self, linear: nn.Linear) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
-        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.out_features, self.in_features = weight.shape
         self._joined: list[Int8Linear] = []  # no part of the state
-        weight = linear.weight.detach().float()
-        largest = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny)
-        scales, zeros = (largest / LARGEST).double(), torch.zeros(len(weight), dtype=torch.long)
-        bias = None if linear.bias is None else linear.bias.detach().float()
+        weight = weight.detach().float()
+        scales, zeros = rounded(weight)[1].double(), torch.zeros(len(weight), dtype=torch.long)
+        bias = None if bias is None else bias.detach().float()
         with warnings.catch_warnings():
             # torch has deprecated such tensors, and has no other dynamic product yet.
             warnings.filterwarnings("ignore", "torch.quantize_per", UserWarning)
@@ -92,12 +91,8 @@ class Int8Linear(nn.Module):
         """One map with the outputs of all, made once; the others are always the same."""
         if not self._joined:
             weights, biases = zip(*(one.unpacked() for one in (self, *others)), strict=True)
-            weight = torch.cat(weights)
-            together = nn.Linear(weight.size(1), len(weight), biases[0] is not None)
-            together.weight.data = weight
-            if biases[0] is not None:
-                together.bias.data = torch.cat(biases)
-            self._joined.append(Int8Linear(together))
+            bias = None if biases[0] is None else torch.cat(biases)
+            self._joined.append(Int8Linear(torch.cat(weights), bias))
         return self._joined[0]
 
     def unpacked(
@@ -107,17 +102,29 @@ class Int8Linear(nn.Module):
         weight, bias = torch.ops.quantized.linear_unpack(next(iter(self.packed.values())))
         return weight.dequantize(), bias
 
+    def rows(
+        self, rows: Int[Tensor, " rows"]
+    ) -> tuple[Float[Tensor, "rows width"], Float[Tensor, " rows"] | None]:
+        """Some of the rounded weights and of the bias."""
+        weight, bias = torch.ops.quantized.linear_unpack(next(iter(self.packed.values())))
+        scales = weight.q_per_channel_scales()[rows].float()
+        chosen = weight.int_repr()[rows] * scales[:, None]
+        return chosen, None if bias is None else bias[rows]
+
 
 def with_outputs(linear: nn.Linear | Int8Linear, rows: Int[Tensor, " rows"]) -> Linear:
     """The map to some of the outputs, a copy that does not learn; from int8 it is in float32."""
-    given = linear.unpacked() if isinstance(linear, Int8Linear) else (linear.weight, linear.bias)
-    weight, bias = given
+    if isinstance(linear, Int8Linear):
+        weight, bias = linear.rows(rows)
+    else:
+        # The layout in memory stays, as the product is fast in it.
+        weight = linear.weight
+        weight = weight[rows] if weight.is_contiguous() else weight.t()[:, rows].t()
+        bias = None if linear.bias is None else linear.bias[rows]
     part = Linear(weight.size(1), len(rows), bias=bias is not None, device="meta")
-    # The layout in memory stays, as the product is fast in it.
-    chosen = weight[rows] if weight.is_contiguous() else weight.t()[:, rows].t()
-    part.weight = nn.Parameter(chosen, requires_grad=False)
+    part.weight = nn.Parameter(weight, requires_grad=False)
     if bias is not None:
-        part.bias = nn.Parameter(bias[rows], requires_grad=False)
+        part.bias = nn.Parameter(bias, requires_grad=False)
     return part
 
 
@@ -137,7 +144,7 @@ def in_precision(
         for module in list(model.modules()):
             for name, child in module.named_children():
                 if isinstance(child, Linear):
-                    packed[child] = packed.get(child) or Int8Linear(child)
+                    packed[child] = packed.get(child) or Int8Linear(child.weight, child.bias)
                     setattr(module, name, packed[child])
     if precision == "bfloat16":
         return model.to(torch.bfloat16)

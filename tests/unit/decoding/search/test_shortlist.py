@@ -178,7 +178,7 @@ def test_some_outputs_are_those_of_the_whole(bias: bool, transposed: bool) -> No
 def test_int8_has_the_rounded_weights() -> None:
     torch.manual_seed(3)
     linear, rows, x = Linear(16, 40), torch.tensor([0, 3, 19]), torch.randn(4, 16)
-    packed = Int8Linear(linear)
+    packed = Int8Linear(linear.weight, linear.bias)
     part = with_outputs(packed, rows)
     assert torch.equal(part.weight, packed.unpacked()[0][rows])
     torch.testing.assert_close(part(x), linear(x)[:, rows], atol=0.05, rtol=0.05)

@@ -10,6 +10,7 @@ from transformer.common.errors import InputError
 from transformer.model.config import Precision
 from transformer.model.layers import quantization
 from transformer.model.layers.linear import Linear
+from transformer.model.layers.one_product import linear_together
 from transformer.model.layers.quantization import Int8Linear, in_precision
 
 SOURCE = torch.tensor([[4, 5, 6, 3], [7, 8, 3, 0]])
@@ -41,7 +42,7 @@ def test_logits_come_near(changes: dict[str, Any], precision: Precision, near: f
 def test_int8_is_the_product_of_rounded_numbers() -> None:
     torch.manual_seed(1)
     linear, x = Linear(32, 8), torch.randn(5, 32)
-    quantized = Int8Linear(linear)
+    quantized = Int8Linear(linear.weight, linear.bias)
     scale = linear.weight.abs().amax(1, keepdim=True) / 127
     rounded = (linear.weight / scale).round() * scale
     # Seven bits do not overflow anywhere; eight are what most processors take.
@@ -52,6 +53,24 @@ def test_int8_is_the_product_of_rounded_numbers() -> None:
         step = (x.max().clamp(min=0) - x.min().clamp(max=0)) / steps
         expected = torch.nn.functional.linear((x / step).round() * step, rounded, linear.bias)
         torch.testing.assert_close(quantized(x), expected, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("biased", [True, False])
+@torch.inference_mode()
+def test_maps_of_one_input_are_one_product(biased: bool) -> None:
+    torch.manual_seed(2)
+    layers = [
+        Int8Linear(torch.randn(rows, 24), torch.randn(rows) if biased else None)
+        for rows in (16, 8, 8)
+    ]
+    for rows in (1, 60):
+        x = torch.randn(rows, 24)
+        together = linear_together(x, layers)
+        for found, layer in zip(together, layers, strict=True):
+            torch.testing.assert_close(found, layer(x), rtol=0, atol=1e-5)
+    # The second input is multiplied by the matrix that the first has made, all in one storage.
+    assert len({y.untyped_storage().data_ptr() for y in together}) == 1
+    assert len(layers[0]._joined) == 1
 
 
 def test_what_is_converted_and_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,10 +94,10 @@ def test_int8_keeps_the_engines_that_are_the_fastest(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(quantization, "_measured", {})
     times = iter([2.0, 1.0, 1.0, 2.0])
     monkeypatch.setattr(quantization, "best_time", lambda *_: next(times))
-    mixed = Int8Linear(Linear(24, 8))
+    mixed = Int8Linear(torch.randn(8, 24), None)
     assert mixed.fastest == (both[1], both[0])
     # Another map of the shape is not measured again.
-    assert Int8Linear(Linear(24, 8)).fastest == mixed.fastest
+    assert Int8Linear(torch.randn(8, 24), None).fastest == mixed.fastest
     few, many = torch.randn(4, 24), torch.randn(2, 40, 24)
     for x in (few, many):
         first, second = (mixed._map(x, engine) for engine in both)
