@@ -73,12 +73,13 @@ def loaded(path: Path, settings: dict[str, str]) -> tuple[Translate, int]:
     algorithm = "beam" if beam > 1 else "greedy"
     search = replace(trained.search, algorithm=algorithm, **changes)
     weights = sum(one.numel() * one.element_size() for one in checkpoint.model.parameters())
-    model = checkpoint.model
-    if settings["engine"] == "torch":
+    model, ours = checkpoint.model, settings["engine"] == "torch"
+    if ours:
         model = in_precision(model, settings["precision"])  # type: ignore[arg-type]
-    translator = Translator(model, trained.tokenizer, search, 4096)
-    if settings["engine"] == "ctranslate2":
-        translator.searcher = CTranslate2Searcher(translator, path)
+    device = "cpu" if ours else "meta"  # the folder of CTranslate2 has no weights for torch
+    translator = Translator(model, trained.tokenizer, search, 4096, device)
+    if not ours:
+        translator.searcher = CTranslate2Searcher(translator, path, torch.device("cpu"))
     return lambda texts: [one.text for one in translator.translate(texts)], weights
 
 
@@ -98,6 +99,7 @@ def started(name: str, path: Path, settings: dict[str, str]) -> Row:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     context.Process(target=serve, args=(path, NEUTRAL | settings, theirs), daemon=True).start()
+    theirs.close()
     weights = ours.recv()
     exported = not (path / "checkpoints").is_dir() and path.is_dir()
     files = [file for file in path.rglob("*") if file.is_file()] if exported else []
@@ -128,6 +130,8 @@ def main() -> None:
             row.pipe.send(sources)
             seconds, row.texts, row.memory = row.pipe.recv()
             row.seconds.append(seconds)
+    for row in rows:
+        row.pipe.send([])
     rates = [len(sources) / min(row.seconds[1:]) for row in rows]
     scores = [score(row.texts, references, ("bleu",), config=MetricsConfig())[0] for row in rows]
     cells = [

@@ -1,7 +1,7 @@
 """Writes and reads a translator as a folder with safetensors weights.
 
 ``model.safetensors`` has the weights under our names, ``config.json`` the portable part of a
-checkpoint. In int8 a matrix is bytes, and ``NAME.scale`` has a float32 for each row.
+checkpoint. In int8 a matrix is bytes, and ``NAME.int8_scale`` has a float32 for each row.
 ``source.model`` and ``target.model`` are the vocabularies; a joint vocabulary is in
 ``source.model``, without a ``target.model``.
 """
@@ -27,7 +27,7 @@ from transformer.model.transformer import Transformer
 
 SETTINGS = "config.json"
 SIDES = ("source", "target")
-SCALE = ".scale"
+SCALE = ".int8_scale"
 
 
 def write_safetensors(
