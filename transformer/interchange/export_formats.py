@@ -95,7 +95,8 @@ def _write_card(
 
 
 def _safetensors(translator: Translator, run: Values, folder: Path, config: DictConfig) -> Values:
-    model, tokenizer, quantization = translator.model, translator.tokenizer, config.quantization
+    model, tokenizer = translator.model, translator.tokenizer
+    quantization = config.get("quantization", "float32")  # push has none
     if quantization not in ("float32", "int8"):
         raise InputError(
             f"quantization={quantization} is not for safetensors; choose float32 or int8"

@@ -72,9 +72,8 @@ def read_safetensors(folder: Path) -> Checkpoint:
 
     with readable(folder, SafetensorError):
         weights = load_file(folder / WEIGHTS)
-        for name in [name for name in weights if name.endswith(SCALE)]:
-            matrix = name.removesuffix(SCALE)
-            weights[matrix] = weights[matrix] * weights.pop(name)[:, None]
+        for name in [name for name, one in weights.items() if one.dtype == torch.int8]:
+            weights[name] = weights[name] * weights.pop(name + SCALE)[:, None]
         checkpoint = read_settings(
             folder / SETTINGS, lambda model: validate_weights(model, {"state_dict": weights})
         )

@@ -63,12 +63,10 @@ def verify_int8(
     """Compare greedy translations of a model and its int8 folder with ``precision=int8``."""
     model = in_precision(read_safetensors(folder).model, "int8")
     search = replace(translator.search, **PLAIN)
-    read = Translator(model, translator.tokenizer, search, translator.batch_tokens)
-
-    def translate(texts: Sequence[str]) -> list[str]:
-        return [one.text for one in read.translate(texts)]
-
-    found = compare_texts(translator, PLAIN, translate, pairs, metrics)
+    read = Translator(model, translator.tokenizer, search, translator.batch_tokens).translate
+    found = compare_texts(
+        translator, PLAIN, lambda texts: [one.text for one in read(texts)], pairs, metrics
+    )
     return {**found, "bytes": (folder / SAFETENSORS).stat().st_size}
 
 

@@ -186,6 +186,16 @@ def test_a_folder_of_safetensors_is_enough(home: Path) -> None:
     ]
     assert results[0] == results[1]
     assert results[0][0] == 0
+    small = ["export", "checkpoint=run", "format=safetensors", "output=small"]
+    code, _, stderr = verb(*small, "quantization=int8", "max_bleu_loss=100", home=home)
+    assert code == 0 and json.loads(stderr.strip().split("\n")[-1])["bytes"] > 0
+    sizes = [(home / name / "model.safetensors").stat().st_size for name in ("small", "folder")]
+    assert sizes[0] < 0.5 * sizes[1]
+    texts = ["translate", "checkpoint=small", "precision=int8", "input=validation.src"]
+    assert verb(*texts, home=home)[0] == 0
+    code, _, stderr = verb(*small[:3], "output=no", "quantization=int16", home=home)
+    assert (code, (home / "no").exists()) == (2, False)
+    assert stderr == ("error: quantization=int16 is not for safetensors; choose float32 or int8\n")
     own = ["checkpoint=folder", "output=again", "validation=[validation.src,validation.src]"]
     code, _, stderr = verb("import", *own, home=home)
     assert code == 2 and "validation= and test= have no effect: " in stderr

@@ -1,4 +1,4 @@
-"""The page as text: self-contained, harmless, and with the numbers in it; and the picture."""
+"""The page as text: self-contained, harmless, and with the numbers in it."""
 
 import json
 import re

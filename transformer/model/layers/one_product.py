@@ -1,4 +1,4 @@
-"""Several linear maps of one input as one product: one start of a kernel, and of int8's scales."""
+"""Several linear maps of one input as one product: one launch; int8 rounds the input once."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,9 +19,9 @@ Outputs = tuple[Float[Tensor, "*rows width_out"], ...]
 def linear_together(x: Input, layers: Sequence[nn.Module]) -> Outputs:
     """Map one input by several layers; in training on a GPU, and in int8, by one product."""
     x = for_products(x)
-    first, *others = layers
-    if isinstance(first, Int8Linear) and all(isinstance(one, Int8Linear) for one in others):
-        return first.with_others(others)(x).split([one.out_features for one in layers], dim=-1)
+    if all(isinstance(one, Int8Linear) for one in layers):
+        first: Any = layers[0]
+        return first.concatenated(layers)(x).split([one.out_features for one in layers], dim=-1)
     return one_product(x, layers) if one_product_pays(x, layers) else tuple(f(x) for f in layers)
 
 

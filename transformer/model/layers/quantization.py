@@ -37,7 +37,7 @@ def engines() -> list[str]:
 def rounded(
     weight: Float[Tensor, "rows width"],
 ) -> tuple[Int8[Tensor, "rows width"], Float[Tensor, " rows"]]:
-    """Each row in bytes, and what they count."""
+    """Int8 rows, and their scales."""
     largest = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny)
     scales = largest / LARGEST
     return (weight / scales[:, None]).round().to(torch.int8), scales
@@ -87,10 +87,10 @@ class Int8Linear(nn.Module):
         x = torch.ones(rows, self.in_features)
         return min(self.packed, key=lambda engine: best_time(self._map, x, engine))
 
-    def with_others(self, others: "Sequence[Int8Linear]") -> "Int8Linear":
-        """One map with the outputs of all, made once; the others are always the same."""
+    def concatenated(self, layers: "Sequence[Int8Linear]") -> "Int8Linear":
+        """One map with the outputs of all, of which it is the first: always the same."""
         if not self._joined:
-            weights, biases = zip(*(one.unpacked() for one in (self, *others)), strict=True)
+            weights, biases = zip(*(one.unpacked() for one in layers), strict=True)
             bias = None if biases[0] is None else torch.cat(biases)
             self._joined.append(Int8Linear(torch.cat(weights), bias))
         return self._joined[0]
