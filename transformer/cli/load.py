@@ -10,7 +10,7 @@ import torch
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from transformer.cli.config.compose import resolve_positive, resolve_value
-from transformer.common.errors import InputError, require_package
+from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.common.schema import typed, typed_value
 from transformer.data.tokenization.tags import SourceTags
@@ -22,7 +22,8 @@ from transformer.decoding.search.shortlist import with_shortlist_of
 from transformer.decoding.translation.result import OnFailure
 from transformer.decoding.translation.translator import Translator, trained_with
 from transformer.model.checkpoint import locate
-from transformer.model.checkpoint.checkpoint import Checkpoint, load_checkpoint
+from transformer.model.checkpoint.checkpoint import Checkpoint
+from transformer.model.checkpoint.exported import load_model
 from transformer.model.config import Precision
 from transformer.model.heads import head_name, parse_heads, switch_off
 from transformer.model.layers.quantization import in_precision
@@ -94,12 +95,7 @@ def _load(path: Path) -> Checkpoint:
         from transformer.interchange.ctranslate2 import read_ctranslate2
 
         return read_ctranslate2(path)
-    if not locate.is_exported(path):
-        return load_checkpoint(path)
-    require_package("safetensors", str(path), "export")
-    from transformer.interchange.safetensors import read_safetensors
-
-    return read_safetensors(path)
+    return load_model(path)
 
 
 def load_checkpoint_model(config: DictConfig, checkpoints: Sequence[Checkpoint]) -> Model:

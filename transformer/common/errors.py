@@ -1,6 +1,8 @@
 """Exceptions with messages for the user, and parts of these messages."""
 
 import difflib
+import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -31,6 +33,23 @@ def errors_name(file: Path | str) -> Iterator[None]:
         if str(file) in str(error):
             raise
         raise InputError(f"{file}: {error}") from error
+
+
+_DAMAGE: tuple[type[Exception], ...] = (
+    *(OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, EOFError),
+    *(MemoryError, zlib.error, zipfile.BadZipFile),
+)
+
+
+@contextmanager
+def readable(name: object, *errors: type[Exception]) -> Iterator[None]:
+    """Turn an error of a damaged file, or one of these, into an InputError that names the file."""
+    expected = _DAMAGE + errors
+    try:
+        yield
+    except expected as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{name} cannot be read: {reason}") from error
 
 
 ALSO = "; also "

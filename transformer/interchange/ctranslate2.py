@@ -12,10 +12,10 @@ from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer.decoding.search.shortlist import Shortlist
 from transformer.interchange.expressible import CTRANSLATE2, check_expressible
-from transformer.interchange.safetensors import read_settings
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.attention.positions.t5_buckets import BucketBias
 from transformer.model.checkpoint.checkpoint import Checkpoint
+from transformer.model.checkpoint.exported import read_settings
 from transformer.model.checkpoint.locate import ENGINE_WEIGHTS as WEIGHTS
 from transformer.model.checkpoint.validation import validate_size
 from transformer.model.config import ModelConfig

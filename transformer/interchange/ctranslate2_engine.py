@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from transformer.common.errors import InputError, raise_objections
+from transformer.common.errors import InputError, raise_objections, readable
 from transformer.common.files import given_path
 from transformer.decoding.batched_search import max_subwords
 from transformer.decoding.long_inputs import Segment
@@ -21,7 +21,6 @@ from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.translation.fingerprint import check_fingerprint
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.ctranslate2 import SHORTLIST, vocabulary_map
-from transformer.interchange.files import readable
 
 log = logging.getLogger(__name__)
 

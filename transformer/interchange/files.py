@@ -2,16 +2,14 @@
 
 import json
 import zipfile
-import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
 
-from transformer.common.errors import InputError
+from transformer.common.errors import readable
 from transformer.common.schema import typed_value
 
 _MOST_UNPACKED = 4
@@ -19,22 +17,6 @@ _MOST_UNPACKED = 4
 
 _DEEPEST, _MOST_EVENTS = 10, 2_000_000
 """Nested collections of a YAML file, and its keys and values; a vocabulary has about 100,000."""
-
-_DAMAGE: tuple[type[Exception], ...] = (
-    *(OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, EOFError),
-    *(MemoryError, zlib.error, zipfile.BadZipFile, yaml.YAMLError),
-)
-
-
-@contextmanager
-def readable(name: object, *errors: type[Exception]) -> Iterator[None]:
-    """Turn an error of a damaged file, or one of these, into an InputError that names the file."""
-    expected = _DAMAGE + errors
-    try:
-        yield
-    except expected as error:
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(f"{name} cannot be read: {reason}") from error
 
 
 def read_json(file: Path) -> Any:
@@ -59,7 +41,7 @@ def read_yaml(file: Path, text: bytes | None = None) -> dict[str, Any]:
     """The mapping in a YAML file, or in a text from it; all its plain values are strings."""
     loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # constructs no objects
     depth = 0
-    with readable(file):
+    with readable(file, yaml.YAMLError):
         text = file.read_bytes() if text is None else text
         for count, event in enumerate(yaml.parse(text, Loader=loader)):
             depth += isinstance(event, yaml.CollectionStartEvent)

@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from transformer.common.errors import InputError, raise_objections
+from transformer.common.errors import InputError, raise_objections, readable
 from transformer.common.schema import typed, typed_value
 from transformer.data.tokenization.tokenizer import EOS, PAD, Tokenizer
 from transformer.interchange.families.family import model_settings, read_config
 from transformer.interchange.families.npz import DECODER, read_npz
 from transformer.interchange.families.subwords import ImportedTokenizer
 from transformer.interchange.families.weight_names import import_weights, is_untied
-from transformer.interchange.files import read_mapping, readable
-from transformer.interchange.safetensors import read_safetensors
+from transformer.interchange.files import read_mapping
 from transformer.model.checkpoint.checkpoint import PORTABLE, WEIGHTS_PREFIX, portable_part
+from transformer.model.checkpoint.exported import read_safetensors
 from transformer.model.checkpoint.validation import all_finite
 from transformer.model.config import ModelConfig
 

@@ -15,7 +15,7 @@ from transformer.decoding.search.config import NEUTRAL
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.interchange.ctranslate2_engine import EngineBeams
-from transformer.interchange.safetensors import read_safetensors
+from transformer.model.checkpoint.exported import read_safetensors
 from transformer.model.checkpoint.locate import SAFETENSORS
 from transformer.model.layers.quantization import in_precision
 

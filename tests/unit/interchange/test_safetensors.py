@@ -16,11 +16,9 @@ from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 from transformer.decoding.translation.translator import Translator
-from transformer.interchange.safetensors import (
-    read_safetensors,
-    verify_safetensors,
-    write_safetensors,
-)
+from transformer.interchange.safetensors import verify_safetensors, write_safetensors
+from transformer.model.checkpoint.checkpoint import load_checkpoint
+from transformer.model.checkpoint.exported import read_safetensors
 from transformer.model.checkpoint.validation import GROUPS
 from transformer.model.heads import HeadName, switch_off
 from transformer.model.layers.quantization import Int8Linear, in_precision
@@ -159,7 +157,7 @@ def test_a_damaged_folder_is_refused(file: str, content: bytes | None, tmp_path:
     if content is not None:
         (tmp_path / file).write_bytes(content)
     with pytest.raises(InputError, match=str(tmp_path)):
-        read_safetensors(tmp_path)
+        Translator.load(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -179,6 +177,17 @@ def test_wrong_settings_are_refused(part: str, value: Any, says: str, tmp_path: 
     file.write_text(json.dumps(json.loads(file.read_text()) | {part: value}))
     with pytest.raises(InputError, match=f"{tmp_path}: .*{says}"):
         read_safetensors(tmp_path)
+
+
+def test_a_folder_translates_in_python(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    translator = Translator.load(run)
+    (tmp_path / "folder").mkdir()
+    config = load_checkpoint(run).config
+    write_safetensors(translator.model, translator.tokenizer, config, tmp_path / "folder")
+    again = Translator.load(tmp_path / "folder")
+    assert again.search == translator.search
+    assert again.translate(["a dog"]) == translator.translate(["a dog"])
 
 
 def test_a_model_that_was_loaded_to_translate_is_written_too(

@@ -32,7 +32,8 @@ from transformer.decoding.search.ensemble import Model, ensemble_members
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.search.shortlist import with_shortlist_of
 from transformer.decoding.translation.result import BLANK, Candidate, Translation
-from transformer.model.checkpoint.checkpoint import Checkpoint, load_checkpoint
+from transformer.model.checkpoint.checkpoint import Checkpoint
+from transformer.model.checkpoint.exported import load_model
 from transformer.model.config import Precision
 from transformer.model.heads import HeadName
 from transformer.model.layers.dropout import evaluating
@@ -99,12 +100,12 @@ class Translator:
         aligner: Aligner | None = None,
         precision: Precision = "float32",
     ) -> "Translator":
-        """Load a checkpoint file, the best of a run directory, or a model of the Hub, USER/MODEL.
+        """Load a checkpoint file, the best of a run, an export, or a model of the Hub, USER/MODEL.
 
         By default, ``search`` and ``aligner`` come from the run. A model that is stored in bfloat16
         is loaded in the memory of its weights by ``precision="bfloat16"``.
         """
-        checkpoint = load_checkpoint(local_path(os.fspath(path)))
+        checkpoint = load_model(local_path(os.fspath(path)))
         trained = trained_with(checkpoint)
         search = with_shortlist_of(search or trained.search, checkpoint.path)
         return cls(

@@ -8,7 +8,7 @@ with ``<s>``, which is a tag here. Source: transformers 5, ``models/bart``, ``mo
 from pathlib import Path
 from typing import Any
 
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, readable
 from transformer.common.schema import typed_value
 from transformer.data.tokenization.config import TokenizerConfig
 from transformer.data.tokenization.file_vocabulary import FileVocabulary, with_words
@@ -17,7 +17,7 @@ from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.families import subwords
-from transformer.interchange.files import read_mapping, readable, write_json
+from transformer.interchange.files import read_mapping, write_json
 
 JSON = "tokenizer.json"
 

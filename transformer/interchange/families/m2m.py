@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from transformer.common.errors import InputError, raise_objections
+from transformer.common.errors import InputError, raise_objections, readable
 from transformer.common.schema import typed_value
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -30,7 +30,7 @@ from transformer.interchange.families.subwords import (
     tokenizer_of,
     with_subwords,
 )
-from transformer.interchange.files import read_json, read_mapping, readable, write_json
+from transformer.interchange.files import read_json, read_mapping, write_json
 
 SYMBOLS = {"<pad>": 1, "<unk>": 3, "<s>": 0, "</s>": 2}
 """The symbols in our order, with their ids in M2M-100 and NLLB."""

@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transformer.common.errors import InputError, raise_objections
+from transformer.common.errors import InputError, raise_objections, readable
 from transformer.interchange.expressible import Values
 from transformer.interchange.families.config_files import FairseqConfig
 from transformer.interchange.families.family import Family, read_config
 from transformer.interchange.families.marian import START, build_tokenizer
 from transformer.interchange.families.module_names import FAIRSEQ, layer_names
 from transformer.interchange.families.subwords import ImportedTokenizer, checked_ids, read_subwords
-from transformer.interchange.files import read_arrays, read_yaml, readable
+from transformer.interchange.files import read_arrays, read_yaml
 from transformer.model.layers.absolute_positions import sinusoids
 
 DECODER = "decoder.yml"

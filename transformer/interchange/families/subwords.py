@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, readable
 from transformer.common.schema import typed_value
 from transformer.data.tokenization.subword_model import UNCUT
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
-from transformer.interchange.files import read_json, readable
+from transformer.interchange.files import read_json
 from transformer.model.transformer import Transformer
 
 UNKNOWN = "<unk>"
