@@ -102,25 +102,13 @@ class Int8Linear(nn.Module):
         weight, bias = torch.ops.quantized.linear_unpack(next(iter(self.packed.values())))
         return weight.dequantize(), bias
 
-    def rows(
-        self, rows: Int[Tensor, " rows"]
-    ) -> tuple[Float[Tensor, "rows width"], Float[Tensor, " rows"] | None]:
-        """Some of the rounded weights and of the bias."""
-        weight, bias = torch.ops.quantized.linear_unpack(next(iter(self.packed.values())))
-        scales = weight.q_per_channel_scales()[rows].float()
-        chosen = weight.int_repr()[rows] * scales[:, None]
-        return chosen, None if bias is None else bias[rows]
-
 
 def with_outputs(linear: nn.Linear | Int8Linear, rows: Int[Tensor, " rows"]) -> Linear:
     """The map to some of the outputs, a copy that does not learn; from int8 it is in float32."""
-    if isinstance(linear, Int8Linear):
-        weight, bias = linear.rows(rows)
-    else:
-        # The layout in memory stays, as the product is fast in it.
-        weight = linear.weight
-        weight = weight[rows] if weight.is_contiguous() else weight.t()[:, rows].t()
-        bias = None if linear.bias is None else linear.bias[rows]
+    given = linear.unpacked() if isinstance(linear, Int8Linear) else (linear.weight, linear.bias)
+    # The layout in memory stays, as the product is fast in it.
+    weight = given[0][rows] if given[0].is_contiguous() else given[0].t()[:, rows].t()
+    bias = None if given[1] is None else given[1][rows]
     part = Linear(weight.size(1), len(rows), bias=bias is not None, device="meta")
     part.weight = nn.Parameter(weight, requires_grad=False)
     if bias is not None:
