@@ -66,6 +66,9 @@ def test_a_job_is_what_decides_the_translations(tmp_path: Path) -> None:
     moved.write_bytes(source.read_bytes())
     assert job("checkpoint=./x", "input=moved", "output=o", text=moved) == job()
     assert len({job(), job("precision=int8"), job("to=de"), job("format=json")}) == 4
+    # The batch has a part in the candidates of its sentences.
+    translator = tiny_translator(shortlist=str(source))
+    assert job("batch_tokens=17") != job() == job("device=cuda")
 
 
 COUNT = """
