@@ -139,9 +139,8 @@ class CTranslate2Searcher:
 
     def __call__(self, segments: Sequence[Segment]) -> list[list[Hypothesis]]:
         """Search them all; raises InputError for constraints where there is only the export."""
-        subwords = [segment.subwords for segment in segments]
-        limits = [self.beams.limit(one) for one in subwords]
-        found = self.beams(subwords)
+        limits = [self.beams.limit(segment.subwords) for segment in segments]
+        found = self.beams([segment.subwords for segment in segments])
         if not self.has_model:
             if any(segment.constraints for segment in segments):
                 raise InputError("an export alone has no prefix, must or never; give its run")

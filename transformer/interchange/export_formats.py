@@ -80,8 +80,7 @@ def _ctranslate2(translator: Translator, run: Values, folder: Path, config: Dict
     write_fingerprint(model, tokenizer, folder)
     shortlist = run_folder(given_path(str(config.checkpoint))) / FILE
     if shortlist.is_file() and not tokenizer.tags.sentences:  # whose separator it cannot name
-        text = vocabulary_map(shortlist, tokenizer)
-        (folder / ENGINE_FILE).write_text(text, encoding="utf-8")
+        (folder / ENGINE_FILE).write_text(vocabulary_map(shortlist, tokenizer), encoding="utf-8")
     safetensors.write_settings(model.config, tokenizer, run, folder / ctranslate2.SETTINGS)
     _write_card(translator, run, folder, config, "ctranslate2")
     return _verified(verify_ctranslate2, translator, folder, run, config)

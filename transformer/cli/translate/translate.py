@@ -176,9 +176,8 @@ def _requests(
 def _job(config: DictConfig, translator: "Translator | DocumentTranslator", source: Path) -> str:
     """A hash of the model, the search, the text and all settings that change the output.
 
-    Without a shortlist, the device and the size of batches change probabilities by rounding alone:
-    a call with too little memory resumes on another device or with smaller batches. Names of files
-    do not matter.
+    Without a shortlist, device and batch size matter by rounding alone: a call with too little
+    memory resumes on another device or with smaller batches. Names of files do not matter.
     """
     if is_ctranslate2(export := resolve_path(config, "checkpoint")):
         models = [file_digest(export / ENGINE_WEIGHTS).hex(), translator.tokenizer.fingerprint]

@@ -83,6 +83,5 @@ def build_step(
     shortlist: Int[Tensor, " tokens"] | None = None,
 ) -> StepFunction:
     """The step of a search over padded source tokens, ``beam`` hypotheses per sentence."""
-    members = ensemble_members(model)
-    steps = [ModelStep(member, source, beam, compiled, shortlist) for member in members]
+    steps = [ModelStep(one, source, beam, compiled, shortlist) for one in ensemble_members(model)]
     return EnsembleStep(model, steps) if isinstance(model, Ensemble) else steps[0]

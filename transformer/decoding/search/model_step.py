@@ -35,8 +35,7 @@ class ModelStep:
         self.tokens = shortlist
         project = model.projection
         self.project = project if shortlist is None else with_outputs(project, shortlist)
-        self.beam = beam
-        self.compiled = compiled
+        self.beam, self.compiled = beam, compiled
         self.cache = model.start(padded_memory(model.encode(source)))
         self.cache.gather_source()
 
@@ -75,14 +74,10 @@ class ModelStep:
 
 
 def next_log_probabilities(
-    model: Transformer,
-    tokens: Int[Tensor, "rows 1"],
-    cache: DecoderCache,
-    project: nn.Module,
+    model: Transformer, tokens: Int[Tensor, "rows 1"], cache: DecoderCache, project: nn.Module
 ) -> Float[Tensor, "rows vocab"]:
     """Append one token to each row of the cache; return the log-probabilities of the next."""
-    hidden = model.decode(tokens, cache)
-    return project(hidden[:, -1]).float().log_softmax(dim=-1)
+    return project(model.decode(tokens, cache)[:, -1]).float().log_softmax(dim=-1)
 
 
 @cache

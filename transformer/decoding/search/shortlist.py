@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,19 +18,20 @@ from torch import Tensor
 
 from transformer.common.errors import InputError, MissingFile
 from transformer.common.files import given_path, written_whole
-from transformer.data.text.lexical_translation import NULL, Lexicon
 from transformer.data.tokenization.tags import UNTAGGED, is_tag
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer.decoding.search.config import SearchConfig
 from transformer.model.checkpoint.locate import is_ctranslate2, is_exported, run_folder
 
+if TYPE_CHECKING:
+    from transformer.data.text.lexical_translation import Lexicon
+
 FILE, ENGINE_FILE = "shortlist.npz", "vmap.txt"
-"""Its name in a run directory, where ``decoding.shortlist=auto`` finds it; in an export for
-CTranslate2, which reads it with ``use_vmap``."""
+"""Its names in a run, where ``decoding.shortlist=auto`` finds it, and an export for CTranslate2."""
 
 _SYMBOLS = [PAD, UNK, BOS, EOS]
 _UNSOURCED = 20
-"""Most probable tokens of NULL, such as articles, that are candidates of every batch."""
+"""Most probable tokens of NULL, which has the id of PAD, that are candidates of every batch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +44,7 @@ class Shortlist:
 
     @classmethod
     def build(
-        cls, lexicon: Lexicon, counts: np.ndarray, tokenizer: Tokenizer, frequent: int, best: int
+        cls, lexicon: "Lexicon", counts: np.ndarray, tokenizer: Tokenizer, frequent: int, best: int
     ) -> "Shortlist":
         """Take the ``best`` most probable targets of each source, and the most ``frequent``.
 
@@ -61,7 +63,7 @@ class Shortlist:
         candidates[:, 0] = [ids.get(name, EOS) for name in source]
         tags = [index for index, name in enumerate(target) if is_tag(name)]
         most = np.argsort(-counts, kind="stable")[:frequent]
-        common = np.unique([*_SYMBOLS, *tags, *most, *candidates[NULL, 1 : 1 + _UNSOURCED]])
+        common = np.unique([*_SYMBOLS, *tags, *most, *candidates[PAD, 1 : 1 + _UNSOURCED]])
         return cls(torch.from_numpy(common), torch.from_numpy(candidates))
 
     def tokens(self, segments: Sequence[Sequence[int]]) -> Int[Tensor, " tokens"]:

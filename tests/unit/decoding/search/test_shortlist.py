@@ -109,7 +109,8 @@ def test_log_probabilities_are_over_the_shortlist(tmp_path: Path) -> None:
 
 def test_a_batch_has_the_candidates_of_all_its_sources() -> None:
     tokenizer = tiny_tokenizer()
-    entries = [(NULL, 33, 0.3), (NULL, 34, 0.1), (NULL, 35, 0.6), (9, 30, 0.1), (9, 31, 0.7), (9, 32, 0.2), (12, 31, 1.0)]
+    entries = [(NULL, 33, 0.3), (NULL, 34, 0.1), (NULL, 35, 0.6)]
+    entries += [(9, 30, 0.1), (9, 31, 0.7), (9, 32, 0.2), (12, 31, 1.0)]
     keys = np.array(
         [source * tokenizer.target_vocab_size + target for source, target, _ in entries]
     )
