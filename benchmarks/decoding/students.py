@@ -70,8 +70,8 @@ def loaded(path: Path, settings: dict[str, str]) -> tuple[Translate, int]:
     beam = int(settings["beam"])
     changes: dict[str, Any] = {"beam_size": beam, "stopping": "full"}
     changes |= {"shortlist": settings["shortlist"]} if settings["shortlist"] else {}
-    algorithm = "beam" if beam > 1 else "greedy"
-    search = replace(trained.search, algorithm=algorithm, **changes)
+    changes["algorithm"] = "beam" if beam > 1 else "greedy"
+    search = replace(trained.search, **changes)
     weights = sum(one.numel() * one.element_size() for one in checkpoint.model.parameters())
     model, ours = checkpoint.model, settings["engine"] == "torch"
     if ours:

@@ -10,6 +10,8 @@ from omegaconf import DictConfig, ListConfig
 from transformer.cli.config.compose import compose_config, resolve_path, resolve_value
 from transformer.cli.load import load_translator, resolve_device
 from transformer.common.errors import InputError, require_package
+from transformer.data.text.lines import file_digest
+from transformer.decoding.search.shortlist import FILE
 from transformer.decoding.translation.fingerprint import compute_fingerprint
 from transformer.decoding.translation.translator import Translator
 from transformer.model.checkpoint.locate import is_ctranslate2, is_exported, run_folder
@@ -82,9 +84,12 @@ def _automatic_export(config: DictConfig, translator: Translator) -> Path:
         )
     from transformer.interchange.ctranslate2_engine import check_search
 
-    check_search(search)
+    check_search(search, translator.tokenizer)
+    run = run_folder(resolve_path(config, "checkpoint"))
     name = f"auto-{compute_fingerprint(model, translator.tokenizer)[:12]}"
-    folder = run_folder(resolve_path(config, "checkpoint")) / "export" / name
+    if (run / FILE).is_file():  # the export has it
+        name += f"-{file_digest(run / FILE).hex()[:12]}"
+    folder = run / "export" / name
     if not folder.is_dir():
         from transformer.cli.interchange.export import write_export
 

@@ -40,8 +40,7 @@ def load_translator(
     trained = trained_with(checkpoints[0])
     composed: Any = OmegaConf.to_container(config.decoding)
     search = resolve_search(arguments, composed, asdict(trained.search))
-    if not locate.is_ctranslate2(path := checkpoint_paths(config.checkpoint)[0]):
-        search = with_shortlist_of(search, path)
+    search = with_shortlist_of(search, checkpoint_paths(config.checkpoint)[0])
     model = load_checkpoint_model(config, checkpoints)
     device = next(model.parameters()).device
     translator = Translator(

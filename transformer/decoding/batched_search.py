@@ -86,7 +86,7 @@ class ModelSearcher:
         return None if path is None else Shortlist.load(given_path(path), self.tokenizer)
 
     def _search_in_memory(self, segments: list[Segment]) -> list[list[Hypothesis]]:
-        """Search; if memory is too small, search the halves: results do not depend on batches."""
+        """Search; if memory is too small, search the halves: only a shortlist is of a batch."""
         try:
             return self._search_batch(segments)
         except (RuntimeError, MemoryError) as error:
@@ -190,8 +190,6 @@ def _search(
         limits = constraints.limits(limits, max_length)
         if constraints.must is not None:
             width = int(constraints.must.widths(width).max())
-    if shortlist is not None and len(shortlist) == model.config.target_vocab_size:
-        shortlist = None
     never = torch.tensor(banned, dtype=torch.long)
     if shortlist is not None:
         never, shortlist = torch.isin(shortlist, never).nonzero()[:, 0], shortlist.to(device)

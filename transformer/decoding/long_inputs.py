@@ -1,4 +1,4 @@
-"""Texts that are too long for the model are cut into parts; translations have a longest length."""
+"""Cut texts that are too long for the model into parts; count translations at their limit."""
 
 import logging
 from collections.abc import Iterable, Sequence

@@ -28,9 +28,6 @@ from transformer.model.transformer import Transformer
 if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec
 
-SHORTLIST = "vmap.txt"
-"""The candidates of each source token, which the engine reads with ``use_vmap``."""
-
 SETTINGS = "transformer.json"
 """Settings for a translation without the run; the engine does not read them."""
 

@@ -14,13 +14,15 @@ import torch
 
 from transformer.common.errors import InputError, raise_objections, readable
 from transformer.common.files import given_path
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.batched_search import max_subwords
 from transformer.decoding.long_inputs import Segment
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.interface import Hypothesis
+from transformer.decoding.search.shortlist import ENGINE_FILE
 from transformer.decoding.translation.fingerprint import check_fingerprint
 from transformer.decoding.translation.translator import Translator
-from transformer.interchange.ctranslate2 import SHORTLIST, vocabulary_map
+from transformer.interchange.ctranslate2 import vocabulary_map
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +38,13 @@ SEARCHABLE: dict[str, tuple[Any, ...]] = {
 """The values of these settings that CTranslate2 can do; it can do all values of the others."""
 
 
-def check_search(search: SearchConfig) -> None:
+def check_search(search: SearchConfig, tokenizer: Tokenizer) -> None:
     """Raise InputError for settings that CTranslate2 does not have."""
+    if search.shortlist and tokenizer.tags.sentences:
+        raise InputError(
+            "decoding.shortlist: the vmap.txt of CTranslate2 cannot name the separator of a "
+            "document; set decoding.shortlist=null, or use engine=torch"
+        )
     raise_objections(
         f"decoding.{name}={value} cannot be done alike by engine=ctranslate2; set "
         f"decoding.{name}={values[0]}, or use engine=torch"
@@ -110,9 +117,9 @@ class CTranslate2Searcher:
     def __init__(
         self, translator: Translator, folder: Path, device: torch.device | None = None
     ) -> None:
-        check_search(translator.search)
+        check_search(translator.search, translator.tokenizer)
         if path := translator.search.shortlist:
-            file, tokenizer = folder / SHORTLIST, translator.tokenizer
+            file, tokenizer = folder / ENGINE_FILE, translator.tokenizer
             known = file.read_text(encoding="utf-8") if file.is_file() else ""
             # An export without its run has no other.
             own = known if path == "auto" else vocabulary_map(given_path(path), tokenizer)
@@ -131,9 +138,8 @@ class CTranslate2Searcher:
 
     def __call__(self, segments: Sequence[Segment]) -> list[list[Hypothesis]]:
         """Search them all; raises InputError for constraints where there is only the export."""
-        subwords = [segment.subwords for segment in segments]
-        limits = [self.beams.limit(one) for one in subwords]
-        found = self.beams(subwords)
+        limits = [self.beams.limit(segment.subwords) for segment in segments]
+        found = self.beams([segment.subwords for segment in segments])
         if not self.has_model:
             if any(segment.constraints for segment in segments):
                 raise InputError("an export alone has no prefix, must or never; give its run")

@@ -12,7 +12,7 @@ from transformer.common.schema import typed, typed_value
 from transformer.data.config import DataConfig
 from transformer.data.corpora.evaluation_text import validation_pairs
 from transformer.data.corpora.trust import require_trust
-from transformer.decoding.search.shortlist import FILE
+from transformer.decoding.search.shortlist import ENGINE_FILE, FILE
 from transformer.decoding.translation.fingerprint import write_fingerprint
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import METRICS, MetricsConfig
@@ -78,9 +78,9 @@ def _ctranslate2(translator: Translator, run: Values, folder: Path, config: Dict
     model, tokenizer = translator.model, translator.tokenizer
     write_ctranslate2(model, tokenizer, folder, config.quantization)
     write_fingerprint(model, tokenizer, folder)
-    if (shortlist := run_folder(given_path(str(config.checkpoint))) / FILE).is_file():
-        text = vocabulary_map(shortlist, tokenizer)
-        (folder / ctranslate2.SHORTLIST).write_text(text, encoding="utf-8")
+    shortlist = run_folder(given_path(str(config.checkpoint))) / FILE
+    if shortlist.is_file() and not tokenizer.tags.sentences:  # whose separator it cannot name
+        (folder / ENGINE_FILE).write_text(vocabulary_map(shortlist, tokenizer), encoding="utf-8")
     safetensors.write_settings(model.config, tokenizer, run, folder / ctranslate2.SETTINGS)
     _write_card(translator, run, folder, config, "ctranslate2")
     return _verified(verify_ctranslate2, translator, folder, run, config)

@@ -129,9 +129,8 @@ def plain_values(config: RunConfig) -> dict[str, Any]:
 
 
 def _contradictions(config: RunConfig, model: ModelConfig) -> Iterator[str]:
-    seeds = (("seed", config.seed), ("data.seed", config.data.seed))
-    wrong = ((key, seed) for key, seed in seeds if not 0 <= seed < 2**32)
-    yield from (f"{key}={seed} must be from 0 to {2**32 - 1}" for key, seed in wrong)
+    seeds, most = {"seed": config.seed, "data.seed": config.data.seed}, 2**32 - 1
+    yield from (f"{k}={n} must be from 0 to {most}" for k, n in seeds.items() if not 0 <= n <= most)
     if config.objective is not None:
         check_objective(config.objective)
     if ":" in config.decoding.utility:
@@ -140,7 +139,7 @@ def _contradictions(config: RunConfig, model: ModelConfig) -> Iterator[str]:
             "names; train with chrf or bleu, and give it to translate or evaluate"
         )
     if config.decoding.shortlist is not None:
-        yield "decoding.shortlist is of a trained run; give it to translate or evaluate"
+        yield "training does not use decoding.shortlist; set it in translate or evaluate"
     if model.lora_rank and config.finetune_from is None:
         yield f"model.lora_rank={model.lora_rank} adapts trained weights; set finetune_from=RUN"
     total, epochs = config.schedule.total, config.trainer.max_epochs or -1

@@ -13,11 +13,10 @@ from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, Tokenizer
 from transformer.decoding.constraints.request import Constraints
-from transformer.decoding.search.shortlist import Shortlist
+from transformer.decoding.search.shortlist import ENGINE_FILE, Shortlist
 from transformer.decoding.translation.fingerprint import write_fingerprint
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.ctranslate2 import (
-    SHORTLIST,
     read_ctranslate2,
     vocabulary_map,
     write_ctranslate2,
@@ -179,7 +178,7 @@ def test_a_shortlist_is_that_of_our_search(changes: dict[str, Any], tmp_path: Pa
     search = replace(ours.search, shortlist=str(tmp_path / "short.npz"))
     with pytest.raises(InputError, match=r"vmap\.txt is missing"):
         exported(ours.with_search(search), tmp_path)
-    (tmp_path / SHORTLIST).write_text(
+    (tmp_path / ENGINE_FILE).write_text(
         vocabulary_map(tmp_path / "short.npz", tokenizer), encoding="utf-8"
     )
     theirs = exported(ours.with_search(search), tmp_path)

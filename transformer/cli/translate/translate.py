@@ -25,6 +25,7 @@ from transformer.data.tokenization.tags import parse_tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Request
 from transformer.decoding.long_inputs import warn_about_length_limit
+from transformer.decoding.search.shortlist import ENGINE_FILE
 from transformer.decoding.translation.document_translator import DocumentTranslator
 from transformer.decoding.translation.fingerprint import compute_fingerprint
 from transformer.decoding.translation.result import OnFailure, Translation
@@ -175,8 +176,8 @@ def _requests(
 def _job(config: DictConfig, translator: "Translator | DocumentTranslator", source: Path) -> str:
     """A hash of the model, the search, the text and all settings that change the output.
 
-    The device and the size of batches change probabilities by rounding alone: a call that had too
-    little memory resumes on another device or with smaller batches. Names of files do not matter.
+    Without a shortlist, device and batch size matter by rounding alone: a call with too little
+    memory resumes on another device or with smaller batches. Names of files do not matter.
     """
     if is_ctranslate2(export := resolve_path(config, "checkpoint")):
         models = [file_digest(export / ENGINE_WEIGHTS).hex(), translator.tokenizer.fingerprint]
@@ -189,6 +190,7 @@ def _job(config: DictConfig, translator: "Translator | DocumentTranslator", sour
     settings["precision"] = resolve_precision(config, device)
     text = file_digest(source).hex()
     whole = [settings, models, str(translator.search), text]
-    if (shortlist := translator.search.shortlist) not in (None, "auto"):
-        whole.append(file_digest(given_path(str(shortlist))).hex())
+    if shortlist := translator.search.shortlist:
+        file = export / ENGINE_FILE if shortlist == "auto" else given_path(shortlist)
+        whole += [config.batch_tokens, file_digest(file).hex()]
     return hashlib.sha256(json.dumps(whole).encode()).hexdigest()[:12]

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -60,12 +60,8 @@ def ensemble_members(model: Model) -> list[Transformer]:
 class EnsembleStep:
     """A ``StepFunction`` that averages the steps of all models."""
 
-    def __init__(
-        self, ensemble: Ensemble, source: Int[Tensor, "batch source"], beam: int, *how: Any
-    ) -> None:
-        """Let every model encode the padded source tokens; see ``ModelStep``."""
-        self.ensemble = ensemble
-        self.steps = [ModelStep(model, source, beam, *how) for model in ensemble.members]
+    def __init__(self, ensemble: Ensemble, steps: Sequence[ModelStep]) -> None:
+        self.ensemble, self.steps = ensemble, steps
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:
         return self.ensemble.combine([step(tokens) for step in self.steps])
@@ -87,6 +83,5 @@ def build_step(
     shortlist: Int[Tensor, " tokens"] | None = None,
 ) -> StepFunction:
     """The step of a search over padded source tokens, ``beam`` hypotheses per sentence."""
-    if isinstance(model, Ensemble):
-        return EnsembleStep(model, source, beam, compiled, shortlist)
-    return ModelStep(model, source, beam, compiled, shortlist)
+    steps = [ModelStep(one, source, beam, compiled, shortlist) for one in ensemble_members(model)]
+    return EnsembleStep(model, steps) if isinstance(model, Ensemble) else steps[0]

@@ -5,7 +5,7 @@ from functools import cache
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transformer.common.errors import compiler_errors
@@ -33,11 +33,9 @@ class ModelStep:
         """
         self.model = model
         self.tokens = shortlist
-        self.project = model.logits
-        if shortlist is not None:
-            self.project = with_outputs(model.projection, shortlist)
-        self.beam = beam
-        self.compiled = compiled
+        project = model.projection
+        self.project = project if shortlist is None else with_outputs(project, shortlist)
+        self.beam, self.compiled = beam, compiled
         self.cache = model.start(padded_memory(model.encode(source)))
         self.cache.gather_source()
 
@@ -53,7 +51,7 @@ class ModelStep:
             # Strides are part of a shape, too.
             flat = flat.clone(memory_format=torch.contiguous_format)
             with compiler_errors("decoding.compile=true", "decoding.compile=false"):
-                following = compiled_step()(self.model, flat, self.cache)
+                following = compiled_step()(self.model, flat, self.cache, self.project)
         else:
             following = next_log_probabilities(self.model, flat, self.cache, self.project)
         # (batch beam) vocab -> batch beam vocab
@@ -76,18 +74,14 @@ class ModelStep:
 
 
 def next_log_probabilities(
-    model: Transformer,
-    tokens: Int[Tensor, "rows 1"],
-    cache: DecoderCache,
-    project: Callable[[Tensor], Tensor] | None = None,
+    model: Transformer, tokens: Int[Tensor, "rows 1"], cache: DecoderCache, project: nn.Module
 ) -> Float[Tensor, "rows vocab"]:
     """Append one token to each row of the cache; return the log-probabilities of the next."""
-    hidden = model.decode(tokens, cache)
-    return (project or model.logits)(hidden[:, -1]).float().log_softmax(dim=-1)
+    return project(model.decode(tokens, cache)[:, -1]).float().log_softmax(dim=-1)
 
 
 @cache
-def compiled_step() -> Callable[[Transformer, Tensor, DecoderCache], Tensor]:
+def compiled_step() -> Callable[[Transformer, Tensor, DecoderCache, nn.Module], Tensor]:
     """``next_log_probabilities``, compiled for any size."""
     return torch.compile(next_log_probabilities, dynamic=True)
 

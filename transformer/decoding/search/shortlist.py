@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,14 +18,20 @@ from torch import Tensor
 
 from transformer.common.errors import InputError, MissingFile
 from transformer.common.files import given_path, written_whole
-from transformer.data.text.lexical_translation import Lexicon
 from transformer.data.tokenization.tags import UNTAGGED, is_tag
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer.decoding.search.config import SearchConfig
-from transformer.model.checkpoint.locate import run_folder
+from transformer.model.checkpoint.locate import is_ctranslate2, is_exported, run_folder
 
-FILE = "shortlist.npz"
-"""Its name in a run directory, where ``decoding.shortlist=auto`` finds it."""
+if TYPE_CHECKING:
+    from transformer.data.text.lexical_translation import Lexicon
+
+FILE, ENGINE_FILE = "shortlist.npz", "vmap.txt"
+"""Its names in a run, where ``decoding.shortlist=auto`` finds it, and an export for CTranslate2."""
+
+_SYMBOLS = [PAD, UNK, BOS, EOS]
+_UNSOURCED = 20
+"""Most probable tokens of NULL, which has the id of PAD, that are candidates of every batch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +39,12 @@ class Shortlist:
     """Candidates of every source token; where there are fewer, the end symbol is repeated."""
 
     common: Int[Tensor, " common"]
-    """Candidates of every batch: the symbols, the tags and the most frequent tokens."""
+    """Candidates of every batch: symbols, tags, and the most frequent tokens and those of NULL."""
     candidates: Int[Tensor, "source_vocab candidates"]
 
     @classmethod
     def build(
-        cls, lexicon: Lexicon, counts: np.ndarray, tokenizer: Tokenizer, frequent: int, best: int
+        cls, lexicon: "Lexicon", counts: np.ndarray, tokenizer: Tokenizer, frequent: int, best: int
     ) -> "Shortlist":
         """Take the ``best`` most probable targets of each source, and the most ``frequent``.
 
@@ -56,7 +63,7 @@ class Shortlist:
         candidates[:, 0] = [ids.get(name, EOS) for name in source]
         tags = [index for index, name in enumerate(target) if is_tag(name)]
         most = np.argsort(-counts, kind="stable")[:frequent]
-        common = np.unique([PAD, UNK, BOS, EOS, *tags, *most])
+        common = np.unique([*_SYMBOLS, *tags, *most, *candidates[PAD, 1 : 1 + _UNSOURCED]])
         return cls(torch.from_numpy(common), torch.from_numpy(candidates))
 
     def tokens(self, segments: Sequence[Sequence[int]]) -> Int[Tensor, " tokens"]:
@@ -72,31 +79,33 @@ class Shortlist:
 
     @classmethod
     def load(cls, path: Path, tokenizer: Tokenizer) -> "Shortlist":
-        """Read it; raises InputError if it is damaged, or of another vocabulary."""
+        """Read it; raises InputError if it is damaged, or was made for another vocabulary."""
         check_tags(tokenizer)
-        advice = "write that of the model: transformer shortlist checkpoint=RUN"
+        advice = "remove it, or write that of the model: transformer shortlist checkpoint=RUN"
         try:
             with np.load(path, allow_pickle=False) as arrays:
                 found = [arrays[name].astype(np.int64) for name in ("common", "candidates")]
                 known = np.array_equal(arrays["vocabulary"], _vocabulary(tokenizer))
         except (OSError, ValueError, KeyError, EOFError, MemoryError, zipfile.BadZipFile) as error:
-            wrong = f"decoding.shortlist={path} cannot be read ({error})"
-            raise InputError(f"{wrong}; {advice}") from error
+            raise InputError(f"{path} cannot be read ({error}); {advice}") from error
         sizes = [part.shape[:-1] for part in found]
         inside = all(((part >= 0) & (part < tokenizer.target_vocab_size)).all() for part in found)
+        known &= found[0].ravel()[:4].tolist() == _SYMBOLS  # a search knows them by their ids
         if not known or sizes != [(), (tokenizer.source_vocab_size,)] or not inside:
-            raise InputError(f"decoding.shortlist={path} is of another vocabulary; {advice}")
+            raise InputError(f"{path} is damaged, or was made for another vocabulary; {advice}")
         return cls(*map(torch.from_numpy, found))
 
 
 def with_shortlist_of(search: SearchConfig, checkpoint: Path) -> SearchConfig:
-    """The search with the path of the shortlist of this run, if it has ``shortlist=auto``."""
-    if search.shortlist != "auto":
+    """The search with the run's shortlist for ``auto``; an export for CTranslate2 has its own."""
+    given = given_path(checkpoint)
+    if search.shortlist != "auto" or is_ctranslate2(given):
         return search
-    path = run_folder(given_path(checkpoint)) / FILE
+    path = run_folder(given) / FILE
     if not path.is_file():
-        made = f"make it: transformer shortlist checkpoint={checkpoint}"
-        raise MissingFile(f"decoding.shortlist=auto: {path} does not exist; {made}")
+        advice = f"make it: transformer shortlist checkpoint={checkpoint}"
+        advice = f"set decoding.shortlist=RUN/{FILE}" if is_exported(given) else advice
+        raise MissingFile(f"decoding.shortlist=auto: {path} does not exist; {advice}")
     return replace(search, shortlist=str(path))
 
 
@@ -105,7 +114,7 @@ def check_tags(tokenizer: Tokenizer) -> None:
     if tokenizer.tags.given:
         raise InputError(
             "no shortlist is for targets that begin with a given tag (data.target_tag=both) or "
-            "symbol (BART); set decoding.shortlist=null"
+            "symbol (BART); translate without decoding.shortlist"
         )
 
 

@@ -73,7 +73,8 @@ def read_npz(
     with readable(model):
         text = arrays.pop(_CONFIG).tobytes().rstrip(b"\0")
     settings = read_yaml(model, text)
-    config, family = _config(settings, decoder, shared="Wemb" in arrays)
+    recurrent = settings.get("transformer-decoder-autoreg") == "rnn"
+    config, family = _config(settings, decoder, recurrent, shared="Wemb" in arrays)
     if vocabularies[0].suffix == ".spm":
         subwords = [read_subwords(file) for file in vocabularies]
         ids = [{one.piece: index for index, one in enumerate(s.pieces)} for s in subwords]
@@ -88,7 +89,7 @@ def read_npz(
     tables = 1 if config.share_encoder_decoder_embeddings else 2
     if tables == 1 and ids[0] != ids[1]:
         raise InputError(f"{folder / DECODER} names two vocabularies, and {model} has one table")
-    weights = _weights(arrays, config, settings)
+    weights = _weights(arrays, config, settings, recurrent)
     return config, family, weights, build_tokenizer(subwords, starting[:tables])
 
 
@@ -108,9 +109,8 @@ def _number(values: Mapping[str, Any], key: str, kind: type, default: Any = None
 
 
 def _config(
-    settings: Mapping[str, Any], decoder: Mapping[str, Any], *, shared: bool
+    settings: Mapping[str, Any], decoder: Mapping[str, Any], recurrent: bool, *, shared: bool
 ) -> tuple[FairseqConfig, Family]:
-    recurrent = _is_recurrent(settings)
     raise_objections(
         f"{key} cannot be imported, only with the value {' or '.join(map(repr, values))}"
         for key, values in (_ASSUMED | (_RECURRENT if recurrent else {})).items()
@@ -139,10 +139,6 @@ def _config(
     return config, family
 
 
-def _is_recurrent(settings: Mapping[str, Any]) -> bool:
-    return bool(settings.get("transformer-decoder-autoreg") == "rnn")
-
-
 def _sinusoids(d_model: int) -> Tensor:
     """Marian's own positions, whose last frequency is 1/10,000: no setting here has these."""
     table = sinusoids(_MAX_LENGTH, d_model, -2, fairseq=True)
@@ -151,7 +147,7 @@ def _sinusoids(d_model: int) -> Tensor:
 
 
 def _weights(
-    arrays: dict[str, Any], config: FairseqConfig, settings: Mapping[str, Any]
+    arrays: dict[str, Any], config: FairseqConfig, settings: Mapping[str, Any], recurrent: bool
 ) -> dict[str, Tensor]:
     """The weights with the names of transformers; raises InputError for another array."""
     left, found = {*arrays}, dict[str, Tensor]()
@@ -165,10 +161,10 @@ def _weights(
 
     modules = {here: there for here, there in FAIRSEQ.items() if "*" in here}
     for _, there in layer_names(modules, config.encoder_layers, config.decoder_layers):
-        for kind, name in zip(("weight", "bias"), _names(there, settings), strict=False):
+        for kind, name in zip(("weight", "bias"), _names(there, settings, recurrent), strict=False):
             array = take(name)
             found[f"{there}.{kind}"] = array.flatten() if len(array) == 1 else array.T
-    if _is_recurrent(settings):
+    if recurrent:
         for stack in _STACKS:
             found[f"model.{stack}.embed_positions.weight"] = _sinusoids(config.d_model)
     tables = {"model.shared.weight": "Wemb"}
@@ -183,7 +179,7 @@ def _weights(
     return found
 
 
-def _names(there: str, settings: Mapping[str, Any]) -> Sequence[str]:
+def _names(there: str, settings: Mapping[str, Any], recurrent: bool) -> Sequence[str]:
     """The weight and bias in Marian of a module of transformers; none if the model lacks it.
 
     Those of ``model.encoder.layers.0.self_attn.q_proj`` are ``encoder_l1_self_Wq`` and
@@ -195,7 +191,7 @@ def _names(there: str, settings: Mapping[str, Any]) -> Sequence[str]:
         with readable("transformer-tied-layers"):
             layer = f"{stack}_l{int(tied[int(number)])}"
     last = [module, *projection][-1]
-    if stack == "decoder" and module.startswith("self") and _is_recurrent(settings):
+    if stack == "decoder" and module.startswith("self") and recurrent:
         return [f"{layer}_rnn_{name}" for name in _SSRU.get(last, ())]
     if last == "forget":
         return ()

@@ -11,7 +11,9 @@ from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
 from tests.helpers.model.models import portable, tiny_payload, tiny_transformer
 from transformer.__main__ import main
+from transformer.cli.interchange import export
 from transformer.data.config import DataConfig
+from transformer.data.tokenization.tags import Tags
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.shortlist import Shortlist
 from transformer.decoding.translation.translator import Translator
@@ -36,8 +38,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def write_run(name: str, data: DataConfig) -> None:
-    tokenizer = tiny_tokenizer()
+def write_run(name: str, data: DataConfig, sentences: int = 0) -> None:
+    tokenizer = tiny_tokenizer().with_tags(Tags(sentences=sentences))
     size = tokenizer.target_vocab_size
     model = tiny_transformer(source_vocab_size=size, target_vocab_size=size)
     weights = {f"model.{name}": weight for name, weight in model.state_dict().items()}
@@ -153,3 +155,31 @@ def test_an_export_has_the_shortlist_of_its_run(
     shutil.move("export/vmap.txt", "export/moved")
     _, error = shown(capsys, *call, "checkpoint=export", "output=other", code=2)
     assert "vmap.txt is missing, or" in error and error.count("\n") == 1
+
+
+def test_an_export_of_documents_has_none(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("ctranslate2")
+    files: dict[str, Any] = {"corpus": "files", "source": "en", "target": "de"}
+    data = DataConfig(**files, train=("t.en", "t.de"), validation=("t.en", "t.de"), test_size=0)
+    write_run("documents", data, sentences=2)
+    shown(capsys, "shortlist", "checkpoint=documents", "source=t.en", "target=t.de")
+    shown(capsys, "export", "checkpoint=documents", "max_bleu_loss=100", "output=export")
+    assert Path("export/model.bin").is_file() and not Path("export/vmap.txt").exists()
+    call = ["translate", "input=t.en", "decoding.shortlist=auto", "engine=ctranslate2"]
+    _, error = shown(capsys, *call, "checkpoint=export", "output=o", code=2)
+    assert "cannot name the separator of a document" in error and error.count("\n") == 1
+
+
+def test_an_automatic_export_is_that_of_the_present_shortlist(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ctranslate2")
+    monkeypatch.setattr(export, "write_export", lambda *call: call[-1].mkdir(parents=True))
+    found = []
+    for best in (None, 1, 2, 2):
+        if best:
+            shown(capsys, "shortlist", "checkpoint=run", f"best={best}", "frequent=1")
+        shown(capsys, "translate", "checkpoint=run", "input=t.en", "output=o", "engine=auto")
+        found.append(len([*Path("run/export").glob("auto-*")]))
+        Path("o").unlink()
+    assert found == [1, 2, 3, 3]

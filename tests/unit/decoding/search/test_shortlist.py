@@ -13,7 +13,7 @@ from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_translator
 from tests.helpers.model.models import tiny_transformer
 from transformer.common.errors import InputError, MissingFile
-from transformer.data.text.lexical_translation import ibm_model_1
+from transformer.data.text.lexical_translation import NULL, ibm_model_1
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer.decoding.constraints.request import Constraints
@@ -109,7 +109,8 @@ def test_log_probabilities_are_over_the_shortlist(tmp_path: Path) -> None:
 
 def test_a_batch_has_the_candidates_of_all_its_sources() -> None:
     tokenizer = tiny_tokenizer()
-    entries = [(9, 30, 0.1), (9, 31, 0.7), (9, 32, 0.2), (12, 31, 1.0)]
+    entries = [(NULL, 33, 0.3), (NULL, 34, 0.1), (NULL, 35, 0.6)]
+    entries += [(9, 30, 0.1), (9, 31, 0.7), (9, 32, 0.2), (12, 31, 1.0)]
     keys = np.array(
         [source * tokenizer.target_vocab_size + target for source, target, _ in entries]
     )
@@ -117,15 +118,24 @@ def test_a_batch_has_the_candidates_of_all_its_sources() -> None:
     counts = np.zeros(tokenizer.target_vocab_size, int)
     counts[[40, 41, 42]] = 5, 7, 6
     shortlist = Shortlist.build(lexicon, counts, tokenizer, 2, 2)
-    symbols = [PAD, UNK, BOS, EOS]
+    symbols, common = [PAD, UNK, BOS, EOS], [33, 35, 41, 42]
     # A joint vocabulary: each token is its own candidate.
-    assert shortlist.tokens([[9]]).tolist() == [*symbols, 9, 31, 32, 41, 42]
-    assert shortlist.tokens([[12], [12, 9]]).tolist() == [*symbols, 9, 12, 31, 32, 41, 42]
+    assert shortlist.tokens([[9]]).tolist() == [*symbols, 9, 31, 32, *common]
+    assert shortlist.tokens([[12], [12, 9]]).tolist() == [*symbols, 9, 12, 31, 32, *common]
     tagged = tokenizer.with_tags(Tags(targets=("de", "fr")))
     counts = np.zeros(tagged.target_vocab_size, int)
     with_tags = Shortlist.build((keys[:0], lexicon[1][:0]), counts, tagged, 1, 1)
     last = [tagged.target_vocab_size - 2, tagged.target_vocab_size - 1]
     assert with_tags.common.tolist() == [*symbols, *last]
+
+
+def test_only_the_best_without_a_source_are_common() -> None:
+    tokenizer = tiny_tokenizer()
+    targets = np.arange(100, 140)
+    lexicon = NULL * tokenizer.target_vocab_size + targets, 1 / targets
+    counts = np.zeros(tokenizer.target_vocab_size, int)
+    common = Shortlist.build(lexicon, counts, tokenizer, 1, 30).common
+    assert common.tolist() == [PAD, UNK, BOS, EOS, *range(100, 120)]
 
 
 def test_a_batch_with_constraints_has_the_whole_vocabulary(tmp_path: Path) -> None:
@@ -208,10 +218,12 @@ def changed(**arrays: Any) -> Callable[[Path], None]:
         (Path.unlink, "cannot be read"),
         (damaged, "cannot be read"),
         (of_objects, "cannot be read"),
-        (changed(vocabulary=np.zeros(32, np.uint8)), "is of another vocabulary"),
-        (changed(candidates=np.zeros((3, 2), np.int32)), "is of another vocabulary"),
-        (changed(common=np.array([-1])), "is of another vocabulary"),
-        (changed(common=np.array([10**6])), "is of another vocabulary"),
+        (changed(vocabulary=np.zeros(32, np.uint8)), "was made for another vocabulary"),
+        (changed(candidates=np.zeros((3, 2), np.int32)), "was made for another vocabulary"),
+        (changed(common=np.array([0, 1, 2, 3, -1])), "was made for another vocabulary"),
+        (changed(common=np.array([0, 1, 2, 3, 10**6])), "was made for another vocabulary"),
+        (changed(common=np.array([0, 1, 3, 4])), "was made for another vocabulary"),
+        (changed(common=np.array(3)), "was made for another vocabulary"),
     ],
 )
 def test_a_damaged_file_is_refused(
@@ -223,8 +235,10 @@ def test_a_damaged_file_is_refused(
     assert torch.equal(back.candidates, learnt(tokenizer).candidates)
     assert torch.equal(back.common, learnt(tokenizer).common)
     change(path)
-    with pytest.raises(InputError, match=says):
+    with pytest.raises(InputError, match=says) as refused:
         Shortlist.load(path, tokenizer)
+    # An export reads it, too, without any decoding.shortlist.
+    assert str(refused.value).startswith(f"{path} ")
 
 
 @pytest.mark.parametrize(
@@ -253,6 +267,12 @@ def test_auto_is_that_of_the_run(tmp_path: Path) -> None:
         assert found == str(tmp_path.resolve() / "shortlist.npz")
     plain = search_config()
     assert with_shortlist_of(plain, tmp_path / "gone") is plain
+    for name in ("model.safetensors", "model.bin"):
+        (tmp_path / name.partition(".")[2]).mkdir()
+        (tmp_path / name.partition(".")[2] / name).touch()
+    with pytest.raises(MissingFile, match=r"set decoding\.shortlist=RUN/shortlist\.npz$"):
+        with_shortlist_of(search, tmp_path / "safetensors")
+    assert with_shortlist_of(search, tmp_path / "bin") is search
 
 
 def test_targets_with_given_tags_are_refused(tmp_path: Path) -> None:
@@ -262,5 +282,5 @@ def test_targets_with_given_tags_are_refused(tmp_path: Path) -> None:
 
 
 def test_no_training_has_one() -> None:
-    with pytest.raises(InputError, match=r"decoding\.shortlist is of a trained run"):
+    with pytest.raises(InputError, match=r"training does not use decoding\.shortlist"):
         RunConfig(decoding=search_config(shortlist="auto"))
