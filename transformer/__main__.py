@@ -25,7 +25,7 @@ VERBS = {
     "score": ("translate.score:run", "log-probabilities of given targets"),
     "text": ("data.text:run", "write a corpus as plain files"),
     "select": ("translate.select:run", "take the candidates nearest to the references"),
-    "recipe": ("recipe:run", "distill, back-translate, train in both directions: several stages"),
+    "recipe": ("recipe:run", "distill or back-translate: several stages"),
     "shortlist": ("translate.shortlist:run", "list the target tokens of each source token: speed"),
     "average": ("train.average:run", "average the last checkpoints of a run"),
     "consolidate": ("train.consolidate:run", "join a checkpoint of several files"),

@@ -59,7 +59,6 @@ CHANGES = [
     Change("tokenizer.sampling=0.1", "Provilkov et al. 2020, BPE-dropout"),
 ]
 CHAINS = [
-    Change("recipe=bidirectional", "Ding et al. 2021", last="03_finetune"),
     Change(
         "recipe=distill teachers={teachers}",
         "Kim and Rush 2016, Freitag et al. 2017: learn from three seeds, too",

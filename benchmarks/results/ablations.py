@@ -4,7 +4,7 @@
 
 Each row is the recipe without its R-Drop, which takes twice as long, with one thing changed, in
 fewer updates than it has of its own, with its whole schedule in them. Every training makes as many;
-a ``recipe=`` row is of several, but bidirectional, whose two share them. No test set is looked at.
+a ``recipe=`` row is of several. No test set is looked at.
 The p-values are of ``transformer compare`` against the first row: they tell whether another text of
 that kind would say the same, not whether another seed would, which the rows with other seeds show;
 of twenty such comparisons one comes out below 0.05 by chance.
@@ -78,7 +78,6 @@ def training(change: Change, folder: Path, updates: int, data: Path) -> Training
     common = (
         *(*RECIPE, *losses),
         f"trainer.max_steps={updates}",
-        # A third of them, which bidirectional begins with, is more.
         f"schedule.warmup={min(1000, updates // 5)}",
         # Ten checkpoints to average lie as far apart as validations.
         f"trainer.val_check_interval={updates // VALIDATIONS}",

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import starmap
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,7 +15,6 @@ from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.recipes.corpus_files import TEXT_KEYS, CorpusFiles, corpus_paths, corpus_splits
 from transformer.recipes.overrides import merged, override
 from transformer.recipes.stage import Stage
-from transformer.runs.finetuning import other_model
 from transformer.tasks.registry import make_task
 from transformer.training.config import run_config
 
@@ -81,7 +79,6 @@ class Plan:
         kind: str,
         data: Mapping[str, Any],
         own: Mapping[str, Any] | None = None,
-        settings: Iterable[str] = (),
         suffix: str = "",
     ) -> Path:
         """Add a training run on the files in keys of ``data.``; returns its checkpoint."""
@@ -91,7 +88,7 @@ class Plan:
             keys["data.lang"] = None  # part of a corpus, which files are not
         base = [one for one in self._base if override_key(one) not in (*keys, *_ONLY_TEXT)]
         outputs = ["checkpoints/best.ckpt"]
-        return self.add(kind, "train", keys, outputs, merged(base, settings), suffix=suffix)[0]
+        return self.add(kind, "train", keys, outputs, base, suffix=suffix)[0]
 
     def evaluate(self, models: Sequence[Path], text: CorpusFiles, kind: str = "evaluate") -> None:
         """Add the evaluation of a model, or an ensemble, on the validation text."""
@@ -161,12 +158,6 @@ class Plan:
         if stage.verb == "train":
             _check_corpus(config, stage.own)
             make_task(run_config(config))  # reads no text; raises what the task cannot do
-        before = self._configs.get(stage.own.get("finetune_from", Path()))
-        if before and (other := other_model(before, config)):
-            raise InputError(
-                f"{stage.name} has another vocabulary or model than the stage before; set "
-                f"{' '.join(starmap(override, other.items()))} for both"
-            )
         return config
 
 

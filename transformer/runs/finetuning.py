@@ -37,7 +37,7 @@ def initial_payload(config: RunConfig, path: Path) -> dict[str, Any]:
     if not _same_kind(payload, config.task):
         return payload
     now = {"tokenizer": asdict(config.tokenizer), "model": config.model}
-    if other := other_model(_former(payload), now):
+    if other := _other_model(_former(payload), now):
         settings = (OmegaConf.to_yaml({k: v}).strip().replace(": ", "=") for k, v in other.items())
         raise InputError(
             f"finetune_from={path} has another vocabulary or model than this run; set "
@@ -110,7 +110,7 @@ def take_model(config: DictConfig, given: Collection[str], *, trusted: bool) -> 
         config.data.target_tag = "both"
     for _ in range(2):  # with learned positions, their number matters too
         now = OmegaConf.to_container(config)
-        for key, value in other_model(_former(payload), now).items():
+        for key, value in _other_model(_former(payload), now).items():
             if not {key, key.partition(".")[0]} & set(given):
                 OmegaConf.update(config, key, value)
     if config.data.features is None and "data.features" not in given:
@@ -122,7 +122,7 @@ def _former(payload: dict[str, Any]) -> dict[str, Any]:
     return {"tokenizer": asdict(vocabulary), "model": payload[PORTABLE]["model"]}
 
 
-def other_model(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+def _other_model(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     """Keys of ``tokenizer`` and ``model`` that need other weights, with their former values."""
     free = {key: now["model"][key] for key in LEARNING_KEYS if key in now["model"]}
     keys = other_weights(before["model"] | free, now["model"])

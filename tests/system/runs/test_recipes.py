@@ -139,27 +139,26 @@ def test_backtranslate_makes_again_what_changes(
         assert sorted(kept) == sorted(before[name].values())
 
 
-def test_bidirectional_begins_again_with_both_directions(base: list[str], tmp_path: Path) -> None:
-    call = ["recipe=bidirectional", *base, "output=x", "callbacks.ema_decay=0.5"]
-    assert recipe([*call, "finetune.model.d_model=32"], tmp_path) == 2
+def test_a_stopped_recipe_goes_on_in_a_moved_folder(base: list[str], tmp_path: Path) -> None:
+    call = ["recipe=distill", *base, "output=x", "text=distilled"]
+    assert recipe([*call, "student.model.num_heads=3"], tmp_path) == 2
     assert said(tmp_path).strip() == (
-        "error: 03_finetune has another vocabulary or model than the stage before; set "
-        "model.d_model=16 for both"
+        "error: model.d_model=16 is not a multiple of model.num_heads=3; choose a multiple, or set "
+        "model.head_dim"
     )
     assert not (tmp_path / "x").exists()
 
     fault = SignalAt("on_train_batch_end", 3, signal.SIGTERM)
-    assert recipe(call, tmp_path, fault_in="03_finetune", fault=fault) == 143
-    assert "03_finetune has ended with exit code 143; the same command resumes" in said(tmp_path)
+    assert recipe(call, tmp_path, fault_in="05_student", fault=fault) == 143
+    assert "05_student has ended with exit code 143; the same command resumes" in said(tmp_path)
     # The folder may be moved, and called by another name, at any time.
     folder = (tmp_path / "x").rename(tmp_path / "y")
     assert recipe([*call, "output=./y"], tmp_path) == 0, said(tmp_path)
-    assert "03_finetune: resumes" in said(tmp_path)
-    assert said(tmp_path).count("02_pretrain: done before") == 1
-    assert said(tmp_path).count("beginning with the weights of") == 1
-    assert_marked(folder, ["01_text", "02_pretrain", "03_finetune", "04_evaluate"])
-    steps = [config(folder / n)["trainer"]["max_steps"] for n in ("02_pretrain", "03_finetune")]
-    assert steps == [2, 4]
+    assert "05_student: resumes" in said(tmp_path)
+    before = ["01_text", "02_teacher_1", "03_evaluate_teachers", "04_translate"]
+    for name in before:
+        assert said(tmp_path).count(f"{name}: done before") == 1
+    assert_marked(folder, [*before, "05_student", "06_evaluate"])
     assert set(report(tmp_path)["scores"]) == {"test", "validation"}
-    last = torch.load(folder / "03_finetune" / "checkpoints" / "last.ckpt", weights_only=True)
-    assert last["global_step"] == 4
+    last = torch.load(folder / "05_student" / "checkpoints" / "last.ckpt", weights_only=True)
+    assert last["global_step"] == 6

@@ -66,14 +66,14 @@ def test_a_synthetic_source_has_a_real_target(
 def test_stages_have_own_arguments_and_the_last_counts(
     base: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own = ["pretrain.model=small", "finetune.model=small", "finetune.trainer.max_steps=99"]
-    call = ["recipe=bidirectional", *base, "model=base", "model.norm_order=pre", *own, "output=r"]
+    own = ["teacher.model=small", "student.model=small", "student.trainer.max_steps=99"]
+    call = ["recipe=distill", *base, "model=base", "model.norm_order=pre", *own, "output=r"]
     stages = plan(call, capsys)
-    for name in ("02_pretrain", "03_finetune"):
+    for name in ("02_teacher_1", "05_student"):
         assert [one for one in stages[name] if one.startswith("model=")] == ["model=small"]
-    assert "trainer.max_steps=10" in stages["02_pretrain"]
-    assert "trainer.max_steps=99" in stages["03_finetune"]
-    assert "finetune_from=r/02_pretrain/checkpoints/best.ckpt" in stages["03_finetune"]
+    assert "trainer.max_steps=30" in stages["02_teacher_1"]
+    assert "trainer.max_steps=99" in stages["05_student"]
+    assert "checkpoint=r/02_teacher_1/checkpoints/best.ckpt" in stages["04_translate"]
     own = ["evaluate_teachers.averaging=log_probability", "evaluate.decoding.beam_size=2"]
     stages = plan(["recipe=distill", *base, "seed=7", "teachers=2", "output=r", *own], capsys)
     seeds = [one for name in stages for one in stages[name] if one.startswith("seed=")]
@@ -86,19 +86,21 @@ def test_stages_have_own_arguments_and_the_last_counts(
 def test_stages_know_the_metric_of_the_user_and_repeated_sources(
     base: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    call = ["recipe=bidirectional", *base, "metrics=json:dumps", "data.repeated_sources=true"]
+    call = ["recipe=distill", *base, "metrics=json:dumps", "data.repeated_sources=true"]
     stages = plan([*call, "output=r"], capsys)
-    assert "metrics=json:dumps" in stages["03_finetune"]
-    assert "custom='json:dumps'" in stages["04_evaluate"]
+    for name in ("02_teacher_1", "05_student"):
+        assert "metrics=json:dumps" in stages[name]
+    for name in ("03_evaluate_teachers", "06_evaluate"):
+        assert "custom='json:dumps'" in stages[name]
     assert "data.repeated_sources=true" in stages["01_text"]
 
 
 def test_the_pocket_corpus_and_its_experiment(capsys: pytest.CaptureFixture[str]) -> None:
-    stages = plan(["recipe=bidirectional", "experiment=pocket", "output=r", "seed=4"], capsys)
+    stages = plan(["recipe=distill", "experiment=pocket", "output=r", "seed=4"], capsys)
     text = ["text", "splits=[train,validation,test]", "output=r/01_text"]
     assert stages["01_text"] == text
-    assert "experiment=pocket" in stages["03_finetune"] and "seed=4" in stages["03_finetune"]
-    assert "data.corpus=files" in stages["03_finetune"]
+    assert "experiment=pocket" in stages["05_student"] and "seed=4" in stages["05_student"]
+    assert "data.corpus=files" in stages["05_student"]
 
 
 def test_a_folder_and_a_published_corpus_reach_each_stage(
@@ -106,19 +108,20 @@ def test_a_folder_and_a_published_corpus_reach_each_stage(
 ) -> None:
     for name in ("train.de", "train.en.gz", "valid.de", "valid.en"):
         (tmp_path / name).touch()
-    call = ["recipe=bidirectional", "data=folder", "data.source=en", "data.target=de"]
+    call = ["recipe=distill", "data=folder", "data.source=en", "data.target=de"]
     stages = plan([*call, f"data.root={tmp_path}", "data.test_size=0", "output=r"], capsys)
     assert {"data.corpus=folder", f"data.root={tmp_path}"} <= set(stages["01_text"])
-    assert "data.train=[r/01_text/train.en,r/01_text/train.de]" in stages["03_finetune"]
-    assert not any(one.startswith("data.root") for one in stages["03_finetune"])
+    assert "data.train=[r/01_text/train.en,r/01_text/train.de]" in stages["02_teacher_1"]
+    for name in ("02_teacher_1", "05_student"):
+        assert not any(one.startswith("data.root") for one in stages[name])
     # A published corpus keeps its name in each stage, which brings its metrics.
     for split in ("train", "dev", "test"):
         for language in ("en", "ja"):
             (tmp_path / f"{split}.{language}").touch()
-    call = ["recipe=bidirectional", "data=tanaka_enja", f"data.root={tmp_path}", "output=r"]
+    call = ["recipe=distill", "data=tanaka_enja", f"data.root={tmp_path}", "output=r"]
     stages = plan(call, capsys)
     assert f"data.root={tmp_path}" in stages["01_text"]
-    assert "data=tanaka_enja" in stages["03_finetune"]
+    assert "data=tanaka_enja" in stages["05_student"]
     (tmp_path / "dev.ja").unlink()
     assert "has no dev.ja" in refused(call, capsys)
 
@@ -150,7 +153,7 @@ def test_files_in_the_folder_of_a_stage_do_not_change_it(tmp_path: Path) -> None
 def test_no_key_of_a_recipe_is_one_of_a_training() -> None:
     groups = {file.name for file in config_folder().iterdir() if file.is_dir()}
     training = (set(compose_config("train", [])) | groups) - {"recipe"}
-    assert set(RECIPES) == {"distill", "backtranslate", "bidirectional"}
+    assert set(RECIPES) == {"distill", "backtranslate"}
     for recipe in RECIPES.values():
         keys = {"output", "dry_run", *(field.name for field in fields(recipe))}
         assert not (keys | set(recipe.kinds)) & training

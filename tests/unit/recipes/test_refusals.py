@@ -83,20 +83,9 @@ BACK = ["recipe=backtranslate", "output=r"]
         ([*DISTILL, "student.data.target_tag=true"], "data.target_tag=true does not go with a"),
         ([*DISTILL, "translate.alignment=true"], "translate.alignment cannot"),
         ([*DISTILL, "evaluate.terms=gone"], "gone: no such file"),
-        (
-            ["recipe=bidirectional", "output=r", "finetune.tokenizer.vocab_size=99"],
-            "03_finetune has another vocabulary or model than the stage before; set tok",
-        ),
         ([*BACK, "monolingual=a.tsv"], "monolingual=a.tsv must be plain"),
         ([*BACK, "monolingual=a", "bitext_share=1"], "bitext_share=1.0 "),
         ([*DISTILL, "monolingual=nix", "dry_run=true"], "nix: no such file"),
-        (
-            [
-                *("recipe=bidirectional", "output=r"),
-                *("tokenizer.joint=false", "model.tie_embeddings=none"),
-            ],
-            "tokenizer.joint=false: both directions need one vocabulary",
-        ),
     ],
 )
 def test_refusals(
