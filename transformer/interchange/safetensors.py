@@ -23,7 +23,7 @@ def write_safetensors(
     folder: Path,
     quantization: str = "float32",
 ) -> None:
-    """Write a model, its tokenizer and the resolved config of its run into an existing folder."""
+    """Write model, tokenizer and resolved config into an existing folder; float32 or int8."""
     from safetensors.torch import save_file
 
     check_heads(model)
