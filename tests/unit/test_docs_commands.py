@@ -114,7 +114,7 @@ def all_extras() -> set[str]:
 def check_files(arguments: list[str]) -> None:
     """Scripts and tests exist, and a script knows the options that are given."""
     given = [word.strip("[]") for word in arguments if "/" in word]
-    files = [ROOT / word for word in given if not word.startswith("RUN/")]
+    files = [ROOT / word for word in given if not word.startswith(("RUN/", "FOLDER/"))]
     for file in files:
         assert file.exists(), f"{file} does not exist"
     if files and files[0].suffix == ".py" and ROOT / "benchmarks" in files[0].parents:
@@ -165,7 +165,7 @@ def check_recipe(call: list[str], *, elided: bool) -> None:
         verbs = [OmegaConf.load(config_folder() / verb) for verb in VERBS_OF_KINDS[kind]]
         assert any(key in verb or key == "decoding" for verb in verbs), f"no key {key} of {kind}"
         rest.remove(word)
-    compose_config("train", rest)
+    compose_config("train", [word.removeprefix("student.") for word in rest])
 
 
 @pytest.mark.parametrize(
