@@ -118,6 +118,7 @@ def test_folders_files_and_functions_stay_small() -> None:
     [
         # The translator itself: tests/unit/decoding/translation/test_translator.py.
         ("transformer.cli.load", "pytorch_lightning datasets pandas sacrebleu tensorboard"),
+        ("transformer.cli.evaluate.report", "pytorch_lightning datasets pandas tensorboard"),
         ("transformer.cli.config.compose", "torch sentencepiece"),
         ("transformer.__main__", "torch hydra"),
     ],

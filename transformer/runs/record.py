@@ -7,16 +7,19 @@ import subprocess
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from pytorch_lightning import Trainer
 
 from transformer.common.files import PACKAGE, read_json
 from transformer.common.processes import command_line
-from transformer.data.modules.base import BatchModule
 from transformer.report.scores import write_whole
+
+if TYPE_CHECKING:  # reports read the file without Lightning, whose import takes seconds
+    from pytorch_lightning import Trainer
+
+    from transformer.data.modules.base import BatchModule
 
 RECORD = "run.json"
 
@@ -32,7 +35,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     return {"starts": [], **(values if isinstance(values, dict) else {})}
 
 
-def record_start(folder: Path, trainer: Trainer) -> None:
+def record_start(folder: Path, trainer: "Trainer") -> None:
     """Add a start of training, and describe model and data."""
     data: BatchModule = trainer.datamodule  # type: ignore[attr-defined]
     start = {
@@ -78,7 +81,7 @@ def commit() -> str | None:
         return None
 
 
-def _hardware(trainer: Trainer) -> dict[str, Any]:
+def _hardware(trainer: "Trainer") -> dict[str, Any]:
     device, info = trainer.strategy.root_device, Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     names = (line.partition(": ")[2] for line in lines if line.startswith("model name"))

@@ -1,15 +1,12 @@
 """The report of runs: all that their directories say, as plain values and as a page."""
 
 import csv
-import logging
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
-
-from pytorch_lightning import Callback, LightningModule, Trainer
 
 from transformer.common.errors import InputError
 from transformer.common.escaping import escaped, escaped_json
@@ -20,67 +17,16 @@ from transformer.report.page.page import report_page
 from transformer.report.page.summary import summary
 from transformer.report.scores import read_scores, write_whole
 from transformer.runs.config_file import read_config
-from transformer.runs.record import RECORD, read_record, record_end, record_start
+from transformer.runs.record import read_record
 from transformer.runs.tested_texts import tested_text
 from transformer.tasks.registry import is_translation, task_class
 from transformer.training.checkpointing.run_directory import is_finished, is_locked
 from transformer.training.config import RunConfig, plain_values, run_config
-from transformer.training.trainer import end_reason
-
-logger = logging.getLogger(__name__)
+from transformer.training.criterion import text_criterion
 
 _CURVES = {"train/loss", "lr", "train/tokens_per_second", "train/grad_norm"}
 
 Values = dict[str, Any]
-
-
-class RunReport(Callback):
-    """Records a run, and writes its report where the block ends, or after each validation."""
-
-    def __init__(self, config: RunConfig, folder: Path) -> None:
-        self.config, self.folder = config, folder
-        self.changed, self.reason = False, ""
-        """Whether there is something new to report; why training has ended, if it has begun."""
-
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Record the start; after a divergence training starts again, which is not recorded."""
-        if trainer.is_global_zero and not self.changed:
-            self.changed = True
-            with _warning(RECORD):
-                record_start(self.folder, trainer)
-                self.reason = "unknown"
-
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if self.config.report == "live" and trainer.is_global_zero:
-            self._write("training")
-
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self.reason = self.reason and end_reason(trainer, self.config)[1]
-
-    def __enter__(self) -> "RunReport":
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if self.reason:
-            with _warning(RECORD):
-                ended = self.reason if error is None else str(error) or type(error).__name__
-                record_end(self.folder, ended)
-        if self.changed and self.config.report != "none":
-            self._write("stopped" if error else None)
-
-    def _write(self, state: str | None) -> None:
-        with _warning(f"{REPORT}.html", f"; transformer report {self.folder} writes it"):
-            write_report(self.folder, run_report([self.folder], state))
-
-
-@contextmanager
-def _warning(file: str, advice: str = "") -> Iterator[None]:
-    """Log an error of writing a file: the run matters more than its report."""
-    try:
-        yield
-    except Exception as error:
-        bug = not isinstance(error, InputError | OSError)
-        logger.warning("%s is not written: %s%s", file, error, advice, exc_info=bug)
 
 
 def write_report(folder: Path, values: Values) -> Path:
@@ -157,7 +103,10 @@ def _curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
 
 def _validation(config: RunConfig, curves: Mapping[str, Any]) -> Values | None:
     """The validation that chose the best checkpoint: of equal scores the lowest loss."""
-    criterion = task_class(config.task).criterion(config)
+    if config.task == "translation":  # its class would import Lightning
+        criterion = text_criterion(config.metrics)
+    else:
+        criterion = task_class(config.task).criterion(config)
     if not (points := curves.get(criterion.metric)):
         return None
     sign, losses = -1 if criterion.mode == "max" else 1, dict(curves.get("val/loss", ()))

@@ -15,7 +15,7 @@ from transformer.data.corpora.trust import needs_trust
 from transformer.model.checkpoint.checkpoint import PORTABLE, TEXT_TO_TEXT, load_weights
 from transformer.model.checkpoint.locate import run_folder
 from transformer.runs.config_warnings import warn_about_config
-from transformer.runs.report import RunReport
+from transformer.runs.reporting import RunReport
 from transformer.runs.resume import changes, check_no_other_run
 from transformer.tasks.base import Task
 from transformer.tasks.registry import is_translation, make_task, test, untested

@@ -15,8 +15,8 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.evaluation.metrics import Score
 from transformer.model.checkpoint.checkpoint import portable_part
 from transformer.model.transformer import Transformer
-from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.config import RunConfig
+from transformer.training.criterion import Criterion
 from transformer.training.step.update_module import UpdateModule
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import Score
 from transformer.tasks.base import TRANSLATION_DATA, Evaluation
 from transformer.tasks.translation import TranslationTask
-from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.config import RunConfig
+from transformer.training.criterion import Criterion
 
 
 class Denoising(TranslationTask):

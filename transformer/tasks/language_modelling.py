@@ -14,8 +14,8 @@ from transformer.decoding.prediction.language_model import LanguageModel, perple
 from transformer.evaluation.metrics import Score
 from transformer.model.single_stack import SingleStack, build_single_stack
 from transformer.tasks.base import Evaluation, Task, build_module, single_stack_data
-from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.config import RunConfig, sized_model
+from transformer.training.criterion import Criterion
 from transformer.training.step.update_module import UpdateModule
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -21,8 +21,10 @@ from transformer.model.checkpoint.checkpoint import (
 )
 from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.report.scores import failures_table, print_table, save_report, table_console
-from transformer.tasks.base import Evaluation, Task
 from transformer.training.config import RunConfig, run_config
+
+if TYPE_CHECKING:  # they import Lightning, which takes seconds
+    from transformer.tasks.base import Evaluation, Task
 
 TASKS = {
     "translation": "transformer.tasks.translation:TranslationTask",
@@ -33,11 +35,13 @@ TASKS = {
 """The names of the classes behind ``task=NAME``: only the module of the task is imported."""
 
 
-def task_class(name: str) -> type[Task]:
+def task_class(name: str) -> "type[Task]":
     """The class behind ``task=NAME``, or ``MODULE:CLASS`` of the user; InputError without one."""
     if name not in TASKS:
         if ":" not in name:
             raise InputError(f"task={name} must be {' or '.join(TASKS)}, or MODULE:CLASS")
+        from transformer.tasks.base import Task
+
         # mypy takes an abstract class for no type.
         return own_class("task", name, Task)  # type: ignore[type-abstract]
     return resolve_name(TASKS[name])
@@ -50,7 +54,7 @@ def is_translation(name: str) -> bool:
     return issubclass(task_class(name), resolve_name(TASKS["translation"]))
 
 
-def make_task(config: RunConfig, payload: dict[str, Any] | None = None) -> Task:
+def make_task(config: RunConfig, payload: dict[str, Any] | None = None) -> "Task":
     """The task of a run, with the tokenizer of an initial checkpoint; InputError if they differ."""
     task = task_class(config.task)
     if payload is None:
@@ -65,7 +69,7 @@ def make_task(config: RunConfig, payload: dict[str, Any] | None = None) -> Task:
     return task(config, Tokenizer.from_state(payload[PORTABLE]["tokenizer"]))
 
 
-def test(folder: Path, task: Task, device: torch.device) -> dict[str, float]:
+def test(folder: Path, task: "Task", device: torch.device) -> dict[str, float]:
     """Score the test splits with the best checkpoint on a device; write the results."""
     score = task.evaluator(folder, device)
     metrics: dict[str, float] = {}
@@ -75,16 +79,16 @@ def test(folder: Path, task: Task, device: torch.device) -> dict[str, float]:
     return metrics
 
 
-def untested(folder: Path, task: Task) -> bool:
+def untested(folder: Path, task: "Task") -> bool:
     """Whether test splits of a run were not scored, as with ``test=false``."""
     return not all((folder / f"{split}.json").exists() for split in _tests(task))
 
 
-def _tests(task: Task) -> list[str]:
+def _tests(task: "Task") -> list[str]:
     return [split for split in task.data.splits if split != "validation"]
 
 
-def report(name: str, evaluation: Evaluation, folder: Path | None) -> Sequence[Score]:
+def report(name: str, evaluation: "Evaluation", folder: Path | None) -> Sequence[Score]:
     """Show an evaluation on stderr, and save it where a folder is given; return its scores."""
     print_table(name, evaluation.scores)
     failures = evaluation.failures

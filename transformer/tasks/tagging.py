@@ -16,8 +16,8 @@ from transformer.decoding.prediction.tagger import Tagger
 from transformer.evaluation.tagging_accuracy import tag_scores
 from transformer.model.single_stack import SingleStack, build_single_stack
 from transformer.tasks.base import Evaluation, Task, build_module, single_stack_data
-from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.config import RunConfig, sized_model
+from transformer.training.criterion import Criterion
 from transformer.training.step.update_module import UpdateModule
 
 

@@ -29,8 +29,8 @@ from transformer.model.config import ModelConfig
 from transformer.tasks.base import Evaluation, Task, build_module, check_no_noise
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.callbacks.progress import shown_update
-from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.config import RunConfig, sized_model
+from transformer.training.criterion import Criterion, text_criterion
 from transformer.training.precision import search_autocast
 
 logger = logging.getLogger(__name__)
@@ -64,10 +64,7 @@ class TranslationTask(Task):
 
     @staticmethod
     def criterion(config: RunConfig) -> Criterion:
-        chosen = config.metrics.choose
-        return Criterion(
-            f"val/{chosen}", "max" if config.metrics.better(chosen) == "higher" else "min"
-        )
+        return text_criterion(config.metrics)
 
     @classmethod
     def validation_metrics(cls, config: RunConfig) -> list[str]:

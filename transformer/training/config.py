@@ -15,7 +15,7 @@ from transformer.data.tokenization.tokenizer import PAD, TokenizerConfig
 from transformer.decoding.search.config import SearchConfig
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.model.config import ModelConfig
-from transformer.training.callbacks.sweep_objective import check_objective
+from transformer.training.criterion import check_objective
 from transformer.training.losses.config import LossConfig
 from transformer.training.optimization.divergence import RecoveryConfig
 from transformer.training.optimization.optimizer import OptimizerConfig

@@ -28,8 +28,9 @@ from transformer.training.checkpointing.callbacks import (
     LastCheckpoint,
     RecentCheckpoints,
 )
-from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO, Criterion
+from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO
 from transformer.training.config import RunConfig
+from transformer.training.criterion import Criterion
 from transformer.training.distributed.ddp import ReplicatedStrategy, resolve_devices
 from transformer.training.precision import resolve_precision
 from transformer.training.trainer_config import TrainerConfig

@@ -17,7 +17,8 @@ from transformer.common.errors import InputError, Interrupted
 from transformer.evaluation.metrics import MetricsConfig, Score, score
 from transformer.report.scores import save_report
 from transformer.runs.record import read_record, record_end, record_start
-from transformer.runs.report import RunReport, run_report, write_report
+from transformer.runs.report import run_report, write_report
+from transformer.runs.reporting import RunReport
 from transformer.training.config import RunConfig, plain_values
 
 SCORES = [(10, 20.0, 3.0), (20, 30.0, 2.0), (30, 30.0, 2.5), (40, 25.0, float("nan"))]

@@ -21,8 +21,8 @@ from transformer.tasks.base import Task
 from transformer.tasks.registry import make_task
 from transformer.tasks.translation import model_config
 from transformer.training.callbacks.early_stopping import Patience
-from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.config import RunConfig
+from transformer.training.criterion import Criterion
 from transformer.training.distributed.ddp import ReplicatedStrategy
 from transformer.training.trainer import build_trainer, end_reason
 

@@ -4,8 +4,8 @@ import logging
 
 from pytorch_lightning import LightningModule, Trainer
 
-from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.checkpointing.training_state import SavedCallback
+from transformer.training.criterion import Criterion
 
 logger = logging.getLogger(__name__)
 

@@ -7,11 +7,8 @@ from pytorch_lightning import LightningModule, Trainer
 
 from transformer.common.errors import InputError
 from transformer.evaluation.metrics import METRICS, Better
-from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.checkpointing.training_state import SavedCallback
-
-_WITHOUT_TEXT: dict[str, Better] = {"loss": "lower", "perplexity": "lower", "accuracy": "higher"}
-"""Values of a validation that are not text metrics."""
+from transformer.training.criterion import WITHOUT_TEXT, Criterion, check_objective
 
 
 class Objective(SavedCallback):
@@ -20,7 +17,7 @@ class Objective(SavedCallback):
     def __init__(self, metric: str, custom_better: Better = "higher") -> None:
         check_objective(metric)
         name, self.metric = metric.removeprefix("val/"), metric
-        known = {**_WITHOUT_TEXT, **{key: kind.better for key, kind in METRICS.items()}}
+        known = {**WITHOUT_TEXT, **{key: kind.better for key, kind in METRICS.items()}}
         better = custom_better if name == "custom" else known[name]
         self.criterion = Criterion(metric, "min" if better == "lower" else "max")
         self.best: float | None = None
@@ -44,13 +41,6 @@ class Objective(SavedCallback):
         """Restore the best value of a finished trial from its last checkpoint."""
         if self.best is None and (state := payload.get("callbacks", {}).get(self.state_key)):
             self.load_state_dict(state)
-
-
-def check_objective(metric: str) -> None:
-    """Raise InputError unless a validation could have this metric."""
-    known = [f"val/{name}" for name in (*_WITHOUT_TEXT, *METRICS)]
-    if metric not in known:
-        raise InputError(f"objective={metric} must be {' or '.join(known)}")
 
 
 def check_direction(objective: Objective, direction: object) -> None:

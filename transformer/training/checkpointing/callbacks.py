@@ -14,6 +14,7 @@ from transformer.training.checkpointing import checkpoint_io
 from transformer.training.checkpointing.averaging import newest_checkpoints
 from transformer.training.checkpointing.run_directory import mark_unfinished
 from transformer.training.checkpointing.training_state import SavedCallback, validate_now
+from transformer.training.criterion import Criterion
 
 _FILES = (f"{LAST}.ckpt", "best.ckpt", "step-*.ckpt", f"*{SUFFIX}")
 
@@ -107,7 +108,7 @@ class LastCheckpoint(SavedCallback, Checkpoint):
 class BestCheckpoint(SavedCallback, Checkpoint):
     """Writes ``best.ckpt``: the state at the best validation so far."""
 
-    def __init__(self, folder: Path, criterion: checkpoint_io.Criterion) -> None:
+    def __init__(self, folder: Path, criterion: Criterion) -> None:
         self.path = folder / "best.ckpt"
         self.criterion = criterion
         self.best: tuple[float, float] | None = None

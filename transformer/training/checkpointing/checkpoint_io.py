@@ -1,13 +1,10 @@
-"""Writes, reads and joins checkpoints of training, compares scores, and renames outdated files."""
+"""Writes, reads and joins checkpoints of training, and renames outdated files."""
 
 import logging
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytorch_lightning
 from pytorch_lightning.plugins.io import CheckpointIO
@@ -20,29 +17,6 @@ from transformer.model.checkpoint.sharded import SUFFIX, delete_unnamed, shard_n
 from transformer.training.checkpointing.training_state import LIGHTNING_READS, check_saved_state
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Criterion:
-    """Compares validations by a value; in a tie, the lower ``val/loss`` is better."""
-
-    metric: str
-    mode: Literal["max", "min"]
-
-    def values(self, metrics: Mapping[str, Any]) -> tuple[float, float]:
-        return float(metrics[self.metric]), float(metrics["val/loss"])
-
-    def better(self, values: tuple[float, float], than: tuple[float, float] | None) -> bool:
-        """Whether a validation is better than another, or is the first; NaN never is."""
-        if than is not None and values[0] == than[0]:
-            return values[1] < than[1]
-        return self.improves(values[0], than and than[0])
-
-    def improves(self, score: float, than: float | None) -> bool:
-        """Whether a score is better than another, or is the first; NaN never is."""
-        if than is None or math.isnan(than):
-            return True
-        return score > than if self.mode == "max" else score < than
 
 
 class AtomicCheckpointIO(CheckpointIO):

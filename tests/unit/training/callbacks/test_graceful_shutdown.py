@@ -19,7 +19,7 @@ from transformer.common.errors import Interrupted
 from transformer.common.processes import SIGNALS, handling
 from transformer.training.callbacks.early_stopping import Patience
 from transformer.training.callbacks.graceful_shutdown import GracefulStop, stoppable
-from transformer.training.checkpointing.checkpoint_io import Criterion
+from transformer.training.criterion import Criterion
 from transformer.training.optimization.divergence import DivergenceDetector
 from transformer.training.step.gradient_accumulation import Totals
 from transformer.training.step.outcome import Outcome

@@ -17,7 +17,8 @@ from transformer.training.checkpointing.callbacks import (
     LastCheckpoint,
     RecentCheckpoints,
 )
-from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO, Criterion
+from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO
+from transformer.training.criterion import Criterion
 from transformer.training.optimization.divergence import DivergenceDetector
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.helpers.runs.runs import composed
 from transformer.common.errors import InputError
-from transformer.training.checkpointing.checkpoint_io import Criterion
+from transformer.training.criterion import Criterion
 from transformer.training.distributed.ddp import resolve_devices
 from transformer.training.distributed.fsdp import ShardedStrategy
 from transformer.training.distributed.launcher import count_devices
