@@ -61,7 +61,6 @@ ROWS = (
         for whose, function, more in (
             ("eager", "beam", {}),
             ("Hugging Face", "hugging_face_beam", {}),
-            ("compiled", "beam", {"compiled": True}),
             ("eager, flags read at once", "beam", {"late": False}),
         )
         for sentences in SENTENCES

@@ -25,12 +25,10 @@ SOURCES = (5, 40)
 """Subwords of a source, from and to."""
 
 
-def beam(
-    bench: Bench, sentences: int, *, compiled: bool = False, late: bool | None = None
-) -> Values:
+def beam(bench: Bench, sentences: int, *, late: bool | None = None) -> Values:
     """Beam search of ours in bfloat16; ``late`` is whether flags are read late, None as usual."""
     model = built(bench, "base").eval()
-    search = forced_search(bench, compiled)
+    search = forced_search(bench)
     usual = loop.reads_late
     loop.reads_late = usual if late is None else lambda device: late
     try:
@@ -46,12 +44,11 @@ def hugging_face_beam(bench: Bench, sentences: int) -> Values:
     return measured(bench, translate, sentences, bench.of(sentences))
 
 
-def forced_search(bench: Bench, compiled: bool = False) -> SearchConfig:
+def forced_search(bench: Bench) -> SearchConfig:
     """Beam search with 5 hypotheses that are all equally long."""
     length = LENGTH if bench.small == 1 else 3
     return SearchConfig(
         length_penalty_form="average",
-        compile=compiled,
         min_length=length,
         max_length_ratio=0.0,
         max_length_offset=length,

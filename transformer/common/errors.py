@@ -90,19 +90,6 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(text in str(error) for text in texts)
 
 
-@contextmanager
-def compiler_errors(on: str, off: str) -> Iterator[None]:
-    """Turn errors of ``torch.compile`` into an InputError, with the setting and its way out."""
-    # It takes a second to import.
-    from torch._dynamo.exc import TorchDynamoException
-
-    try:
-        yield
-    except TorchDynamoException as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(f"{on} cannot compile here ({reason}); set {off}") from error
-
-
 class Interrupted(Exception):
     """The user or the system stopped the work; ``code`` is 128 plus the number of the signal."""
 

@@ -17,6 +17,7 @@ def typed(kind: type[T], values: Any, where: str) -> T:
     """Build a dataclass from plain values; InputError for a wrong key, type or `Range`."""
     if not isinstance(values, Mapping):
         return typed_value(values, kind, where)  # which raises
+    values = {key: v for key, v in values.items() if key not in getattr(kind, "former", ())}
     hints = get_type_hints(kind)
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     raise_objections(

@@ -193,7 +193,7 @@ def _search(
     never = torch.tensor(banned, dtype=torch.long)
     if shortlist is not None:
         never, shortlist = torch.isin(shortlist, never).nonzero()[:, 0], shortlist.to(device)
-    step = build_step(model, pad_source(segments).to(device), width, config.compile, shortlist)
+    step = build_step(model, pad_source(segments).to(device), width, shortlist)
     if len(never):
         step = BanningStep(step, never.to(device))
     if constraints is not None:

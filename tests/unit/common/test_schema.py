@@ -8,6 +8,7 @@ import pytest
 
 from transformer.common.errors import ALSO, InputError, did_you_mean, raise_objections
 from transformer.common.schema import Range, typed
+from transformer.decoding.search.config import SearchConfig
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,10 @@ def test_ranges(values: dict[str, float], objections: list[str]) -> None:
 def test_an_unknown_key_of_a_file_is_named_in_one_line() -> None:
     with pytest.raises(InputError, match=r"^x\.si⟨U\+000D⟩ze is not a setting of x"):
         typed(Config, {"si\rze": 1}, "x")
+
+
+def test_a_key_of_an_older_checkpoint_is_ignored() -> None:
+    assert typed(SearchConfig, {"compile": True, "nbest": 2}, "decoding") == SearchConfig(nbest=2)
 
 
 def test_the_name_itself_is_not_what_was_meant() -> None:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from torch import Tensor
 
@@ -80,9 +80,8 @@ class SearchConfig:
     that it has for the sources of a batch are searched, and log-probabilities are over them. A
     batch with constraints has the whole vocabulary."""
 
-    compile: bool = False
-    """Compile the step of the decoder (``torch.compile``): a slow start, but fewer kernel
-    launches. Scores may differ by rounding. A checkpoint without this key has it off."""
+    former: ClassVar[tuple[str, ...]] = ("compile",)
+    """Keys of older checkpoints, without effect on a result, that are not read any more."""
 
     def __post_init__(self) -> None:
         raise_objections(out_of_range(self, "decoding"))
@@ -148,9 +147,8 @@ def _contradictions(config: SearchConfig) -> Iterator[str]:
     width = getattr(config, key)
     if mbr and width == 1:
         yield "decoding.candidates=1 leaves nothing to compare; set decoding=mbr, or a number"
-    if config.shortlist is not None and (config.compile or search == "sampling"):
-        where = "sampling" if search == "sampling" else "decoding.compile=true"
-        yield f"decoding.shortlist has no effect with {where}; set decoding.shortlist=null"
+    if config.shortlist is not None and search == "sampling":
+        yield "decoding.shortlist has no effect with sampling; set decoding.shortlist=null"
     if config.algorithm != "sampling" and config.nbest > width:
         wider = f"decoding.{key}={config.nbest}"
         yield (

@@ -79,9 +79,8 @@ def build_step(
     model: Model,
     source: Int[Tensor, "batch source"],
     beam: int,
-    compiled: bool = False,
     shortlist: Int[Tensor, " tokens"] | None = None,
 ) -> StepFunction:
     """The step of a search over padded source tokens, ``beam`` hypotheses per sentence."""
-    steps = [ModelStep(one, source, beam, compiled, shortlist) for one in ensemble_members(model)]
+    steps = [ModelStep(one, source, beam, shortlist) for one in ensemble_members(model)]
     return EnsembleStep(model, steps) if isinstance(model, Ensemble) else steps[0]

@@ -1,14 +1,10 @@
 """The step of a search by a Transformer with its cache; it does not know the search."""
 
-from collections.abc import Callable
-from functools import cache
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer.common.errors import compiler_errors
 from transformer.decoding.search.interface import LogProbabilities
 from transformer.model.attention.kv_cache import BLOCK, DecoderCache
 from transformer.model.encoder import Memory
@@ -24,10 +20,9 @@ class ModelStep:
         model: Transformer,
         source: Int[Tensor, "batch source"],
         beam: int,
-        compiled: bool = False,
         shortlist: Int[Tensor, " tokens"] | None = None,
     ) -> None:
-        """Encode padded source tokens; ``compiled`` is used from the second position on.
+        """Encode padded source tokens.
 
         With a ``shortlist`` of target tokens, a token is its index there, here and in the result.
         """
@@ -35,7 +30,7 @@ class ModelStep:
         self.tokens = shortlist
         project = model.projection
         self.project = project if shortlist is None else with_outputs(project, shortlist)
-        self.beam, self.compiled = beam, compiled
+        self.beam = beam
         self.cache = model.start(padded_memory(model.encode(source)))
         self.cache.gather_source()
 
@@ -46,14 +41,7 @@ class ModelStep:
             return self._first(tokens)
         # batch beam -> (batch beam) 1
         flat = tokens.reshape(-1, 1)
-        if self.compiled:
-            self.cache.make_room()
-            # Strides are part of a shape, too.
-            flat = flat.clone(memory_format=torch.contiguous_format)
-            with compiler_errors("decoding.compile=true", "decoding.compile=false"):
-                following = compiled_step()(self.model, flat, self.cache, self.project)
-        else:
-            following = next_log_probabilities(self.model, flat, self.cache, self.project)
+        following = next_log_probabilities(self.model, flat, self.cache, self.project)
         # (batch beam) vocab -> batch beam vocab
         return following.unflatten(0, tokens.shape)
 
@@ -78,12 +66,6 @@ def next_log_probabilities(
 ) -> Float[Tensor, "rows vocab"]:
     """Append one token to each row of the cache; return the log-probabilities of the next."""
     return project(model.decode(tokens, cache)[:, -1]).float().log_softmax(dim=-1)
-
-
-@cache
-def compiled_step() -> Callable[[Transformer, Tensor, DecoderCache, nn.Module], Tensor]:
-    """``next_log_probabilities``, compiled for any size."""
-    return torch.compile(next_log_probabilities, dynamic=True)
 
 
 def padded_memory(memory: Memory) -> Memory:

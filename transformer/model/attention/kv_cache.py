@@ -51,22 +51,14 @@ class LayerCache:
         if self.keys is None or self.values is None:
             self.keys, self.values = keys, values
         else:
-            self.make_room(keys.size(2))
+            room = room_for(self.length, keys.size(2), keys.device)
+            self.keys, self.values = self._select(self.keys, room), self._select(self.values, room)
             new = slice(self.length, self.length + keys.size(2))
             self.keys[:, :, new] = keys
             self.values[:, :, new] = values
         self.rows = None
         self.length += keys.size(2)
         return self.keys, self.values
-
-    def make_room(self, new: int) -> None:
-        """Let the hypotheses of ``rows`` continue, with room for new positions."""
-        if self.continued_state() is not None:
-            return
-        assert self.keys is not None and self.values is not None
-        room = room_for(self.length, new, self.keys.device)
-        self.keys, self.values = self._select(self.keys, room), self._select(self.values, room)
-        self.rows = None
 
     def continued_state(self) -> Float[Tensor, "rows width"] | None:
         """The state of the hypotheses that continue."""
@@ -93,13 +85,6 @@ class DecoderCache:
         for layer in self.layers:
             layer.cross_keys = layer.cross_keys.contiguous()
             layer.cross_values = layer.cross_values.contiguous()
-
-    def make_room(self) -> None:
-        """Make room for a position now, so that a compiled step always has the same shapes."""
-        # With cached masks, the step would be compiled twice: to make them, and to read them.
-        self.source_bias = AttentionBias(self.source_bias.mask)
-        for layer in self.layers:
-            layer.make_room(1)
 
     def reorder(self, rows: Int[Tensor, " selected"]) -> None:
         """Let hypothesis ``i`` continue hypothesis ``rows[i]`` of the same sentence."""

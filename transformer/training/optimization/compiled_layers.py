@@ -1,7 +1,8 @@
 """Layers that ``torch.compile`` compiles, once for batches of all sizes."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.fx.experimental import _config as shape_settings
 
-from transformer.common.errors import compiler_errors
+from transformer.common.errors import InputError
 from transformer.model.attention.attention_bias import AttentionBias
 from transformer.model.attention.kernels.fused import prepare
 from transformer.model.attention.kv_cache import LayerCache
@@ -19,8 +20,6 @@ from transformer.model.encoder import EncoderLayer
 from transformer.model.layers.mixed_precision import product_dtype
 
 Forward = Callable[..., Tensor]
-
-_SETTINGS = ("trainer.compile=layers", "trainer.compile=none")
 
 
 def compile_layers(model: nn.Module, guided: nn.Module | None = None, **options: Any) -> None:
@@ -46,7 +45,7 @@ def compile_layers(model: nn.Module, guided: nn.Module | None = None, **options:
 def check_compiler(device: torch.device, cache: Path) -> None:
     """Compile a sum, into ``cache`` unless the user has set a folder; or InputError."""
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache.resolve()))
-    with compiler_errors(*_SETTINGS):
+    with _compiler_errors():
         torch.compile(lambda x: x + 1)(torch.zeros(2, device=device))
 
 
@@ -70,7 +69,21 @@ def _compiled(forward: Forward, compiled: Forward) -> Forward:
         for each in context:
             if isinstance(each, AttentionBias):
                 prepare(each, product_dtype(hidden))
-        with compiler_errors(*_SETTINGS):
+        with _compiler_errors():
             return compiled(hidden, *context)
 
     return compute
+
+
+@contextmanager
+def _compiler_errors() -> Iterator[None]:
+    # It takes a second to import.
+    from torch._dynamo.exc import TorchDynamoException
+
+    try:
+        yield
+    except TorchDynamoException as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(
+            f"trainer.compile=layers cannot compile here ({reason}); set trainer.compile=none"
+        ) from error

@@ -1,6 +1,5 @@
-"""The step of a model: compiled, and on a device that has no data."""
+"""A search on a device that has no data."""
 
-from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
@@ -8,20 +7,14 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch._dynamo.exc import Unsupported
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import backend_registration
 
 from tests.helpers.decoding.steps import search_config
-from tests.helpers.model.models import tiny_config, tiny_transformer
+from tests.helpers.model.models import tiny_config
 from tests.helpers.runs.processes import FORKS, exit_code
-from transformer.common.errors import InputError
 from transformer.decoding.batched_search import search_batch
-from transformer.decoding.search import model_step
-from transformer.decoding.search.beam import beam_search
 from transformer.decoding.search.ensemble import Ensemble
-from transformer.decoding.search.model_step import ModelStep, next_log_probabilities
-from transformer.model.attention import kv_cache
 from transformer.model.build import build_transformer
 from transformer.model.transformer import Transformer
 
@@ -77,62 +70,8 @@ def searches_mix_no_devices() -> None:
                 assert host.steps == 6
 
 
-def compiled_steps_are_two_graphs() -> None:
-    graphs: list[torch.fx.GraphModule] = []
-
-    def backend(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Any]:
-        graphs.append(graph)
-        return graph.forward
-
-    plain = {"decoder_layers": 1}
-    rotary = plain | {
-        "positions": "rotary",
-        "num_kv_heads": 2,
-        "norm": "rms",
-        "activation": "swiglu",
-    }
-    relative = {"positions": "relative", "pattern": "bigbird", "share_layers": "all"}
-    options: list[tuple[bool, dict[str, Any]]] = [
-        (False, plain),
-        (True, rotary),
-        (True, relative),
-    ]
-    for repeated, changes in options:
-        kv_cache.repeats_shapes = lambda device, repeated=repeated: repeated
-        torch._dynamo.reset()
-        graphs.clear()
-        compiled = torch.compile(
-            next_log_probabilities, backend=backend, dynamic=True, fullgraph=True
-        )
-        model_step.compiled_step = lambda compiled=compiled: compiled
-        model = tiny_transformer(seed=3, max_length=100, **changes)
-        with torch.inference_mode():
-            model.projection.weight.mul_(4)
-            for sentences, limit in ((6, 24), (3, 34)):
-                source = torch.randint(4, 24, (sentences, 10 + limit))
-                limits = torch.arange(sentences) + limit - 10
-                config = search_config(min_length=14)
-                expected = beam_search(ModelStep(model, source, 3), limits, config)
-                found = beam_search(ModelStep(model, source, 3, compiled=True), limits, config)
-                assert [h.tokens for [h] in found] == [h.tokens for [h] in expected]
-        # One sentence, or more.
-        assert 1 <= len(graphs) <= 2, graphs
-
-
-@pytest.mark.parametrize("check", [searches_mix_no_devices, compiled_steps_are_two_graphs])
-def test_searches_without_data_and_compiled(check: Callable[[], None]) -> None:
+def test_searches_without_data() -> None:
     # A fork has no checks of shapes, which cannot be traced, and takes the device with it.
-    process = FORKS.Process(target=check)
+    process = FORKS.Process(target=searches_mix_no_devices)
     process.start()
     assert exit_code(process) == 0
-
-
-def test_a_step_that_cannot_be_compiled_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*arguments: object) -> Tensor:
-        raise Unsupported("no compiler\nand much more", "GB0000")
-
-    monkeypatch.setattr(model_step, "compiled_step", lambda: fails)
-    step = ModelStep(tiny_transformer(), torch.full((2, 5), 5), 1, compiled=True)
-    step(torch.full((2, 1), 2))
-    with pytest.raises(InputError, match=r"\(no compiler\); set decoding.compile=false$"):
-        step(torch.full((2, 1), 4))

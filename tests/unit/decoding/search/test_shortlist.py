@@ -245,7 +245,6 @@ def test_a_damaged_file_is_refused(
     "changes",
     [
         {"algorithm": "sampling"},
-        {"compile": True},
         {"algorithm": "mbr", "beam_size": 1, "candidates": 4},
     ],
 )
