@@ -52,7 +52,6 @@ CHANGES = [
     Change("tokenizer.vocab_size=4000", "Ding et al. 2019: small vocabularies for small text"),
     Change("tokenizer.vocab_size=16000", "a larger vocabulary; Ding et al. 2019"),
     Change("loss=r_drop", "Liang et al. 2021"),
-    Change("loss=simcut", "Gao et al. 2022"),
     Change("model.source_token_dropout=0.1", "Sennrich et al. 2016"),
     Change("model.target_token_dropout=0.1", "likewise"),
     Change("model.encoder_layers=8 model.decoder_layers=2", "Kasai et al. 2021, shallow decoder"),

@@ -1,4 +1,4 @@
-"""What a second pass over each batch costs: the step of R-Drop and of SimCut beside the plain one.
+"""What a second pass over each batch costs: the step of R-Drop beside the plain one.
 
     python benchmarks/training/two_passes.py [--tokens 4096] [--repeats 15] [KEY=VALUE…]
 
@@ -87,7 +87,6 @@ def main() -> None:
     steps = {
         PLAIN: build_step(more, batch_of(arguments.tokens, 2)),
         "loss=r_drop": build_step(["loss=r_drop", *more], batch),
-        "loss=simcut": build_step(["loss=simcut", *more], batch),
         "plain, the batch": build_step(more, batch),
         "token dropout, the batch": build_step([*dropping, *more], batch),
     }

@@ -62,14 +62,11 @@ class TranslationModule(UpdateModule):
         return loss, tokens, sums
 
     def _twice(self, batch: Batch) -> tuple[Tensor, int, dict[str, Tensor]]:
-        """Two passes in one, under different dropout; simcut cuts tokens from the second."""
-        from transformer.training.losses.consistency import consistency_loss, cutting, drawn_cut
+        """Two passes in one, under different dropout."""
+        from transformer.training.losses.consistency import consistency_loss
         from transformer.training.losses.cross_entropy import joined_bias
 
-        source, target_input = batch.source.repeat(2, 1), batch.target_input.repeat(2, 1)
-        cut = (drawn_cut(side, self.loss.cut) for side in (source, target_input))
-        with cutting(self.model, *cut):
-            hidden = self.model(source, target_input)
+        hidden = self.model(batch.source.repeat(2, 1), batch.target_input.repeat(2, 1))
         # (2 batch) target width -> 2 (batch target) width -> 2 token width
         hidden = hidden.view(2, -1, hidden.size(-1)).index_select(1, batch.labelled)
         hidden, weight = joined_bias(hidden, self.model.projection)

@@ -172,12 +172,12 @@ def test_ablations_grow_and_are_compared_with_one_recipe(
     assert "nothing" in only
     fakes.fails = "seed-2"
     with pytest.raises(SystemExit, match="seed-2: exit code 1"):
-        fakes.call(*asked, "seed-2", "loss-simcut")
-    assert fakes.begun == ["seed-2", "loss-simcut"]
+        fakes.call(*asked, "seed-2", "seed-3")
+    assert fakes.begun == ["seed-2", "seed-3"]
     first, second = fakes.lines()
-    assert "nothing" in first and "`loss=simcut`" in second and "+1.00" in second
+    assert "nothing" in first and "`seed=3`" in second and "+1.00" in second
     fakes.fails = ""
-    assert fakes.call(*asked, "seed-2", "loss-simcut") == ["seed-2"]
+    assert fakes.call(*asked, "seed-2", "seed-3") == ["seed-2"]
     assert len(fakes.lines()) == 3
     bleu["recipe"] = 30.5
     with pytest.raises(

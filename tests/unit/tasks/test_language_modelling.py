@@ -51,7 +51,7 @@ def test_it_reads_the_target_side(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("override", "resumed"),
     [
-        *(("loss=simcut", False), ("model.target_token_dropout=0.1", False)),
+        *(("loss=r_drop", False), ("model.target_token_dropout=0.1", False)),
         *(("model.decoder_layers=2", False), ("data.alignment=links", True)),
         ("tokenizer.joint=false", True),
     ],

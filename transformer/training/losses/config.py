@@ -3,12 +3,12 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from transformer.common.errors import raise_objections
 from transformer.common.schema import Range
 
-Consistency = Literal["none", "r_drop", "simcut"]
+Consistency = Literal["none", "r_drop"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,8 @@ class LossConfig:
     alignment_head: int = 0
     consistency: Consistency = "none"
     consistency_weight: Annotated[float, Range(0, below=math.inf)] = 0.0
-    cut: Annotated[float, Range(0, below=1)] = 0.0
+
+    former: ClassVar[tuple[str, ...]] = ("cut",)
 
     def __post_init__(self) -> None:
         raise_objections(_contradictions(self))
@@ -40,8 +41,6 @@ def _contradictions(config: LossConfig) -> Iterator[str]:
         yield f"loss.bfloat16={value} needs the fused form; set loss.chunk=512"
     if kind != "none" and not config.consistency_weight:
         yield f"loss.consistency={kind} needs loss.consistency_weight above 0"
-    if (kind == "simcut") != (config.cut > 0):
-        yield f"loss.cut={config.cut} does not fit loss.consistency={kind}: only simcut cuts tokens"
     if kind != "none" and config.alignment_weight:
         yield (
             f"loss.alignment_weight={config.alignment_weight} guides one pass, and loss.consistency"

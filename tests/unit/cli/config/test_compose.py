@@ -25,7 +25,7 @@ from transformer.evaluation.metrics import MetricsConfig
         ("translate", "model=RUN", "unknown key model (did you mean checkpoint?)"),
         ("text", "README.md", "'README.md' is not of the form KEY=VALUE"),
         ("evaluate", "/", "'/' is not of the form KEY=VALUE; a run is given as checkpoint=/"),
-        ("train", "loss=[r_drop,simcut]", "loss=[r_drop,simcut] is a list; choose one, loss=NAME"),
+        ("train", "loss=[r_drop,x]", "loss=[r_drop,x] is a list; choose one, loss=NAME"),
         ("train", "experiment=[pocket,x]", "experiment=x is unknown; choose denoising or"),
         ("train", "metrics=tokenized", "metrics=tokenized is unknown (did you mean tokenised?);"),
         ("train", "model=tiny,base", "model=tiny,base: add --multirun to sweep over them, choose"),

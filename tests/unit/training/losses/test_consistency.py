@@ -9,19 +9,12 @@ from torch import Tensor
 from tests.helpers.model.tolerance import assert_close
 from tests.helpers.training.losses import loss_config
 from transformer.training.losses.config import LossConfig
-from transformer.training.losses.consistency import (
-    Terms,
-    consistency_loss,
-    paper_terms,
-    plain_consistency_loss,
-)
+from transformer.training.losses.consistency import consistency_loss, plain_consistency_loss
 from transformer.training.losses.cross_entropy import cross_entropy
 
 ROWS, WIDTH, VOCAB = 23, 8, 31
-R_DROP = {"consistency": "r_drop", "consistency_weight": 5.0}
-SIMCUT = {"consistency": "simcut", "consistency_weight": 3.0, "cut": 0.05}
-UNEQUAL = Terms((0.3, 0.9), (0.2, 1.7), 2.5)
-"""No paper's: no share can stand in for another."""
+ALPHA = 5.0
+R_DROP = {"consistency": "r_drop", "consistency_weight": ALPHA}
 
 
 def inputs(rows: int = ROWS, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor]:
@@ -54,20 +47,6 @@ def test_r_drop_by_hand() -> None:
     assert_close(found.divergence, ((p.exp() - q.exp()) * (p - q)).sum() / 2)
 
 
-def test_simcut_by_hand() -> None:
-    hidden, weight, target = inputs()
-    p, q = predictions(hidden, weight)
-    divergence = (p.exp() * (p - q)).sum()
-    entropy = cross_entropy(hidden[0], weight, target, 0.1)
-    found = consistency_loss(config(**SIMCUT), hidden, weight, target)
-    assert_close(found.loss, entropy + 3.0 * divergence)
-    assert_close(found.cross_entropy, entropy)
-    assert_close(found.divergence, divergence)
-    # Bidirectional: the pass that is whole learns from the divergence, too.
-    ours, alone = (torch.autograd.grad(e, hidden)[0][0] for e in (found.loss, entropy))
-    assert not torch.allclose(ours, alone)
-
-
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize(
     ("chunk", "rows"), [*((chunk, ROWS) for chunk in (1, 4, 45, 46, 47, 512)), (512, 150)]
@@ -76,11 +55,11 @@ def test_simcut_by_hand() -> None:
 def test_fused_equals_plain_in_value_and_gradient(
     chunk: int, rows: int, smoothing: float, dtype: torch.dtype
 ) -> None:
-    for parts in (UNEQUAL, paper_terms(config()), paper_terms(config(**SIMCUT))):
+    for alpha in (0.7, ALPHA):
         hidden, weight, target = inputs(rows, dtype)
-        plain = plain_consistency_loss(hidden, weight, target, smoothing, parts)
-        settings = config(chunk, label_smoothing=smoothing)
-        mine = consistency_loss(settings, hidden, weight, target, parts)
+        plain = plain_consistency_loss(hidden, weight, target, smoothing, alpha)
+        settings = config(chunk, label_smoothing=smoothing, consistency_weight=alpha)
+        mine = consistency_loss(settings, hidden, weight, target)
         for ours, formula in zip(mine, plain, strict=True):
             assert_close(ours, formula)
         for found in (plain, mine):
@@ -98,7 +77,7 @@ def test_gradcheck() -> None:
     hidden, weight, target = inputs(rows=5, dtype=torch.float64)
 
     def loss(*tensors: Tensor) -> Tensor:
-        return consistency_loss(config(4), *tensors, target, UNEQUAL).loss
+        return consistency_loss(config(4), *tensors, target).loss
 
     assert torch.autograd.gradcheck(loss, (hidden, weight))
 
@@ -106,9 +85,9 @@ def test_gradcheck() -> None:
 @pytest.mark.parametrize("chunk", [6, 512])
 def test_fused_in_bfloat16_is_near(chunk: int) -> None:
     hidden, weight, target = inputs()
-    plain = plain_consistency_loss(hidden, weight, target, 0.1, UNEQUAL)
+    plain = plain_consistency_loss(hidden, weight, target, 0.1, ALPHA)
     settings = config(chunk, bfloat16=True)
-    mine = consistency_loss(settings, hidden, weight, target, UNEQUAL)
+    mine = consistency_loss(settings, hidden, weight, target)
     for ours, formula in zip(mine, plain, strict=True):
         assert ours.dtype == torch.float32
         torch.testing.assert_close(ours, formula, rtol=1e-2, atol=0)
@@ -118,18 +97,17 @@ def test_fused_in_bfloat16_is_near(chunk: int) -> None:
         assert gradient.dtype == torch.float32
         assert 1e-5 < ((gradient - formula).norm() / formula.norm()).item() < 1e-2
     with torch.autocast("cpu", torch.bfloat16):
-        under = consistency_loss(config(chunk), hidden, weight, target, UNEQUAL)
+        under = consistency_loss(config(chunk), hidden, weight, target)
     assert torch.equal(under.loss, mine.loss)
 
 
 @pytest.mark.parametrize("chunk", [0, 4])
-@pytest.mark.parametrize("kind", [R_DROP, SIMCUT])
-def test_equal_passes_do_not_diverge(kind: dict[str, Any], chunk: int) -> None:
+def test_equal_passes_do_not_diverge(chunk: int) -> None:
     """Then the loss and its gradient are those of one pass, whatever alpha is."""
     hidden, weight, target = inputs()
     once = hidden[0].detach().requires_grad_()
     loss = cross_entropy(once, weight, target, 0.1)
-    found = consistency_loss(config(chunk, **kind), torch.stack([once, once]), weight, target)
+    found = consistency_loss(config(chunk), torch.stack([once, once]), weight, target)
     assert_close(found.divergence, torch.zeros(()))
     assert_close(found.loss, loss)
     expected = torch.autograd.grad(loss, (once, weight))
@@ -137,13 +115,11 @@ def test_equal_passes_do_not_diverge(kind: dict[str, Any], chunk: int) -> None:
         assert_close(mine, other)
 
 
-@pytest.mark.parametrize("parts", [(1.0, 0.0), (0.0, 1.0)])
-def test_a_divergence_is_never_negative(parts: tuple[float, float]) -> None:
+def test_a_divergence_is_never_negative() -> None:
     hidden, weight, target = inputs(dtype=torch.float64)
     for near in (1.0, 1e-3, 1e-6):
         close = torch.stack([hidden[0], hidden[0] + near * hidden[1]])
-        found = consistency_loss(config(4), close, weight, target, Terms((0.0, 0.0), parts, 1.0))
-        assert found.divergence > 0
+        assert consistency_loss(config(4), close, weight, target).divergence > 0
 
 
 @pytest.mark.parametrize("chunk", [0, 4])

@@ -34,10 +34,9 @@ LINKS = [np.eye(len(t), len(s), dtype=bool) for s, t in zip(SOURCES, TARGETS, st
 TAGGED = collate_tagged([[7, 8, 9], [5]], [[1, -1, 2], [0]])
 
 R_DROP = {"consistency": "r_drop", "consistency_weight": 5.0}
-SIMCUT = {"consistency": "simcut", "consistency_weight": 3.0, "cut": 0.3}
 LOSSES: list[dict[str, Any]] = [
     *({"chunk": 0}, {"chunk": 3}, {"chunk": 3, "bfloat16": True}),
-    *({"alignment_weight": 0.5, "chunk": 3}, R_DROP, R_DROP | {"chunk": 3}, SIMCUT),
+    *({"alignment_weight": 0.5, "chunk": 3}, R_DROP, R_DROP | {"chunk": 3}),
 ]
 
 
