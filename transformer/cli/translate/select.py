@@ -1,33 +1,64 @@
-"""``select``: of each n-best list the candidate nearest to its reference."""
+"""``select``: of each n-best list the candidate that a reference or a reverse model chooses."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice, starmap
 
 from omegaconf import DictConfig
 
 from transformer.cli.config.compose import resolve_path
 from transformer.cli.evaluate.scored_text import resolve_metrics
 from transformer.cli.translate.line_io import check_output_path
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, errors_name
 from transformer.common.files import written_whole
 from transformer.data.text.lines import read_lines
 from transformer.data.text.parallel import plain_pairs
-from transformer.evaluation.metrics import nearest
+from transformer.evaluation.metrics import MetricsConfig, nearest
+
+Choose = Callable[[Iterable[tuple[Sequence[str], str]]], Iterator[str]]
+"""From lists of candidates, each with its reference or its source, the best ones."""
 
 
 def run(config: DictConfig, _: Sequence[str]) -> None:
     """Select the candidates."""
-    nbest, reference, output = (
-        resolve_path(config, key) for key in ("nbest", "reference", "output")
-    )
-    check_output_path(output, [nbest, reference])
-    bleu = resolve_metrics(config, None).bleu(effective_order=True)
-    pairs = plain_pairs([read_lines(nbest), read_lines(reference)], (nbest, reference))
+    nbest, output = (resolve_path(config, key) for key in ("nbest", "output"))
+    is_none = [config[key] is None for key in ("reference", "source", "reverse")]
+    if is_none not in ([False, True, True], [True, False, False]):
+        raise InputError("the choice is by reference=FILE, or by reverse=RUN and source=FILE")
+    other = resolve_path(config, "source" if is_none[0] else "reference")
+    check_output_path(output, [nbest, other])
+    choose = candidate_choice(config, resolve_metrics(config, None))
+    pairs = enumerate(plain_pairs([read_lines(nbest), read_lines(other)], (nbest, other)), 1)
+    lists = ((_candidates(line, f"{nbest}:{number}"), text) for number, (line, text) in pairs)
     output.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(output) as part, open(part, "wb") as file:
-        for number, (line, right) in enumerate(pairs, 1):
-            candidates = _candidates(line, f"{nbest}:{number}")
-            file.write(nearest(candidates, right, bleu).encode() + b"\n")
+        file.writelines(best.encode() + b"\n" for best in choose(lists))
+
+
+def candidate_choice(config: DictConfig, metrics: MetricsConfig) -> Choose:
+    """By BLEU, or by P(source | candidate) of ``reverse=`` (Li and Jurafsky 2016, "Mutual
+    Information and Diverse Decoding Improve Neural Machine Translation").
+    """
+    if config.reverse is None:
+        return partial(starmap, partial(nearest, bleu=metrics.bleu(effective_order=True)))
+    # torch takes seconds to import.
+    from transformer.cli import load
+    from transformer.cli.translate.score import WINDOW, load_scorer
+
+    score = load_scorer(config, load.load_checkpoints(config.reverse))
+
+    def choose(lists: Iterable[tuple[Sequence[str], str]]) -> Iterator[str]:
+        lists = iter(lists)
+        while window := list(islice(lists, WINDOW)):
+            pairs = [(one, source) for candidates, source in window for one in candidates]
+            with errors_name(f"reverse={config.reverse}"):
+                scores = iter(score(pairs))
+            for candidates, _ in window:
+                found = [next(scores).log_probability for _ in candidates]
+                yield candidates[found.index(max(found))]
+
+    return choose
 
 
 def _candidates(line: str, where: str) -> list[str]:
