@@ -44,8 +44,7 @@ class Distill(Recipe):
     """Candidates for each sentence, of which the student learns the one nearest to the reference
     (Kim and Rush 2016, section 3.3); None takes the best translation."""
     reverse: str | None = None
-    """A run of the reverse direction, which chooses among the candidates where there is no
-    reference; None takes the best translation there."""
+    """A reverse run, which chooses among candidates without reference; None takes the best one."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -102,12 +101,10 @@ class Distill(Recipe):
         self, plan: Plan, teachers: Sequence[Path], text: CorpusFiles, pair: list[Path], suffix: str
     ) -> list[Path]:
         """Add the stages that translate a source with or without a reference."""
-        by: dict[str, Any] = {}
-        if self.interpolation and pair[1:]:
-            # They are compared as translations are scored in training.
-            by = {key: plan.config["metrics"][key] for key in ("tokenize", "lowercase")}
-            by["reference"] = pair[1]
-        elif self.reverse is not None:
+        # They are compared as translations are scored in training.
+        by = {key: plan.config["metrics"][key] for key in ("tokenize", "lowercase")}
+        by = {"reference": pair[1], **by} if self.interpolation and pair[1:] else {}
+        if self.reverse is not None and not pair[1:]:
             by = {"reverse": plan.existing("reverse", self.reverse, text.swapped)}
         add = partial(plan.add, "translate", suffix=suffix)
         if not teachers:
@@ -135,8 +132,7 @@ class Distill(Recipe):
         names = [file.name for file in pair]
         given = plan.compose("clean", ["output=x", *plan.extras.get("clean", ())], None)["models"]
         models = typed_value(given, Sequence[str] | None, "clean.models") or ()
-        ways = zip(models, (text, text.swapped), strict=False)
-        reads = [plan.existing("clean.models", *each) for each in ways]
+        reads = map(partial(plan.existing, "clean.models"), models, (text, text.swapped))
         return [*plan.add("clean", "clean", own, names, ["data=files"], suffix=suffix, reads=reads)]
 
 

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from omegaconf import DictConfig
@@ -10,14 +10,13 @@ from omegaconf import DictConfig
 from transformer.cli import load
 from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.data import corpus_options
-from transformer.cli.translate.score import load_scorer
+from transformer.cli.translate.score import Scorer, load_scorer
 from transformer.common.errors import InputError, errors_name
 from transformer.data.config import DataConfig
 from transformer.data.quality.cleaning import CleanedSplit, Judge, choose_pairs, clean
 from transformer.data.quality.factory import Checks
 from transformer.data.quality.texts import given_texts
 from transformer.data.text.parallel import Pair
-from transformer.decoding.forced import TargetScore
 from transformer.report.scores import print_json
 
 
@@ -75,9 +74,7 @@ def _load_models(config: DictConfig, data: DataConfig, needed: bool) -> Judge | 
     return partial(choose_pairs, *models, keep)
 
 
-def _cross_entropies(
-    name: str, score: Callable[..., list[TargetScore]], pairs: Sequence[Pair]
-) -> list[float]:
+def _cross_entropies(name: str, score: Scorer, pairs: Sequence[Pair]) -> list[float]:
     with errors_name(name):
         return [-one.log_probability / len(one.tokens) for one in score(pairs)]
 

@@ -17,6 +17,7 @@ from transformer.decoding.forced import TargetScore, score_pairs
 from transformer.decoding.translation.translator import trained_with
 from transformer.model.checkpoint.checkpoint import Checkpoint
 
+Scorer = Callable[..., list[TargetScore]]
 WINDOW = 4096
 """Pairs that are read before the first is scored."""
 
@@ -36,9 +37,7 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
         first += len(window)
 
 
-def load_scorer(
-    config: DictConfig, checkpoints: Sequence[Checkpoint]
-) -> Callable[..., list[TargetScore]]:
+def load_scorer(config: DictConfig, checkpoints: Sequence[Checkpoint]) -> Scorer:
     """`score_pairs` of these models, by those keys that the verb has."""
     batch_tokens = load.resolve_batch_tokens(config, load.resolve_device(config.device))
     model = load.load_checkpoint_model(config, checkpoints)

@@ -16,9 +16,6 @@ from transformer.data.text.lines import read_lines
 from transformer.data.text.parallel import plain_pairs
 from transformer.evaluation.metrics import MetricsConfig, nearest
 
-Choose = Callable[[Iterable[tuple[Sequence[str], str]]], Iterator[str]]
-"""From lists of candidates, each with its reference or its source, the best ones."""
-
 
 def run(config: DictConfig, _: Sequence[str]) -> None:
     """Select the candidates."""
@@ -36,10 +33,9 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
         file.writelines(best.encode() + b"\n" for best in choose(lists))
 
 
-def candidate_choice(config: DictConfig, metrics: MetricsConfig) -> Choose:
-    """By BLEU, or by P(source | candidate) of ``reverse=`` (Li and Jurafsky 2016, "Mutual
-    Information and Diverse Decoding Improve Neural Machine Translation").
-    """
+def candidate_choice(config: DictConfig, metrics: MetricsConfig) -> Callable[..., Iterator[str]]:
+    """The best of each list of candidates, by BLEU with its reference, or with its source by
+    P(source | candidate) of ``reverse=`` (Li and Jurafsky 2016, arXiv:1601.00372)."""
     if config.reverse is None:
         return partial(starmap, partial(nearest, bleu=metrics.bleu(effective_order=True)))
     # torch takes seconds to import.
@@ -51,12 +47,11 @@ def candidate_choice(config: DictConfig, metrics: MetricsConfig) -> Choose:
     def choose(lists: Iterable[tuple[Sequence[str], str]]) -> Iterator[str]:
         lists = iter(lists)
         while window := list(islice(lists, WINDOW)):
-            pairs = [(one, source) for candidates, source in window for one in candidates]
             with errors_name(f"reverse={config.reverse}"):
-                scores = iter(score(pairs))
-            for candidates, _ in window:
-                found = [next(scores).log_probability for _ in candidates]
-                yield candidates[found.index(max(found))]
+                scores = iter(score([(one, source) for texts, source in window for one in texts]))
+            for texts, _ in window:
+                found = [next(scores).log_probability for _ in texts]
+                yield texts[found.index(max(found))]
 
     return choose
 

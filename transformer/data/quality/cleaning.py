@@ -25,12 +25,9 @@ from transformer.data.text.word_alignment import word_count
 
 # Faults that a summary names.
 _NAMED = 3
-# Pairs that are read before the first is scored.
-_WINDOW = 4096
 
 Repair = Callable[[list[str]], Iterable[str]]
-Reason = Mapping[str, float]
-Judge = Callable[[Iterable[Pair]], Iterator[Reason | None]]
+Judge = Callable[[Iterable[Pair]], Iterator[Mapping[str, float] | None]]
 """Reads all pairs without faults; of each, why it is rejected all the same, or None."""
 
 
@@ -81,14 +78,14 @@ def choose_pairs(
     reverse: Callable[[Sequence[Pair]], Iterable[float]],
     keep: float,
     pairs: Iterable[Pair],
-) -> Iterator[Reason | None]:
+) -> Iterator[Mapping[str, float] | None]:
     """Reject by |H_A - H_B| + (H_A + H_B) / 2 all but the best part ``keep`` of the pairs.
 
     H are the cross-entropies, in nats a token, of two models of inverse directions: dual
     conditional cross-entropy (Junczys-Dowmunt 2018, W18-6478). Memory holds them, not the pairs.
     """
     pairs, found = iter(pairs), array("d")
-    while window := list(islice(pairs, _WINDOW)):
+    while window := list(islice(pairs, 4096)):  # enough to be sorted into full batches
         swapped = [(target, source) for source, target in window]
         for both in zip(forward(window), reverse(swapped), strict=True):
             found.extend(both)
@@ -130,7 +127,7 @@ class _Cleaner:
             check.keep(pair)
         return faults
 
-    def clean(self, folder: Path, reasons: Iterator[Reason | None]) -> CleanedSplit:
+    def clean(self, folder: Path, reasons: Iterator[Mapping[str, float] | None]) -> CleanedSplit:
         """Write the kept, the repaired and the rejected lines."""
         names = [path.name for path in self._paths] + [f"{self._name}.rejected.jsonl"]
         names += [f"{self._name}.repaired.jsonl"] * self._apply_repair
