@@ -13,7 +13,7 @@ from transformer.cli.data import corpus_options
 from transformer.cli.translate.score import Scorer, load_scorer
 from transformer.common.errors import InputError, errors_name
 from transformer.data.config import DataConfig
-from transformer.data.quality.cleaning import CleanedSplit, Judge, choose_pairs, clean
+from transformer.data.quality.cleaning import CleanedSplit, Drop, choose_pairs, clean
 from transformer.data.quality.factory import Checks
 from transformer.data.quality.texts import given_texts
 from transformer.data.text.parallel import Pair
@@ -26,7 +26,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     repair = resolve_value(config, "repair", bool)
     folder = resolve_path(config, "output")
     data = corpus_options.data_config(config)
-    judge = _load_models(config, data, any(one.startswith("keep=") for one in arguments))
+    drop = _load_models(config, data, any(one.startswith("keep=") for one in arguments))
     enabled = {name for name, is_on in filters.items() if is_on}
     settings = corpus_options.examination_config(config, data, enabled, examples=0)
     texts = given_texts(data)
@@ -35,7 +35,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     if tokenizer is None and "unknown_characters" in enabled:
         raise InputError("filters.unknown_characters=true needs checkpoint=RUN or tokenizer=bpe")
     checks = Checks(texts, settings, tokenizer)
-    cleaned = clean(checks, names, folder, judge, repair=repair)
+    cleaned = clean(checks, names, folder, drop, repair=repair)
     _show(cleaned, checks.skipped, repair)
     report = {
         "output": str(folder),
@@ -54,14 +54,14 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     print_json(json.dumps(report, indent=1, ensure_ascii=False))
 
 
-def _load_models(config: DictConfig, data: DataConfig, needed: bool) -> Judge | None:
+def _load_models(config: DictConfig, data: DataConfig, needed: bool) -> Drop | None:
     """The choice by ``models=`` and ``keep=``; InputError if they are of other directions."""
     names = resolve_value(config, "models", Sequence[str] | None) or []
     keep = resolve_value(config, "keep", float)
     if not names and not needed:
         return None
     if len(names) != 2 or not 0 < keep < 1:
-        raise InputError(f"keep={keep} must be between 0 and 1, for models=[RUN,REVERSE]")
+        raise InputError(f"keep={keep} needs models=[RUN,REVERSE], and is between 0 and 1")
     sides, models = (data.source, data.target), []
     for name in names:
         checkpoints = load.load_checkpoints(name)
@@ -71,7 +71,7 @@ def _load_models(config: DictConfig, data: DataConfig, needed: bool) -> Judge | 
             raise InputError(f"{name} translates {its['source']} to {its['target']}, and {wanted}")
         models.append(partial(_cross_entropies, name, load_scorer(config, checkpoints)))
         sides = sides[1], sides[0]
-    return partial(choose_pairs, *models, keep)
+    return partial(choose_pairs, models[0], models[1], keep)
 
 
 def _cross_entropies(name: str, score: Scorer, pairs: Sequence[Pair]) -> list[float]:

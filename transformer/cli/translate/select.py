@@ -8,7 +8,6 @@ from itertools import islice, starmap
 from omegaconf import DictConfig
 
 from transformer.cli.config.compose import resolve_path
-from transformer.cli.evaluate.scored_text import resolve_metrics
 from transformer.cli.translate.line_io import check_output_path
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import written_whole
@@ -19,6 +18,9 @@ from transformer.evaluation.metrics import MetricsConfig, nearest
 
 def run(config: DictConfig, _: Sequence[str]) -> None:
     """Select the candidates."""
+    # It imports torch, which takes seconds, and which ask needs for reverse= alone.
+    from transformer.cli.evaluate.scored_text import resolve_metrics
+
     nbest, output = (resolve_path(config, key) for key in ("nbest", "output"))
     is_none = [config[key] is None for key in ("reference", "source", "reverse")]
     if is_none not in ([False, True, True], [True, False, False]):
@@ -38,7 +40,6 @@ def candidate_choice(config: DictConfig, metrics: MetricsConfig) -> Callable[...
     P(source | candidate) of ``reverse=`` (Li and Jurafsky 2016, arXiv:1601.00372)."""
     if config.reverse is None:
         return partial(starmap, partial(nearest, bleu=metrics.bleu(effective_order=True)))
-    # torch takes seconds to import.
     from transformer.cli import load
     from transformer.cli.translate.score import WINDOW, load_scorer
 

@@ -27,8 +27,8 @@ from transformer.data.text.word_alignment import word_count
 _NAMED = 3
 
 Repair = Callable[[list[str]], Iterable[str]]
-Judge = Callable[[Iterable[Pair]], Iterator[Mapping[str, float] | None]]
-"""Reads all pairs without faults; of each, why it is rejected all the same, or None."""
+Drop = Callable[[Iterable[Pair]], Iterator[Mapping[str, float] | None]]
+"""Reads all pairs without faults; of each, why it is dropped all the same, or None."""
 
 
 @dataclass
@@ -55,7 +55,7 @@ class CleanedSplit:
 
 
 def clean(
-    checks: Checks, names: Sequence[str], folder: Path, judge: Judge | None = None, *, repair: bool
+    checks: Checks, names: Sequence[str], folder: Path, drop: Drop | None = None, *, repair: bool
 ) -> dict[str, CleanedSplit]:
     """Write the kept and the rejected lines of some splits to a new folder, all or nothing."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -65,7 +65,7 @@ def clean(
         part.mkdir()
         cleaned = {}
         for name in dict.fromkeys(names):
-            reasons = judge and judge(_Cleaner(checks, name, repair).passing())
+            reasons = drop and drop(_Cleaner(checks, name, repair).passing())
             cleaned[name] = _Cleaner(checks, name, repair).clean(part, reasons or repeat(None))
         lost = [f"{name}: {split.summary()}" for name, split in cleaned.items() if split.faults]
         if lost and not any(split.kept for split in cleaned.values()):

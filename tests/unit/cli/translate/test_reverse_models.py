@@ -59,9 +59,12 @@ def test_clean_rejects_by_two_models(capsys: pytest.CaptureFixture[str]) -> None
         (["models=[b.ckpt,a.ckpt]"], "b.ckpt translates de to en, and en to de alone is wanted"),
         (["models=[a.ckpt,a.ckpt]"], "a.ckpt translates en to de, and de to en alone is wanted"),
         (["models=[both.ckpt,b.ckpt]"], "both.ckpt translates en to de, and en to de alone"),
-        (["models=[a.ckpt]"], "for models=[RUN,REVERSE]"),
-        (["models=[a.ckpt,b.ckpt]", "keep=1"], "keep=1.0 must be between 0 and 1"),
-        (["keep=0.5"], "keep=0.5 must be between 0 and 1, for models=[RUN,REVERSE]"),
+        (["models=[a.ckpt]"], "needs models=[RUN,REVERSE]"),
+        (
+            ["models=[a.ckpt,b.ckpt]", "keep=1"],
+            "keep=1.0 needs models=[RUN,REVERSE], and is between 0 and 1",
+        ),
+        (["keep=0.5"], "keep=0.5 needs models=[RUN,REVERSE], and is"),
     ],
 )
 def test_models_that_cannot_judge(

@@ -89,8 +89,8 @@ def test_the_worst_by_cross_entropy_go_besides(
 
     splits = written(planted_texts()[0], tmp_path / "in")
     checks = Checks(splits, examination_config(tuple(WANTED)))
-    judge = partial(choose_pairs, forward, lambda pairs: [2.0] * len(pairs), 0.75)
-    done = clean(checks, ["train"], tmp_path / "out", judge, repair=False)["train"]
+    drop = partial(choose_pairs, forward, lambda pairs: [2.0] * len(pairs), 0.75)
+    done = clean(checks, ["train"], tmp_path / "out", drop, repair=False)["train"]
     assert seen == list(Corpus((folder / "out/train.en", folder / "out/train.de"), "en", "de"))
     assert done.kept == round(0.75 * results["train"].kept) == 625
     kept = list(Corpus((tmp_path / "out/train.en", tmp_path / "out/train.de"), "en", "de"))
