@@ -41,12 +41,12 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     with ExitStack() as stack:
         file = open_part(answers, stack, ANSWER_START)[0]
         found = ask_all(client, [text for text, _ in pairs], file, sys.stderr.write)
-    lists: list[tuple[Sequence[str], str]] = []
+    lists: list[tuple[dict[str, float], str]] = []
     for number, (text, other) in enumerate(pairs, 1):
         answer = found.get(text, Answer([], "blank"))
         if answer.texts:
             written["source.txt"].append(text)
-            lists.append((answer.texts[: values["candidates"]], other))
+            lists.append((dict.fromkeys(answer.texts[: values["candidates"]], 0.0), other))
         else:
             fault = {"line": number, "fault": answer.fault, "source": text}
             written["left_out.jsonl"].append(json.dumps(fault, ensure_ascii=False))

@@ -1,7 +1,7 @@
 """``select``: of each n-best list the candidate that a reference or a reverse model chooses."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice, starmap
 
@@ -36,8 +36,9 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
 
 
 def candidate_choice(config: DictConfig, metrics: MetricsConfig) -> Callable[..., Iterator[str]]:
-    """The best of each list of candidates, by BLEU with its reference, or with its source by
-    P(source | candidate) of ``reverse=`` (Li and Jurafsky 2016, arXiv:1601.00372)."""
+    """The best of candidates and their log-probabilities: by BLEU with a reference; with a source
+    by log P(candidate | source) + log P(source | candidate), the latter of ``reverse=`` (Li and
+    Jurafsky 2016, arXiv:1601.00372)."""
     if config.reverse is None:
         return partial(starmap, partial(nearest, bleu=metrics.bleu(effective_order=True)))
     from transformer.cli import load
@@ -45,25 +46,25 @@ def candidate_choice(config: DictConfig, metrics: MetricsConfig) -> Callable[...
 
     score = load_scorer(config, load.load_checkpoints(config.reverse))
 
-    def choose(lists: Iterable[tuple[Sequence[str], str]]) -> Iterator[str]:
+    def choose(lists: Iterable[tuple[Mapping[str, float], str]]) -> Iterator[str]:
         lists = iter(lists)
         while window := list(islice(lists, WINDOW)):
             with errors_name(f"reverse={config.reverse}"):
                 scores = iter(score([(one, source) for texts, source in window for one in texts]))
             for texts, _ in window:
-                found = [next(scores).log_probability for _ in texts]
-                yield texts[found.index(max(found))]
+                found = {text: own + next(scores).log_probability for text, own in texts.items()}
+                yield max(found, key=found.__getitem__)
 
     return choose
 
 
-def _candidates(line: str, where: str) -> list[str]:
-    """The texts of an n-best list; the text alone where it has none."""
+def _candidates(line: str, where: str) -> dict[str, float]:
+    """The texts of an n-best list, or the text where it has none; each with its log-probability."""
     try:
         values = json.loads(line)
-        found = [str(candidate["text"]) for candidate in values["nbest"] or [values]]
-        "".join(found).encode()  # half of a surrogate pair is an error
-        return [text.replace("\n", " ") for text in found]
+        found = [(str(one["text"]), one) for one in values["nbest"] or [values]]
+        "".join(text for text, _ in found).encode()  # half of a surrogate pair is an error
+        return {t.replace("\n", " "): float(one.get("log_probability", 0)) for t, one in found}
     except (ValueError, LookupError, TypeError) as error:
         raise InputError(
             f"{where}: not a line of translate format=json; give what that has written"

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,23 +77,31 @@ def test_models_that_cannot_judge(
     assert not Path("out").exists()
 
 
-def best() -> list[str]:
-    """Of each list the candidate from which its source is most probable; not always the first."""
+def best(last: float = 0.0) -> list[str]:
+    """Of each list the most probable candidate by the source; the model adds to the last one."""
     chosen = []
     for source, several in zip(SOURCES, CANDIDATES, strict=True):
         found = [one.log_probability for one in scores([(text, source) for text in several])]
+        found[-1] += last
         chosen.append(several[found.index(max(found))])
-    assert chosen != [several[0] for several in CANDIDATES]
     return chosen
 
 
 def test_select_and_ask_choose_by_a_reverse_model(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [{"text": "", "nbest": [{"text": one} for one in several]} for several in CANDIDATES]
+    rows: list[Any] = [{"nbest": [{"text": one} for one in several]} for several in CANDIDATES]
     Path("n.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     Path("in").write_text("".join(f"{source}\n" for source in SOURCES))
     call = ["select", "nbest=n.jsonl", "source=in", "output=o"]
     assert main([*call, "reverse=b.ckpt"]) == 0
-    assert Path("o").read_text().splitlines() == best()
+    assert Path("o").read_text().splitlines() == best() != [several[0] for several in CANDIDATES]
+    for last in (-99.0, 99.0):
+        for row in rows:
+            row["nbest"][-1]["log_probability"] = last
+        Path("n.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        assert main([*call, "reverse=b.ckpt"]) == 0
+        assert Path("o").read_text().splitlines() == best(last)
+    assert best(99.0) == [several[-1] for several in CANDIDATES]
+    assert best(-99.0) != best(99.0)
     for wrong in ([], ["reverse=b.ckpt", "reference=in"]):
         assert main([*call, *wrong]) == 2
         assert "by reference=FILE, or by reverse=RUN and source=FILE" in capsys.readouterr().err
