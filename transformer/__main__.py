@@ -24,7 +24,7 @@ VERBS = {
     "predict": ("translate.predict:run", "tags or probabilities of stdin, line by line"),
     "score": ("translate.score:run", "log-probabilities of given targets"),
     "text": ("data.text:run", "write a corpus as plain files"),
-    "select": ("translate.select:run", "take the candidates nearest to the references"),
+    "select": ("translate.select:run", "take the best candidate of each n-best list"),
     "recipe": ("recipe:run", "distill or back-translate: several stages"),
     "shortlist": ("translate.shortlist:run", "list the target tokens of each source token: speed"),
     "average": ("train.average:run", "average the last checkpoints of a run"),

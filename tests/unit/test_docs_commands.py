@@ -21,7 +21,10 @@ OURS = re.compile(r"(?:python|transformer|torchrun|srun|make|sh|pytest|[A-Z_]+=\
 EXAMPLE = re.compile(rf"(?:{'|'.join(VERBS)}) \S*=\S*")
 """A command without its first word."""
 
-VERBS_OF_KINDS = {"translate": ("translate.yaml", "ask.yaml"), "clean": ("clean.yaml",)}
+VERBS_OF_KINDS = {
+    **{"translate": ("translate.yaml", "ask.yaml"), "select": ("select.yaml",)},
+    **{"clean": ("clean.yaml",)},
+}
 """The verbs of kinds of stages that are no trainings."""
 
 PLACEHOLDER = re.compile(r"(?:decoding|experiment)=NAME")

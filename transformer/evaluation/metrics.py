@@ -1,7 +1,7 @@
 """Metrics by name, BLEU, chrF and TER by sacreBLEU, and scores with signatures (Post 2018)."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import zip_longest
@@ -195,7 +195,7 @@ def _unknown(name: str) -> str:
     return f"metric {name} is unknown; choose {', '.join(METRICS)}"
 
 
-def nearest(candidates: Sequence[str], reference: str, bleu: BLEU) -> str:
+def nearest(candidates: Iterable[str], reference: str, bleu: BLEU) -> str:
     """The first candidate with the best sentence BLEU (Kim and Rush 2016, section 3.3)."""
     return max(candidates, key=lambda one: bleu.sentence_score(one, [reference]).score)
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
-from transformer.common.schema import Range, override_key
+from transformer.common.schema import Range, override_key, typed_value
 from transformer.data.text.parallel import file_format
 from transformer.recipes.corpus_files import CorpusFiles, monolingual_file, only_train
 from transformer.recipes.overrides import override
@@ -25,7 +25,7 @@ class Distill(Recipe):
     Buciluă et al. 2006, "Model Compression". Keys of ``conf/recipe/distill.yaml``.
     """
 
-    kinds = ("teacher", "evaluate_teachers", "translate", "clean", "student", "evaluate")
+    kinds = ("teacher", "evaluate_teachers", "translate", "select", "clean", "student", "evaluate")
 
     teachers: Annotated[int, Range(1)] | Sequence[str] = 1
     """How many to train, the first with the seed of the call, each other with the next; or
@@ -43,6 +43,8 @@ class Distill(Recipe):
     interpolation: Annotated[int, Range(2)] | None = None
     """Candidates for each sentence, of which the student learns the one nearest to the reference
     (Kim and Rush 2016, section 3.3); None takes the best translation."""
+    reverse: str | None = None
+    """A reverse run, which chooses among candidates without reference; None takes the best one."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -50,6 +52,8 @@ class Distill(Recipe):
             raise InputError("teachers=[] names no run; name one or more")
         if self.teacher is not None and self.teachers != 1:
             raise InputError("teacher= and teachers= are both given; leave one out")
+        if self.reverse is not None and None in (self.interpolation, self.monolingual):
+            raise InputError("reverse= chooses for interpolation=N and monolingual=FILE; give both")
 
     def add(self, plan: Plan) -> None:
         """Add the stages; raises InputError if a teacher is of another direction."""
@@ -98,32 +102,38 @@ class Distill(Recipe):
     ) -> list[Path]:
         """Add the stages that translate a source with or without a reference."""
         # They are compared as translations are scored in training.
-        near = {key: plan.config["metrics"][key] for key in ("tokenize", "lowercase")}
-        near = {"reference": pair[1], **near} if self.interpolation and pair[1:] else {}
+        by = {key: plan.config["metrics"][key] for key in ("tokenize", "lowercase")}
+        by = {"reference": pair[1], **by} if self.interpolation and pair[1:] else {}
+        if self.reverse is not None and not pair[1:]:
+            by = {"reverse": plan.existing("reverse", self.reverse, text.swapped)}
         add = partial(plan.add, "translate", suffix=suffix)
         if not teachers:
-            own: dict[str, Any] = {"server": self.teacher, "input": pair[0], **near}
-            own |= {"candidates": self.interpolation} if near else {}
+            own: dict[str, Any] = {"server": self.teacher, "input": pair[0], **by}
+            own |= {"candidates": self.interpolation} if by else {}
             free = {"answers": str(plan.folder / "answers.jsonl")}
             free |= {"source": text.source, "target": text.target}
             return [*add("ask", own, ["source.txt", "target.txt"], starmap(override, free.items()))]
         own = {"checkpoint": one_or_all(teachers), "input": pair[0]}
         name = pair[1].name if pair[1:] else f"synthetic.{text.target}"
-        if not near:
+        if not by:
             return [pair[0], *add("translate", own, [name])]
         own |= {"decoding.nbest": self.interpolation, "format": "json"}
         # Another search that the user chooses has its own width.
         chosen = "decoding" in map(override_key, plan.extras.get("translate", ()))
         beam = ["decoding=beam", override("decoding.beam_size", self.interpolation)]
         [nbest] = add("translate", own, [f"{name}.jsonl"], [] if chosen else beam)
-        return [pair[0], *plan.add("select", "select", {"nbest": nbest, **near}, [name])]
+        by |= {"nbest": nbest} if pair[1:] else {"nbest": nbest, "source": pair[0]}
+        return [pair[0], *plan.add("select", "select", by, [name], suffix=suffix)]
 
     def _cleaned(self, plan: Plan, text: CorpusFiles, pair: list[Path], suffix: str) -> list[Path]:
         if not self.clean:
             return pair
         own = {f"data.{key}": value for key, value in {**text.alone, "train": pair}.items()}
         names = [file.name for file in pair]
-        return [*plan.add("clean", "clean", own, names, ["data=files"], suffix=suffix)]
+        given = plan.compose("clean", ["output=x", *plan.extras.get("clean", ())], None)["models"]
+        models = typed_value(given, Sequence[str] | None, "clean.models") or ()
+        reads = map(partial(plan.existing, "clean.models"), models, (text, text.swapped))
+        return [*plan.add("clean", "clean", own, names, ["data=files"], suffix=suffix, reads=reads)]
 
 
 def _seeds(plan: Plan, teachers: int) -> list[dict[str, int]]:

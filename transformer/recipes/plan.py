@@ -29,7 +29,8 @@ _RESERVED = {
     "train": ("data", "data.corpora", *_ONLY_TEXT),
     "translate": ("input_format", "format", "alignment", "attention"),
     "evaluate": ("split",),
-    "ask": ("candidates", "reference"),
+    "ask": ("candidates", "reference", "reverse"),
+    "select": ("reference", "source", "reverse", "tokenize", "lowercase"),
     "clean": ("data", "splits"),
 }
 """Keys that the user cannot set for a stage, besides those that the recipe sets."""
@@ -54,7 +55,7 @@ class Plan:
         compose: Compose,
     ) -> None:
         self.folder, self._base, self.extras = folder, merged(base), extras
-        self._compose = compose
+        self.compose = compose
         self._configs: dict[Path, Mapping[str, Any]] = {}
         self._kinds: set[str] = set()
         self.stages: list[Stage] = []
@@ -64,7 +65,7 @@ class Plan:
 
     def text(self) -> CorpusFiles:
         """Add the stage that writes the corpus as plain files, which all other stages read."""
-        default = self._compose("text", ["output=x"], None)["data"]
+        default = self.compose("text", ["output=x"], None)["data"]
         values = {key: self.config["data"][key] for key in TEXT_KEYS}
         settings = [override(f"data.{k}", v) for k, v in values.items() if v != default[k]]
         data = as_files(self.data) if self.data.corpus == "folder" else self.data
@@ -154,7 +155,7 @@ class Plan:
         search = None
         if stage.verb in ("translate", "evaluate"):
             search = self._configs[stage.inputs[0]]["decoding"]
-        config = self._compose(stage.verb, stage.arguments, search)
+        config = self.compose(stage.verb, stage.arguments, search)
         if stage.verb == "train":
             _check_corpus(config, stage.own)
             make_task(run_config(config))  # reads no text; raises what the task cannot do

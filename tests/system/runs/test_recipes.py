@@ -15,6 +15,7 @@ from tests.helpers.runs.faults import SignalAt
 from tests.helpers.runs.outcomes import said
 from tests.helpers.runs.processes import tiny_overrides
 from tests.helpers.runs.recipes import recipe
+from transformer.data.quality.base import CHECKS
 from transformer.model.checkpoint.checkpoint import PORTABLE
 
 pytestmark = pytest.mark.thorough
@@ -137,6 +138,27 @@ def test_backtranslate_makes_again_what_changes(
     for name in last:
         kept = state(folder / f"{name}.old-1").values()
         assert sorted(kept) == sorted(before[name].values())
+    assert_they_distil(base, tmp_path)
+
+
+def assert_they_distil(base: list[str], tmp_path: Path) -> None:
+    """Both models choose where there is no reference, and judge what the forward one writes."""
+    more = tmp_path / "more.src"
+    more.write_text("alpha beta\nbeta\ngamma alpha\nbeta alpha\n", encoding="utf-8")
+    call = ["recipe=distill", *base, "output=d", "teachers=[b/05_forward]", "reverse=b/02_reverse"]
+    call += ["interpolation=2", f"monolingual={more}", "clean=true", "clean.keep=0.5"]
+    call += ["clean.models=[b/05_forward,b/02_reverse]"]
+    # Models of six updates write no good pairs.
+    call += [f"clean.filters.{name}=false" for name in CHECKS if not name.startswith("several")]
+    assert recipe(call, tmp_path) == 0, said(tmp_path)
+    chosen = (tmp_path / "d/07_select_monolingual/synthetic.tgt").read_text().split("\n")[:-1]
+    nbest = (tmp_path / "d/06_translate_monolingual/synthetic.tgt.jsonl").read_text().splitlines()
+    for line, row in zip(chosen, map(json.loads, nbest), strict=True):
+        assert line in [candidate["text"] for candidate in row["nbest"]]
+    for stage, half in (("05_clean", 60), ("08_clean_monolingual", 2)):
+        [rejected] = (tmp_path / "d" / stage).glob("*.rejected.jsonl")
+        rows = [json.loads(row) for row in rejected.read_text().splitlines()]
+        assert [row["faults"] for row in rows] == [["cross_entropy"]] * half
 
 
 def test_a_stopped_recipe_goes_on_in_a_moved_folder(base: list[str], tmp_path: Path) -> None:

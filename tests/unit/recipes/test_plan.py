@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.runs.plans import plan, refused
+from tests.unit.recipes.test_refusals import write_checkpoint
 from transformer.cli.config.arguments import config_folder
 from transformer.cli.config.compose import compose_config
 from transformer.recipes.registry import RECIPES
@@ -140,6 +141,41 @@ def test_the_users_search_and_metrics_count_with_interpolation(
     assert "output=my out,dir=1/04_translate/train.tgt.jsonl" not in drawn
     assert "output='my out,dir=1/04_translate/train.tgt.jsonl'" in drawn
     assert not any(one.startswith("decoding.beam_size") for one in drawn)
+
+
+def test_a_reverse_model_chooses_where_there_is_no_reference(
+    base: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more, reverse = tmp_path / "more.src", tmp_path / "reverse" / "checkpoints" / "best.ckpt"
+    more.touch()
+    write_checkpoint(tmp_path / "reverse", "tgt", "src")
+    write_checkpoint(tmp_path / "forward", "src", "tgt")
+    call = ["recipe=distill", *base, "output=r", "interpolation=2", f"monolingual={more}"]
+    call += [f"reverse={tmp_path}/reverse", "select.batch_tokens=9", "clean=true"]
+    models = f"clean.models=[{tmp_path}/forward,{tmp_path}/reverse]"
+    stages = plan([*call, models], capsys)
+    assert "reference=r/01_text/train.tgt" in stages["05_select"]
+    nbest = "r/07_translate_monolingual/synthetic.tgt.jsonl"
+    assert {"decoding.nbest=2", "format=json"} <= {*stages["07_translate_monolingual"]}
+    chosen = {f"reverse={reverse}", f"nbest={nbest}", f"source={more}", "batch_tokens=9"}
+    assert chosen <= {*stages["08_select_monolingual"]}
+    assert (
+        f"data.train=[{more},r/08_select_monolingual/synthetic.tgt]"
+        in stages["09_clean_monolingual"]
+    )
+    assert models.removeprefix("clean.") in stages["06_clean"]
+    asked = ["teacher=http://localhost:1/v1", "translate.model_name=m"]
+    stages = plan([*(one for one in call if not one.startswith("select")), *asked], capsys)
+    mono = stages["04_translate_monolingual"]
+    assert {f"reverse={reverse}", "candidates=2"} <= {*mono}
+    assert not any(one.startswith(("reverse", "tag")) for one in stages["02_translate"])
+    for wrong, says in (
+        (f"reverse={tmp_path}/forward", "translates src to tgt, and tgt to src is wanted"),
+        (f"clean.models=[{tmp_path}/reverse]", "clean.models: "),
+        ("interpolation=null", "reverse= chooses for interpolation=N and monolingual=FILE"),
+        ("select.reverse=x", "select.reverse cannot be set"),
+    ):
+        assert says in refused([*call, wrong], capsys)
 
 
 def test_files_in_the_folder_of_a_stage_do_not_change_it(tmp_path: Path) -> None:

@@ -232,7 +232,7 @@ def test_ask_writes_the_pairs_that_have_an_answer(
     call = [f"server={server.url}", "model_name=m", f"prompt={prompt}", f"input={source}"]
     call = ["ask", *call, "source=en", "target=de", f"output={tmp_path}/out", "concurrency=1"]
     assert main([*call, "candidates=2"]) == 2
-    assert "candidates= and reference= go together" in capsys.readouterr().err
+    assert "candidates=N goes with one of reference=FILE and reverse" in capsys.readouterr().err
     assert main([*call, "candidates=2", f"reference={reference}", "max_left_out=0.4"]) == 0
     out = tmp_path / "out"
     assert (out / "source.txt").read_text() == "a b c d\nx y z w\n"

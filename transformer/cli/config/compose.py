@@ -101,7 +101,7 @@ def compose_config(verb: str, arguments: Sequence[str]) -> DictConfig:
 def fetch_models(config: DictConfig) -> None:
     """Replace the models of the Hub that a config names by their runs in the cache."""
     values: Any = OmegaConf.to_container(config)
-    for key in {"checkpoint", "finetune_from", "runs"} & values.keys():
+    for key in {"checkpoint", "finetune_from", "models", "reverse", "runs"} & values.keys():
         several = isinstance(values[key], list)
         names = values[key] if several else [values[key]]
         found = [str(hub_run(name)) if str(name).startswith(HUB) else name for name in names]

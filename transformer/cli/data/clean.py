@@ -3,15 +3,20 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from omegaconf import DictConfig
 
+from transformer.cli import load
 from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.data import corpus_options
-from transformer.common.errors import InputError
-from transformer.data.quality.cleaning import CleanedSplit, clean
+from transformer.cli.translate.score import Scorer, load_scorer
+from transformer.common.errors import InputError, errors_name
+from transformer.data.config import DataConfig
+from transformer.data.quality.cleaning import CleanedSplit, Drop, choose_pairs, clean
 from transformer.data.quality.factory import Checks
 from transformer.data.quality.texts import given_texts
+from transformer.data.text.parallel import Pair
 from transformer.report.scores import print_json
 
 
@@ -21,6 +26,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     repair = resolve_value(config, "repair", bool)
     folder = resolve_path(config, "output")
     data = corpus_options.data_config(config)
+    drop = _load_models(config, data, any(one.startswith("keep=") for one in arguments))
     enabled = {name for name, is_on in filters.items() if is_on}
     settings = corpus_options.examination_config(config, data, enabled, examples=0)
     texts = given_texts(data)
@@ -29,7 +35,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     if tokenizer is None and "unknown_characters" in enabled:
         raise InputError("filters.unknown_characters=true needs checkpoint=RUN or tokenizer=bpe")
     checks = Checks(texts, settings, tokenizer)
-    cleaned = clean(checks, names, folder, repair=repair)
+    cleaned = clean(checks, names, folder, drop, repair=repair)
     _show(cleaned, checks.skipped, repair)
     report = {
         "output": str(folder),
@@ -46,6 +52,31 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     }
     print(f"written to {folder}", file=sys.stderr)
     print_json(json.dumps(report, indent=1, ensure_ascii=False))
+
+
+def _load_models(config: DictConfig, data: DataConfig, needed: bool) -> Drop | None:
+    """The choice by ``models=`` and ``keep=``; InputError if they are of other directions."""
+    names = resolve_value(config, "models", Sequence[str] | None) or []
+    keep = resolve_value(config, "keep", float)
+    if not names and not needed:
+        return None
+    if len(names) != 2 or not 0 < keep < 1:
+        raise InputError(f"keep={keep} needs models=[RUN,REVERSE], and is between 0 and 1")
+    sides, models = (data.source, data.target), []
+    for name in names:
+        checkpoints = load.load_checkpoints(name)
+        its = checkpoints[0].config["data"]
+        if (its["source"], its["target"]) != sides or its.get("target_tag"):
+            wanted = "{} to {} alone is wanted; give models=[RUN,REVERSE]".format(*sides)
+            raise InputError(f"{name} translates {its['source']} to {its['target']}, and {wanted}")
+        models.append(partial(_cross_entropies, name, load_scorer(config, checkpoints)))
+        sides = sides[1], sides[0]
+    return partial(choose_pairs, models[0], models[1], keep)
+
+
+def _cross_entropies(name: str, score: Scorer, pairs: Sequence[Pair]) -> list[float]:
+    with errors_name(name):
+        return [-one.log_probability / len(one.tokens) for one in score(pairs)]
 
 
 def _show(cleaned: Mapping[str, CleanedSplit], skipped: Mapping[str, str], repair: bool) -> None:

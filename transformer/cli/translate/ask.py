@@ -11,11 +11,12 @@ from omegaconf import DictConfig
 
 from transformer.cli.config.compose import resolve_fields, resolve_path
 from transformer.cli.translate.part_files import open_part
+from transformer.cli.translate.select import candidate_choice
 from transformer.common.errors import InputError
 from transformer.common.files import given_path, written_whole
 from transformer.data.text.lines import read_lines
 from transformer.data.text.parallel import plain_pairs
-from transformer.evaluation.metrics import MetricsConfig, nearest
+from transformer.evaluation.metrics import MetricsConfig
 from transformer.recipes.remote_client import ANSWER_START, Client, ask_all, counts
 from transformer.recipes.remote_teacher import Answer, RemoteTeacher
 
@@ -31,24 +32,25 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     _check_paths([*paths, prompt], [answers, *(output / name for name in written)])
     if "{text}" not in values["prompt"]:
         values["prompt"] = "\n".join(read_lines(prompt))
-    if (values["candidates"] > 1) != (config.reference is not None):
-        raise InputError("candidates= and reference= go together: the nearest candidate is taken")
+    if (config.reference, config.reverse).count(None) != 2 - (values["candidates"] > 1):
+        raise InputError("candidates=N goes with one of reference=FILE and reverse=RUN")
     client = Client(RemoteTeacher(**values))
-    bleu = MetricsConfig(**resolve_fields(config, MetricsConfig)).bleu(effective_order=True)
+    choose = candidate_choice(config, MetricsConfig(**resolve_fields(config, MetricsConfig)))
     pairs = [*plain_pairs([*map(read_lines, paths)], paths)]
     output.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         file = open_part(answers, stack, ANSWER_START)[0]
         found = ask_all(client, [text for text, _ in pairs], file, sys.stderr.write)
-    for number, (text, reference) in enumerate(pairs, 1):
+    lists: list[tuple[dict[str, float], str]] = []
+    for number, (text, other) in enumerate(pairs, 1):
         answer = found.get(text, Answer([], "blank"))
         if answer.texts:
             written["source.txt"].append(text)
-            best = nearest(answer.texts[: values["candidates"]], reference, bleu)
-            written["target.txt"].append(best)
+            lists.append((dict.fromkeys(answer.texts[: values["candidates"]], 0.0), other))
         else:
             fault = {"line": number, "fault": answer.fault, "source": text}
             written["left_out.jsonl"].append(json.dumps(fault, ensure_ascii=False))
+    written["target.txt"] += choose(lists)
     for name, lines in written.items():
         with written_whole(output / name) as part:
             part.write_bytes("".join(f"{line}\n" for line in lines).encode())

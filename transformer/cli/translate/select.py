@@ -1,42 +1,70 @@
-"""``select``: of each n-best list the candidate nearest to its reference."""
+"""``select``: of each n-best list the candidate that a reference or a reverse model chooses."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice, starmap
 
 from omegaconf import DictConfig
 
 from transformer.cli.config.compose import resolve_path
-from transformer.cli.evaluate.scored_text import resolve_metrics
 from transformer.cli.translate.line_io import check_output_path
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, errors_name
 from transformer.common.files import written_whole
 from transformer.data.text.lines import read_lines
 from transformer.data.text.parallel import plain_pairs
-from transformer.evaluation.metrics import nearest
+from transformer.evaluation.metrics import MetricsConfig, nearest
 
 
 def run(config: DictConfig, _: Sequence[str]) -> None:
     """Select the candidates."""
-    nbest, reference, output = (
-        resolve_path(config, key) for key in ("nbest", "reference", "output")
-    )
-    check_output_path(output, [nbest, reference])
-    bleu = resolve_metrics(config, None).bleu(effective_order=True)
-    pairs = plain_pairs([read_lines(nbest), read_lines(reference)], (nbest, reference))
+    # It imports torch, which takes seconds, and which ask needs for reverse= alone.
+    from transformer.cli.evaluate.scored_text import resolve_metrics
+
+    nbest, output = (resolve_path(config, key) for key in ("nbest", "output"))
+    is_none = [config[key] is None for key in ("reference", "source", "reverse")]
+    if is_none not in ([False, True, True], [True, False, False]):
+        raise InputError("the choice is by reference=FILE, or by reverse=RUN and source=FILE")
+    other = resolve_path(config, "source" if is_none[0] else "reference")
+    check_output_path(output, [nbest, other])
+    choose = candidate_choice(config, resolve_metrics(config, None))
+    pairs = enumerate(plain_pairs([read_lines(nbest), read_lines(other)], (nbest, other)), 1)
+    lists = ((_candidates(line, f"{nbest}:{number}"), text) for number, (line, text) in pairs)
     output.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(output) as part, open(part, "wb") as file:
-        for number, (line, right) in enumerate(pairs, 1):
-            candidates = _candidates(line, f"{nbest}:{number}")
-            file.write(nearest(candidates, right, bleu).encode() + b"\n")
+        file.writelines(best.encode() + b"\n" for best in choose(lists))
 
 
-def _candidates(line: str, where: str) -> list[str]:
-    """The texts of an n-best list; the text alone where it has none."""
+def candidate_choice(config: DictConfig, metrics: MetricsConfig) -> Callable[..., Iterator[str]]:
+    """The best of candidates and their log-probabilities: by BLEU with a reference; with a source
+    by log P(candidate | source) + log P(source | candidate), the latter of ``reverse=`` (Li and
+    Jurafsky 2016, arXiv:1601.00372)."""
+    if config.reverse is None:
+        return partial(starmap, partial(nearest, bleu=metrics.bleu(effective_order=True)))
+    from transformer.cli import load
+    from transformer.cli.translate.score import WINDOW, load_scorer
+
+    score = load_scorer(config, load.load_checkpoints(config.reverse))
+
+    def choose(lists: Iterable[tuple[Mapping[str, float], str]]) -> Iterator[str]:
+        lists = iter(lists)
+        while window := list(islice(lists, WINDOW)):
+            with errors_name(f"reverse={config.reverse}"):
+                scores = iter(score([(one, source) for texts, source in window for one in texts]))
+            for texts, _ in window:
+                found = {text: own + next(scores).log_probability for text, own in texts.items()}
+                yield max(found, key=found.__getitem__)
+
+    return choose
+
+
+def _candidates(line: str, where: str) -> dict[str, float]:
+    """The texts of an n-best list, or the text where it has none; each with its log-probability."""
     try:
         values = json.loads(line)
-        found = [str(candidate["text"]) for candidate in values["nbest"] or [values]]
-        "".join(found).encode()  # half of a surrogate pair is an error
-        return [text.replace("\n", " ") for text in found]
+        found = [(str(one["text"]), one) for one in values["nbest"] or [values]]
+        "".join(text for text, _ in found).encode()  # half of a surrogate pair is an error
+        return {t.replace("\n", " "): float(one.get("log_probability", 0)) for t, one in found}
     except (ValueError, LookupError, TypeError) as error:
         raise InputError(
             f"{where}: not a line of translate format=json; give what that has written"

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -9,20 +10,25 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from io import BufferedWriter
+from itertools import islice, repeat
 from pathlib import Path
+
+import numpy as np
 
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
 from transformer.data.quality.base import NumberedPair
 from transformer.data.quality.checks import characters, markup
 from transformer.data.quality.factory import Checks
-from transformer.data.text.parallel import Corpus, read_lines
+from transformer.data.text.parallel import Corpus, Pair, read_lines
 from transformer.data.text.word_alignment import word_count
 
 # Faults that a summary names.
 _NAMED = 3
 
 Repair = Callable[[list[str]], Iterable[str]]
+Drop = Callable[[Iterable[Pair]], Iterator[Mapping[str, float] | None]]
+"""Reads all pairs without faults; of each, why it is dropped all the same, or None."""
 
 
 @dataclass
@@ -41,14 +47,15 @@ class CleanedSplit:
     def summary(self) -> str:
         (first, _), *_ = frequent = self.faults.most_common(_NAMED)
         faults = ", ".join(f"{name} {count:,}" for name, count in frequent)
+        remedy = "raise keep=" if first == "cross_entropy" else f"set filters.{first}=false"
         return (
             f"{self.kept:,} of {self.kept + self.rejected:,} pairs kept ({faults}); look at some "
-            f"with transformer doctor, and if they are good, set filters.{first}=false"
+            f"with transformer doctor, and if they are good, {remedy}"
         )
 
 
 def clean(
-    checks: Checks, names: Sequence[str], folder: Path, *, repair: bool
+    checks: Checks, names: Sequence[str], folder: Path, drop: Drop | None = None, *, repair: bool
 ) -> dict[str, CleanedSplit]:
     """Write the kept and the rejected lines of some splits to a new folder, all or nothing."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -56,12 +63,39 @@ def clean(
     folder.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(folder) as part:
         part.mkdir()
-        distinct = dict.fromkeys(names)
-        cleaned = {name: _Cleaner(checks, name, repair).clean(part) for name in distinct}
+        cleaned = {}
+        for name in dict.fromkeys(names):
+            reasons = drop and drop(_Cleaner(checks, name, repair).passing())
+            cleaned[name] = _Cleaner(checks, name, repair).clean(part, reasons or repeat(None))
         lost = [f"{name}: {split.summary()}" for name, split in cleaned.items() if split.faults]
         if lost and not any(split.kept for split in cleaned.values()):
             raise InputError(f"nothing is written: {'; '.join(lost)}")
     return cleaned
+
+
+def choose_pairs(
+    forward: Callable[[Sequence[Pair]], Iterable[float]],
+    reverse: Callable[[Sequence[Pair]], Iterable[float]],
+    keep: float,
+    pairs: Iterable[Pair],
+) -> Iterator[Mapping[str, float] | None]:
+    """Reject by |H_A - H_B| + (H_A + H_B) / 2 all but the best part ``keep`` of the pairs.
+
+    H are the cross-entropies, in nats a token, of two models of inverse directions: dual
+    conditional cross-entropy (Junczys-Dowmunt 2018, W18-6478). Memory holds them, not the pairs.
+    """
+    pairs, found = iter(pairs), array("d")
+    while window := list(islice(pairs, 4096)):  # enough to be sorted into full batches
+        swapped = [(target, source) for source, target in window]
+        for both in zip(forward(window), reverse(swapped), strict=True):
+            found.extend(both)
+    first, second = np.array(found).reshape(-1, 2).T
+    scores = np.abs(first - second) + (first + second) / 2
+    is_bad = np.zeros(len(scores), bool)
+    is_bad[np.argsort(scores, kind="stable")[round(keep * len(scores)) :]] = True
+    for bad, *numbers in zip(is_bad, first, second, scores, strict=True):
+        named = zip(("forward", "reverse", "score"), numbers, strict=True)
+        yield {name: round(float(number), 4) for name, number in named} if bad else None
 
 
 class _Cleaner:
@@ -81,7 +115,19 @@ class _Cleaner:
             for check in whole_text_checks:
                 check.see(checked)
 
-    def clean(self, folder: Path) -> CleanedSplit:
+    def passing(self) -> Iterator[Pair]:
+        """Yield the pairs without faults, repaired."""
+        checked = (self._repaired(pair)[0] for pair in self._pairs(self._name))
+        return (pair.texts for pair in checked if not self._faults(pair))
+
+    def _faults(self, pair: NumberedPair) -> list[str]:
+        found = (name for check in self._checks for name in check.faults(pair))
+        faults = [name for name in found if name in self._enabled]
+        for check in self._checks if not faults else ():
+            check.keep(pair)
+        return faults
+
+    def clean(self, folder: Path, reasons: Iterator[Mapping[str, float] | None]) -> CleanedSplit:
         """Write the kept, the repaired and the rejected lines."""
         names = [path.name for path in self._paths] + [f"{self._name}.rejected.jsonl"]
         names += [f"{self._name}.repaired.jsonl"] * self._apply_repair
@@ -92,14 +138,14 @@ class _Cleaner:
             for pair, lines in self._lines():
                 if pair is not None:
                     checked, repairs = self._repaired(pair)
-                    found = (name for check in self._checks for name in check.faults(checked))
-                    if faults := [name for name in found if name in self._enabled]:
+                    faults, more = self._faults(checked), dict[str, object]()
+                    if not faults and (reason := next(reasons)) is not None:
+                        faults, more = ["cross_entropy"], {"cross_entropy": reason}
+                    if faults:
                         done.rejected += 1
                         done.faults.update(faults)
-                        records[0].write(_record(pair, {"faults": faults}))
+                        records[0].write(_record(pair, {"faults": faults, **more}))
                         continue
-                    for check in self._checks:
-                        check.keep(checked)
                     done.kept += 1
                     done.repaired += bool(repairs)
                     done.repairs.update(repairs)

@@ -2,6 +2,8 @@
 
 import gzip
 import json
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from tests.unit.data.quality.texts import (
 from transformer.common.errors import InputError
 from transformer.data.corpora.split import Split
 from transformer.data.quality.base import CHECKS
-from transformer.data.quality.cleaning import CleanedSplit, clean
+from transformer.data.quality.cleaning import CleanedSplit, choose_pairs, clean
 from transformer.data.quality.examination import examine
 from transformer.data.quality.factory import Checks
 from transformer.data.quality.texts import given_texts
@@ -72,6 +74,34 @@ def test_kept_and_rejected_are_the_input(planted: tuple[Path, dict[str, CleanedS
         assert check in refused[where[check][1]]["faults"], check  # type: ignore[operator]
     # Both are said of the pair that is in the test text.
     assert "leak" in refused[60]["faults"]  # type: ignore[operator]
+
+
+def test_the_worst_by_cross_entropy_go_besides(
+    planted: tuple[Path, dict[str, CleanedSplit]], tmp_path: Path
+) -> None:
+    """Judged are the pairs without faults, and they alone; equal ones are once there."""
+    folder, results = planted
+    seen: list[tuple[str, str]] = []
+
+    def forward(pairs: Sequence[tuple[str, str]]) -> list[float]:
+        seen.extend(pairs)
+        return [len(target) / 10 for _, target in pairs]
+
+    splits = written(planted_texts()[0], tmp_path / "in")
+    checks = Checks(splits, examination_config(tuple(WANTED)))
+    drop = partial(choose_pairs, forward, lambda pairs: [2.0] * len(pairs), 0.75)
+    done = clean(checks, ["train"], tmp_path / "out", drop, repair=False)["train"]
+    assert seen == list(Corpus((folder / "out/train.en", folder / "out/train.de"), "en", "de"))
+    assert done.kept == round(0.75 * results["train"].kept) == 625
+    kept = list(Corpus((tmp_path / "out/train.en", tmp_path / "out/train.de"), "en", "de"))
+    refused = rejected(tmp_path / "out")
+    assert put_together(kept, refused) == planted_texts()[0]["train"]
+    worse = [row for row in refused.values() if row["faults"] == ["cross_entropy"]]
+    assert done.faults["cross_entropy"] == len(worse) == results["train"].kept - done.kept
+    score = {target: abs(len(target) / 10 - 2) + (len(target) / 10 + 2) / 2 for _, target in seen}
+    lowest = min(score[str(row["target"])] for row in worse)
+    assert max(score[target] for _, target in kept) <= lowest
+    assert worse[0]["cross_entropy"]["score"] == round(score[str(worse[0]["target"])], 4)  # type: ignore[index]
 
 
 def test_cleaned_text_has_no_fault(planted: tuple[Path, dict[str, CleanedSplit]]) -> None:
