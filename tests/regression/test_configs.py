@@ -17,7 +17,7 @@ from transformer.recipes.registry import RECIPES
 from transformer.runs.tuning import SweepConfig
 from transformer.serving.config import ServerConfig
 from transformer.training.config import RunConfig, plain_values, run_config
-from transformer.training.trainer_config import MLflowConfig, WandbConfig
+from transformer.training.trainer_config import WandbConfig
 
 ROOT = config_folder()
 CHOICES = sorted(
@@ -37,7 +37,7 @@ def test_every_choice_of_every_group_makes_a_run(group: str, name: str) -> None:
 
 
 PYTHON_ONLY = {
-    *("data.packing", "trainer.limit_val_batches", "logger.wandb", "logger.mlflow"),
+    *("data.packing", "trainer.limit_val_batches", "logger.wandb"),
     *("tune.scoring", "doctor.max_pairs"),
 }
 """Fields without a line in the YAML of the default choices."""
@@ -75,9 +75,8 @@ def test_the_yaml_shows_the_defaults_of_the_dataclasses() -> None:
     shown = {key: doctor[key] for key in ("examples", "ratio")}
     shown["max_length"] = doctor["data"]["max_length"]
     assert [*_compared(shown, examined, "doctor")] == []
-    for service, kind in (("wandb", WandbConfig), ("mlflow", MLflowConfig)):
-        logged: Any = OmegaConf.load(ROOT / "logger" / f"{service}.yaml")[service]
-        assert [*_compared(OmegaConf.to_container(logged), asdict(kind()), service)] == []
+    logged: Any = OmegaConf.load(ROOT / "logger" / "wandb.yaml")["wandb"]
+    assert [*_compared(OmegaConf.to_container(logged), asdict(WandbConfig()), "wandb")] == []
 
 
 def test_the_yaml_of_a_recipe_shows_its_defaults() -> None:

@@ -77,7 +77,7 @@ def train(
         if to_test:
             metrics |= test(folder, task, trainer.strategy.root_device)
             report.changed = True
-        if config.logger.wandb or config.logger.mlflow:
+        if config.logger.wandb:
             from transformer.training.callbacks.remote_loggers import finish_records
 
             finish_records(trainer, folder, metrics)

@@ -57,7 +57,7 @@ def build_trainer(
     arguments["strategy"] = _strategy(config, given)
     callbacks = build_callbacks(config, validation, criterion, folder / "checkpoints")
     loggers = build_loggers(config.logger, folder)
-    if config.logger.wandb or config.logger.mlflow:
+    if config.logger.wandb:
         from transformer.training.callbacks import remote_loggers as remote
 
         loggers += remote.build_remote_loggers(config.logger, folder, config.resolved)

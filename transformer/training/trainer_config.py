@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from transformer.common.errors import InputError, raise_objections
+from transformer.common.errors import raise_objections
 from transformer.common.schema import Range
 
 
@@ -66,25 +66,11 @@ class WandbConfig:
 
 
 @dataclass(frozen=True)
-class MLflowConfig:
-    """MLflow; without a ``tracking_uri``, ``mlflow.db`` in the run directory."""
-
-    experiment: str = "transformer"
-    tracking_uri: str | None = None
-
-    def __post_init__(self) -> None:
-        if re.search("://[^/@]*:[^/@]+@", self.tracking_uri or ""):
-            raise InputError(
-                "logger.mlflow.tracking_uri has a password, which config.yaml and checkpoints "
-                "would keep; set MLFLOW_TRACKING_URI in its place"
-            )
-
-
-@dataclass(frozen=True)
 class LoggerConfig:
-    """Outputs of the metrics: ``metrics.csv``, ``tensorboard/``, and services."""
+    """Outputs of the metrics: ``metrics.csv``, ``tensorboard/``, and a service."""
 
     csv: bool = True
     tensorboard: bool = True
     wandb: WandbConfig | None = None
-    mlflow: MLflowConfig | None = None
+
+    former: ClassVar[tuple[str, ...]] = ("mlflow",)

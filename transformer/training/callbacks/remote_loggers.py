@@ -1,19 +1,18 @@
-"""Records of a run at Weights & Biases and MLflow; a record ends at its first error."""
+"""The record of a run at Weights & Biases; it ends at its first error."""
 
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
-from pytorch_lightning.loggers import Logger, MLFlowLogger, WandbLogger
+from pytorch_lightning.loggers import Logger, WandbLogger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from transformer.common.errors import require_package
 from transformer.training.callbacks.loggers import ContinuedCSVLogger, EpochLogger
-from transformer.training.trainer_config import LoggerConfig, MLflowConfig, WandbConfig
+from transformer.training.trainer_config import LoggerConfig, WandbConfig
 
 log = logging.getLogger(__name__)
 
@@ -99,21 +98,17 @@ def finish_records(trainer: Trainer, folder: Path, metrics: Mapping[str, float])
     for logger in _remote(trainer):
         if scores:
             logger.send(lambda record: record.log_metrics(scores, trainer.global_step - 1))
-        logger.send(partial(_FINISH[logger.kind], files=files))
+        logger.send(partial(_finish_wandb, files=files))
 
 
 def build_remote_loggers(
     config: LoggerConfig, folder: Path, resolved: Mapping[str, Any]
 ) -> list[Logger]:
     """The service loggers of the config; raises InputError without their package."""
-    builders: dict[str, Callable[[str | None], Logger]] = {}
-    if config.wandb:
-        builders["wandb"] = partial(_wandb, config.wandb, folder)
-    if config.mlflow:
-        builders["mlflow"] = partial(_mlflow, config.mlflow, folder)
-    for kind in builders:
-        require_package(kind, f"logger={kind}", kind)
-    return [RemoteLogger(kind, build, resolved) for kind, build in builders.items()]
+    if config.wandb is None:
+        return []
+    require_package("wandb", "logger=wandb", "wandb")
+    return [RemoteLogger("wandb", partial(_wandb, config.wandb, folder), resolved)]
 
 
 def _wandb(config: WandbConfig, folder: Path, found: str | None) -> Logger:
@@ -124,16 +119,6 @@ def _wandb(config: WandbConfig, folder: Path, found: str | None) -> Logger:
     return WandbLogger(*where, offline=config.offline, id=found, **given)
 
 
-def _mlflow(config: MLflowConfig, folder: Path, found: str | None) -> Logger:
-    logging.getLogger("alembic").setLevel(logging.WARNING)
-    uri = config.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
-    artifacts = None if uri else (folder.absolute() / "mlflow").as_uri()
-    uri = uri or f"sqlite:///{folder.absolute()}/mlflow.db"
-    return MLFlowLogger(
-        *(config.experiment, folder.name, uri), run_id=found, artifact_location=artifacts
-    )
-
-
 def _finish_wandb(record: Any, files: Sequence[Path]) -> None:
     import wandb
 
@@ -142,11 +127,3 @@ def _finish_wandb(record: Any, files: Sequence[Path]) -> None:
         artifact.add_file(str(file))
     record.experiment.log_artifact(artifact)
     record.experiment.finish()
-
-
-def _finish_mlflow(record: Any, files: Sequence[Path]) -> None:
-    for file in files:
-        record.experiment.log_artifact(record.version, str(file))
-
-
-_FINISH = {"wandb": _finish_wandb, "mlflow": _finish_mlflow}

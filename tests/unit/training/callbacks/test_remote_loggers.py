@@ -15,7 +15,7 @@ from transformer.training.callbacks.remote_loggers import (
     RemoteLogger,
     build_remote_loggers,
 )
-from transformer.training.trainer_config import LoggerConfig, MLflowConfig
+from transformer.training.trainer_config import LoggerConfig, WandbConfig
 
 
 def test_a_record_goes_on_with_what_it_does_not_have(tmp_path: Path) -> None:
@@ -26,14 +26,14 @@ def test_a_record_goes_on_with_what_it_does_not_have(tmp_path: Path) -> None:
         asked.append(found)
         return service
 
-    logger, saved = RemoteLogger("mlflow", build, {"seed": 1}), {"global_step": 2}
+    logger, saved = RemoteLogger("wandb", build, {"seed": 1}), {"global_step": 2}
     trainer = fake_trainer(loggers=[logger])
     ContinuedRecords().on_train_start(trainer, fake_module())
     ContinuedRecords().on_save_checkpoint(trainer, fake_module(), saved)
-    assert saved["records"] == {"mlflow": "abc"}
+    assert saved["records"] == {"wandb": "abc"}
     service.log_hyperparams.assert_called_once_with({"seed": 1})
 
-    csv, again = ContinuedCSVLogger(tmp_path), RemoteLogger("mlflow", build, {"seed": 2})
+    csv, again = ContinuedCSVLogger(tmp_path), RemoteLogger("wandb", build, {"seed": 2})
     for step in (0, 1, 2, 3):
         csv.log_metrics({"loss": 1.0}, step)
     resumed = fake_trainer(loggers=[csv, again])
@@ -73,13 +73,6 @@ def test_no_error_of_a_service_reaches_the_training(
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(errors, "find_spec", lambda name: None)
-    config = LoggerConfig(csv=True, tensorboard=True, mlflow=MLflowConfig("x", None))
-    with pytest.raises(InputError, match=r"logger=mlflow needs mlflow: pip install .*\[mlflow\]"):
+    config = LoggerConfig(csv=True, tensorboard=True, wandb=WandbConfig())
+    with pytest.raises(InputError, match=r"logger=wandb needs wandb: pip install .*\[wandb\]"):
         build_remote_loggers(config, tmp_path, {})
-
-
-def test_a_run_keeps_no_password() -> None:
-    with pytest.raises(InputError, match=r"has a password, .* set MLFLOW_TRACKING_URI"):
-        MLflowConfig("x", "postgresql://ann:secret@host:5432/runs")
-    for uri in ("http://host:5000", "http://ann@host:5000/a:b@c", "sqlite:////tmp/a:b@c.db"):
-        assert MLflowConfig("x", uri).tracking_uri == uri
