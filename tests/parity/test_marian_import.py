@@ -22,7 +22,6 @@ import torch
 import yaml
 from ctranslate2.converters import MarianConverter
 from safetensors.torch import load_file, save_file
-from transformers import MarianTokenizer
 
 from tests.helpers.data.corpora import tokenizer_config
 from tests.helpers.decoding.steps import search_config
@@ -30,6 +29,7 @@ from tests.helpers.interchange.imported_twins import assert_same_logits, limited
 from tests.helpers.interchange.marian_folders import marian_folder, npz_folder, sentences, theirs
 from tests.helpers.model.huggingface_twins import spread
 from tests.helpers.model.models import tiny_transformer
+from tests.helpers.suite.lazy import hf
 from transformer.__main__ import main
 from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -161,7 +161,7 @@ def test_text_is_cut_as_there(kind: str, separate: bool, tmp_path: Path) -> None
         byte_fallback=kind.endswith("bytes"),
         separate=separate,
     )
-    there = MarianTokenizer.from_pretrained(folder)
+    there = hf.MarianTokenizer.from_pretrained(folder)
     # Text that spells a symbol of the vocabulary is that symbol there, and text here.
     names = sorted(name for name in there.get_vocab() if not re.fullmatch("</?[a-z]+>", name))
     letters, drawn = "".join(names) + "éøλж中", random.Random(0)

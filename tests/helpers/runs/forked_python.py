@@ -12,7 +12,8 @@ from typing import IO, Any
 
 import torch
 
-from tests.helpers.runs.processes import FORKS, exit_code
+from tests.helpers.runs.processes import exit_code
+from tests.helpers.suite.fork_server import FORKS
 
 
 class ForkedPython:

@@ -9,7 +9,7 @@ import pytest  # noqa: F401  every child runs the main module of its parent anew
 
 import transformer
 from tests.helpers.suite.compositions import remember
-from tests.helpers.suite.imports import import_lightning
+from tests.helpers.suite.imports import hide_unused_packages
 from transformer.__main__ import VERBS
 from transformer.cli.config.compose import compose_config
 from transformer.common.errors import InputError
@@ -25,7 +25,7 @@ LATER = [
 """What the verbs import in their functions."""
 
 gc.disable()  # until the end, as in tests/conftest.py
-import_lightning()
+hide_unused_packages()
 modules = [module.name for module in pkgutil.walk_packages(transformer.__path__, "transformer.")]
 for name in (*LATER, *modules):
     importlib.import_module(name)
