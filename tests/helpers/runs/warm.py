@@ -14,6 +14,7 @@ from transformer.__main__ import VERBS
 from transformer.cli.config.compose import compose_config
 from transformer.common.errors import InputError
 from transformer.data.quality.checks.languages import Language
+from transformer.model.layers.linear import onednn_is_faster
 
 LATER = [
     "ftfy",
@@ -31,10 +32,12 @@ for name in (*LATER, *modules):
     importlib.import_module(name)
 remember()
 for verb in VERBS:
-    with suppress(InputError):  # a verb that needs a checkpoint has none
-        compose_config(verb, [])
+    for given in ([], ["checkpoint=x"]):
+        with suppress(InputError):  # a verb needs a checkpoint, or has no such key
+            compose_config(verb, given)
 compose_config("train", ["data=files", "tokenizer=bpe", "decoding=greedy"])
 Language.of("en", [])  # loads the model that tells languages apart
+onednn_is_faster()
 # What is frozen is not collected in the children, which would copy its pages.
 gc.freeze()
 gc.enable()
