@@ -56,7 +56,7 @@ def test_an_imported_model_is_that_of_transformers(
     model, tokenizer = theirs(folder, kind)
     source, target = {"m2m": ("en", "de"), "nllb": ("eng_Latn", "deu_Latn")}[kind]
     tokenizer.src_lang = source
-    texts = sentences("en", "test", 80)
+    texts = sentences("en", "test", 40)
     given = [TaggedText(text, SourceTags(target, source=source)) for text in texts]
     encoded = tokenizer(texts, return_tensors="pt", padding=True)
 
@@ -85,7 +85,7 @@ def test_an_imported_model_is_that_of_transformers(
             )
         expected = tokenizer.batch_decode(found, skip_special_tokens=True)
         whole = [index for index, row in enumerate(found.tolist()) if 2 in row[1 : LIMIT + 2]]
-        assert len(whole) >= 60 and len({expected[i] for i in whole}) > 5
+        assert len(whole) >= 30 and len({expected[i] for i in whole}) > 5
         translated = [one.text for one in limited_search(translator, beam, LIMIT).translate(given)]
         assert [translated[i] for i in whole] == [expected[i] for i in whole]
 
