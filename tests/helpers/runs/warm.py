@@ -17,6 +17,7 @@ from transformer.data.quality.checks.languages import Language
 from transformer.model.layers.linear import onednn_is_faster
 
 LATER = [
+    "ctranslate2",
     "ftfy",
     "safetensors.torch",
     "sacrebleu.tokenizers.tokenizer_13a",
