@@ -47,6 +47,7 @@ def test_the_loss_goes_nearly_the_same_way(trained: Callable[[str], Path]) -> No
     assert fall(mixed) == pytest.approx(fall(exact), rel=0.05)
 
 
+@pytest.mark.thorough
 def test_the_weights_stay_exact(trained: Callable[[str], Path]) -> None:
     file = trained("bf16-mixed") / "checkpoints" / "last.ckpt"
     payload = torch.load(file, weights_only=True)
