@@ -107,6 +107,8 @@ def test_random_unicode(checkpoint: Path, count: int, option: str) -> None:
 
 def test_each_line_is_answered_before_the_next_is_there(checkpoint: Path) -> None:
     call = [sys.executable, "-m", "transformer", "translate", f"checkpoint={checkpoint}"]
+    # A warning would stand between the lines.
+    call += ["decoding.max_length_offset=20"]
     process = ForkedPython(call, cwd=checkpoint.parent, stdin=subprocess.PIPE)
     try:
         for line in ("a\n", "\n", "a b\n"):
