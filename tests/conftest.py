@@ -4,6 +4,7 @@ import gc
 import os
 import platform
 from collections.abc import Iterator
+from typing import Any
 from unittest import mock
 
 # Before torch is imported: tests run side by side, and each is small.
@@ -19,16 +20,18 @@ from hypothesis import settings
 from jaxtyping import install_import_hook
 
 from tests.helpers.suite.checks import begin_test, check_first_calls, no_checks
-from tests.helpers.suite.imports import import_lightning
+from tests.helpers.suite.fork_server import join_server, start_server
+from tests.helpers.suite.imports import hide_unused_packages
 
 # Nearly all that is imported and collected stays: to look for garbage there takes seconds.
 gc.disable()
-import_lightning()
+hide_unused_packages()
 check_first_calls()
 install_import_hook("transformer", "beartype.beartype")
 
-# The same code passes or fails alike each time; other examples: --hypothesis-profile=default.
-settings.register_profile("repeatable", derandomize=True)
+# The same code passes or fails alike each time, on a busy machine too; other examples by
+# --hypothesis-profile=default.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 
@@ -38,6 +41,28 @@ INSTALLED_BY = {
     "onnxruntime-web@1.30.0",
 }
 """Programs that some tests need, and the command that installs each."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let the workers share one fork server."""
+    if workerinput := getattr(config, "workerinput", None):
+        join_server(workerinput["fork_server"])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Start it, once; the process that hands the tests to the workers imports none of them."""
+    node.workerinput["fork_server"] = start_server()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With ``--dist loadfile``, one worker takes the files that import transformers."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from tests.helpers.suite.scheduling import Scheduling
+
+    return Scheduling(config, log)
 
 
 def pytest_collection_finish() -> None:

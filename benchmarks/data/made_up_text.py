@@ -5,6 +5,7 @@ word in front. How often words occur follows Zipf's law, as in real text.
 """
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,7 @@ def _lines(pairs: int, seed: int) -> Iterator[str]:
         yield "".join(lines)
 
 
+@cache
 def _vocabulary(seed: int) -> list[str]:
     random = np.random.default_rng(seed)
     lengths = random.integers(2, 11, _WORDS)

@@ -23,6 +23,12 @@ SOURCE = torch.tensor([[5, 6, 7, 8, 9, 3], [10, 11, 3, 0, 0, 0], [12, 13, 14, 15
 STEPS = 9
 
 
+def every_two(*others: Any) -> list[tuple[Any, str, str]]:
+    """One of two values, a kind of positions and a pattern: each meets each of the other kinds."""
+    pairs = product(enumerate(POSITIONS), enumerate(PATTERNS))
+    return [(others[(i + j) % 2], position, pattern) for (i, position), (j, pattern) in pairs]
+
+
 def targets(rows: int) -> Tensor:
     return torch.randint(4, 24, (rows, STEPS), generator=torch.Generator().manual_seed(1))
 
@@ -38,7 +44,7 @@ def steps_of(model: Transformer, target: Tensor, sizes: list[int]) -> Tensor:
     [
         *(
             {"positions": positions, "decoder_pattern": pattern, "num_kv_heads": num_kv_heads}
-            for positions, pattern, num_kv_heads in product(POSITIONS, PATTERNS, [None, 2])
+            for num_kv_heads, positions, pattern in every_two(None, 2)
         ),
         {"attention": "flex", "pattern": "bigbird", "positions": "relative", "num_kv_heads": 2},
         {"attention": "eager", "pattern": "sliding", "positions": "alibi"},
@@ -63,11 +69,9 @@ def test_steps_equal_the_whole(changes: dict[str, Any]) -> None:
         assert_close(steps_of(model, target, sizes), full)
 
 
-@pytest.mark.parametrize("positions", POSITIONS)
-@pytest.mark.parametrize("pattern", PATTERNS)
-@pytest.mark.parametrize("num_kv_heads", [None, 1])
+@pytest.mark.parametrize(("num_kv_heads", "positions", "pattern"), every_two(None, 1))
 def test_the_cache_follows_reorder_and_keep(
-    positions: str, pattern: str, num_kv_heads: int | None
+    num_kv_heads: int | None, positions: str, pattern: str
 ) -> None:
     model = tiny_transformer(positions=positions, pattern=pattern, num_kv_heads=num_kv_heads)
     target = targets(6)
@@ -83,9 +87,7 @@ def test_the_cache_follows_reorder_and_keep(
     assert_close(actual, full[:, 7:])
 
 
-@pytest.mark.parametrize("kernel", ["sdpa", "flex"])
-@pytest.mark.parametrize("positions", POSITIONS)
-@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize(("kernel", "positions", "pattern"), every_two("sdpa", "flex"))
 def test_a_sentence_is_the_same_in_any_batch(kernel: str, positions: str, pattern: str) -> None:
     model = tiny_transformer(
         positions=positions, pattern=pattern, attention=kernel, max_length=100, window=3

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, LogitsProcessor
 
 from tests.helpers.interchange.family_folders import (
     bart_folder,
@@ -21,6 +20,7 @@ from tests.helpers.interchange.family_folders import (
 )
 from tests.helpers.interchange.imported_twins import assert_same_logits, limited_search
 from tests.helpers.interchange.marian_folders import sentences
+from tests.helpers.suite.lazy import hf
 from transformer.__main__ import main
 from transformer.data.tokenization.tags import SourceTags, TaggedText
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK
@@ -87,16 +87,16 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
             (folder / f"v.{language}").write_text("\n".join(lines) + "\n")
         call = ["import", f"checkpoint={there}", f"output={folder / 'run'}"]
         assert main([*call, f"validation=[{folder / 'v.en'},{folder / 'v.de'}]"]) == 0
-        model = AutoModelForSeq2SeqLM.from_pretrained(there, dtype=torch.float32).eval()
+        model = hf.AutoModelForSeq2SeqLM.from_pretrained(there, dtype=torch.float32).eval()
         _, family = read_config(json.loads((there / "config.json").read_text()))
         ids = family.files.import_tokenizer(there, model.config.vocab_size).target
-        tokenizer = AutoTokenizer.from_pretrained(there)
+        tokenizer = hf.AutoTokenizer.from_pretrained(there)
         return Case(folder, model, tokenizer, Translator.load(folder / "run"), ids)
 
     return case
 
 
-class EndAtLimit(LogitsProcessor):
+class EndAtLimit:
     """Ends all texts at our limit of the length, with the probability that the model gives."""
 
     def __init__(self, length: int, end: int) -> None:
@@ -216,10 +216,10 @@ def test_an_imported_model_goes_back_bit_for_bit(
         # No token has the first positions.
         skipped = 2 if "embed_positions" in key and name != "blenderbot" else 0
         assert torch.equal(weight[skipped:], after[key][skipped:]), key
-    again = AutoTokenizer.from_pretrained("back")
+    again = hf.AutoTokenizer.from_pretrained("back")
     texts = sentences("en", "test", 50)
     assert again(texts).input_ids == tokenizer(texts).input_ids
-    loaded = AutoModelForSeq2SeqLM.from_pretrained("back").eval()
+    loaded = hf.AutoModelForSeq2SeqLM.from_pretrained("back").eval()
     assert loaded.config.model_type == model.config.model_type.replace("mt5", "t5")
     assert main(["import", "checkpoint=back", "output=second"]) == 0
     second = Translator.load("second")
@@ -261,8 +261,8 @@ def test_an_imported_model_learns_and_goes_back(
     )
     values = json.loads(Path("back/config.json").read_text())
     ids = read_config(values)[1].files.import_tokenizer(Path("back"), values["vocab_size"]).target
-    model = AutoModelForSeq2SeqLM.from_pretrained("back").eval()
+    model = hf.AutoModelForSeq2SeqLM.from_pretrained("back").eval()
     texts, translator = sentences("en", "validation", 12), Translator.load("tuned")
-    encoded = AutoTokenizer.from_pretrained("back")(texts, return_tensors="pt", padding=True)
+    encoded = hf.AutoTokenizer.from_pretrained("back")(texts, return_tensors="pt", padding=True)
     rows = [[*row, EOS] for row in translator.tokenizer.encode_source(texts)]
     assert_same_logits(translator, model, encoded, rows, ids)

@@ -9,14 +9,10 @@ from typing import Any, cast
 import pytest
 import torch
 from torch import Tensor, nn
-from transformers.models.bloom.modeling_bloom import build_alibi_tensor
-from transformers.models.llama.modeling_llama import LlamaRMSNorm
-from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
-from transformers.models.roformer.modeling_roformer import RoFormerSinusoidalPositionalEmbedding
-from transformers.models.t5.modeling_t5 import T5Attention, T5LayerNorm
 
 from tests.helpers.model import huggingface_twins as twins
 from tests.helpers.model.models import tiny_config, tiny_transformer
+from tests.helpers.suite.lazy import Lazy
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.attention.positions.alibi import alibi_slope
 from transformer.model.attention.positions.t5_buckets import BucketBias
@@ -27,6 +23,12 @@ from transformer.model.build import (
 )
 from transformer.model.config import ModelConfig
 from transformer.model.single_stack import SingleStack, build_single_stack
+
+hf_bloom = Lazy("transformers.models.bloom.modeling_bloom")
+hf_llama = Lazy("transformers.models.llama.modeling_llama")
+hf_mpt = Lazy("transformers.models.mpt.modeling_mpt")
+hf_roformer = Lazy("transformers.models.roformer.modeling_roformer")
+hf_t5 = Lazy("transformers.models.t5.modeling_t5")
 
 Function = Callable[[Tensor], Tensor]
 CPU = torch.device("cpu")
@@ -132,8 +134,10 @@ def test_mpt_with_alibi(num_heads: int, length: int, kernel: str) -> None:
 @pytest.mark.parametrize("num_heads", [*range(1, 21), 24, 25, 32, 71, 112])
 def test_alibi_slopes(num_heads: int) -> None:
     slopes = alibi_slope(torch.arange(num_heads), num_heads)
-    assert_equal(slopes, build_alibi_tensor(torch.ones(1, 2), num_heads, torch.float32)[:, 0, 1])
-    assert_equal(slopes, -build_mpt_alibi_tensor(num_heads, 2)[:, 0, 0])
+    assert_equal(
+        slopes, hf_bloom.build_alibi_tensor(torch.ones(1, 2), num_heads, torch.float32)[:, 0, 1]
+    )
+    assert_equal(slopes, -hf_mpt.build_mpt_alibi_tensor(num_heads, 2)[:, 0, 0])
 
 
 @each_length
@@ -141,7 +145,9 @@ def test_roformer_turns_in_both_directions(length: int) -> None:
     config = tiny_config(num_heads=2, positions="rotary")
     ours = randomised_attention(config, length)
     theirs = twins.roformer_attention(ours, config.num_heads)
-    positions = RoFormerSinusoidalPositionalEmbedding(length, config.d_k).create_weight()
+    positions = hf_roformer.RoFormerSinusoidalPositionalEmbedding(
+        length, config.d_k
+    ).create_weight()
     attention_bias = build_attention_bias(config, "full", causal=False)(length, 0, None, CPU)
     assert_equal_functions(
         lambda x: ours(x, x, x, attention_bias),
@@ -178,11 +184,13 @@ def test_t5_buckets_and_their_bias(max_distance: int, buckets: int, causal: bool
     attention_bias = build_attention_bias(config, "full", causal=causal)
     assert isinstance(attention_bias.bias, BucketBias)
     distance = torch.arange(-5000, 5001)
-    expected = T5Attention._relative_position_bucket(distance, not causal, buckets, max_distance)
+    expected = hf_t5.T5Attention._relative_position_bucket(
+        distance, not causal, buckets, max_distance
+    )
     assert torch.equal(attention_bias.bias.bucket(distance), expected)
     their_config = twins.t5_config(config)
     their_config.is_decoder = causal
-    theirs = T5Attention(their_config, has_relative_attention_bias=True, layer_idx=0)
+    theirs = hf_t5.T5Attention(their_config, has_relative_attention_bias=True, layer_idx=0)
     nn.init.normal_(attention_bias.bias.table)
     theirs.relative_attention_bias.weight.data.copy_(attention_bias.bias.table)
     for length in (1, 2, 7, 150):
@@ -218,7 +226,7 @@ def test_t5_from_source_and_target_to_logits(activation: str, length: int, kerne
 def test_rms_norm(width: int, scale: float) -> None:
     ours = build_norm(tiny_config(norm="rms", d_model=width, num_heads=1, positions="learned"))
     twins.spread(ours, width)
-    for norm in (LlamaRMSNorm, T5LayerNorm):
+    for norm in (hf_llama.LlamaRMSNorm, hf_t5.T5LayerNorm):
         theirs = norm(width, eps=1e-6)
         twins.copy(ours, theirs)
         assert_equal_functions(ours, theirs, scale * random_hidden(5, width))

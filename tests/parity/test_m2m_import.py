@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from transformers.models.m2m_100.modeling_m2m_100 import M2M100SinusoidalPositionalEmbedding
 
 from tests.helpers.interchange.imported_twins import assert_same_logits, limited_search
 from tests.helpers.interchange.m2m_folders import LANGUAGES, m2m_folder, theirs
 from tests.helpers.interchange.marian_folders import sentences
 from tests.helpers.model.models import tiny_config
+from tests.helpers.suite.lazy import Lazy
 from tests.parity.test_marian_import import change
 from transformer.__main__ import main
 from transformer.data.tokenization.tags import SourceTags, TaggedText
@@ -24,6 +24,8 @@ from transformer.interchange.import_folder import read_weights
 from transformer.model.build import build_transformer
 from transformer.model.layers.absolute_positions import sinusoids
 from transformer.serving.languages import trained_directions
+
+hf_m2m_100 = Lazy("transformers.models.m2m_100.modeling_m2m_100")
 
 LIMIT = 60
 CASES: dict[str, dict[str, Any]] = {
@@ -54,7 +56,7 @@ def test_an_imported_model_is_that_of_transformers(
     model, tokenizer = theirs(folder, kind)
     source, target = {"m2m": ("en", "de"), "nllb": ("eng_Latn", "deu_Latn")}[kind]
     tokenizer.src_lang = source
-    texts = sentences("en", "test", 80)
+    texts = sentences("en", "test", 40)
     given = [TaggedText(text, SourceTags(target, source=source)) for text in texts]
     encoded = tokenizer(texts, return_tensors="pt", padding=True)
 
@@ -83,7 +85,7 @@ def test_an_imported_model_is_that_of_transformers(
             )
         expected = tokenizer.batch_decode(found, skip_special_tokens=True)
         whole = [index for index, row in enumerate(found.tolist()) if 2 in row[1 : LIMIT + 2]]
-        assert len(whole) >= 60 and len({expected[i] for i in whole}) > 5
+        assert len(whole) >= 30 and len({expected[i] for i in whole}) > 5
         translated = [one.text for one in limited_search(translator, beam, LIMIT).translate(given)]
         assert [translated[i] for i in whole] == [expected[i] for i in whole]
 
@@ -137,7 +139,7 @@ def test_an_imported_model_is_tuned_and_served_with_its_languages(
 
 
 def test_positions_and_start_are_those_of_fairseq() -> None:
-    there = M2M100SinusoidalPositionalEmbedding.get_embedding(52, 16, 1)[2:]
+    there = hf_m2m_100.M2M100SinusoidalPositionalEmbedding.get_embedding(52, 16, 1)[2:]
     ours = sinusoids(30, 16, start=20, fairseq=True)
     halves = torch.cat((ours[:, 0::2], ours[:, 1::2]), dim=1)
     torch.testing.assert_close(halves, there[20:], rtol=0, atol=1e-5)

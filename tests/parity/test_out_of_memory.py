@@ -131,6 +131,8 @@ R_DROP = {"consistency": "r_drop", "consistency_weight": 5.0}
 """Without dropout its passes do not differ, and its gradient is that of one."""
 
 
+# Each process would make the checks anew.
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     ("ranks", "most", "where", "loss"),
     [

@@ -1,6 +1,5 @@
 """Random Unicode through the verb translate: as many lines out as in, and never a crash."""
 
-import os
 import random
 import select
 import subprocess
@@ -14,7 +13,8 @@ import pytest
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import tiny_tokenizer, tiny_translator
 from tests.helpers.model.models import portable
-from tests.helpers.runs.processes import PROJECT, start_verb
+from tests.helpers.runs.forked_python import ForkedPython
+from tests.helpers.runs.processes import start_verb
 from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
 
 SEARCH = {"algorithm": "greedy", "beam_size": 1, "max_length_ratio": 1.0, "max_length_offset": 2}
@@ -107,17 +107,17 @@ def test_random_unicode(checkpoint: Path, count: int, option: str) -> None:
 
 def test_each_line_is_answered_before_the_next_is_there(checkpoint: Path) -> None:
     call = [sys.executable, "-m", "transformer", "translate", f"checkpoint={checkpoint}"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
-    environment.pop("PYTHONUNBUFFERED", None)
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(call, env=environment, bufsize=0, **pipes) as process:
-        assert process.stdin is not None and process.stdout is not None
-        try:
-            for line in (b"a\n", b"\n", b"a b\n"):
-                process.stdin.write(line)
-                assert select.select([process.stdout], [], [], 120)[0], "it waits for more"
-                assert process.stdout.readline().endswith(b"\n")
-            process.stdin.close()
-            assert process.stdout.read() == b""
-        finally:
-            process.kill()
+    # A warning would stand between the lines.
+    call += ["decoding.max_length_offset=20"]
+    process = ForkedPython(call, cwd=checkpoint.parent, stdin=subprocess.PIPE)
+    try:
+        for line in ("a\n", "\n", "a b\n"):
+            process.stdin.write(line)
+            process.stdin.flush()
+            assert select.select([process.stdout], [], [], 120)[0], "it waits for more"
+            assert process.stdout.readline().endswith("\n")
+        process.stdin.close()
+        assert process.stdout.read() == ""
+        assert process.wait() == 0
+    finally:
+        process.process.kill()

@@ -27,10 +27,24 @@ CHOICES = sorted(
 )
 
 
-@pytest.mark.parametrize(("group", "name"), CHOICES)
-def test_every_choice_of_every_group_makes_a_run(group: str, name: str) -> None:
-    file = ["tokenizer.file=x"] if name in ("sentencepiece", "huggingface") else []
-    config = compose_config("train", [f"{group}={name}", *file])
+FREE = ("augmentation", "decoding", "logger", "loss", "metrics", "model", "optimizer", "schedule")
+FREE += ("tokenizer", "trainer")
+"""Groups whose choices do not depend on each other: a run takes one of each."""
+
+
+def _calls() -> Iterator[list[str]]:
+    """Every choice in one call or more."""
+    of_group = {group: [name for one, name in CHOICES if one == group] for group, _ in CHOICES}
+    for number in range(max(len(of_group[group]) for group in FREE)):
+        yield [f"{group}={of_group[group][number % len(of_group[group])]}" for group in FREE]
+    for group in of_group.keys() - {*FREE}:
+        yield from ([f"{group}={name}"] for name in of_group[group])
+
+
+@pytest.mark.parametrize("choices", sorted(_calls()), ids=" ".join)
+def test_every_choice_of_every_group_makes_a_run(choices: list[str]) -> None:
+    needs_file = {"tokenizer=sentencepiece", "tokenizer=huggingface"} & {*choices}
+    config = compose_config("train", [*choices, *(["tokenizer.file=x"] if needs_file else [])])
     run = run_config(OmegaConf.to_container(config))
     ModelConfig(source_vocab_size=9, target_vocab_size=9, **run.model)
     assert run.trainer.precision == config.precision

@@ -18,9 +18,12 @@ def test_a_wrong_shape_is_noticed_unless_nothing_is_checked() -> None:
         attend(query, key, key)
 
 
-def test_only_the_first_calls_of_a_test_are_checked() -> None:
+def test_the_first_calls_of_a_test_are_checked_and_few_of_the_others() -> None:
     query, key = torch.ones(1, 1, 2, 4), torch.ones(1, 1, 3, 5)
-    for _ in range(CALLS):
-        attend(key, key, key)
-    with pytest.raises(RuntimeError, match="size"):
-        attend(query, key, key)
+    noticed = []
+    for number in range(1, 70):
+        with pytest.raises((TypeCheckError, RuntimeError)) as caught:
+            attend(query, key, key)
+        if caught.type is TypeCheckError:
+            noticed.append(number)
+    assert noticed == [*range(1, CALLS + 1), 16, 32, 64]

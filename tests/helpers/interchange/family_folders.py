@@ -12,25 +12,9 @@ import sentencepiece
 import torch
 from tokenizers import ByteLevelBPETokenizer
 from torch import nn
-from transformers import (
-    BartConfig,
-    BartForConditionalGeneration,
-    BartTokenizer,
-    BlenderbotConfig,
-    BlenderbotForConditionalGeneration,
-    BlenderbotTokenizer,
-    ByT5Tokenizer,
-    MBart50Tokenizer,
-    MBartConfig,
-    MBartForConditionalGeneration,
-    MT5Config,
-    MT5ForConditionalGeneration,
-    T5Config,
-    T5ForConditionalGeneration,
-    T5Tokenizer,
-)
 
 from tests.helpers.interchange.marian_folders import SIZES, pieces, sentences
+from tests.helpers.suite.lazy import hf
 
 T5_SIZES: dict[str, Any] = {
     **{"d_model": 32, "d_kv": 6, "d_ff": 48, "num_heads": 4, "num_layers": 3},
@@ -99,14 +83,14 @@ def t5_folder(
         json.dumps({"tokenizer_class": "T5Tokenizer", **given})
     )
     if not sentencepiece_file:
-        tokenizer = T5Tokenizer.from_pretrained(folder, **given)
+        tokenizer = hf.T5Tokenizer.from_pretrained(folder, **given)
         (folder / "spiece.model").unlink()
         tokenizer.save_pretrained(folder)
     symbols = {"pad_token_id": 1, "eos_token_id": 2} if madlad else {}
     values = {**T5_SIZES, "vocab_size": vocab_size, **symbols, **changes}
     torch.manual_seed(seed)
-    classes = {"t5": (T5Config, T5ForConditionalGeneration)}
-    classes["mt5"] = (MT5Config, MT5ForConditionalGeneration)
+    classes = {"t5": (hf.T5Config, hf.T5ForConditionalGeneration)}
+    classes["mt5"] = (hf.MT5Config, hf.MT5ForConditionalGeneration)
     config, model = classes[kind]
     built = model(config(**values, tie_word_embeddings=not untied)).eval()
     if untied:
@@ -131,13 +115,13 @@ def mbart_folder(
     (folder / "sentencepiece.bpe.model").write_bytes(subwords)
     own = {"tokenizer_class": "MBart50Tokenizer", "src_lang": "en_XX", "tgt_lang": "de_DE"}
     (folder / "tokenizer_config.json").write_text(json.dumps(own))
-    tokenizer = MBart50Tokenizer.from_pretrained(folder)
+    tokenizer = hf.MBart50Tokenizer.from_pretrained(folder)
     if not sentencepiece_file:
         (folder / "sentencepiece.bpe.model").unlink()
         tokenizer.save_pretrained(folder)
     values = {**SIZES, "vocab_size": len(tokenizer), "decoder_start_token_id": 2, **changes}
     torch.manual_seed(seed)
-    model = MBartForConditionalGeneration(MBartConfig(**values)).eval()
+    model = hf.MBartForConditionalGeneration(hf.MBartConfig(**values)).eval()
     randomize(model, ends, 2, PRE_NORM)
     model.save_pretrained(folder)
     return folder
@@ -162,7 +146,9 @@ def bart_folder(
     text = chain(sentences("en"), sentences("de"))
     trained.train_from_iterator(text, 500, special_tokens=symbols, show_progress=False)
     trained.save_model(str(folder))
-    tokenizer = (BartTokenizer if kind == "bart" else BlenderbotTokenizer).from_pretrained(folder)
+    tokenizer = (hf.BartTokenizer if kind == "bart" else hf.BlenderbotTokenizer).from_pretrained(
+        folder
+    )
     if not old_files:
         for name in ("vocab.json", "merges.txt"):
             (folder / name).unlink()
@@ -170,9 +156,9 @@ def bart_folder(
     values: dict[str, Any] = {**SIZES, "vocab_size": len(tokenizer) - fewer, **changes}
     torch.manual_seed(seed)
     if kind == "bart":
-        model: Any = BartForConditionalGeneration(BartConfig(**values)).eval()
+        model: Any = hf.BartForConditionalGeneration(hf.BartConfig(**values)).eval()
     else:
-        model = BlenderbotForConditionalGeneration(BlenderbotConfig(**values)).eval()
+        model = hf.BlenderbotForConditionalGeneration(hf.BlenderbotConfig(**values)).eval()
     if kind == "bart":
         randomize(model, 1.0, 2, POST_NORM)
         model.final_logits_bias[0, 2] = 1.6
@@ -185,10 +171,10 @@ def bart_folder(
 def byt5_folder(folder: Path, *, seed: int = 2, ends: float = 5.0, **changes: Any) -> Path:
     """Write a folder of ByT5."""
     folder.mkdir(parents=True)
-    ByT5Tokenizer().save_pretrained(folder)
+    hf.ByT5Tokenizer().save_pretrained(folder)
     torch.manual_seed(seed)
-    config = T5Config(**{**T5_SIZES, "vocab_size": 384, **changes}, tie_word_embeddings=True)
-    model = T5ForConditionalGeneration(config).eval()
+    config = hf.T5Config(**{**T5_SIZES, "vocab_size": 384, **changes}, tie_word_embeddings=True)
+    model = hf.T5ForConditionalGeneration(config).eval()
     # Otherwise its scaled logits are so small that frozen embeddings can learn nothing.
     randomize(model, ends, 1, {**T5_FACTORS, "decoder.final_layer_norm": 2.0})
     model.save_pretrained(folder)

@@ -6,14 +6,9 @@ from typing import Any
 
 import sentencepiece
 import torch
-from transformers import (
-    M2M100Config,
-    M2M100ForConditionalGeneration,
-    M2M100Tokenizer,
-    NllbTokenizer,
-)
 
 from tests.helpers.interchange.marian_folders import SIZES, pieces, randomize
+from tests.helpers.suite.lazy import hf
 
 LANGUAGES = {
     "m2m": ("en", "ha", "is", "ja", "cs", "ru", "zh", "de"),
@@ -43,7 +38,7 @@ def m2m_folder(
     if kind == "m2m":
         ids = {name: i for i, name in enumerate(["<s>", "<pad>", "</s>", "<unk>", *names])}
         (folder / "vocab.json").write_text(json.dumps(ids))
-        M2M100Tokenizer(
+        hf.M2M100Tokenizer(
             *(str(folder / name) for name in ("vocab.json", "sentencepiece.bpe.model")),
             language_codes="wmt21",
             additional_special_tokens=[f"__{code}__" for code in LANGUAGES["m2m"]],
@@ -54,7 +49,7 @@ def m2m_folder(
         published(folder, LANGUAGES["nllb"])
     values: dict[str, Any] = {**SIZES, "vocab_size": count + len(LANGUAGES[kind]) + 8}
     torch.manual_seed(seed)
-    model = M2M100ForConditionalGeneration(M2M100Config(**values | changes)).eval()
+    model = hf.M2M100ForConditionalGeneration(hf.M2M100Config(**values | changes)).eval()
     with torch.no_grad():
         randomize(model)
         table = model.model.shared.weight
@@ -86,7 +81,7 @@ def end_in_time(decoder: Any, ends: float) -> None:
 def published(folder: Path, codes: tuple[str, ...]) -> None:
     """A ``tokenizer.json`` like the published ones: the vocabulary has codes and the mask, too."""
     (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "NllbTokenizer"}')
-    NllbTokenizer.from_pretrained(folder).save_pretrained(folder)
+    hf.NllbTokenizer.from_pretrained(folder).save_pretrained(folder)
     (folder / "sentencepiece.bpe.model").unlink()
     file = folder / "tokenizer.json"
     values = json.loads(file.read_text())
@@ -103,5 +98,7 @@ def published(folder: Path, codes: tuple[str, ...]) -> None:
 
 def theirs(folder: Path, kind: str) -> tuple[Any, Any]:
     """The model and the tokenizer of transformers, in float32."""
-    model = M2M100ForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
-    return model, (M2M100Tokenizer if kind == "m2m" else NllbTokenizer).from_pretrained(folder)
+    model = hf.M2M100ForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
+    return model, (hf.M2M100Tokenizer if kind == "m2m" else hf.NllbTokenizer).from_pretrained(
+        folder
+    )

@@ -16,8 +16,8 @@ import sentencepiece
 import torch
 import yaml
 from safetensors.torch import load_file
-from transformers import MarianConfig, MarianMTModel, MarianTokenizer
 
+from tests.helpers.suite.lazy import hf
 from transformer.data.corpora.pocket import pocket_text
 
 
@@ -134,7 +134,7 @@ def marian_folder(
         "num_beams": 4,
     }
     torch.manual_seed(seed)
-    model = MarianMTModel(MarianConfig(**values | changes)).eval()
+    model = hf.MarianMTModel(hf.MarianConfig(**values | changes)).eval()
     with torch.no_grad():
         randomize(model)
         for stack in (model.model.encoder, model.model.decoder):
@@ -235,5 +235,5 @@ def npz_folder(folder: Path, source: Path, spm: bool = False, **settings: Any) -
 
 def theirs(folder: Path) -> tuple[Any, Any]:
     """The model and the tokenizer of transformers, in float32."""
-    model = MarianMTModel.from_pretrained(folder, dtype=torch.float32).eval()
-    return model, MarianTokenizer.from_pretrained(folder)
+    model = hf.MarianMTModel.from_pretrained(folder, dtype=torch.float32).eval()
+    return model, hf.MarianTokenizer.from_pretrained(folder)

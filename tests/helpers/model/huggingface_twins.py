@@ -8,29 +8,17 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import (
-    LlamaConfig,
-    LlamaForCausalLM,
-    LongformerConfig,
-    MistralConfig,
-    MistralForCausalLM,
-    MptConfig,
-    MptForCausalLM,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-    RoFormerConfig,
-    T5Config,
-    T5ForConditionalGeneration,
-)
-from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
-from transformers.models.roformer.modeling_roformer import RoFormerSelfAttention
 
+from tests.helpers.suite.lazy import Lazy, hf
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.config import ModelConfig
 from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
 from transformer.model.layers.norm import PreNorm
 from transformer.model.single_stack import SingleStack
 from transformer.model.transformer import Transformer
+
+hf_longformer = Lazy("transformers.models.longformer.modeling_longformer")
+hf_roformer = Lazy("transformers.models.roformer.modeling_roformer")
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swiglu": "silu", "geglu": "gelu"}
 
@@ -84,33 +72,33 @@ def copy_t5_feed_forward(ours: FeedForward | GatedFeedForward, theirs: Any) -> N
     copy(ours.outer, theirs.wo)
 
 
-def llama_config(ours: ModelConfig, **changes: Any) -> LlamaConfig:
+def llama_config(ours: ModelConfig, **changes: Any) -> Any:
     """The shape of ours; it has all biases that ours can have."""
     names = {"attention_bias": True, "mlp_bias": True, "hidden_act": ACTIVATIONS[ours.activation]}
-    return LlamaConfig(**(_shape(ours) | names | changes))
+    return hf.LlamaConfig(**(_shape(ours) | names | changes))
 
 
-def llama(ours: SingleStack, **changes: Any) -> LlamaForCausalLM:
+def llama(ours: SingleStack, **changes: Any) -> Any:
     """Rotary positions need no other order of rows: both pair component i with i + d/2."""
-    return _like_llama(ours, LlamaForCausalLM(llama_config(ours.config, **changes)))
+    return _like_llama(ours, hf.LlamaForCausalLM(llama_config(ours.config, **changes)))
 
 
-def qwen3(ours: SingleStack) -> Qwen3ForCausalLM:
+def qwen3(ours: SingleStack) -> Any:
     """Llama with norms on queries and keys, and no bias."""
-    return _like_llama(ours, Qwen3ForCausalLM(Qwen3Config(**_shape(ours.config))))
+    return _like_llama(ours, hf.Qwen3ForCausalLM(hf.Qwen3Config(**_shape(ours.config))))
 
 
-def mistral(ours: SingleStack) -> MistralForCausalLM:
+def mistral(ours: SingleStack) -> Any:
     """Llama with a sliding window; theirs counts the token itself, ours counts those before it."""
     window = ours.config.window + 1
     return _like_llama(
-        ours, MistralForCausalLM(MistralConfig(**_shape(ours.config), sliding_window=window))
+        ours, hf.MistralForCausalLM(hf.MistralConfig(**_shape(ours.config), sliding_window=window))
     )
 
 
-def mpt(ours: Any) -> MptForCausalLM:
+def mpt(ours: Any) -> Any:
     """ALiBi, layer norm and plain GELU, without a bias."""
-    theirs = MptForCausalLM(MptConfig(**_shape(ours.config), max_seq_len=64)).eval()
+    theirs = hf.MptForCausalLM(hf.MptConfig(**_shape(ours.config), max_seq_len=64)).eval()
     copy_embedding(ours, theirs.transformer.wte)
     for layer, block in zip(ours.stack.layers, theirs.transformer.blocks, strict=True):
         attention = layer.attention
@@ -127,7 +115,7 @@ def mpt(ours: Any) -> MptForCausalLM:
     return theirs
 
 
-def t5_config(ours: ModelConfig) -> T5Config:
+def t5_config(ours: ModelConfig) -> Any:
     """The shape of ours."""
     gated = "gated-" if ours.activation in ("swiglu", "geglu") else ""
     names = {
@@ -138,16 +126,16 @@ def t5_config(ours: ModelConfig) -> T5Config:
         "feed_forward_proj": gated + ACTIVATIONS[ours.activation],
         "tie_word_embeddings": True,
     }
-    config = T5Config(**(_shape(ours) | names))
+    config = hf.T5Config(**(_shape(ours) | names))
     # T5 takes the approximation by tanh for its gated GELU, we take GELU itself.
     config.dense_act_fn = ACTIVATIONS[ours.activation]
     return config
 
 
-def t5(ours: Any) -> T5ForConditionalGeneration:
+def t5(ours: Any) -> Any:
     """One table for both sides and the projection, before which T5 divides by sqrt(d_model)."""
     assert ours.config.tie_embeddings == "all"
-    theirs = T5ForConditionalGeneration(t5_config(ours.config)).eval()
+    theirs = hf.T5ForConditionalGeneration(t5_config(ours.config)).eval()
     copy_embedding(ours, theirs.shared)
     for stack, twin in ((ours.encoder, theirs.encoder), (ours.decoder, theirs.decoder)):
         first = twin.block[0].layer[0].SelfAttention
@@ -165,14 +153,14 @@ def t5(ours: Any) -> T5ForConditionalGeneration:
     return theirs
 
 
-def roformer_attention(ours: MultiHeadAttention, num_heads: int) -> RoFormerSelfAttention:
+def roformer_attention(ours: MultiHeadAttention, num_heads: int) -> Any:
     """RoFormer turns neighbours 2i and 2i + 1 together, we turn i and i + d/2.
 
     The order of a head's components is free as long as queries and keys share it. The output
     projection is no part of theirs.
     """
-    config = RoFormerConfig(hidden_size=ours.query.in_features, num_attention_heads=num_heads)
-    theirs = RoFormerSelfAttention(config).eval()
+    config = hf.RoFormerConfig(hidden_size=ours.query.in_features, num_attention_heads=num_heads)
+    theirs = hf_roformer.RoFormerSelfAttention(config).eval()
     for mine, other in ((ours.query, theirs.query), (ours.key, theirs.key)):
         for name in ("weight", "bias"):
             # (head half pair) -> (head pair half)
@@ -182,13 +170,13 @@ def roformer_attention(ours: MultiHeadAttention, num_heads: int) -> RoFormerSelf
     return theirs
 
 
-def longformer_attention(ours: MultiHeadAttention, config: ModelConfig) -> LongformerSelfAttention:
+def longformer_attention(ours: MultiHeadAttention, config: ModelConfig) -> Any:
     """Theirs projects for global tokens apart, and counts the window of both sides together.
 
     The output projection is no part of theirs.
     """
-    theirs = LongformerSelfAttention(
-        LongformerConfig(
+    theirs = hf_longformer.LongformerSelfAttention(
+        hf.LongformerConfig(
             hidden_size=config.d_model,
             num_attention_heads=config.num_heads,
             attention_window=[2 * config.window],

@@ -1,4 +1,4 @@
-"""``python …`` in a fork that has imported everything, for benchmarks that start processes."""
+"""``python …`` in a fork that has imported everything, with pipes for its streams."""
 
 import multiprocessing
 import os
@@ -12,11 +12,12 @@ from typing import IO, Any
 
 import torch
 
-from tests.helpers.runs.processes import FORKS, exit_code
+from tests.helpers.runs.processes import exit_code
+from tests.helpers.suite.fork_server import FORKS
 
 
 class ForkedPython:
-    """In place of `subprocess.Popen`, as far as the benchmarks use it; its streams are text."""
+    """In place of `subprocess.Popen`, as far as tests use it; its streams are text."""
 
     def __init__(
         self,
@@ -60,11 +61,14 @@ def _python(
     torch.set_num_threads(1)
     for handle, stream in streams.items():
         os.dup2(stream.detach(), handle)
-    sys.stdin = os.fdopen(0, encoding="utf-8")
+    # As in a new process; the server may have been started without buffers.
+    sys.stdin, sys.stdout = os.fdopen(0, encoding="utf-8"), os.fdopen(1, "w", encoding="utf-8")
     os.environ.update(environment)
     os.chdir(folder)
     if arguments[0] == "-m":
         sys.argv = arguments[1:]
+        # It runs anew, of which runpy would warn.
+        sys.modules.pop(f"{arguments[1]}.__main__", None)
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
     else:
         sys.argv = arguments

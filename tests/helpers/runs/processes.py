@@ -1,7 +1,4 @@
-"""Runs and verbs in processes that can be killed, started in a moment.
-
-The processes are forked from one that has imported all that they need, `tests.helpers.runs.warm`.
-"""
+"""Runs and verbs in processes that can be killed, forked in a moment."""
 
 import multiprocessing
 import os
@@ -18,10 +15,9 @@ import torch
 from omegaconf import OmegaConf
 
 from tests.helpers.data.text import write_parallel
+from tests.helpers.suite.fork_server import FORKS
 from transformer.cli.config.compose import compose_config
 
-FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["tests.helpers.runs.warm"])
 PROJECT = Path(__file__).resolve().parents[3]
 _MOST = 240
 """Seconds until a process counts as hung."""

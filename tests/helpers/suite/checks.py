@@ -1,19 +1,24 @@
-"""Whether the types and shapes in the signatures are checked, and in how many calls."""
+"""Whether the types and shapes in the signatures are checked, and in which calls."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 import jaxtyping
 from jaxtyping import _decorator, config
 
-CALLS = 100
-"""Of each function, in each test; further ones are alike, and a check takes 50 microseconds."""
+CALLS = 10
+"""The first of each function, in each test; a check takes 50 microseconds, and most are alike.
+
+Of the later calls those are checked whose number is a power of two.
+"""
 
 _decorate = jaxtyping.jaxtyped
 _tests = 0
+_counts: dict[CodeType, list[int]] = {}
+"""The test and its calls of a function so far; functions within a function count together."""
 
 
 def check_first_calls() -> None:
@@ -31,18 +36,18 @@ def _checking_first_calls(function: Any = _decorator._sentinel, **typechecker: A
     if not isinstance(function, FunctionType):
         return _decorate(function, **typechecker)
     checked: Callable[..., Any] | None = None
-    calls = test = 0
+    count = _counts.setdefault(function.__code__, [0, 0])
 
     @wraps(function)
     def call(*arguments: Any, **keywords: Any) -> Any:
-        nonlocal checked, calls, test
+        nonlocal checked
         if config.jaxtyping_disable:
             return function(*arguments, **keywords)
-        if test != _tests:
-            test, calls = _tests, 0
-        if calls >= CALLS:
+        if count[0] != _tests:
+            count[:] = _tests, 0
+        count[1] += 1
+        if count[1] > CALLS and count[1].bit_count() > 1:
             return function(*arguments, **keywords)
-        calls += 1
         # Most functions of the package are never called in a process of tests.
         checked = checked or _decorate(function, **typechecker)
         return checked(*arguments, **keywords)

@@ -8,6 +8,7 @@ from typing import Any
 
 from hydra._internal import config_loader_impl
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_repository import CachingConfigRepository, IConfigRepository
 from hydra._internal.sources_registry import SourcesRegistry
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
@@ -33,6 +34,7 @@ def remember() -> None:
     OverridesParser.parse_rule = _parsed_rule  # type: ignore[method-assign]
     ConfigLoaderImpl._compose_config_from_defaults_list = _joined_files
     _Source.load_config = _copy_of_file  # type: ignore[method-assign]
+    CachingConfigRepository.__init__ = _share_sources  # type: ignore[method-assign]
 
 
 def _once(key: Any, compute: Callable[[], Any]) -> Any:
@@ -44,6 +46,11 @@ def _once(key: Any, compute: Callable[[], Any]) -> Any:
 def _parsed_rule(parser: OverridesParser, text: str, rule: str) -> Any:
     key = (text, rule, *sorted(parser.functions.functions))
     return copy(_once(key, lambda: _parsed(parser, text, rule)))
+
+
+def _share_sources(self: CachingConfigRepository, delegate: IConfigRepository) -> None:
+    """Hydra copies them deeply, a fifth of a composition; they are replaced, never changed."""
+    self.delegate, self.cache = copy(delegate), {}
 
 
 def _chosen_files(repo: Any, overrides_list: list[Override], **settings: Any) -> Any:

@@ -1,6 +1,4 @@
-"""Imports Lightning without the packages that only metrics of torchmetrics use."""
-
-from unittest.mock import patch
+"""Lightning is imported without the packages that only metrics of torchmetrics use."""
 
 from lightning_utilities.core import imports
 from lightning_utilities.core.imports import RequirementCache
@@ -8,19 +6,18 @@ from lightning_utilities.core.imports import RequirementCache
 UNUSED = {"matplotlib", "scipy", "transformers"}
 """For metrics of sound, of images and of other models: a third of the time that Lightning takes."""
 
+_is_there, _find = RequirementCache.__bool__, imports.package_available
 
-def import_lightning() -> None:
-    """Import it; tests and the package import what they use of those themselves."""
-    is_there, find = RequirementCache.__bool__, imports.package_available
 
-    def is_used(package: RequirementCache) -> bool:
-        return str(package.requirement).partition(">=")[0] not in UNUSED and is_there(package)
+def hide_unused_packages() -> None:
+    """Let Lightning find none of them; tests and the package import what they use themselves."""
+    RequirementCache.__bool__ = _is_used  # type: ignore[method-assign]
+    imports.package_available = _found
 
-    def found(name: str) -> bool:
-        return name not in UNUSED and find(name)
 
-    with (
-        patch.object(RequirementCache, "__bool__", is_used),
-        patch.object(imports, "package_available", found),
-    ):
-        import pytorch_lightning  # noqa: F401
+def _is_used(package: RequirementCache) -> bool:
+    return str(package.requirement).partition(">=")[0] not in UNUSED and _is_there(package)
+
+
+def _found(name: str) -> bool:
+    return name not in UNUSED and _find(name)

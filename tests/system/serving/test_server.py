@@ -30,6 +30,7 @@ from tests.helpers.data.corpora import tokenizer_config
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from tests.helpers.model.models import tiny_transformer
+from tests.helpers.runs.forked_python import ForkedPython
 from tests.helpers.runs.processes import PROJECT
 from tests.helpers.serving.served import ask, limits, serving
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -424,23 +425,17 @@ def test_a_client_that_hangs_up_is_forgotten() -> None:
 
 
 @contextlib.contextmanager
-def started(home: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def started(home: Path, *arguments: str) -> Iterator[tuple[ForkedPython, str]]:
     """The verb in a process of its own, and its address."""
     command = [sys.executable, "-m", "transformer", "serve", "checkpoint=run", "port=0", *arguments]
-    environment = os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        command, cwd=home, env=environment, stderr=subprocess.PIPE, text=True
-    )
+    process = ForkedPython(command, cwd=home, stderr=subprocess.STDOUT)
     try:
-        assert process.stderr is not None
-        line = process.stderr.readline()
+        line = process.stdout.readline()
         assert line.startswith("translating from src to tgt at http://127.0.0.1:"), line
         yield process, line.rsplit(maxsplit=1)[1]
     finally:
-        process.kill()
-        process.wait()
-        if process.stderr:
-            process.stderr.close()
+        process.process.kill()
+        process.stdout.close()
 
 
 def test_the_verb_answers_what_it_has_accepted(home: Path) -> None:
@@ -451,10 +446,10 @@ def test_the_verb_answers_what_it_has_accepted(home: Path) -> None:
         connections = [begun(address, q=text, source="src", target="tgt") for text in texts]
         # A later request is answered, so that those before have been accepted.
         assert ask(f"{address}/health")[0] == 200
-        process.send_signal(signal.SIGTERM)
+        os.kill(process.pid, signal.SIGTERM)
         for connection, expected in zip(connections, offline, strict=True):
             answer = connection.getresponse()
             # The model of a few updates may translate to nothing.
             assert (answer.status, json.loads(answer.read())["translatedText"]) == (200, expected)
-        assert process.wait(20) == 0
-        assert process.stderr is not None and process.stderr.read() == ""
+        assert process.wait() == 0
+        assert process.stdout.read() == ""

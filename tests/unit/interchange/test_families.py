@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoTokenizer
 
 from tests.helpers.interchange.family_folders import bart_folder, mbart_folder, t5_folder
 from tests.helpers.model.models import tiny_config
+from tests.helpers.suite.lazy import hf
 from transformer.__main__ import main
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
@@ -129,7 +129,7 @@ def test_words_that_were_added_to_t5_go_back_with_their_vectors(tmp_path: Path) 
     tokenizer = found.tokenizer.with_words(["Zugspitze"])
     translator = written_back(found, tokenizer, tmp_path / "back")
     again = read_folder(tmp_path / "back")
-    theirs = AutoTokenizer.from_pretrained(tmp_path / "back")
+    theirs = hf.AutoTokenizer.from_pretrained(tmp_path / "back")
     table = "source_embedding.tokens.lookup.weight"
     for text in ("Zugspitze", "the Zugspitze is <extra_id_3> the man", "a man"):
         [ours], [after] = tokenizer.encode_source([text]), again.tokenizer.encode_source([text])

@@ -47,6 +47,7 @@ def exported(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -
     return folder
 
 
+@pytest.mark.thorough
 def test_an_export_translates_as_its_model(translator: Translator, exported: Path) -> None:
     assert same(translator, exported, [*TEXTS, *NASTY, " "]) == len(TEXTS) + len(NASTY) + 1
     found = verify_onnx(translator, exported, [(s, (t,)) for s, t in PAIRS], RAW)
@@ -64,6 +65,7 @@ def test_five_hundred_sentences_are_equal(translator: Translator, exported: Path
     assert same(translator, exported, texts) == 500
 
 
+@pytest.mark.thorough
 def test_padding_changes_nothing_and_several_tokens_may_follow_the_cache(
     translator: Translator, exported: Path
 ) -> None:

@@ -151,8 +151,11 @@ def test_a_tokenised_corpus_has_its_own_metrics(corpus: str) -> None:
     assert given.metrics.tokenize == "13a" and given.metrics.choose == "bleu"
     given = compose_config("train", [f"data={corpus}", "metrics.tokenize=char"])
     assert given.metrics.tokenize == "char"
+
+
+def test_the_metrics_of_no_corpus_are_for_any() -> None:
     for name in (name for name in choices("metrics") if name not in choices("data")):
-        group = compose_config("train", [f"data={corpus}", f"metrics={name}"]).metrics
+        group = compose_config("train", ["data=multi30k_tok", f"metrics={name}"]).metrics
         config = typed(MetricsConfig, OmegaConf.to_container(group), "metrics")
         assert config.choose in config.validated and set(config.validated) <= set(config.tested)
 

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from tests.helpers.data.corpora import SENTENCES, data_module, tokenizer_config, write_corpus
-from tests.helpers.runs.processes import FORKS, exit_code
+from tests.helpers.runs.processes import exit_code
+from tests.helpers.suite.fork_server import FORKS
 from transformer.common.errors import InputError
 from transformer.data.encoded import preprocess
 from transformer.data.encoded.corpus import EncodedCorpus

@@ -1,5 +1,7 @@
 """Clean text, and the same with faults of every kind at known lines."""
 
+from functools import cache
+from itertools import chain, islice
 from pathlib import Path
 
 from transformer.data.corpora.pocket import pocket_splits
@@ -11,11 +13,16 @@ Pairs = list[tuple[str, str]]
 Texts = dict[str, Pairs]
 
 
+@cache
+def _pairs() -> Pairs:
+    splits = pocket_splits("en", "de")
+    names = ("validation", "test", "train")
+    return list(islice(chain.from_iterable(splits[name] for name in names), 1160))
+
+
 def clean_texts() -> Texts:
     """The first sentences of the pocket corpus, cut into smaller splits."""
-    splits = pocket_splits("en", "de")
-    validation, test, train = (list(splits[name]) for name in ("validation", "test", "train"))
-    pairs = [*validation, *test, *train]
+    pairs = _pairs()
     return {"train": pairs[160:1160], "validation": pairs[:80], "test": pairs[80:160]}
 
 

@@ -152,6 +152,7 @@ def test_the_host_reads_once_a_step(kind: str, monkeypatch: pytest.MonkeyPatch) 
     assert len(each) > 5
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("kind", SEARCHES)
 def test_late_reads_change_no_translation(
     kind: str, form: bool, monkeypatch: pytest.MonkeyPatch

@@ -7,11 +7,20 @@ import time
 from pathlib import Path
 
 import pytest
+from torch.distributed.elastic.rendezvous import dynamic_rendezvous
 
 from transformer.common.errors import AnotherRankFailed, Interrupted
 from transformer.training.distributed.launcher import RUN, run_ranks
 
 WAIT = "import time; time.sleep(600)"
+
+
+@pytest.fixture(autouse=True)
+def short_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a name in its records torch reads the sources of all callers, for seconds in pytest."""
+    monkeypatch.setattr(dynamic_rendezvous, "get_method_name", lambda depth=2: "")
+
+
 RANK = "import os; rank = int(os.environ['RANK'])\n"
 
 

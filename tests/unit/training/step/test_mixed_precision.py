@@ -19,9 +19,10 @@ from transformer.runs.train import train
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Trains a run of a precision, once, and returns its folder."""
     folder = tmp_path_factory.mktemp("precision")
-    overrides = [*corpus_overrides(folder), *SMALL, "trainer.max_steps=8", "callbacks.samples=0"]
+    overrides = [*corpus_overrides(folder), *SMALL, "trainer.max_steps=8", "report=none"]
     overrides += ["trainer.log_every_n_steps=1", "trainer.val_check_interval=8", "decoding=greedy"]
     overrides += ["trainer.accumulate_grad_batches=2", "keep_memory=false", "data.batch_tokens=256"]
+    overrides += ["callbacks.samples=0", "test=false"]
 
     @cache
     def run(precision: str) -> Path:
@@ -46,6 +47,7 @@ def test_the_loss_goes_nearly_the_same_way(trained: Callable[[str], Path]) -> No
     assert fall(mixed) == pytest.approx(fall(exact), rel=0.05)
 
 
+@pytest.mark.thorough
 def test_the_weights_stay_exact(trained: Callable[[str], Path]) -> None:
     file = trained("bf16-mixed") / "checkpoints" / "last.ckpt"
     payload = torch.load(file, weights_only=True)

@@ -3,7 +3,7 @@
 import io
 import zipfile
 from collections.abc import Callable
-from time import monotonic
+from time import process_time
 
 import pytest
 
@@ -213,11 +213,11 @@ BAD: list[tuple[str, bytes, str]] = [
 
 
 def test_bad_files_are_refused_in_one_line_and_fast() -> None:
-    start = monotonic()
+    start = process_time()
     for extension, data, message in BAD:
         with pytest.raises(InputError, match=message) as raised:
             FORMATS[extension](data, MOST)
         assert "\n" not in str(raised.value) and len(str(raised.value)) < 200
     document = FORMATS[".docx"](docx(crowded(50_000)), 100 * MOST)
     document.write([changed(text, str.upper) for text in document.texts])
-    assert monotonic() - start < 5
+    assert process_time() - start < 5
