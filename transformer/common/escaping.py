@@ -19,9 +19,11 @@ def shortened(text: str, letters: int) -> str:
 def escaped_json(values: object) -> str:
     """Return values as JSON of visible characters, which is read back as the same values."""
     written = json.dumps(values, indent=1, ensure_ascii=False)
-    return "".join(
-        character if character.isprintable() or character == "\n" else json.dumps(character)[1:-1]
-        for character in written
+    return "\n".join(
+        line
+        if line.isprintable()
+        else "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in line)
+        for line in written.split("\n")
     )
 
 

@@ -28,7 +28,6 @@ log = logging.getLogger(__name__)
 
 SEARCHABLE: dict[str, tuple[Any, ...]] = {
     "algorithm": ("beam", "greedy"),
-    "compile": (False,),
     "coverage_penalty": (0,),
     "eos_threshold": (0,),
     # The engine renormalises over the remaining tokens; our search does not.

@@ -134,7 +134,7 @@ def test_a_search_that_the_engine_cannot_do_is_named(
 ) -> None:
     exported(willing(beam_size=3, stopping="exact"), tmp_path)
     assert "engine=ctranslate2 stops with a full beam" in caplog.text
-    changes = {"algorithm": "sampling", "beam_size": 1, "compile": True, "coverage_penalty": 0.2}
+    changes = {"algorithm": "sampling", "beam_size": 1, "coverage_penalty": 0.2}
     changes |= {"eos_threshold": 1.5, "min_length": 2, "no_repeat_ngram": 3}
     with pytest.raises(InputError) as refused:
         CTranslate2Searcher(tiny_translator(**changes), tmp_path)

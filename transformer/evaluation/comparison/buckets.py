@@ -83,10 +83,13 @@ def _has_ngrams(references: Sequence[Sequence[str]], bleu: BLEU) -> bool:
 def words_by(bleu: BLEU) -> Callable[[str], list[str]]:
     """The function that splits a line into the words that BLEU counts: tokenizer and case."""
 
+    # To 13a a blank is as good as the end of a line, and it remembers what it has split.
+    apart = bleu.tokenizer.signature() == "13a"
+
     def words(line: str) -> list[str]:
         cased = line.lower() if bleu.lowercase else line
-        tokenized: str = bleu.tokenizer(cased.rstrip())
-        return tokenized.split()
+        parts = cased.split() if apart else [cased.rstrip()]
+        return [word for part in parts for word in bleu.tokenizer(part).split()]
 
     return words
 
