@@ -225,6 +225,7 @@ def test_the_last_queries_alone_as_with_a_cache(pattern: str) -> None:
         assert_as_the_formula(kernel, attention_bias, heads(5, 100, 2, torch.float32))
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     ("pattern", "bias", "start"),

@@ -20,6 +20,7 @@ def rehearse(folder: Path, *arguments: str) -> int:
     return gpu_recipes.main(call)
 
 
+@pytest.mark.thorough
 def test_the_deadline_leaves_recipes_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,6 +21,7 @@ def blanks(hypotheses, references):
 """
 
 
+@pytest.mark.thorough
 def test_code_that_a_checkpoint_names_wants_a_yes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -81,6 +81,7 @@ sys.exit(code)
 """
 
 
+@pytest.mark.thorough
 def test_a_plain_call_imports_few_modules(tmp_path: Path) -> None:
     call = [sys.executable, "-c", COUNT, str(write_run(tmp_path))]
     done = subprocess.run(call, input="a dog\n", capture_output=True, text=True, check=True)

@@ -122,7 +122,12 @@ def usual(kind: str, repeats: bool) -> list[list[Hypothesis]]:
         return searched(kind)
 
 
-@pytest.fixture(params=["sentences leave at once", "shapes repeat"])
+@pytest.fixture(
+    params=[
+        pytest.param("sentences leave at once", marks=pytest.mark.thorough),
+        "shapes repeat",
+    ]
+)
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether shapes repeat."""
     if repeats := request.param == "shapes repeat":
