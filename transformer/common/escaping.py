@@ -19,12 +19,8 @@ def shortened(text: str, letters: int) -> str:
 def escaped_json(values: object) -> str:
     """Return values as JSON of visible characters, which is read back as the same values."""
     written = json.dumps(values, indent=1, ensure_ascii=False)
-    return "\n".join(
-        line
-        if line.isprintable()
-        else "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in line)
-        for line in written.split("\n")
-    )
+    invisible = (one for one in set(written) - {"\n"} if not one.isprintable())
+    return written.translate({ord(one): json.dumps(one)[1:-1] for one in invisible})
 
 
 def _spelt(character: str) -> str:

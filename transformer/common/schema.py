@@ -1,5 +1,6 @@
 """Checks plain values against the annotations of a dataclass, and numbers against ranges."""
 
+import logging
 import math
 import types
 import typing
@@ -11,13 +12,19 @@ from transformer.common.errors import InputError, did_you_mean, raise_objections
 from transformer.common.escaping import escaped
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+FORMER = frozenset(["decoding.compile", "logger.mlflow", "loss.cut", "trainer.reduce_bfloat16"])
+"""Keys that runs of older versions have, and that are not read any more."""
 
 
 def typed(kind: type[T], values: Any, where: str) -> T:
     """Build a dataclass from plain values; InputError for a wrong key, type or `Range`."""
     if not isinstance(values, Mapping):
         return typed_value(values, kind, where)  # which raises
-    values = {key: v for key, v in values.items() if key not in getattr(kind, "former", ())}
+    for key in [key for key in values if f"{where}.{key}" in FORMER and values[key]]:
+        log.warning("%s.%s=%s of an older run has no effect any more", where, key, values[key])
+    values = {key: value for key, value in values.items() if f"{where}.{key}" not in FORMER}
     hints = get_type_hints(kind)
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     raise_objections(

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import compress
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -40,16 +41,20 @@ def score_pairs(
     pairs: Sequence[tuple[str, str]],
     *,
     batch_tokens: int = 4096,
-    first: int = 1,
+    first: int | None = 1,
 ) -> list[TargetScore]:
     """Score the targets of sentence pairs, raw (source, target) text, in their order.
 
     A batch has ``batch_tokens`` padded tokens on the longer side; ``first`` is the number of the
-    first pair, for errors. Raises InputError if a text is longer than the learned positions.
+    first pair, for errors. Raises InputError if a text is longer than the learned positions;
+    with ``first`` None, the log-probability of its pair is ``-inf``.
     """
-    encoded = tokenizer.encode_pairs(pairs)
-    check_lengths(encoded, model.max_length, "score", first=first)
-    scores = score_subwords(model, encoded, batch_tokens)
+    encoded, limit = tokenizer.encode_pairs(pairs), model.max_length
+    if first is not None:
+        check_lengths(encoded, limit, "score", first=first)
+    fits = [limit is None or length <= limit for length in pair_lengths(encoded)]
+    found = iter(score_subwords(model, [*compress(encoded, fits)], batch_tokens))
+    scores = [next(found) if fit else [-math.inf] for fit in fits]
     if given := tokenizer.tags.given:
         # As in the search, these tags add nothing to the score; a blank target has none.
         scores = [[0.0] * given + row[given:] if row[1:] else row for row in scores]

@@ -122,7 +122,7 @@ class Distill(Recipe):
         chosen = "decoding" in map(override_key, plan.extras.get("translate", ()))
         beam = ["decoding=beam", override("decoding.beam_size", self.interpolation)]
         [nbest] = add("translate", own, [f"{name}.jsonl"], [] if chosen else beam)
-        by |= {"nbest": nbest} if pair[1:] else {"nbest": nbest, "source": pair[0]}
+        by = {"nbest": nbest, **by} if pair[1:] else {"nbest": nbest, **by, "source": pair[0]}
         return [pair[0], *plan.add("select", "select", by, [name], suffix=suffix)]
 
     def _cleaned(self, plan: Plan, text: CorpusFiles, pair: list[Path], suffix: str) -> list[Path]:
@@ -130,8 +130,12 @@ class Distill(Recipe):
             return pair
         own = {f"data.{key}": value for key, value in {**text.alone, "train": pair}.items()}
         names = [file.name for file in pair]
-        given = plan.compose("clean", ["output=x", *plan.extras.get("clean", ())], None)["models"]
-        models = typed_value(given, Sequence[str] | None, "clean.models") or ()
+        extras = plan.extras.get("clean", ())
+        given = plan.compose("clean", ["output=x", *extras], None)
+        models = typed_value(given["models"], Sequence[str] | None, "clean.models") or ()
+        right = 0 < typed_value(given["keep"], float, "clean.keep") < 1
+        if not right or len(models) != 2 * bool(models or "keep" in map(override_key, extras)):
+            raise InputError("give clean.models=[RUN,REVERSE], and clean.keep above 0 and below 1")
         reads = map(partial(plan.existing, "clean.models"), models, (text, text.swapped))
         return [*plan.add("clean", "clean", own, names, ["data=files"], suffix=suffix, reads=reads)]
 

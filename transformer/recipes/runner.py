@@ -22,7 +22,7 @@ from transformer.recipes.stage import Stage
 from transformer.training.checkpointing.run_directory import is_locked, locked
 
 _RESUMABLE = ("train", "translate", "ask")
-"""Verbs that resume an interrupted stage; the others are quick, and start again."""
+"""Verbs that resume an interrupted stage; the others start again."""
 
 _PR_SET_PDEATHSIG = 1
 """Option of prctl (linux/prctl.h): the signal that a process gets when its parent ends."""
@@ -118,9 +118,8 @@ def _run(stage: Stage, digests: dict[str, str]) -> None:
     if code:
         # A signal ended the process: -N becomes 128 + N, as in a shell.
         code = 128 - code if code < 0 else code
-        raise Interrupted(
-            f"{stage.name} has ended with exit code {code}; the same command resumes it", code
-        )
+        ended = f"{stage.name} has ended with exit code {code}; the command, also mended, goes on"
+        raise Interrupted(ended, code)
     _mark(stage, digests, done=True)
     if received is not None:
         _stop(received, when=f" after {stage.name}")

@@ -24,7 +24,7 @@ FREE = frozenset(
 )
 """Keys that do not change what a stage computes, and may differ between two calls.
 
-``batch_tokens`` is that of ``translate`` and ``evaluate``; ``data.batch_tokens`` is not free.
+``batch_tokens`` is that of translating and scoring; ``data.batch_tokens`` is not free.
 """
 
 

@@ -11,11 +11,12 @@ from typing import Any
 from transformer.common.errors import InputError
 from transformer.common.escaping import escaped, escaped_json
 from transformer.common.files import read_json
+from transformer.common.schema import FORMER
 from transformer.report.comparison import letters
 from transformer.report.page import REPORT
 from transformer.report.page.page import report_page
 from transformer.report.page.summary import summary
-from transformer.report.scores import read_scores, write_whole
+from transformer.report.scores import failures_file, read_scores, write_whole
 from transformer.runs.config_file import read_config
 from transformer.runs.record import read_record
 from transformer.runs.tested_texts import tested_text
@@ -80,7 +81,7 @@ def _facts(folder: Path, config: Values, state: str | None) -> Values:
         "curves": curves,
         **{key: record.get(key) for key in ("parameters", "vocabulary", "lengths", "starts")},
         "log": _log(folder),
-        "failures": read_json(folder / "failures.json"),
+        "failures": read_json(folder / failures_file(next(iter(read_scores(folder)), "test"))),
         "stress": read_json(folder / "stress.json"),
         "seeds": f"seed={run.seed} data.seed={run.data.seed}",
     }
@@ -131,8 +132,9 @@ def _differing(configs: Sequence[Mapping[str, Any]], prefix: str = "") -> list[V
     found: list[Values] = []
     for key in dict.fromkeys(key for config in configs for key in config):
         values: list[Any] = [config.get(key) for config in configs]
+        name = f"{prefix}{key}"
         if all(isinstance(value, Mapping) for value in values):
-            found += _differing(values, f"{prefix}{key}.")
-        elif any(value != values[0] for value in values) and key != "checkpoint":
-            found.append({"key": f"{prefix}{key}", "values": values})
+            found += _differing(values, f"{name}.")
+        elif any(value != values[0] for value in values) and name not in {"checkpoint", *FORMER}:
+            found.append({"key": name, "values": values})
     return found

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer.common.errors import InputError
+from transformer.common.schema import FORMER
 from transformer.runs.config_file import CONFIG, read_config
 from transformer.training.checkpointing.run_directory import has_checkpoint, is_finished, is_locked
 
@@ -21,7 +22,7 @@ _WITHOUT_WEIGHTS = frozenset(
 )
 """Keys of a model that do not change its weights."""
 
-_NOT_COMPARED = ("checkpoint", "packing", "report")
+_NOT_COMPARED = {"checkpoint", "data.packing", "report", *FORMER}
 """Keys that do not make another run; `data.packing` was removed, and is false."""
 
 
@@ -97,7 +98,7 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "")
         old, new = before.get(key), now.get(key)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             lines += changes(old, new, f"{prefix}{key}.")
-        elif old != new and key not in _NOT_COMPARED:
+        elif old != new and f"{prefix}{key}" not in _NOT_COMPARED:
             lines.append(f"{prefix}{key}: {old} before, {new} now")
     return lines
 

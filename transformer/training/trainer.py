@@ -40,7 +40,6 @@ _OURS = (
     "compile",
     "gradient_clip_val",
     "max_epochs",
-    "reduce_bfloat16",
     "search_tokens",
 )
 """Keys of the group ``trainer`` that Lightning does not get: its batch is a whole update
@@ -117,7 +116,7 @@ def _strategy(config: RunConfig, trainer: TrainerConfig) -> Strategy | str:
 
         return ShardedStrategy()
     several = trainer.devices not in (1, "1") or trainer.num_nodes > 1
-    return ReplicatedStrategy(reduce_bfloat16=trainer.reduce_bfloat16) if several else "auto"
+    return ReplicatedStrategy() if several else "auto"
 
 
 def bound_by_epochs(

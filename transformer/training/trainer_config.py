@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from transformer.common.errors import raise_objections
 from transformer.common.schema import Range
@@ -27,7 +27,6 @@ class TrainerConfig:
     log_every_n_steps: Annotated[int, Range(1)] = 50
     limit_val_batches: int | None = None
     search_tokens: Annotated[int, Range(1)] | None = None
-    reduce_bfloat16: bool = False
     compile: Literal["auto", "none", "loss", "layers"] = "auto"
 
     def __post_init__(self) -> None:
@@ -41,8 +40,6 @@ class TrainerConfig:
         if isinstance(time, int | str) and not re.fullmatch(r"\d+(:\d\d){3}", str(time)):
             form = "DAYS:HOURS:MINUTES:SECONDS, such as 00:12:00:00, or null"
             yield f"trainer.max_time={time} must be {form}"
-        if self.reduce_bfloat16 and self.strategy == "fsdp":
-            yield "trainer.reduce_bfloat16=true sums whole gradients; set trainer=ddp, or false"
 
 
 @dataclass(frozen=True)
@@ -72,5 +69,3 @@ class LoggerConfig:
     csv: bool = True
     tensorboard: bool = True
     wandb: WandbConfig | None = None
-
-    former: ClassVar[tuple[str, ...]] = ("mlflow",)

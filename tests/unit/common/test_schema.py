@@ -2,13 +2,15 @@
 
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 
 from transformer.common.errors import ALSO, InputError, did_you_mean, raise_objections
 from transformer.common.schema import Range, typed
 from transformer.decoding.search.config import SearchConfig
+from transformer.runs.resume import changes
+from transformer.training.losses.config import LossConfig
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,16 @@ def test_an_unknown_key_of_a_file_is_named_in_one_line() -> None:
         typed(Config, {"si\rze": 1}, "x")
 
 
-def test_a_key_of_an_older_checkpoint_is_ignored() -> None:
+def test_a_key_of_an_older_checkpoint_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
+    """With a warning, where it had a value."""
     assert typed(SearchConfig, {"compile": True, "nbest": 2}, "decoding") == SearchConfig(nbest=2)
+    assert caplog.messages == ["decoding.compile=True of an older run has no effect any more"]
+    assert typed(LossConfig, {"cut": 0.0}, "loss") == LossConfig()
+    assert len(caplog.messages) == 1
+    old = {"decoding": {"compile": False}, "loss": {"cut": 0.0}, "logger": {"mlflow": None}}
+    now: dict[str, Any] = {"decoding": {}, "loss": {}, "logger": {}}
+    assert changes(old, now) == []
+    assert changes(old, now | {"trainer": {"compile": "none"}}) != []
 
 
 def test_the_name_itself_is_not_what_was_meant() -> None:

@@ -61,7 +61,8 @@ def _load_models(config: DictConfig, data: DataConfig, needed: bool) -> Drop | N
     if not names and not needed:
         return None
     if len(names) != 2 or not 0 < keep < 1:
-        raise InputError(f"keep={keep} needs models=[RUN,REVERSE], and is between 0 and 1")
+        given = f"models=[{','.join(names)}] keep={keep}"
+        raise InputError(f"{given}: give models=[RUN,REVERSE], and a keep above 0 and below 1")
     sides, models = (data.source, data.target), []
     for name in names:
         checkpoints = load.load_checkpoints(name)
@@ -76,7 +77,7 @@ def _load_models(config: DictConfig, data: DataConfig, needed: bool) -> Drop | N
 
 def _cross_entropies(name: str, score: Scorer, pairs: Sequence[Pair]) -> list[float]:
     with errors_name(name):
-        return [-one.log_probability / len(one.tokens) for one in score(pairs)]
+        return [-one.log_probability / len(one.tokens) for one in score(pairs, first=None)]
 
 
 def _show(cleaned: Mapping[str, CleanedSplit], skipped: Mapping[str, str], repair: bool) -> None:

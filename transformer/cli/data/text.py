@@ -10,6 +10,7 @@ from omegaconf import DictConfig
 from transformer.cli.config.compose import resolve_path
 from transformer.cli.data.corpus_options import data_config, split_names
 from transformer.cli.translate.line_io import check_output_path
+from transformer.common.errors import InputError
 from transformer.common.files import written_whole
 from transformer.data.corpora.resolve import find_corpus_splits
 
@@ -26,6 +27,8 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     read = [path for split in splits.values() for path in split.corpus.paths]
     for file in chain.from_iterable(files.values()):
         check_output_path(file, read)
+        if file.exists():
+            raise InputError(f"{file} is there already; name a new folder")
     folder.mkdir(parents=True, exist_ok=True)
     for name, sides in files.items():
         pairs = 0

@@ -1,6 +1,7 @@
 """``select``: of each n-best list the candidate that a reference or a reverse model chooses."""
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice, starmap
@@ -24,7 +25,7 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     nbest, output = (resolve_path(config, key) for key in ("nbest", "output"))
     is_none = [config[key] is None for key in ("reference", "source", "reverse")]
     if is_none not in ([False, True, True], [True, False, False]):
-        raise InputError("the choice is by reference=FILE, or by reverse=RUN and source=FILE")
+        raise InputError("give reference=FILE alone, or source=FILE and reverse=RUN")
     other = resolve_path(config, "source" if is_none[0] else "reference")
     check_output_path(output, [nbest, other])
     choose = candidate_choice(config, resolve_metrics(config, None))
@@ -50,7 +51,8 @@ def candidate_choice(config: DictConfig, metrics: MetricsConfig) -> Callable[...
         lists = iter(lists)
         while window := list(islice(lists, WINDOW)):
             with errors_name(f"reverse={config.reverse}"):
-                scores = iter(score([(one, source) for texts, source in window for one in texts]))
+                pairs = [(one, source) for texts, source in window for one in texts]
+                scores = iter(score(pairs, first=None))
             for texts, _ in window:
                 found = {text: own + next(scores).log_probability for text, own in texts.items()}
                 yield max(found, key=found.__getitem__)
@@ -64,7 +66,10 @@ def _candidates(line: str, where: str) -> dict[str, float]:
         values = json.loads(line)
         found = [(str(one["text"]), one) for one in values["nbest"] or [values]]
         "".join(text for text, _ in found).encode()  # half of a surrogate pair is an error
-        return {t.replace("\n", " "): float(one.get("log_probability", 0)) for t, one in found}
+        scores = {t.replace("\n", " "): float(one.get("log_probability", 0)) for t, one in found}
+        if all(map(math.isfinite, scores.values())):
+            return scores
+        raise ValueError("not finite")
     except (ValueError, LookupError, TypeError) as error:
         raise InputError(
             f"{where}: not a line of translate format=json; give what that has written"

@@ -95,7 +95,8 @@ def choose_pairs(
     is_bad[np.argsort(scores, kind="stable")[round(keep * len(scores)) :]] = True
     for bad, *numbers in zip(is_bad, first, second, scores, strict=True):
         named = zip(("forward", "reverse", "score"), numbers, strict=True)
-        yield {name: round(float(number), 4) for name, number in named} if bad else None
+        # JSON has no infinity or NaN, as of a text that is too long for a model.
+        yield {name: round(min(1e9, float(n)), 4) for name, n in named} if bad else None
 
 
 class _Cleaner:

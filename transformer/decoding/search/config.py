@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from torch import Tensor
 
@@ -79,9 +79,6 @@ class SearchConfig:
     """A file of ``transformer shortlist``, or ``auto`` for that of the run: only the target tokens
     that it has for the sources of a batch are searched, and log-probabilities are over them. A
     batch with constraints has the whole vocabulary."""
-
-    former: ClassVar[tuple[str, ...]] = ("compile",)
-    """Keys of older checkpoints, without effect on a result, that are not read any more."""
 
     def __post_init__(self) -> None:
         raise_objections(out_of_range(self, "decoding"))

@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import replace
-from typing import Any
 
 import torch
 from lightning_fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
@@ -18,12 +17,8 @@ class ReplicatedStrategy(DDPStrategy):
     """Connects processes like Lightning's DDP, but does not wrap the model.
 
     DDP's wrapper sends gradients during the backward pass. If a rank runs out of memory there, the
-    other ranks wait for ever. With ``reduce_bfloat16``, gradients are summed in bfloat16.
+    other ranks wait for ever.
     """
-
-    def __init__(self, *, reduce_bfloat16: bool = False, **options: Any) -> None:
-        super().__init__(**options)
-        self.reduce_bfloat16 = reduce_bfloat16
 
     def setup_distributed(self) -> None:
         """Create the process group, also after a restart by torchrun with other addresses."""

@@ -3,10 +3,10 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from transformer.common.errors import raise_objections
-from transformer.common.schema import Range
+from transformer.common.schema import Range, out_of_range
 
 Consistency = Literal["none", "r_drop"]
 
@@ -28,9 +28,8 @@ class LossConfig:
     consistency: Consistency = "none"
     consistency_weight: Annotated[float, Range(0, below=math.inf)] = 0.0
 
-    former: ClassVar[tuple[str, ...]] = ("cut",)
-
     def __post_init__(self) -> None:
+        raise_objections(out_of_range(self, "loss"))
         raise_objections(_contradictions(self))
 
 

@@ -75,7 +75,9 @@ def _formula(
     grad = torch.empty_like(logits)
     torch.add(0.5 + part - part * under_p, difference, alpha=part, out=grad[0])
     torch.add(0.5 + part + part * under_q, difference, alpha=-part, out=grad[1])
-    grad.mul_(softmax).sub_(softmax.flip(0), alpha=part).sub_(smoothing / 2 / logits.size(-1))
+    grad.mul_(softmax).sub_(smoothing / 2 / logits.size(-1))
+    grad[0].sub_(softmax[1], alpha=part)
+    grad[1].sub_(softmax[0], alpha=part)
     grad.scatter_add_(-1, right, grad.new_full(right.shape, (smoothing - 1) / 2))
     logits.copy_(grad)
     entropy = (log_z - (1 - smoothing) * rightly - smoothing * mean).sum() / 2

@@ -18,14 +18,12 @@ class GradientBuckets:
 
     The order starts at the last parameter, as the backward pass does. A bucket is sent as soon as
     all its gradients are complete. A rank that then runs out of memory repeats its part of the
-    batch alone, and sends only the buckets that it has not sent. With ``bfloat16`` the ranks send
-    and sum in bfloat16.
+    batch alone, and sends only the buckets that it has not sent.
     """
 
-    def __init__(self, parameters: Iterable[nn.Parameter], *, bfloat16: bool = False) -> None:
+    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
         learning = [parameter for parameter in parameters if parameter.requires_grad]
         self._buckets = list(_buckets(learning[::-1]))
-        self._bfloat16 = bfloat16
         # Number of incomplete gradients of each bucket; None outside ``sending``.
         self._missing: list[int] | None = None
         # Flat gradients of each bucket, and the sum over the ranks that still runs.
@@ -50,11 +48,10 @@ class GradientBuckets:
     def finish(self) -> list[bool]:
         """Wait for the sums, store them as gradients; return whether this rank had each."""
         for bucket in self._buckets:
-            # pop: a bucket of bfloat16 is freed before the next one is converted.
             flat, work = self._sent.pop(0)
             if work is not None:
                 work.wait()
-            sums = _unflatten_dense_tensors(flat.to(bucket[0].dtype), bucket)
+            sums = _unflatten_dense_tensors(flat, bucket)
             for parameter, total in zip(bucket, sums, strict=True):
                 parameter.grad = total
         present, self._present = self._present, []
@@ -80,8 +77,6 @@ class GradientBuckets:
         bucket = self._buckets[len(self._sent)]
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in bucket]
         flat = _flatten_dense_tensors(gradients)
-        if self._bfloat16:
-            flat = flat.bfloat16()
         self._sent.append((flat, dist.all_reduce(flat, async_op=True)))
         self._present += [parameter.grad is not None for parameter in bucket]
         for parameter in bucket:

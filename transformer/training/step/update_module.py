@@ -170,9 +170,7 @@ class UpdateModule(LightningModule, ABC):
     def on_train_start(self) -> None:
         """Prepare the sum of gradients over the ranks, except for sharded weights."""
         if self.trainer.world_size > 1 and not self.sharded and self._buckets is None:
-            strategy: Any = self.trainer.strategy
-            parameters = self.model.parameters()
-            self._buckets = GradientBuckets(parameters, bfloat16=strategy.reduce_bfloat16)
+            self._buckets = GradientBuckets(self.model.parameters())
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add config, tokenizer and detector, so that the file needs no other file."""

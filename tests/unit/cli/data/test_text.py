@@ -60,6 +60,10 @@ def test_text_that_is_read_is_not_written_over(
     )
     assert {path.name: path.read_bytes() for path in tmp_path.glob("[tv]*.*")} == before
     assert main(["text", *call, "splits=[test]"]) == 0
+    (tmp_path / "test.de").write_text("mine\n")
+    assert main(["text", *call, "splits=[test]"]) == 2
+    assert "/link/test.en is there already; name a new folder" in capsys.readouterr().err
+    assert (tmp_path / "test.de").read_text() == "mine\n"
 
 
 def test_bad_calls_of_text_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,12 +60,9 @@ def test_clean_rejects_by_two_models(capsys: pytest.CaptureFixture[str]) -> None
         (["models=[b.ckpt,a.ckpt]"], "b.ckpt translates de to en, and en to de alone is wanted"),
         (["models=[a.ckpt,a.ckpt]"], "a.ckpt translates en to de, and de to en alone is wanted"),
         (["models=[both.ckpt,b.ckpt]"], "both.ckpt translates en to de, and en to de alone"),
-        (["models=[a.ckpt]"], "needs models=[RUN,REVERSE]"),
-        (
-            ["models=[a.ckpt,b.ckpt]", "keep=1"],
-            "keep=1.0 needs models=[RUN,REVERSE], and is between 0 and 1",
-        ),
-        (["keep=0.5"], "keep=0.5 needs models=[RUN,REVERSE], and is"),
+        (["models=[a.ckpt]"], "models=[a.ckpt] keep=0.9: give models=[RUN,REVERSE], and a keep"),
+        (["models=[a.ckpt,b.ckpt]", "keep=1"], "models=[a.ckpt,b.ckpt] keep=1.0: give"),
+        (["keep=0.5"], "models=[] keep=0.5: give"),
     ],
 )
 def test_models_that_cannot_judge(
@@ -104,7 +101,9 @@ def test_select_and_ask_choose_by_a_reverse_model(capsys: pytest.CaptureFixture[
     assert best(-99.0) != best(99.0)
     for wrong in ([], ["reverse=b.ckpt", "reference=in"]):
         assert main([*call, *wrong]) == 2
-        assert "by reference=FILE, or by reverse=RUN and source=FILE" in capsys.readouterr().err
+        assert (
+            "give reference=FILE alone, or source=FILE and reverse=RUN" in capsys.readouterr().err
+        )
 
     by_text = dict(zip(SOURCES, CANDIDATES, strict=True))
     with chatting(ChatServer(translate=lambda text, n: by_text[text][:n])) as server:
