@@ -118,8 +118,8 @@ def _run(stage: Stage, digests: dict[str, str]) -> None:
     if code:
         # A signal ended the process: -N becomes 128 + N, as in a shell.
         code = 128 - code if code < 0 else code
-        ended = f"{stage.name} has ended with exit code {code}; the command, also mended, goes on"
-        raise Interrupted(ended, code)
+        ended = f"{stage.name} has ended with exit code {code}; the same command resumes it"
+        raise Interrupted(f"{ended}, or a mended one", code)
     _mark(stage, digests, done=True)
     if received is not None:
         _stop(received, when=f" after {stage.name}")
