@@ -196,6 +196,7 @@ def names(translator: Translator) -> list[str]:
     return tokenizer.subwords(range(tokenizer.target_vocab_size))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name",
     ["mbart", *(pytest.param(n, marks=pytest.mark.thorough) for n in CASES if n != "mbart")],

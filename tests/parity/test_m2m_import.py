@@ -42,6 +42,7 @@ def write_validation() -> None:
         Path(f"v.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name",
     ["m2m", *(pytest.param(name, marks=pytest.mark.thorough) for name in CASES if name != "m2m")],

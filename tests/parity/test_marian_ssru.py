@@ -128,7 +128,7 @@ class Marian:
         return target[1:]
 
 
-@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("tied", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_a_student_computes_what_marian_does(tied: bool, tmp_path: Path) -> None:
     folder = student(tmp_path / "marian", tied)
     assert main(["import", f"checkpoint={folder}", f"output={tmp_path / 'run'}"]) == 0

@@ -91,7 +91,7 @@ PLACES = [
 ]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.sampled_from(PLACES), VALUES, st.booleans())
 def test_a_file_with_another_value_is_refused_or_the_same(
     position: tuple[str, ...], value: Any, remove: bool

@@ -27,7 +27,7 @@ TEXT = st.lists(
 PAIRS = st.lists(st.tuples(TEXT, TEXT), max_size=8)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(PAIRS, PAIRS)
 def test_any_text_can_be_examined_and_cleaned(
     train: list[tuple[str, str]], test: list[tuple[str, str]]

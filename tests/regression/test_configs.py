@@ -41,6 +41,7 @@ def _calls() -> Iterator[list[str]]:
         yield from ([f"{group}={name}"] for name in of_group[group])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("choices", sorted(_calls()), ids=" ".join)
 def test_every_choice_of_every_group_makes_a_run(choices: list[str]) -> None:
     needs_file = {"tokenizer=sentencepiece", "tokenizer=huggingface"} & {*choices}

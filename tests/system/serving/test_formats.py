@@ -91,6 +91,7 @@ def upload(
     return requests.post(f"{url}/translate_file", fields, files=files, headers=headers, timeout=60)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("_backwards")
 def test_libretranslate_translates_files() -> None:
     with serving(file_bytes=20_000, body_bytes=2000) as url:

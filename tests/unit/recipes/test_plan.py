@@ -104,6 +104,7 @@ def test_the_pocket_corpus_and_its_experiment(capsys: pytest.CaptureFixture[str]
     assert "data.corpus=files" in stages["05_student"]
 
 
+@pytest.mark.thorough
 def test_a_folder_and_a_published_corpus_reach_each_stage(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -127,6 +128,7 @@ def test_a_folder_and_a_published_corpus_reach_each_stage(
     assert "has no dev.ja" in refused(call, capsys)
 
 
+@pytest.mark.thorough
 def test_the_users_search_and_metrics_count_with_interpolation(
     base: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

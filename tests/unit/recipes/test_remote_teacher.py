@@ -248,6 +248,7 @@ def test_ask_writes_the_pairs_that_have_an_answer(
     assert "1 of 1 different lines have no answer" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_the_stages_of_other_teachers(
     base: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -114,7 +114,7 @@ def test_auto_is_no_number_until_it_is_measured(tmp_path: Path) -> None:
         composed(["data.batch_tokens=much"], tmp_path)
 
 
-@pytest.mark.parametrize("sampling", [0.0, 0.3])
+@pytest.mark.parametrize("sampling", [pytest.param(0.0, marks=pytest.mark.thorough), 0.3])
 def test_an_attempt_trains_on_the_largest_batch_of_the_plan(
     tmp_path: Path, sampling: float
 ) -> None:

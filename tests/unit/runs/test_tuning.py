@@ -93,6 +93,7 @@ def test_weights_come_first_then_searches_with_the_best_of_them(tmp_path: Path) 
     assert all(one.seconds > 0 and one.sentences == len(PAIRS) for one in trials)
 
 
+@pytest.mark.thorough
 def test_what_is_written_scores_what_the_trial_scored(tmp_path: Path) -> None:
     offers, _ = offered_weights(write_run(tmp_path), ["average"], 5)
     sources, references = zip(*PAIRS, strict=True)

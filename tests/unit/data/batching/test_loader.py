@@ -95,7 +95,7 @@ def batches_an_epoch(folder: Path) -> int:
     return module.row.epoch_length
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.thorough)])
 def test_stopped_by_max_steps_and_resumed_equals_uninterrupted(folder: Path, workers: int) -> None:
     epoch = batches_an_epoch(folder)
     total = 2 * epoch + 3

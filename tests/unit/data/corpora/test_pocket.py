@@ -49,6 +49,7 @@ def test_every_word_of_test_novel_is_trained_on() -> None:
         assert novel <= train
 
 
+@pytest.mark.thorough
 def test_a_sentence_without_positions_is_named_by_its_line(tmp_path: Path) -> None:
     tokenizer = tiny_tokenizer()
     tagged = list(read_pocket_tags(pocket_text("de")["validation"]))

@@ -136,6 +136,7 @@ def test_normalisation(text: str, kept: str) -> None:
     assert normalize(text) == kept
 
 
+@pytest.mark.thorough
 def test_learning_is_repeatable_even_from_a_sample() -> None:
     configs = [
         tokenizer_config(algorithm=algorithm, vocab_size=284, max_sentences=20)
