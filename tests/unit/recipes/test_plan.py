@@ -145,6 +145,7 @@ def test_the_users_search_and_metrics_count_with_interpolation(
     assert not any(one.startswith("decoding.beam_size") for one in drawn)
 
 
+@pytest.mark.thorough
 def test_a_reverse_model_chooses_where_there_is_no_reference(
     base: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
