@@ -13,6 +13,7 @@ from tests.helpers.runs.runs import verb
 from transformer.__main__ import main
 
 
+@pytest.mark.thorough
 def test_runs_are_compared(home: Path, tmp_path: Path) -> None:
     early, late = tmp_path / "early", tmp_path / "late"
     for run, name in ((early, "step-00000010"), (late, "best")):

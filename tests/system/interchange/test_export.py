@@ -75,6 +75,7 @@ def test_the_engine_translates_alike(home: Path) -> None:
         assert theirs["score"] == pytest.approx(ours["score"], abs=1e-2)
 
 
+@pytest.mark.thorough
 def test_an_engine_that_is_there_is_used_if_it_searches_alike(home: Path, engines: Path) -> None:
     text = ["checkpoint=engines", "input=test.src"]
     code, ours, stderr = verb("translate", *text, "engine=auto", home=home)
