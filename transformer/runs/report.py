@@ -104,10 +104,9 @@ def _curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
 
 def _validation(config: RunConfig, curves: Mapping[str, Any]) -> Values | None:
     """The validation that chose the best checkpoint: of equal scores the lowest loss."""
-    if config.task == "translation":  # its class would import Lightning
-        criterion = text_criterion(config.metrics)
-    else:
-        criterion = task_class(config.task).criterion(config)
+    light = config.task == "translation"  # its class would import Lightning
+    task = None if light else task_class(config.task)
+    criterion = task.criterion(config) if task else text_criterion(config.metrics)
     if not (points := curves.get(criterion.metric)):
         return None
     sign, losses = -1 if criterion.mode == "max" else 1, dict(curves.get("val/loss", ()))

@@ -1,4 +1,4 @@
-"""A run is recorded and reported while it trains."""
+"""The callback that records a run and writes its report."""
 
 import logging
 from collections.abc import Iterator

@@ -55,7 +55,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
 
 
 def _load_models(config: DictConfig, data: DataConfig, needed: bool) -> Drop | None:
-    """The choice by ``models=`` and ``keep=``; InputError if they are of other directions."""
+    """The filter by ``models=`` and ``keep=``; InputError if a model has another direction."""
     names = resolve_value(config, "models", Sequence[str] | None) or []
     keep = resolve_value(config, "keep", float)
     if not names and not needed:
@@ -66,10 +66,11 @@ def _load_models(config: DictConfig, data: DataConfig, needed: bool) -> Drop | N
     sides, models = (data.source, data.target), []
     for name in names:
         checkpoints = load.load_checkpoints(name)
-        its = checkpoints[0].config["data"]
-        if (its["source"], its["target"]) != sides or its.get("target_tag"):
+        learnt = checkpoints[0].config["data"]
+        source, target = learnt["source"], learnt["target"]
+        if (source, target) != sides or learnt.get("target_tag"):
             wanted = "{} to {} alone is wanted; give models=[RUN,REVERSE]".format(*sides)
-            raise InputError(f"{name} translates {its['source']} to {its['target']}, and {wanted}")
+            raise InputError(f"{name} translates {source} to {target}, and {wanted}")
         models.append(partial(_cross_entropies, name, load_scorer(config, checkpoints)))
         sides = sides[1], sides[0]
     return partial(choose_pairs, models[0], models[1], keep)

@@ -28,7 +28,7 @@ _NAMED = 3
 
 Repair = Callable[[list[str]], Iterable[str]]
 Drop = Callable[[Iterable[Pair]], Iterator[Mapping[str, float] | None]]
-"""Reads all pairs without faults; of each, why it is dropped all the same, or None."""
+"""Reads the pairs without faults; yields for each the numbers that reject it, or None."""
 
 
 @dataclass
@@ -79,7 +79,7 @@ def choose_pairs(
     keep: float,
     pairs: Iterable[Pair],
 ) -> Iterator[Mapping[str, float] | None]:
-    """Reject by |H_A - H_B| + (H_A + H_B) / 2 all but the best part ``keep`` of the pairs.
+    """Reject all but the fraction ``keep`` with the lowest |H_A - H_B| + (H_A + H_B) / 2.
 
     H are the cross-entropies, in nats a token, of two models of inverse directions: dual
     conditional cross-entropy (Junczys-Dowmunt 2018, W18-6478). Memory holds them, not the pairs.

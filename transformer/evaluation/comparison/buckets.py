@@ -83,7 +83,7 @@ def _has_ngrams(references: Sequence[Sequence[str]], bleu: BLEU) -> bool:
 def words_by(bleu: BLEU) -> Callable[[str], list[str]]:
     """The function that splits a line into the words that BLEU counts: tokenizer and case."""
 
-    # To 13a a blank is as good as the end of a line, and it remembers what it has split.
+    # The rules of 13a see neighbouring characters alone, so that words can be split one by one.
     apart = bleu.tokenizer.signature() == "13a"
 
     def words(line: str) -> list[str]:
