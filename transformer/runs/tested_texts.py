@@ -15,7 +15,7 @@ from transformer.report.scores import failures_file
 from transformer.tasks.registry import is_translation
 from transformer.training.config import run_config
 
-_TRAINING_PAIRS = 30_000
+_TRAINING_PAIRS = 10_000
 """Pairs whose words are counted; more would take longer than the rest of a report."""
 
 Values = dict[str, Any]
