@@ -9,7 +9,8 @@ from torch import Tensor
 
 from tests.helpers.model.models import tiny_transformer
 from tests.helpers.model.tolerance import assert_close
-from transformer.decoding.search.model_step import padded_memory
+from transformer.decoding.search import model_step
+from transformer.decoding.search.model_step import encode
 from transformer.model import decoder
 from transformer.model.attention.kv_cache import BLOCK
 from transformer.model.transformer import Transformer
@@ -104,13 +105,38 @@ def test_a_sentence_is_the_same_in_any_batch(kernel: str, positions: str, patter
         assert_close(together[row, : length + 2], alone[0])
 
 
+@pytest.mark.parametrize(
+    ("positions", "pattern"),
+    [("alibi", "full"), ("relative", "bigbird"), ("learned", "longformer")],
+)
+@torch.inference_mode()
+def test_a_cpu_encodes_sentences_of_similar_length_together(
+    positions: str, pattern: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny_transformer(positions=positions, pattern=pattern)
+    lengths = [3, 40, 4, 1, 39]
+    source = torch.randint(4, 24, (5, 40), generator=torch.Generator().manual_seed(1))
+    source[torch.arange(40) >= torch.tensor(lengths)[:, None]] = 0
+    sizes: list[tuple[int, ...]] = []
+    whole, encode_part = model.encode(source), model.encode
+    monkeypatch.setattr(model_step, "ENCODED", 80)
+    monkeypatch.setattr(
+        model, "encode", lambda x: [sizes.append(tuple(x.shape)), encode_part(x)][1]
+    )
+    found = encode(model, source)
+    assert sizes == [(2, 40), (3, 4)]
+    assert torch.equal(found.mask, whole.mask)
+    real = source != 0
+    assert_close(found.hidden[real], whole.hidden[real])
+
+
 @pytest.mark.parametrize("positions", POSITIONS)
 @torch.inference_mode()
 def test_long_targets_outgrow_the_room_of_the_cache(positions: str) -> None:
     model = tiny_transformer(positions=positions)
     target = torch.randint(4, 24, (3, 2 * BLOCK + 3), generator=torch.Generator().manual_seed(1))
     expected = model(SOURCE, target)
-    cache = model.start(padded_memory(model.encode(SOURCE)))
+    cache = model.start(encode(model, SOURCE))
     cache.gather_source()
     rows = torch.arange(3)
     found = []

@@ -11,9 +11,9 @@ from omegaconf import OmegaConf
 
 from transformer.cli.config.arguments import config_folder
 from transformer.cli.config.compose import compose_config
+from transformer.cli.recipe import RECIPES
 from transformer.data.quality.base import CHECKS, ExaminationConfig
 from transformer.model.config import ModelConfig
-from transformer.recipes.registry import RECIPES
 from transformer.runs.tuning import SweepConfig
 from transformer.serving.config import ServerConfig
 from transformer.training.config import RunConfig, plain_values, run_config

@@ -15,11 +15,14 @@ from transformer.cli.config.arguments import config_folder
 from transformer.cli.load import resolve_search
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
+from transformer.recipes.backtranslate import Backtranslate
+from transformer.recipes.distill import Distill
 from transformer.recipes.overrides import sort_arguments
-from transformer.recipes.plan import Plan
-from transformer.recipes.registry import RECIPES
+from transformer.recipes.plan import Plan, Recipe
 from transformer.recipes.runner import run_stages, states
 from transformer.report.scores import read_scores
+
+RECIPES: dict[str, type[Recipe]] = {"distill": Distill, "backtranslate": Backtranslate}
 
 
 def run(arguments: Sequence[str]) -> None:

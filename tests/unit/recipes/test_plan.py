@@ -10,7 +10,7 @@ from tests.helpers.runs.plans import plan, refused
 from tests.unit.recipes.test_refusals import write_checkpoint
 from transformer.cli.config.arguments import config_folder
 from transformer.cli.config.compose import compose_config
-from transformer.recipes.registry import RECIPES
+from transformer.cli.recipe import RECIPES
 from transformer.recipes.stage import Stage
 
 

@@ -5,11 +5,16 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from transformer.decoding.length_bucketing import bucket_batches
 from transformer.decoding.search.interface import LogProbabilities
 from transformer.model.attention.kv_cache import BLOCK, DecoderCache
+from transformer.model.attention.masks import padding_mask
 from transformer.model.encoder import Memory
 from transformer.model.layers.quantization import with_outputs
 from transformer.model.transformer import Transformer
+
+ENCODED = 512
+"""Source tokens that a CPU encodes together: more rows do not make its products faster."""
 
 
 class ModelStep:
@@ -31,7 +36,7 @@ class ModelStep:
         project = model.projection
         self.project = project if shortlist is None else with_outputs(project, shortlist)
         self.beam = beam
-        self.cache = model.start(padded_memory(model.encode(source)))
+        self.cache = model.start(encode(model, source))
         self.cache.gather_source()
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> LogProbabilities:
@@ -65,12 +70,20 @@ def next_log_probabilities(
     model: Transformer, tokens: Int[Tensor, "rows 1"], cache: DecoderCache, project: nn.Module
 ) -> Float[Tensor, "rows vocab"]:
     """Append one token to each row of the cache; return the log-probabilities of the next."""
-    return project(model.decode(tokens, cache)[:, -1]).float().log_softmax(dim=-1)
+    logits = project(model.decode(tokens, cache)[:, -1]).float()
+    return torch.log_softmax(logits, dim=-1, out=logits)
 
 
-def padded_memory(memory: Memory) -> Memory:
-    """Pad to at least ``BLOCK`` source positions, masked, which makes the softmax faster."""
-    missing = BLOCK - memory.hidden.size(1)
-    if missing <= 0:
-        return memory
-    return Memory(F.pad(memory.hidden, (0, 0, 0, missing)), F.pad(memory.mask, (0, missing)))
+def encode(model: Transformer, source: Int[Tensor, "batch source"]) -> Memory:
+    """Encode padded source tokens; on a CPU sentences of similar length together, to pad less."""
+    parts: list[tuple[slice | list[int], int]] = [(slice(None), source.size(1))]
+    if source.device.type == "cpu":
+        lengths = (source != model.config.pad).sum(1).tolist()
+        parts = [(rows, lengths[rows[0]]) for rows in bucket_batches(lengths, ENCODED)]
+    # With so many positions the softmax is faster.
+    source = F.pad(source, (0, max(0, BLOCK - source.size(1))), value=model.config.pad)
+    encoded = [(rows, model.encode(source[rows, :length]).hidden) for rows, length in parts]
+    hidden = encoded[0][1].new_zeros(*source.shape, encoded[0][1].size(2))
+    for rows, part in encoded:
+        hidden[rows, : part.size(1)] = part
+    return Memory(hidden, padding_mask(source, model.config.pad))

@@ -5,7 +5,7 @@ only half of the vector width of some processors that are not Intel's. There one
 with torch too, is faster. docs/decoding.md has measurements.
 """
 
-import time
+import timeit
 from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar
@@ -82,11 +82,5 @@ def onednn_is_faster() -> bool:
 
 
 def best_time(compute: Callable[..., Tensor], *arguments: Any) -> float:
-    """Seconds of the fastest of five calls, after one that warms up."""
-    compute(*arguments)
-    times = []
-    for _ in range(5):
-        start = time.perf_counter()
-        compute(*arguments)
-        times.append(time.perf_counter() - start)
-    return min(times)
+    """Seconds of the fastest of six calls."""
+    return min(timeit.repeat(lambda: compute(*arguments), repeat=6, number=1))
