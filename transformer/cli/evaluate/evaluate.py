@@ -38,12 +38,10 @@ from transformer.report.scores import (
     table_console,
 )
 from transformer.report.unknown_symbols import checked_symbols
-from transformer.training.optimization.cpu_allocator import keep_freed_memory
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Score a model, as its task demands."""
-    keep_freed_memory()
     task, translates = scored_text.checkpoint_kind(config)
     if translates:
         _evaluate_translations(config, arguments)

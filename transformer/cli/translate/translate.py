@@ -32,12 +32,10 @@ from transformer.decoding.translation.result import OnFailure, Translation
 from transformer.decoding.translation.translator import Translator
 from transformer.model.checkpoint.locate import ENGINE_WEIGHTS, is_ctranslate2
 from transformer.report.unknown_symbols import checked_symbols
-from transformer.training.optimization.cpu_allocator import keep_freed_memory
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Translate the lines of the input, one by one."""
-    keep_freed_memory()
     for key in ("attention", "alignment", "flags"):
         resolve_value(config, key, bool)
     for key in ("format", "input_format"):

@@ -70,8 +70,7 @@ def next_log_probabilities(
     model: Transformer, tokens: Int[Tensor, "rows 1"], cache: DecoderCache, project: nn.Module
 ) -> Float[Tensor, "rows vocab"]:
     """Append one token to each row of the cache; return the log-probabilities of the next."""
-    logits = project(model.decode(tokens, cache)[:, -1]).float()
-    return torch.log_softmax(logits, dim=-1, out=logits)
+    return project(model.decode(tokens, cache)[:, -1]).float().log_softmax(dim=-1)
 
 
 def encode(model: Transformer, source: Int[Tensor, "batch source"]) -> Memory:

@@ -180,7 +180,11 @@ def _weights(
 
 
 def _names(there: str, settings: Mapping[str, Any], recurrent: bool) -> Sequence[str]:
-    """Marian's weight and bias of a module: ``encoder_l1_self_Wq`` of ``….self_attn.q_proj``."""
+    """The weight and bias in Marian of a module of transformers; none if the model lacks it.
+
+    Those of ``model.encoder.layers.0.self_attn.q_proj`` are ``encoder_l1_self_Wq`` and
+    ``encoder_l1_self_bq``.
+    """
     _, stack, _, number, module, *projection = there.split(".")
     layer = f"{stack}_l{int(number) + 1}"
     if stack == "decoder" and (tied := settings.get("transformer-tied-layers")):
