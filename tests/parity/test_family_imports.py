@@ -182,7 +182,9 @@ def test_an_imported_model_is_that_of_transformers(
         ours = [
             [ids.rows[numbers[token]] for token in one.tokens] for one in search.translate(given)
         ]
-        assert [i for i in range(count) if ours[i] != expected[i]] == []
+        different = [i for i in range(count) if ours[i] != expected[i]]
+        # The next tokens of a random model are nearly alike: rounding may choose in one of 500.
+        assert len(different) <= count // 500, different
 
 
 class Encoded(dict[str, Any]):
