@@ -183,8 +183,9 @@ def test_an_imported_model_is_that_of_transformers(
             [ids.rows[numbers[token]] for token in one.tokens] for one in search.translate(given)
         ]
         different = [i for i in range(count) if ours[i] != expected[i]]
-        # The next tokens of a random model are nearly alike: rounding may choose in one of 500.
-        assert len(different) <= count // 500, different
+        # Next tokens of a random model are almost equally probable: rounding may change one of 500.
+        allowed = 1 if name == "bart of two files" and count == 500 else 0
+        assert len(different) <= allowed, different
 
 
 class Encoded(dict[str, Any]):

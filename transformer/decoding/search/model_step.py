@@ -14,7 +14,7 @@ from transformer.model.layers.quantization import with_outputs
 from transformer.model.transformer import Transformer
 
 ENCODED = 512
-"""Source tokens that a CPU encodes together: more rows do not make its products faster."""
+"""Source tokens that a CPU encodes together: on one core, more are no faster (docs/decoding.md)."""
 
 
 class ModelStep:
@@ -74,12 +74,12 @@ def next_log_probabilities(
 
 
 def encode(model: Transformer, source: Int[Tensor, "batch source"]) -> Memory:
-    """Encode padded source tokens; on a CPU sentences of similar length together, to pad less."""
+    """Encode tokens padded at the right; a CPU encodes similar lengths together, to pad less."""
     parts: list[tuple[slice | list[int], int]] = [(slice(None), source.size(1))]
     if source.device.type == "cpu":
         lengths = (source != model.config.pad).sum(1).tolist()
         parts = [(rows, lengths[rows[0]]) for rows in bucket_batches(lengths, ENCODED)]
-    # With so many positions the softmax is faster.
+    # The softmax of the decoder is faster with at least BLOCK positions.
     source = F.pad(source, (0, max(0, BLOCK - source.size(1))), value=model.config.pad)
     encoded = [(rows, model.encode(source[rows, :length]).hidden) for rows, length in parts]
     hidden = encoded[0][1].new_zeros(*source.shape, encoded[0][1].size(2))
