@@ -10,6 +10,7 @@ import torch
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from transformer.cli.config.compose import resolve_positive, resolve_value
+from transformer.cli.threads import set_search_threads
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.common.schema import typed, typed_value
@@ -108,6 +109,8 @@ def load_checkpoint_model(config: DictConfig, checkpoints: Sequence[Checkpoint])
             raise InputError(f"{checkpoint.path} {locate.ENGINE_EXPORT}")
         switch_off(checkpoint.model, parse_heads(checkpoint.model, map(str, given)))
     models = [checkpoint.model for checkpoint in checkpoints]
+    if device.type == "cpu":
+        set_search_threads(models)
     # What only computes has this key; what reads or writes weights needs them as they are.
     if "precision" in config:
         models = [in_precision(model, precision, device) for model in models]

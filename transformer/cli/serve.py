@@ -10,6 +10,7 @@ from omegaconf import DictConfig
 from transformer.cli.config.compose import resolve_fields, resolve_value
 from transformer.cli.engine import translator_by_engine
 from transformer.cli.load import checkpoint_paths, with_flags
+from transformer.cli.threads import set_search_threads
 from transformer.common.errors import InputError, require_package
 from transformer.common.files import given_path
 from transformer.common.schema import typed
@@ -38,6 +39,9 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     thread = ThreadPoolExecutor(1)
     directions = thread.submit(lambda: Directions(_directions(config, arguments))).result()
+    models = [one.translator.model for one in directions.all]
+    if all(one.translator.device.type == "cpu" for one in directions.all):
+        thread.submit(set_search_threads, models).result()  # of all; so far the last has decided
     tokens = min(one.translator.batch_tokens for one in directions.all)
     width = max(one.translator.search.width for one in directions.all)
     service = TranslationService(

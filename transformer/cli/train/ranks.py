@@ -74,6 +74,7 @@ def train_as_rank(
     ``exact``, a vocabulary that is too large for the text is refused; else the largest is learnt.
     """
     # Torch and Lightning take seconds to import: not before the call is known to be right.
+    from transformer.cli.threads import sleep_when_crowded
     from transformer.training.config import run_config
 
     OmegaConf.resolve(config)
@@ -94,6 +95,7 @@ def train_as_rank(
             if process is not None:
                 process.agreed(_call_json(config, folder, objective, exact))
         logging.getLogger(__name__).info("run directory %s", folder)
+        sleep_when_crowded()
         if rank == 0 and is_translation(typed.task) and not typed.data.streaming:
             from transformer.data.quality.examination import log_faults
 

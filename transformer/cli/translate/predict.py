@@ -8,6 +8,7 @@ from omegaconf import DictConfig
 
 from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.load import resolve_batch_tokens, resolve_device
+from transformer.cli.threads import set_search_threads
 from transformer.cli.translate.line_io import Form, line_files, open_input, open_output
 from transformer.common.files import written_whole
 from transformer.decoding.prediction.language_model import LanguageModel
@@ -27,6 +28,8 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     device = resolve_device(config.device)
     batch_tokens = resolve_batch_tokens(config, device)
     predictor = kind.load(file, batch_tokens=batch_tokens, device=device)
+    if device.type == "cpu":
+        set_search_threads([predictor.model])
     with ExitStack() as stack:
         lines, ready = open_input(source)
         if regular and target is not None:
