@@ -28,13 +28,13 @@ html_title = project
 
 CONTENTS = {
     "Begin": "first_model training configuration other_toolkits",
-    "Text": "data tasks scale doctor",
+    "Text": "data tokenizers tasks scale doctor",
     "Model": "attention regularization single_stacks",
     "Training": "recipes processes gpu reliability",
     "Translating": "decoding alignment seeing failures robustness",
     "Using": "serving interchange browser python api",
     "Measured": "report results comparing performance history",
-    "Code": "architecture",
+    "Code": "architecture weight",
 }
 """The pages in the order of the site, by theme."""
 

@@ -13,12 +13,16 @@ from omegaconf import OmegaConf
 
 from tests.helpers.decoding.steps import RecurrentStep, search_config
 from tests.helpers.decoding.translators import tiny_translator
+from transformer.common.errors import InputError
 from transformer.data.corpora.catalog import PUBLISHED
 from transformer.decoding.batched_search import SEARCHES
 from transformer.evaluation.metrics import METRICS, MetricsConfig, score
 from transformer.interchange.export_formats import FORMATS
+from transformer.interchange.expressible import check_formula
 from transformer.model.attention.attention_bias import AttentionBias
-from transformer.model.attention.scaled_dot_product import eager
+from transformer.model.attention.positions.alibi import AlibiBias
+from transformer.model.attention.record_weights import recording
+from transformer.model.attention.scaled_dot_product import attend_with_weights, eager
 from transformer.tasks.registry import task_class
 
 PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
@@ -60,11 +64,26 @@ def test_the_loss_is_the_formula() -> None:
     assert sums["loss"] == loss
 
 
-def test_the_attention_is_a_kernel() -> None:
-    query, key, value = torch.randn(3, 1, 2, 4, 8, generator=torch.manual_seed(1))
-    bias = AttentionBias(torch.ones(4, 4, dtype=torch.bool).tril()[None, None])
-    found = run("attention")["sharper"](query, key, value, bias, 0.0)
-    torch.testing.assert_close(found, eager(2 * query, key, value, bias, 0.0))
+def test_the_formula_of_an_attention_computes_and_is_recorded() -> None:
+    attention = run("attention")["attention"]
+    hidden, positions = torch.randn(1, 4, 16), torch.arange(4)
+    bias = AttentionBias(None, positions, positions, causal=True, bias=AlibiBias(2))
+    queries, keys, values = attention.project(hidden, hidden, hidden, bias)
+    expected = attention.output(
+        eager(2 * queries, keys, values, bias, 0.0).transpose(1, 2).flatten(-2)
+    )
+    torch.testing.assert_close(attention(hidden, hidden, hidden, bias), expected)
+    with recording([attention]) as weights:
+        torch.testing.assert_close(attention(hidden, hidden, hidden, bias), expected)
+    seen = attend_with_weights(2 * queries, keys, values, bias, 0.0)[1]
+    torch.testing.assert_close(weights, [seen])
+
+
+def test_a_program_without_the_formula_is_refused() -> None:
+    model = tiny_translator().model
+    model.decoder.layers[0].cross_attention.formula = run("attention")["sharper"]
+    with pytest.raises(InputError, match=r"decoder\.layers\.0\.cross_attention .* CTranslate2"):
+        check_formula(model, "CTranslate2")
 
 
 def test_the_format_is_written(tmp_path: Path) -> None:

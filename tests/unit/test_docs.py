@@ -4,6 +4,7 @@ import ast
 import contextlib
 import io
 import re
+import runpy
 from functools import cache
 from pathlib import Path
 
@@ -195,3 +196,10 @@ def test_the_snippets_on_attention_print_what_the_page_says(
             with contextlib.redirect_stdout(io.StringIO()) as printed:
                 exec(code, namespace)
             assert printed.getvalue() == (snippet["output"] or ""), f"snippet at line {line}"
+
+
+def test_the_site_lists_every_page() -> None:
+    config = runpy.run_path(str(ROOT / "docs" / "conf.py"))
+    listed = {name for names in config["CONTENTS"].values() for name in names.split()}
+    pages = {page.stem for kind in ("*.md", "*.rst") for page in (ROOT / "docs").glob(kind)}
+    assert listed == pages

@@ -11,7 +11,7 @@ from torch import nn
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer.decoding.search.shortlist import Shortlist
-from transformer.interchange.expressible import CTRANSLATE2, check_expressible
+from transformer.interchange.expressible import CTRANSLATE2, check_expressible, check_formula
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.attention.positions.t5_buckets import BucketBias
 from transformer.model.checkpoint.checkpoint import Checkpoint
@@ -42,6 +42,7 @@ def write_ctranslate2(
 ) -> None:
     """Write ``model.bin``, ``config.json`` and the vocabularies; InputError if not expressible."""
     check_expressible(model.config, "CTranslate2", CTRANSLATE2)
+    check_formula(model, "CTranslate2")
     if tokenizer.tags.given:
         raise InputError(
             "data.target_tag=both, and a first symbol as that of BART, cannot be expressed in "

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from transformer.common.errors import InputError
+from transformer.model.attention.multi_head import MultiHeadAttention
+from transformer.model.attention.scaled_dot_product import attend_with_weights
 from transformer.model.config import ModelConfig
 from transformer.model.heads import heads_off
 from transformer.model.transformer import Transformer
@@ -36,6 +38,15 @@ def check_heads(model: Transformer) -> None:
             f"an export has all heads, {off[0]} too; leave out heads_off=, and use it with the "
             "exported model"
         )
+
+
+def check_formula(model: Transformer, program: str) -> None:
+    """Raise InputError if an attention computes another formula than the paper's."""
+    for name, module in model.named_modules():
+        if isinstance(module, MultiHeadAttention) and module.formula is not attend_with_weights:
+            raise InputError(
+                f"the formula of {name} cannot be expressed in {program}; export with format=onnx"
+            )
 
 
 def check_expressible(config: ModelConfig, program: str, has: Values) -> None:

@@ -17,7 +17,12 @@ from transformer.data.tokenization.tags import parse_tags
 from transformer.data.tokenization.tokenizer import BOS, PAD
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig
-from transformer.interchange.expressible import TRANSFORMERS, check_expressible, check_heads
+from transformer.interchange.expressible import (
+    TRANSFORMERS,
+    check_expressible,
+    check_formula,
+    check_heads,
+)
 from transformer.interchange.families.family import config_values, nearest_family
 from transformer.interchange.families.subwords import ExportedIds, has_learnt_bias
 from transformer.interchange.families.weight_names import export_weights
@@ -32,6 +37,7 @@ def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path)
     model = translator.model
     config, family = model.config, nearest_family(model.config)
     check_expressible(config, family.architecture, {**TRANSFORMERS, **family.has})
+    check_formula(model, family.architecture)
     tagged = translator.tokenizer.tags.both_sides
     required = {
         "model.head_dim=null": not family.prefix  # T5

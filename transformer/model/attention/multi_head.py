@@ -7,7 +7,13 @@ from torch import Tensor, nn
 
 from transformer.model.attention.attention_bias import AttentionBias
 from transformer.model.attention.masks import Mask
-from transformer.model.attention.scaled_dot_product import Kernel, KeyHeads, QueryHeads, eager
+from transformer.model.attention.scaled_dot_product import (
+    Formula,
+    Kernel,
+    KeyHeads,
+    QueryHeads,
+    attend_with_weights,
+)
 from transformer.model.layers.linear import Linear
 from transformer.model.layers.mixed_precision import HeadNorm
 from transformer.model.layers.one_product import linear_together
@@ -23,6 +29,7 @@ class MultiHeadAttention(nn.Module):
     In self-attention, query = key = value. In cross-attention, the query comes from the target; key
     and value come from the source (section 3.2.3). ``num_heads / num_kv_heads`` query heads share a
     head of keys and values; ``head_dim`` is ``d_k`` and ``d_v`` (``ModelConfig`` has the sources).
+    ``kernel`` computes ``formula`` faster; without one, the formula itself computes.
     """
 
     head_mask: Tensor | None
@@ -38,12 +45,14 @@ class MultiHeadAttention(nn.Module):
         scale_scores: bool = True,
         biases: bool = True,
         dropout: float = 0.0,
-        kernel: Kernel = eager,
+        formula: Formula = attend_with_weights,
+        kernel: Kernel | None = None,
     ) -> None:
         super().__init__()
         self.head_dim = head_dim or d_model // num_heads
         kv_heads = num_kv_heads or num_heads
         self.dropout = dropout
+        self.formula = formula
         self.kernel = kernel
         # Every kernel divides the scores by the root of d_k.
         self.query_scale = None if scale_scores else math.sqrt(self.head_dim)
@@ -89,7 +98,10 @@ class MultiHeadAttention(nn.Module):
     ) -> Queries:
         """Attend in every head, concatenate, project."""
         dropout = self.dropout if self.training else 0.0
-        attended = self.kernel(queries, keys, values, attention_bias, dropout)
+        if self.kernel is None:
+            attended, _ = self.formula(queries, keys, values, attention_bias, dropout)
+        else:
+            attended = self.kernel(queries, keys, values, attention_bias, dropout)
         if self.head_mask is not None:
             attended = attended * self.head_mask[:, None, None]
         # batch head query head_dim -> batch query (head head_dim)

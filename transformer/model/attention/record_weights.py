@@ -8,25 +8,28 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transformer.model.attention.multi_head import MultiHeadAttention
-from transformer.model.attention.scaled_dot_product import QueryHeads, attend_with_weights
+from transformer.model.attention.scaled_dot_product import Kernel, QueryHeads
 
 
 @contextmanager
 def recording(
     attentions: Iterable[MultiHeadAttention],
 ) -> Iterator[list[Float[Tensor, "batch head query key"]]]:
-    """Compute attentions by the formula, and list the weights of each call before dropout."""
+    """Compute attentions by their formulas, and list the weights of each call before dropout."""
     weights: list[Tensor] = []
 
-    def remember(*arguments: Any) -> QueryHeads:
-        attended, seen = attend_with_weights(*arguments)
-        weights.append(seen)
-        return attended
+    def remembering(attention: MultiHeadAttention) -> Kernel:
+        def remember(*arguments: Any) -> QueryHeads:
+            attended, seen = attention.formula(*arguments)
+            weights.append(seen)
+            return attended
+
+        return remember
 
     # A dict holds a shared module once, with its own kernel.
     kernels = {attention: attention.kernel for attention in attentions}
     for attention in kernels:
-        attention.kernel = remember
+        attention.kernel = remembering(attention)
     try:
         yield weights
     finally:

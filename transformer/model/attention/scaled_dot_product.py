@@ -19,8 +19,15 @@ RepeatedHeads = Float[Tensor, "batch head key head_dim"]
 Weights = Float[Tensor, "batch head query key"]
 Bias = Float[Tensor, "#batch #head #query #key"]
 
+Formula = Callable[
+    [QueryHeads, KeyHeads, KeyHeads, AttentionBias, float], tuple[QueryHeads, Weights]
+]
+"""What an attention computes, and its weights; keys and values may have fewer heads than queries.
+
+The paper's formula is ``attend_with_weights``."""
+
 Kernel = Callable[[QueryHeads, KeyHeads, KeyHeads, AttentionBias, float], QueryHeads]
-"""An implementation of ``attend``; keys and values may have fewer heads than queries."""
+"""A faster implementation of a formula, without the weights."""
 
 
 def attend(
