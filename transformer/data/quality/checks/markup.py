@@ -96,11 +96,15 @@ _MENTION = re.compile(
     # B<bold> of a manual, and not H<sub>2</sub>O.
     r"|(?<![^\W_])[A-Z]<(?!/?su[bp]>)"
 )
-# An entity in quotes or brackets, or one of two that stand alone in a list.
+# An entity in quotes or brackets, one of two that stand alone in a list, or one that is the subject
+# of a sentence or its object.
 _ALONE = r"&(?:lt|gt|amp|quot|apos|nbsp|#\w+);"
 _ENTITY_MENTION = re.compile(
     rf"{_OPEN}\s?&#?\w+;?(?:\s?{_CLOSE}| \w)"
     rf"|(?<!\S){_ALONE}(?:,? ?[/|,] ?|,? (?:and|or|und|oder|et|ou|y|o|e) ){_ALONE}(?![^\s.,;:)])"
+    rf"|(?<!\S){_ALONE} (?:is|stands|means|becomes|for|instead|ist|steht|bedeutet|wird|für|statt)\b"
+    r"|\b(?:[Uu]se|[Ww]rite|[Tt]ype|[Vv]erwende\w*|[Bb]enutze\w*|[Ss]chreibe\w*)(?: Sie)?"
+    rf" {_ALONE}(?!\S)"
 )
 _BRACKETED = re.compile(r"<[^\s<>][^<>]*>?")
 # What else is in angle brackets: <file>, <%s id='%s'>, <ann@example.org>.

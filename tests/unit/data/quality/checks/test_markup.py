@@ -44,6 +44,7 @@ ABOUT = [
     "press <Enter> or <Del> and <b>wait</b>",
     "the characters &lt; and &gt; are special",
     "write &lt; instead of <",
+    "use &lt; for a less-than sign",
     "supports <b>, <i> or <u>",
     "replaces <strong> by <b>",
     'echo "<b>hello</b>"',
