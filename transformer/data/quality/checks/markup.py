@@ -78,6 +78,7 @@ _SUBJECT = re.compile(
     r"|Platzhaltern?|spitzen? Klammern?|(?:source|HTML) code|page source|Quelltext\w*|Quellcode\w*"
     r"|éléments?|balises?|entités?|étiquettes?|etichett[ae]"
     r"|etiquetas?|entidad(?:es)?|elementos?)\b"
+    r"|\b(?:Examples?|Beispiele?|Output|Ausgabe|Input|Eingabe):"
 )
 _OPEN, _CLOSE = "[\"'`´‘’“”„‚«»‹›(\\[{=]", "[\"'`´‘’“”„‚«»‹›)\\]}]"
 _BEGIN, _ANY = r"<[A-Za-z][^<>]*>", r"<[^<>]*>"
@@ -92,7 +93,6 @@ _MENTION = re.compile(
     rf"|{_BEGIN}(?:,? ?[/|,] ?|,? (?:and|or|und|oder|bzw\.|et|ou|y|o|e) ){_BEGIN}"
     rf"|{_BEGIN} (?:\w+ ){{1,2}}{_BEGIN}(?!\w)"
     rf"|(?:[Ee]xamples?|[Bb]eispiele?|\be\. ?g\.|\bz\. ?B\.)[:,]? ?{_BEGIN}|\w-{_BEGIN}"
-    rf"|\b(?:Output|Input|Ausgabe|Eingabe): {_BEGIN}"
     # B<bold> of a manual, and not H<sub>2</sub>O.
     r"|(?<![^\W_])[A-Z]<(?!/?su[bp]>)"
 )
