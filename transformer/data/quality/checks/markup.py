@@ -34,13 +34,13 @@ _HTML_ALONE = re.compile(
     re.IGNORECASE,
 )
 # These stand between words, the others around them.
-_BLOCK = re.compile(rf"{_BLOCKS}|p", re.IGNORECASE)
+_BLOCK = re.compile(rf"{_BLOCKS}|p|para|simpara|caption|legend", re.IGNORECASE)
 # What a repair removes: elements that stand around words of a sentence, in HTML and in DocBook,
 # and those that need no end.
 _AROUND = re.compile(
     rf"{_MULTI}|[abipqsu]|caption|cite|code|del|dfn|ins|label|legend|mark|samp|var|"
-    "acronym|application|command|emphasis|filename|firstterm|gui[a-z]+|keycap|literal|para|phrase|"
-    "productname|qt|quote|replaceable|simpara|systemitem|ulink|userinput|varname",
+    "acronym|application|command|emphasis|filename|firstterm|gui[a-z]+|keycap|literal|para|"
+    "productname|qt|replaceable|simpara|systemitem|ulink|userinput|varname",
     re.IGNORECASE,
 )
 # Around a single letter, `a<b>c`: operands are short.
@@ -71,13 +71,12 @@ _DEPTH = 3
 
 # Words of a text about markup. "Tag" is a German day.
 _SUBJECT = re.compile(
-    r"(?<![./])\b(?:tags?|Tags|elements?|attributes?|markup|X?HTML\d?|X[MS]L\w*|html|xml|SGML|DTD"
-    r"|CDATA|DocBook|[Cc]haracter references?|Zeichenreferenz(?:en)?"
-    r"|entit(?:y|ies)|escap\w+|unescap\w+|(?:angle|pointed)[- ]brackets?|ampersands?|placeholders?"
-    r"|Elemente?[ns]?|Attribut(?:e[ns]?|s)?|\w*[Ee]ntität(?:en)?|\w*[Mm]askier\w+|Auszeichnungs\w+"
-    r"|Platzhaltern?|spitzen? Klammern?|(?:source|HTML) code|page source|Quelltext\w*|Quellcode\w*"
-    r"|éléments?|balises?|entités?|étiquettes?|etichett[ae]"
-    r"|etiquetas?|entidad(?:es)?|elementos?)\b"
+    r"(?<![./])\b(?:tags?|Tags|(?i:elements?|attributes?|markup|x?html\d?|x[ms]l\w*|sgml|dtd|cdata"
+    r"|docbook|entit(?:y|ies)|(?:un)?escap\w+|(?:angle|pointed)[- ]brackets?|ampersands?"
+    r"|placeholders?|character references?|source code|page source"
+    r"|elemente[ns]?|attribut(?:e[ns]?|s)?|\w*entität(?:en)?|\w*maskier\w+|auszeichnungs\w+"
+    r"|platzhaltern?|spitzen? klammern?|zeichenreferenz(?:en)?|quelltext\w*|quellcode\w*"
+    r"|éléments?|balises?|entités?|étiquettes?|etichett[ae]|etiquetas?|entidad(?:es)?|elementos?))\b"
     r"|\b(?:Examples?|Beispiele?|Output|Ausgabe|Input|Eingabe):"
 )
 _OPEN, _CLOSE = "[\"'`´‘’“”„‚«»‹›(\\[{=]", "[\"'`´‘’“”„‚«»‹›)\\]}]"
@@ -294,8 +293,16 @@ def _between(tags: Iterable[re.Match[str]], text: str) -> Iterator[str]:
 
 
 def _without(tags: Sequence[re.Match[str]], text: str) -> str:
-    blanks = [" " if not one[2] or _BLOCK.fullmatch(one[2]) else "" for one in tags]
+    blanks = [" " if _parts_words(one, text) else "" for one in tags]
     return "".join(map(str.__add__, _between(tags, text), [*blanks, ""]))
+
+
+def _parts_words(tag: re.Match[str], text: str) -> bool:
+    if not tag[2] or _BLOCK.fullmatch(tag[2]):
+        return True
+    # As in <b>Note:</b>The disk is full.
+    before, after = text[tag.start() - 1], text[tag.end() : tag.end() + 1]
+    return bool(tag[1]) and after.isupper() and (before.islower() or before in ".:!?")
 
 
 def _decoded(text: str) -> str:

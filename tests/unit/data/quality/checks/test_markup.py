@@ -16,7 +16,8 @@ from transformer.data.quality.checks.markup import (
 WHOLE = [
     ("a <b>heavy</b> word", "a heavy word"),
     ("one<br/>two<BR >three.<p>four", "one two three. four"),
-    ("<para>A word.</para>", "A word."),
+    ("<para>A word.</para><para>Two.</para>", " A word.  Two. "),
+    ("<b>Note</b>The disk is full.", "Note The disk is full."),
     ('<a title="a > b" href=http://a.org/>here</a>', "here"),
     ("<font color=red>red", "red"),
     ("red</span>", "red"),
