@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from html.entities import name2codepoint
+from itertools import chain
 
 from transformer.data.quality.base import SIDES, Fault, NumberedPair, quoted
 
@@ -139,7 +140,11 @@ def decode_entities(source: str, target: str) -> tuple[str, str]:
     Texts about entities stay as they are, and so do texts with tags, whose attributes need them.
     """
     texts = (source, target)
-    if "&" not in source + target or is_about_markup(*texts) or any(map(_tags, texts)):
+    if "&" not in source + target or any(map(_tags, texts)):
+        return texts
+    # What a text is about is on both sides.
+    is_on_both = all(map(_ENTITY.search, texts))
+    if is_about_markup(*texts) if is_on_both else any(map(_mentions_entity, texts)):
         return texts
     if all(any(_is_letter(one[0]) for one in _LONE.finditer(text)) for text in texts):
         return texts
@@ -167,8 +172,7 @@ def is_about_markup(source: str, target: str) -> bool:
     return source == target or any(
         _SUBJECT.search(_BRACKETED.sub("", text))
         or _MENTION.search(text)
-        or _ENTITY_MENTION.search(text)
-        or _has_sign_and_entity(text)
+        or _mentions_entity(text)
         or _PLACEHOLDER.search("".join(_between(_tags(text, _HTML_ALONE), text)))
         for text in (source, target)
     )
@@ -176,7 +180,9 @@ def is_about_markup(source: str, target: str) -> bool:
 
 def find_markup_fault(both: bool, pair: NumberedPair) -> Fault | None:
     """Show the first tag or entity if the sides have different markup, or the same if ``both``."""
-    if not any(map(_SIGN.search, pair.texts)) or is_about_markup(*pair.texts):
+    signs = [bool(_SIGN.search(text)) for text in pair.texts]
+    # A text about markup is translated to another one.
+    if not any(signs) or (all(signs) and is_about_markup(*pair.texts)):
         return None
     names = [_HTML if "<" in other else _HTML_ALONE for other in pair.texts[::-1]]
     kinds, shown = zip(*map(_markup_of, pair.texts, names), strict=True)
@@ -196,12 +202,13 @@ def _is_known(name: str) -> bool:
     return bool(_HTML.fullmatch(name) or _AROUND.fullmatch(name))
 
 
-def _has_sign_and_entity(text: str) -> bool:
-    """Whether a text has an entity and the sign that it stands for, too: "& becomes &amp;"."""
+def _mentions_entity(text: str) -> bool:
+    """Whether a text quotes an entity, or has one beside its sign: "& becomes &amp;"."""
     if "&" not in text:
         return False
     plain = _TAG.sub("", _ENTITY.sub("", text))
-    return any(sign in plain and name in text for sign, name in _SIGNS)
+    is_beside = any(sign in plain and name in text for sign, name in _SIGNS)
+    return is_beside or _ENTITY_MENTION.search(text) is not None
 
 
 def _is_letter(entity: str) -> bool:
@@ -226,13 +233,14 @@ def _mark_up(tags: Sequence[re.Match[str]], text: str) -> bool:
             start, first = begun[name].pop()
             if not _is_around(first, one, text, plain[start:place]):
                 return False
-        elif len(name) == 1 and text[one.start() - 1 : one.start()].isalnum():
-            return False  # list<p> of a program
         elif one[1]:
             alone.append(place)
         else:
             begun[name].append((place, one))
-    alone += [place for places in begun.values() for place, _ in places]
+    for place, one in chain.from_iterable(begun.values()):
+        if len(one[2]) == 1 and text[one.start() - 1 : one.start()].isalnum():
+            return False  # list<p> of a program
+        alone.append(place)
     return all(_is_at_an_end(plain, place) for place in alone)
 
 

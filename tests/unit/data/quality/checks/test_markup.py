@@ -17,6 +17,7 @@ WHOLE = [
     ("a <b>heavy</b> word", "a heavy word"),
     ("one<br/>two<BR >three.<p>four", "one two three. four"),
     ("<para>A word.</para><para>Two.</para>", " A word.  Two. "),
+    ("un<b>believ</b>able", "unbelievable"),
     ("<b>Note</b>The disk is full.", "Note The disk is full."),
     ('<a title="a > b" href=http://a.org/>here</a>', "here"),
     ("<font color=red>red", "red"),
@@ -109,6 +110,7 @@ def test_markup_is_compared_by_names() -> None:
     links = '<a href="en.html">a <b>c</b></a>', "<B>c</B> <a href=de.html>a</a>"
     assert same_tags(*links) and not fault(*links, both=False) and fault(*links, both=True)
     assert remove_tags(*links) == ("a c", "c a")
+    assert fault('say "<b>no</b>"', 'sag "nein"', both=False)
     # Code, or not translated.
     assert not fault(links[0], links[0], both=True)
     assert remove_tags(links[0], links[0]) == (links[0], links[0])
