@@ -50,7 +50,7 @@ _OPERAND_BEFORE, _OPERAND_AFTER = re.compile(r"(?:^|\W)\w{1,2}$"), re.compile(r"
 _REST = re.compile(
     r"<!--|<!\[CDATA\[|<!DOCTYPE\b|<\?(?:xml|php)\b"
     r"|<[A-Za-z][\w:-]*\s[\w:-]+=[\"']"
-    r"|\w=(?:\"[^\"<>]*\"|'[^'<>]*')\s?/?>"
+    r"|^[^<>]*\w=(?:\"[^\"<>]*\"|'[^'<>]*')\s?/?>"
     rf"|^\s?(?:/[A-Za-z]\w*|{_MULTI}\s?/?)>"
     rf"|<(?:/(?:[A-Za-z]\w*)?|{_MULTI}\s?/?)\s?$",
     re.IGNORECASE,
