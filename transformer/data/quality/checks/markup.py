@@ -40,7 +40,7 @@ _BLOCK = re.compile(rf"{_BLOCKS}|p|para|simpara|caption|legend", re.IGNORECASE)
 # and those that need no end.
 _AROUND = re.compile(
     rf"{_MULTI}|[abipqsu]|caption|cite|code|del|dfn|ins|label|legend|mark|samp|var|"
-    "acronym|application|command|emphasis|filename|firstterm|gui[a-z]+|keycap|literal|para|"
+    "acronym|application|command|emphasis|filename|firstterm|gui[a-z]*|keycap|literal|para|"
     "productname|qt|replaceable|simpara|systemitem|ulink|userinput|varname",
     re.IGNORECASE,
 )
@@ -123,7 +123,8 @@ _SHOWN = re.compile(
 # An entity of a letter that is no part of a word, or of a blank between blanks.
 _LONE = re.compile(r"(?<![^\s(])&(?:#\w+|[A-Za-z]+);(?=[\s.,;:)]|$)")
 
-_SIGNS = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"))
+_SIGN_ALONE = re.compile(r"(?<!\w)[&<>](?!\w)")
+_NAME_OF = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 # Where a tag may stand that has no other half.
 _END, _START = re.compile(r"(?:[\w.!?…:;,)%]|[.!?…]\s+)$"), re.compile(r"[\w%&$„“”\"«»(]")
 
@@ -207,7 +208,7 @@ def _mentions_entity(text: str) -> bool:
     if "&" not in text:
         return False
     plain = _TAG.sub("", _ENTITY.sub("", text))
-    is_beside = any(sign in plain and name in text for sign, name in _SIGNS)
+    is_beside = any(_NAME_OF[sign] in text for sign in set(_SIGN_ALONE.findall(plain)))
     return is_beside or _ENTITY_MENTION.search(text) is not None
 
 
