@@ -24,6 +24,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Write the good pairs, and list the others."""
     filters = resolve_value(config, "filters", Mapping[str, bool])
     repair = resolve_value(config, "repair", bool)
+    repairs = resolve_value(config, "repairs", Mapping[str, bool])
     folder = resolve_path(config, "output")
     data = corpus_options.data_config(config)
     drop = _load_models(config, data, any(one.startswith("keep=") for one in arguments))
@@ -35,7 +36,8 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     if tokenizer is None and "unknown_characters" in enabled:
         raise InputError("filters.unknown_characters=true needs checkpoint=RUN or tokenizer=bpe")
     checks = Checks(texts, settings, tokenizer)
-    cleaned = clean(checks, names, folder, drop, repair=repair)
+    chosen = [name for name, is_on in repairs.items() if is_on]
+    cleaned = clean(checks, names, folder, drop, repair=repair, repairs=chosen)
     _show(cleaned, checks.skipped, repair)
     report = {
         "output": str(folder),

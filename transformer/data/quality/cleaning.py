@@ -4,10 +4,9 @@ import gzip
 import json
 from array import array
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from importlib.util import find_spec
 from io import BufferedWriter
 from itertools import islice, repeat
@@ -26,7 +25,10 @@ from transformer.data.text.word_alignment import word_count
 # Faults that a summary names.
 _NAMED = 3
 
-Repair = Callable[[list[str]], Iterable[str]]
+REPAIRS = ("encoding", "entities", "markup", "invisible", "blanks")
+
+Repair = Callable[[str, str], Pair]
+"""Repairs the source and the target of a pair."""
 Drop = Callable[[Iterable[Pair]], Iterator[Mapping[str, float] | None]]
 """Reads the pairs without faults; yields for each the numbers that reject it, or None."""
 
@@ -55,9 +57,18 @@ class CleanedSplit:
 
 
 def clean(
-    checks: Checks, names: Sequence[str], folder: Path, drop: Drop | None = None, *, repair: bool
+    checks: Checks,
+    names: Sequence[str],
+    folder: Path,
+    drop: Drop | None = None,
+    *,
+    repair: bool,
+    repairs: Collection[str] = REPAIRS,
 ) -> dict[str, CleanedSplit]:
-    """Write the kept and the rejected lines of some splits to a new folder, all or nothing."""
+    """Write the kept and the rejected lines of some splits to a new folder, all or nothing.
+
+    The ``repairs`` are made or, without ``repair``, only counted.
+    """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"output={folder} is there already; name a new folder")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -65,8 +76,10 @@ def clean(
         part.mkdir()
         cleaned = {}
         for name in dict.fromkeys(names):
-            reasons = drop and drop(_Cleaner(checks, name, repair).passing())
-            cleaned[name] = _Cleaner(checks, name, repair).clean(part, reasons or repeat(None))
+            reasons = drop and drop(_Cleaner(checks, name, repair, repairs).passing())
+            cleaned[name] = _Cleaner(checks, name, repair, repairs).clean(
+                part, reasons or repeat(None)
+            )
         lost = [f"{name}: {split.summary()}" for name, split in cleaned.items() if split.faults]
         if lost and not any(split.kept for split in cleaned.values()):
             raise InputError(f"nothing is written: {'; '.join(lost)}")
@@ -102,10 +115,10 @@ def choose_pairs(
 class _Cleaner:
     """Cleans a split, which is a whole text; lines that separate documents are kept."""
 
-    def __init__(self, checks: Checks, name: str, repair: bool) -> None:
+    def __init__(self, checks: Checks, name: str, repair: bool, repairs: Collection[str]) -> None:
         self._enabled, self._checks = checks.config.checks, checks.build(name)
         self._split, self._name, self._pairs = checks.splits[name], name, checks.pairs
-        self._steps, self._apply_repair = _repairs(), repair
+        self._steps, self._apply_repair = _steps(repairs), repair
         self._paths = [*self._split.corpus.paths, *filter(None, [self._split.links])]
         if self._split.links is not None:
             # Reads them once, so that wrong links are an error.
@@ -175,10 +188,10 @@ class _Cleaner:
     def _repaired(self, pair: NumberedPair) -> tuple[NumberedPair, list[str]]:
         """Return the pair to check and to write, and its repairs; none moves words of links."""
         source, *features = pair.source.split("\t", int(self._split.corpus.features))
-        texts, repairs = [source, pair.target], []
-        for name, step in self._steps.items():
-            before, texts = texts, [*step(texts)]
-            if texts != before:
+        texts, repairs = (source, pair.target), list[str]()
+        for name, step in self._steps:
+            if name not in repairs and (after := step(*texts)) != texts:
+                texts = after
                 repairs.append(name)
         mended = pair._replace(source="\t".join([texts[0], *features]), target=texts[1])
         if self._split.links is not None and any(
@@ -223,18 +236,21 @@ def _record(pair: NumberedPair, reason: Mapping[str, object], **more: object) ->
     return (json.dumps(values, ensure_ascii=False) + "\n").encode()
 
 
-def _repairs() -> dict[str, Repair]:
+def _steps(names: Collection[str]) -> list[tuple[str, Repair]]:
     """Return the repairs of both sides; without ftfy, encodings stay as they are."""
-    # In this order: a decoded entity may be part of a tag, invisible or a tab.
-    steps: dict[str, Repair] = {
-        "encoding": partial(map, characters.undo_wrong_encoding),
-        "entities": partial(map, markup.decode_entities),
-        "markup": lambda texts: (
-            map(markup.remove_tags, texts) if markup.same_tags(*texts) else texts
-        ),
-        "invisible": partial(map, characters.remove_invisible),
-        "blanks": partial(map, characters.normalize_blanks),
-    }
-    if find_spec("ftfy") is None:
-        del steps["encoding"]
-    return steps
+    steps: list[tuple[str, Repair]] = [
+        ("encoding", _each(characters.undo_wrong_encoding)),
+        # Decoding shows tags (&lt;b&gt;), which are text if there were others: <p>Write &lt;b&gt;.
+        ("markup", markup.remove_tags),
+        ("entities", markup.decode_entities),
+        ("markup", markup.remove_tags),
+        # A decoded entity may be one of these.
+        ("invisible", _each(characters.remove_invisible)),
+        ("blanks", _each(characters.normalize_blanks)),
+    ]
+    missing = "encoding" if find_spec("ftfy") is None else None
+    return [(name, step) for name, step in steps if name in names and name != missing]
+
+
+def _each(repair: Callable[[str], str]) -> Repair:
+    return lambda source, target: (repair(source), repair(target))

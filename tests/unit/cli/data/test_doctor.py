@@ -129,6 +129,8 @@ def test_what_clean_repairs_is_told(capsys: pytest.CaptureFixture[str]) -> None:
         out, err = capsys.readouterr()
         assert f"  2 of the kept pairs {said}: invisible 1, blanks 1\n" in err
         assert json.loads(out)["splits"]["train"]["repairs"] == {"invisible": 1, "blanks": 1}
+    assert call("clean", *files, "output=one", "repairs.blanks=false") == 0
+    assert json.loads(capsys.readouterr().out)["splits"]["train"]["repairs"] == {"invisible": 1}
 
 
 def test_a_text_of_which_little_is_kept(capsys: pytest.CaptureFixture[str]) -> None:

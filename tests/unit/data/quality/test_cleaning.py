@@ -170,6 +170,19 @@ def test_the_same_markup_is_removed_and_other_markup_rejected(tmp_path: Path) ->
     assert faults == [["markup"], ["markup"], ["markup_both"]]
     # Without repairs all of it is left out.
     assert cleaned(splits, tmp_path / "same", wanted)["train"].kept == 1
+    # Each repair has its switch.
+    checks = Checks(splits, examination_config(()))
+    done = clean(checks, ["train"], tmp_path / "some", repair=True, repairs=["blanks"])
+    assert done["train"].repairs == {}
+    done = clean(checks, ["train"], tmp_path / "more", repair=True, repairs=["markup"])
+    assert done["train"].repairs == {"markup": 2}
+
+
+def test_tags_in_escaped_text_stay(tmp_path: Path) -> None:
+    """Markup that is left after decoding is text if there was other markup around it."""
+    texts = {"train": [("<p>Type &lt;b&gt; here</p>", "<p>Hier &lt;b&gt; tippen</p>")]}
+    cleaned(written(texts, tmp_path / "in"), tmp_path / "out", frozenset({"empty"}), repair=True)
+    assert list(read_lines(tmp_path / "out/train.en")) == ["Type <b> here"]
 
 
 @pytest.mark.parametrize("name", ["text.tsv", "text.tsv.gz", "text.jsonl", "text.jsonl.gz", "a.de"])

@@ -105,6 +105,10 @@ _COMMON_FRACTION = 0.2
 # Texts from which the language of a side is detected.
 _SAMPLE = 1000
 
+# A text is judged if it has so many words that are no names: in lower case, not in a compound, path
+# or quotation, and not on the other side.
+_MIN_EVIDENCE = 4
+
 _RUN = re.compile(r"\w+")
 
 
@@ -165,6 +169,16 @@ class Language:
         return str(language) if language != self.code and is_sure else None
 
 
+def _is_judged(text: str, other: str) -> bool:
+    """Whether a text has enough words to tell its language, beside names and terms."""
+    words = {word for word in _WORD.findall(text) if word.islower()}
+    # Scripts without capitals may have no blanks, either.
+    words |= {
+        word for word in _RUN.findall(text) if word.isalpha() and word.lower() == word.upper()
+    }
+    return len(words - _lower_words(other)) >= _MIN_EVIDENCE
+
+
 def find_wrong_language(
     languages: tuple[Language, Language], lexicon: Lexicon, pair: NumberedPair
 ) -> Fault | None:
@@ -174,6 +188,8 @@ def find_wrong_language(
     if found[0] == found[1] or bare(texts[0]) == bare(texts[1]):
         swapped = lexicon.is_in("target", texts[0]) and lexicon.is_in("source", texts[1])
         return Fault(None, f"sides swapped: {quoted(texts[0])}") if swapped else None
-    index = 0 if found[0] is not None else 1
-    message = f"{found[index]} for {languages[index].code}: {quoted(texts[index])}"
-    return Fault(SIDES[index], message)
+    sides = zip(SIDES, languages, found, texts, texts[::-1], strict=True)
+    for side, own, language, text, other in sides:
+        if language is not None and _is_judged(text, other):
+            return Fault(side, f"{language} for {own.code}: {quoted(text)}")
+    return None

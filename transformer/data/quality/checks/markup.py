@@ -1,14 +1,16 @@
 """Tags, comments and entities of HTML and XML, also what is left of them where a line was cut.
 
-No markup: a name alone in angle brackets (<stdio.h>, <FILE>), and signs (a < b, <3, R&D).
+No markup: a name alone in angle brackets (<stdio.h>, <FILE>), and signs (a < b, <3, R&D). A text
+about markup (the <b> tag, "&amp;", <form> ... </form>) has no fault, and is not repaired.
 """
 
 import html
 import re
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from html.entities import html5
+from html.entities import name2codepoint
+from itertools import chain
 
 from transformer.data.quality.base import SIDES, Fault, NumberedPair, quoted
 
@@ -33,14 +35,22 @@ _HTML_ALONE = re.compile(
     re.IGNORECASE,
 )
 # These stand between words, the others around them.
-_BLOCK = re.compile(rf"{_BLOCKS}|p", re.IGNORECASE)
+_BLOCK = re.compile(rf"{_BLOCKS}|p|para|simpara|caption|legend", re.IGNORECASE)
+# What a repair removes: elements that stand around words of a sentence, in HTML and in DocBook,
+# and those that need no end.
+_AROUND = re.compile(
+    rf"{_MULTI}|[abipqsu]|caption|cite|code|del|dfn|ins|label|legend|mark|samp|var|"
+    "acronym|application|command|emphasis|filename|firstterm|gui[a-z]*|keycap|literal|para|"
+    "productname|qt|replaceable|simpara|systemitem|ulink|userinput|varname",
+    re.IGNORECASE,
+)
 # Around a single letter, `a<b>c`: operands are short.
 _OPERAND_BEFORE, _OPERAND_AFTER = re.compile(r"(?:^|\W)\w{1,2}$"), re.compile(r"\w{1,2}(?!\w)")
 # Beside whole tags and comments: declarations, comments that do not end, and halves of tags.
 _REST = re.compile(
     r"<!--|<!\[CDATA\[|<!DOCTYPE\b|<\?(?:xml|php)\b"
     r"|<[A-Za-z][\w:-]*\s[\w:-]+=[\"']"
-    r"|\w=(?:\"[^\"<>]*\"|'[^'<>]*')\s?/?>"
+    r"|^[^<>]*\w=(?:\"[^\"<>]*\"|'[^'<>]*')\s?/?>"
     rf"|^\s?(?:/[A-Za-z]\w*|{_MULTI}\s?/?)>"
     rf"|<(?:/(?:[A-Za-z]\w*)?|{_MULTI}\s?/?)\s?$",
     re.IGNORECASE,
@@ -51,24 +61,72 @@ _SIGN = re.compile("[<>&]")
 _ENTITY = re.compile(
     r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"
     r"|& ?(?:# ?[0-9]{2,5}|nbsp|amp|quot|apos|lt|gt) ?;"
-    r"|&(?:#[0-9]{2,5}|nbsp|amp|quot|apos|lt|gt)(?![\w;=])"
+    r"|&(?:#[0-9]{2,5}|nbsp|amp|quot)(?![\w;=])"
 )
+# Names of HTML 4, without those that are words: &image; and &int; are variables of a program or
+# entities of another document.
+_WORDS = "and cap cup empty exist image int lang not or part prod prop rang real sim sub sum sup"
+_NAMES = {*name2codepoint, "apos"}.difference(_WORDS.split())
 # An entity of an entity, and so on, is seldom deeper: &amp;amp;nbsp;
 _DEPTH = 3
 
+# Words of a text about markup. "Tag" is a German day.
+_SUBJECT = re.compile(
+    r"(?<![./])\b(?:tags?|Tags|(?i:elements?|attributes?|markup|x?html\d?|x[ms]l\w*|sgml|dtd|cdata"
+    r"|docbook|entit(?:y|ies)|(?:un)?escap\w+|(?:angle|pointed)[- ]brackets?|ampersands?"
+    r"|placeholders?|character references?|source code|page source"
+    r"|elemente[ns]?|attribut(?:e[ns]?|s)?|\w*entität(?:en)?|\w*maskier\w+|auszeichnungs\w+"
+    r"|platzhaltern?|spitzen? klammern?|zeichenreferenz(?:en)?|quelltext\w*|quellcode\w*"
+    r"|éléments?|balises?|entités?|étiquettes?|etichett[ae]|etiquetas?|entidad(?:es)?|elementos?))\b"
+    r"|\b(?:Examples?|Beispiele?|Output|Ausgabe|Input|Eingabe):"
+)
+_OPEN, _CLOSE = "[\"'`´‘’“”„‚«»‹›(\\[{=]", "[\"'`´‘’“”„‚«»‹›)\\]}]"
+_BEGIN, _ANY = r"<[A-Za-z][^<>]*>", r"<[^<>]*>"
+# A tag in quotes or brackets, in a compound or a list, or around an ellipsis; an element in quotes
+# or as an example.
+_MENTION = re.compile(
+    rf"{_OPEN}\s?{_ANY}(?:\.\.\.|…)?\s?{_CLOSE}"
+    rf"|[\"'`´‘’“”„‚«»‹›]{_BEGIN}[^<>]*</[^<>]*>[\"'`´‘’“”„‚«»‹›]"
+    rf"|{_BEGIN}-\w|{_ANY}[-‑](?:[Tt]ag|[Ee]lement|Attribut)|\bTags? {_ANY}(?![\w„“])"
+    rf"|{_BEGIN} (?:[Tt]ags?|[Ee]lement\w*)\b"
+    rf"|{_BEGIN}\s?(?:\.\.\.|…|\[…\]|\[\.\.\.\])\s?</"
+    rf"|{_BEGIN}(?:,? ?[/|,] ?|,? (?:and|or|und|oder|bzw\.|et|ou|y|o|e) ){_BEGIN}"
+    rf"|{_BEGIN} (?:\w+ ){{1,2}}{_BEGIN}(?!\w)"
+    rf"|(?:[Ee]xamples?|[Bb]eispiele?|\be\. ?g\.|\bz\. ?B\.)[:,]? ?{_BEGIN}|\w-{_BEGIN}"
+    # B<bold> of a manual, and not H<sub>2</sub>O.
+    r"|(?<![^\W_])[A-Z]<(?!/?su[bp]>)"
+)
+# An entity in quotes or brackets, one of two that stand alone in a list, or one that is the subject
+# of a sentence or its object.
+_ALONE = r"&(?:lt|gt|amp|quot|apos|nbsp|#\w+);"
+_ENTITY_MENTION = re.compile(
+    rf"{_OPEN}\s?&#?\w+;?(?:\s?{_CLOSE}| \w)"
+    rf"|(?<!\S){_ALONE}(?:,? ?[/|,] ?|,? (?:and|or|und|oder|et|ou|y|o|e) ){_ALONE}(?![^\s.,;:)])"
+    rf"|(?<!\S){_ALONE} (?:is|stands|means|becomes|for|instead|ist|steht|bedeutet|wird|für|statt)\b"
+    r"|\b(?:[Uu]se|[Ww]rite|[Tt]ype|[Vv]erwende\w*|[Bb]enutze\w*|[Ss]chreibe\w*)(?: Sie)?"
+    rf" {_ALONE}(?!\S)"
+)
+_BRACKETED = re.compile(r"<[^\s<>][^<>]*>?")
+# What else is in angle brackets: <file>, <%s id='%s'>, <ann@example.org>.
+_PLACEHOLDER = re.compile(r"<[A-Za-z%$][^<>]*>")
+# The rest of a text without its markup has no name in angle brackets and no half of a tag.
+_BRACKET = re.compile(r"<[A-Za-z/!?%$]|[\w\"'/]>")
+# A comment that says something, unlike <!--more--> and <!-- and -->.
+_COMMENT = re.compile(r"<!--\s(?!\w{,3}\s-->).*\w.*\s-->")
+_COMMENT_WORD = re.compile(r"[Cc]omment|[Kk]omment")
+# What shows what an element does: <b>bold</b>.
+_SHOWN = re.compile(
+    r"\s*(?:(?:some|your|any|the) )?(?:text|foo|bar|bold|italics?|underlined?|fett|kursiv|"
+    r"unterstrichen)\s*",
+    re.IGNORECASE,
+)
+# An entity of a letter that is no part of a word, or of a blank between blanks.
+_LONE = re.compile(r"(?<![^\s(])&(?:#\w+|[A-Za-z]+);(?=[\s.,;:)]|$)")
 
-def decode_entities(text: str) -> str:
-    """Return the text with what its entities stand for; ``&nbsp;`` becomes a plain space."""
-    for _ in range(_DEPTH):
-        if "&" not in text:
-            break
-        text = _ENTITY.sub(lambda found: _expanded(found[0]), text)
-    return text
-
-
-def remove_tags(text: str) -> str:
-    """Return the text without its tags and comments; a space is left of those between words."""
-    return _without(_tags(text), text)
+_SIGN_ALONE = re.compile(r"(?<!\w)[&<>](?!\w)")
+_NAME_OF = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+# Where a tag may stand that has no other half.
+_END, _START = re.compile(r"(?:[\w.!?…:;,)%]|[.!?…]\s+)$"), re.compile(r"[\w%&$„“”\"«»(]")
 
 
 def same_tags(source: str, target: str) -> bool:
@@ -77,16 +135,131 @@ def same_tags(source: str, target: str) -> bool:
     return not has_any or _count(_tags(source)) == _count(_tags(target))
 
 
+def decode_entities(source: str, target: str) -> tuple[str, str]:
+    """Return both texts with what their entities stand for; ``&nbsp;`` becomes a plain space.
+
+    Texts about entities stay as they are, and so do texts with tags, whose attributes need them.
+    """
+    texts = (source, target)
+    if "&" not in source + target or any(map(_tags, texts)):
+        return texts
+    # What a text is about is on both sides.
+    is_on_both = all(map(_ENTITY.search, texts))
+    if is_about_markup(*texts) if is_on_both else any(map(_mentions_entity, texts)):
+        return texts
+    if all(any(_is_letter(one[0]) for one in _LONE.finditer(text)) for text in texts):
+        return texts
+    return _decoded(source), _decoded(target)
+
+
+def remove_tags(source: str, target: str) -> tuple[str, str]:
+    """Return both texts without their tags and comments, a space for those between words.
+
+    Only if both have the same ones, in any order and with any attributes, nothing else in angle
+    brackets, and each marks up its text: an element around words, or a tag at an end of the line,
+    of a sentence or of a word. Texts about tags stay as they are.
+    """
+    texts = (source, target)
+    if "<" not in source or "<" not in target or is_about_markup(*texts):
+        return texts
+    tags = _tags(source), _tags(target)
+    if _count(tags[0]) != _count(tags[1]) or not all(map(_mark_up, tags, texts)):
+        return texts
+    return _without(tags[0], source), _without(tags[1], target)
+
+
+def is_about_markup(source: str, target: str) -> bool:
+    """Whether two texts are about tags, have other things in brackets, or are the same code."""
+    return source == target or any(
+        _SUBJECT.search(_BRACKETED.sub("", text))
+        or _MENTION.search(text)
+        or _mentions_entity(text)
+        or _PLACEHOLDER.search("".join(_between(_tags(text, _HTML_ALONE), text)))
+        for text in (source, target)
+    )
+
+
 def find_markup_fault(both: bool, pair: NumberedPair) -> Fault | None:
     """Show the first tag or entity if the sides have different markup, or the same if ``both``."""
-    if not any(map(_SIGN.search, pair.texts)):
+    signs = [bool(_SIGN.search(text)) for text in pair.texts]
+    # A text about markup is translated to another one.
+    if not any(signs) or (all(signs) and is_about_markup(*pair.texts)):
         return None
     names = [_HTML if "<" in other else _HTML_ALONE for other in pair.texts[::-1]]
     kinds, shown = zip(*map(_markup_of, pair.texts, names), strict=True)
-    if (kinds[0] == kinds[1]) is not both:
+    if (kinds[0] == kinds[1]) is not both or (both and _is_other_language(kinds[0])):
         return None
     found = (Fault(side, text) for side, text in zip(SIDES, shown, strict=True) if text)
     return next(found, None)
+
+
+def _is_other_language(kinds: Counter[str]) -> bool:
+    """Whether a tag has a name that no repair knows, as of code in another language."""
+    names = {kind.removeprefix("/") for kind in kinds} - {"comment", "rest", "entities"}
+    return not all(map(_is_known, names))
+
+
+def _is_known(name: str) -> bool:
+    return bool(_HTML.fullmatch(name) or _AROUND.fullmatch(name))
+
+
+def _mentions_entity(text: str) -> bool:
+    """Whether a text quotes an entity, or has one beside its sign: "& becomes &amp;"."""
+    if "&" not in text:
+        return False
+    plain = _TAG.sub("", _ENTITY.sub("", text))
+    is_beside = any(_NAME_OF[sign] in text for sign in set(_SIGN_ALONE.findall(plain)))
+    return is_beside or _ENTITY_MENTION.search(text) is not None
+
+
+def _is_letter(entity: str) -> bool:
+    """Whether an entity stands for a letter or a no-break space."""
+    sign = _expanded(entity)
+    return len(sign) == 1 and (sign.isalpha() or sign == " ")
+
+
+def _mark_up(tags: Sequence[re.Match[str]], text: str) -> bool:
+    """Whether the tags of a text all mark it up, and nothing else is in angle brackets."""
+    plain = "".join(_between(tags, text))
+    if _BRACKET.search(plain) or not all(_is_known(one[2].lower()) for one in tags if one[2]):
+        return False
+    begun, alone, removed = defaultdict[str, list[tuple[int, re.Match[str]]]](list), list[int](), 0
+    for one in tags:
+        place, name = one.start() - removed, (one[2] or "").lower()
+        removed += len(one[0])
+        if not name:
+            if not _COMMENT.fullmatch(one[0]) or _COMMENT_WORD.search(plain):
+                return False
+        elif one[1] and begun[name]:
+            start, first = begun[name].pop()
+            if not _is_around(first, one, text, plain[start:place]):
+                return False
+        elif one[1]:
+            alone.append(place)
+        else:
+            begun[name].append((place, one))
+    for place, one in chain.from_iterable(begun.values()):
+        if len(one[2]) == 1 and text[one.start() - 1 : one.start()].isalnum():
+            return False  # list<p> of a program
+        alone.append(place)
+    return all(_is_at_an_end(plain, place) for place in alone)
+
+
+def _is_around(first: re.Match[str], last: re.Match[str], text: str, words: str) -> bool:
+    """Whether an element marks up its words, unlike <b> and </b>, <b></b> and <b>bold</b>."""
+    if _HTML.fullmatch(first[2]) and _SHOWN.fullmatch(words):
+        return False
+    if not words.strip():
+        return bool(_BLOCK.fullmatch(first[2]))
+    is_free = text[last.start() - 1].isspace() and text[first.end()].isspace()
+    is_whole = last.end() - first.start() == len(text) and len(words.split()) > 4
+    # Tokenised text has spaces within tags, too.
+    return bool(not is_free or is_whole or first[3] or first[0][1].isspace())
+
+
+def _is_at_an_end(plain: str, place: int) -> bool:
+    """Whether a tag without its other half is at a word, or behind a sentence."""
+    return bool(_END.search(plain, max(0, place - 3), place) or _START.match(plain, place))
 
 
 def _markup_of(text: str, names: re.Pattern[str]) -> tuple[Counter[str], str | None]:
@@ -98,7 +271,8 @@ def _markup_of(text: str, names: re.Pattern[str]) -> tuple[Counter[str], str | N
         rest = list(_REST.finditer(left))
         kinds["rest"] = len(rest)
         found += [(left, tag) for tag in rest[:1]]
-    entities = (one for one in _ENTITY.finditer(text) if _expanded(one[0]) != one[0])
+    # In text with tags, which entities there are is a matter of the language.
+    entities = (one for one in _ENTITY.finditer(text) if not tags and _expanded(one[0]) != one[0])
     if (entity := next(entities, None)) is not None:
         kinds["entities"] = 1
         found.append((text, entity))
@@ -118,13 +292,32 @@ def _count(tags: Iterable[re.Match[str]]) -> Counter[str]:
     return Counter(f"{one[1]}{one[2].lower()}" if one[2] else "comment" for one in tags)
 
 
-def _without(tags: Iterable[re.Match[str]], text: str) -> str:
-    parts, end = list[str](), 0
+def _between(tags: Iterable[re.Match[str]], text: str) -> Iterator[str]:
+    """Yield the pieces of a text before, between and behind its tags."""
+    end = 0
     for one in tags:
-        is_between = not one[2] or _BLOCK.fullmatch(one[2])
-        parts += [text[end : one.start()], " " if is_between else ""]
+        yield text[end : one.start()]
         end = one.end()
-    return "".join([*parts, text[end:]])
+    yield text[end:]
+
+
+def _without(tags: Sequence[re.Match[str]], text: str) -> str:
+    blanks = [" " if _parts_words(one, text) else "" for one in tags]
+    return "".join(map(str.__add__, _between(tags, text), [*blanks, ""]))
+
+
+def _parts_words(tag: re.Match[str], text: str) -> bool:
+    if not tag[2] or _BLOCK.fullmatch(tag[2]):
+        return True
+    # As in <b>Note:</b>The disk is full.
+    before, after = text[tag.start() - 1], text[tag.end() : tag.end() + 1]
+    return bool(tag[1]) and after.isupper() and (before.islower() or before in ".:!?")
+
+
+def _decoded(text: str) -> str:
+    for _ in range(_DEPTH):
+        text = _ENTITY.sub(lambda found: _expanded(found[0]), text)
+    return text
 
 
 def _is_tag(tag: re.Match[str], text: str, names: re.Pattern[str]) -> bool:
@@ -144,8 +337,8 @@ def _is_tag(tag: re.Match[str], text: str, names: re.Pattern[str]) -> bool:
 
 @lru_cache(1000)
 def _expanded(entity: str) -> str:
-    """Return what an entity stands for; a name that HTML does not have stands for itself."""
+    """Return what an entity stands for; another name stands for itself."""
     compact = entity.replace(" ", "").rstrip(";") + ";"
-    if compact[1] != "#" and compact[1:] not in html5:
+    if compact[1] != "#" and compact[1:-1] not in _NAMES:
         return entity
     return html.unescape(compact).replace("\xa0", " ")
