@@ -12,10 +12,13 @@ from omegaconf import OmegaConf
 
 from transformer.cli.config import compose
 from transformer.cli.config.arguments import config_folder
+from transformer.cli.evaluate.scored_text import resolve_metrics
 from transformer.cli.load import resolve_search
 from transformer.cli.train.vocabulary import untie_kinds
+from transformer.cli.translate import translate
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
+from transformer.evaluation.metrics import build_metric
 from transformer.recipes.backtranslate import Backtranslate
 from transformer.recipes.distill import Distill
 from transformer.recipes.overrides import sort_arguments
@@ -59,6 +62,12 @@ def _compose(verb: str, arguments: Sequence[str], run: Mapping[str, Any] | None)
         values: Any = OmegaConf.to_container(config)
         if run is not None:
             resolve_search(arguments, values["decoding"], run["decoding"])
+        if verb == "translate":
+            translate.check(config, arguments)
+        if verb == "evaluate":
+            metrics = resolve_metrics(config, run)
+            for name in compose.resolve_value(config, "scores", Sequence[str] | None) or ():
+                build_metric(name, metrics)
     return dict(values)
 
 

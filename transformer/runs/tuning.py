@@ -37,8 +37,7 @@ class SweepConfig:
     """The searches to try, and the text.
 
     ``metric`` None is the one that chooses the best checkpoint of the run; ``sentences`` are the
-    first of the validation set, None is all; ``scoring`` None is as the run does; ``resampling`` is
-    of the test of the winner.
+    first of the validation set, None is all; ``scoring`` None is as the run does.
     """
 
     beam_sizes: Sequence[int] = (1, 2, 5, 10)
@@ -48,7 +47,6 @@ class SweepConfig:
     batch_tokens: int = 4096
     device: torch.device | str = "cpu"
     scoring: MetricsConfig | None = None
-    resampling: Resampling = field(default_factory=Resampling)
 
     def __post_init__(self) -> None:
         raise_objections(out_of_range(self, ""))
@@ -274,9 +272,9 @@ class _Validation:
         """Test two trials of the whole text, as ``compare`` does."""
         sources, references = zip(*self.pairs, strict=True)
         metric = build_metric(self.metric, self.scoring)
-        systems, resampling = (own.hypotheses, other.hypotheses), self.config.resampling
+        systems = own.hypotheses, other.hypotheses
         try:
-            [found] = paired_tests(systems, references, [metric], resampling, sources)
+            [found] = paired_tests(systems, references, [metric], Resampling(), sources)
         except InputError as error:  # the metric gives one number for a text
             return Challenge(own, other, None, str(error))
         return Challenge(own, other, found.systems[1])

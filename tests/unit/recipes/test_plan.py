@@ -162,7 +162,8 @@ def test_every_stage_of_any_experiment_is_checked_before_the_first(
     call = [f"recipe={recipe}", "experiment=mine", "output=r"]
     call += [f"monolingual={tmp_path}/dev.ja"] if recipe == "backtranslate" else []
     stages = plan(call, capsys)
-    trained = [arguments[1:] for arguments in stages.values() if arguments[0] == "train"]
+    # Each call begins with its verb and --config-dir FOLDER.
+    trained = [arguments[3:] for arguments in stages.values() if arguments[0] == "train"]
     assert len(trained) == 2
     for arguments in trained:
         config = run_config(OmegaConf.to_container(compose_config("train", arguments)))
