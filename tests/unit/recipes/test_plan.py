@@ -13,6 +13,7 @@ from transformer.cli.config.arguments import config_folder
 from transformer.cli.config.compose import compose_config
 from transformer.cli.recipe import RECIPES
 from transformer.common.files import CONFIG_DIR
+from transformer.common.own_code import TRUST
 from transformer.data.config import check_unused_keys
 from transformer.data.corpora.mixture import corpus_configs
 from transformer.recipes.stage import Stage
@@ -158,6 +159,7 @@ def test_every_stage_of_any_experiment_is_checked_before_the_first(
     file = tmp_path / "conf" / "experiment" / "mine.yaml"
     file.write_text(MINE.format(data=data, text=text.format(root=tmp_path)))
     monkeypatch.setenv(CONFIG_DIR, str(tmp_path / "conf"))
+    monkeypatch.delenv(TRUST, raising=False)
     monkeypatch.syspath_prepend(str(tmp_path))
     call = [f"recipe={recipe}", "experiment=mine", "output=r"]
     call += [f"monolingual={tmp_path}/dev.ja"] if recipe == "backtranslate" else []
