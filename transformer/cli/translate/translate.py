@@ -36,13 +36,7 @@ from transformer.report.unknown_symbols import checked_symbols
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Translate the lines of the input, one by one."""
-    for key in ("attention", "alignment", "flags"):
-        resolve_value(config, key, bool)
-    for key in ("format", "input_format"):
-        resolve_value(config, key, Form)
-    nbest = any(one.startswith("decoding.nbest=") for one in arguments)
-    if config.format == "text" and (config.attention or nbest):
-        raise InputError("attention=true and decoding.nbest= need format=json")
+    check(config, arguments)
     assignment = LineAssignment.from_environment()
     source, target, regular = line_files(config)
     if not regular and assignment.world > 1:
@@ -66,6 +60,17 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
         lines, ready = open_input(source)
         output = open_output(target, stack)
         _stream(config, translator, lines, output, lambda index: index + 1, ready=ready)
+
+
+def check(config: DictConfig, arguments: Sequence[str]) -> None:
+    """Raise InputError for a value of another type, or that does not go with the others."""
+    for key in ("attention", "alignment", "flags"):
+        resolve_value(config, key, bool)
+    for key in ("format", "input_format"):
+        resolve_value(config, key, Form)
+    nbest = any(one.startswith("decoding.nbest=") for one in arguments)
+    if config.format == "text" and (config.attention or nbest):
+        raise InputError("attention=true and decoding.nbest= need format=json")
 
 
 def _translator(

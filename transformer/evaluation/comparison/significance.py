@@ -30,9 +30,9 @@ SEED = "SACREBLEU_SEED"
 class Resampling:
     """Number of resamples and their seed."""
 
-    bootstrap: Annotated[int, Range(1)]
-    randomisation: Annotated[int, Range(1)]
-    seed: Annotated[int, Range(1)]
+    bootstrap: Annotated[int, Range(1)] = 1000
+    randomisation: Annotated[int, Range(1)] = 10_000
+    seed: Annotated[int, Range(1)] = 12345
     """Of both; with 0 sacreBLEU would draw without a seed."""
 
     def __post_init__(self) -> None:

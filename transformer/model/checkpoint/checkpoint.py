@@ -10,13 +10,19 @@ from typing import Any
 import torch
 from torch import nn
 
+import transformer
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
 from transformer.common.schema import typed
 from transformer.model.build import build_transformer
 from transformer.model.checkpoint.archive import SHARDS, UnreadableFile, read_archive, write_archive
 from transformer.model.checkpoint.locate import LAST, PREVIOUS, find_checkpoint
-from transformer.model.checkpoint.validation import FORMAT, validate_portable, validate_weights
+from transformer.model.checkpoint.validation import (
+    FORMAT,
+    rename_metrics,
+    validate_portable,
+    validate_weights,
+)
 from transformer.model.config import ModelConfig
 from transformer.model.layers.absolute_positions import SinusoidalPositions, sinusoids
 from transformer.model.transformer import Transformer
@@ -41,7 +47,8 @@ def portable_part(
     model: ModelConfig, tokenizer: dict[str, Any], config: dict[str, Any]
 ) -> dict[str, Any]:
     """The data for inference besides the weights, stored under the key ``PORTABLE``."""
-    return {"format": FORMAT, "model": model.to_dict(), "tokenizer": tokenizer, "config": config}
+    parts = {"model": model.to_dict(), "tokenizer": tokenizer, "config": config}
+    return {"format": FORMAT, "version": transformer.__version__, **parts}
 
 
 def read_payload(path: Path) -> dict[str, Any]:
@@ -59,6 +66,7 @@ def read_payload(path: Path) -> dict[str, Any]:
         payload = join_shards(payload, path.parent)
     with errors_name(path):
         validate_weights(validate_portable(payload[PORTABLE]), payload)
+    rename_metrics(payload[PORTABLE])
     return payload
 
 

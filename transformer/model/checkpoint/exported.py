@@ -23,7 +23,11 @@ from transformer.model.build import build_transformer
 from transformer.model.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from transformer.model.checkpoint.locate import SAFETENSORS as WEIGHTS
 from transformer.model.checkpoint.locate import is_exported
-from transformer.model.checkpoint.validation import validate_portable, validate_weights
+from transformer.model.checkpoint.validation import (
+    rename_metrics,
+    validate_portable,
+    validate_weights,
+)
 from transformer.model.config import ModelConfig
 
 SETTINGS = "config.json"
@@ -68,6 +72,7 @@ def read_settings(
         if "model_type" in values:
             raise InputError("it is a model of transformers; import it: transformer import")
         config = validate_portable(values)
+        rename_metrics(values)
         check(config)
         with torch.device(device):
             model = build_transformer(config)
