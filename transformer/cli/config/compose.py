@@ -117,7 +117,7 @@ def composition_error(verb: str, overrides: Sequence[str], error: Exception) -> 
         except HydraException:
             config, groups = compose(verb), []
     known = {*known_keys(config), "~experiment", *map(override_key, groups)}
-    keys = [key for key in map(override_key, overrides) if not key.startswith("hydra")]
+    keys = [key for key in map(override_key, overrides) if not key.lstrip("+").startswith("hydra")]
     unknown = [f"unknown key {key}{nearest_key(key, config)}" for key in keys if key not in known]
     return InputError(ALSO.join(unknown) or " ".join(str(error).split()))
 
