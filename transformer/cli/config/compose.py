@@ -20,6 +20,7 @@ from transformer.cli.config.arguments import (
     nearest_key,
     search_path,
 )
+from transformer.cli.train.vocabulary import check_size
 from transformer.common.errors import ALSO, InputError
 from transformer.common.files import HUB, given_path, hub_run
 from transformer.common.schema import override_key, typed_value
@@ -79,6 +80,7 @@ def compose_config(verb: str, arguments: Sequence[str]) -> DictConfig:
         OmegaConf.resolve(config)
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise composition_error(verb, overrides, error) from error
+    check_size(config, overrides)
     several, given = "averaging" in config or verb == "serve", config.get("checkpoint")
     if isinstance(given, ListConfig) and not (several and given):
         takes = "one checkpoint or more" if several else "one checkpoint, and no list"

@@ -15,7 +15,6 @@ from omegaconf import DictConfig
 from transformer.cli.config.arguments import config_folder, parse_override, search_path
 from transformer.common.errors import InputError, Interrupted
 from transformer.common.files import read_json, written_whole
-from transformer.common.schema import override_key
 from transformer.recipes.overrides import override
 
 JOBS = "jobs"

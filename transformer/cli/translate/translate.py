@@ -41,8 +41,10 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     for key in ("format", "input_format"):
         resolve_value(config, key, Form)
     nbest = any(one.startswith("decoding.nbest=") for one in arguments)
-    if config.format == "text" and (config.attention or nbest):
-        raise InputError("attention=true and decoding.nbest= need format=json")
+    typed = [f"decoding.nbest={config.decoding.nbest}"] * nbest
+    typed += ["attention=true"] * bool(config.attention)
+    if config.format == "text" and typed:
+        raise InputError(f"{' '.join(typed)}: plain text has no place for it; add format=json")
     assignment = LineAssignment.from_environment()
     source, target, regular = line_files(config)
     if not regular and assignment.world > 1:

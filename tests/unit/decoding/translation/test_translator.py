@@ -87,6 +87,8 @@ def test_a_blank_text_has_a_blank_translation(blank: str) -> None:
     assert translation.tokens
     with pytest.raises(TypeError, match="a list of texts, not one string"):
         tiny_translator().translate("a b")
+    with pytest.raises(TypeError, match="a list of texts; 1 is no string"):
+        tiny_translator().translate([1])  # type: ignore[list-item]
 
 
 def test_nbest_is_ranked_and_led_by_the_translation() -> None:
