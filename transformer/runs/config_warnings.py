@@ -5,7 +5,6 @@ import logging
 import torch
 
 from transformer.data.modules.base import BatchModule
-from transformer.data.tokenization.config import TokenizerConfig
 from transformer.training.config import RunConfig
 from transformer.training.optimization.schedule import noam
 from transformer.training.precision import multiplies_bfloat16
@@ -24,14 +23,16 @@ _SMALLEST = 1000
 """Bytes, symbols and the alphabet are in a vocabulary of any size: a smaller one is left alone."""
 
 
-def warn_about_vocabulary(config: TokenizerConfig, data: BatchModule) -> None:
+def warn_about_vocabulary(config: RunConfig, data: BatchModule) -> None:
     """Log a warning if the training text is small for the vocabulary that was learnt from it."""
     tokenizer, lengths = data.tokenizer, data.lengths().get("train")
-    if lengths is None or not {"bpe", "unigram"} >= {*config.algorithms}:
+    learnt = {*config.tokenizer.algorithms} <= {"bpe", "unigram"}
+    new = config.checkpoint is None and config.finetune_from is None
+    if lengths is None or not learnt or not new:
         return
     tokens = [int(side.sum()) for side in lengths]
     sizes = [tokenizer.source_vocab_size, tokenizer.target_vocab_size]
-    if config.one_vocabulary:
+    if config.tokenizer.one_vocabulary:
         tokens, sizes = [sum(tokens)], sizes[:1]
     count, size = min(zip(tokens, sizes, strict=True), key=lambda pair: pair[0] / pair[1])
     if size > _SMALLEST and count < _FEW * size:

@@ -164,8 +164,7 @@ def _prepare(config: RunConfig) -> tuple[RunConfig, Task, ResumeState]:
         logger.info("beginning with the weights of %s", config.finetune_from)
     _log_size(task)
     warn_about_config(config)
-    if initial is None:
-        warn_about_vocabulary(config.tokenizer, task.data)
+    warn_about_vocabulary(config, task.data)
     if payload is None:
         return config, task, ResumeState(resume, 0, None)
     done, state = payload["global_step"], loader_state(payload)

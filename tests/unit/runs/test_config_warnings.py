@@ -1,6 +1,7 @@
 """What a run is told of its settings before it begins."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -11,6 +12,7 @@ import torch
 from tests.helpers.runs.runs import composed
 from transformer.data.tokenization.config import Algorithm, TokenizerConfig
 from transformer.runs.config_warnings import warn_about_config, warn_about_vocabulary
+from transformer.training.config import RunConfig
 
 RISES = "schedule.warmup=50: the learning rate still rises when training ends"
 
@@ -78,6 +80,11 @@ def test_a_vocabulary_for_more_text(
     data.tokenizer.source_vocab_size = data.tokenizer.target_vocab_size = size
     # Two sides of one vocabulary.
     data.lengths.return_value = {"train": (np.full(1000, tokens // 1000),) * 2}
-    warn_about_vocabulary(TokenizerConfig(algorithm), data)
+    config = RunConfig(tokenizer=TokenizerConfig(algorithm))
+    warn_about_vocabulary(config, data)
     assert message in caplog.text and bool(message) is bool(caplog.text)
     assert not message or caplog.text.rstrip().endswith("try tokenizer.vocab_size=4000")
+    # The vocabulary of a trained model is what it is.
+    caplog.clear()
+    warn_about_vocabulary(replace(config, finetune_from="run"), data)
+    assert not caplog.text

@@ -20,10 +20,10 @@ from transformer.cli.config.arguments import (
     nearest_key,
     search_path,
 )
-from transformer.cli.train.vocabulary import check_size
 from transformer.common.errors import ALSO, InputError
 from transformer.common.files import HUB, given_path, hub_run
 from transformer.common.schema import override_key, typed_value
+from transformer.data.tokenization.config import FILES
 
 _OWN_METRIC = {
     "train": ("metrics.custom={}", "metrics.choose=custom"),
@@ -80,7 +80,7 @@ def compose_config(verb: str, arguments: Sequence[str]) -> DictConfig:
         OmegaConf.resolve(config)
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise composition_error(verb, overrides, error) from error
-    check_size(config, overrides)
+    _check_vocabulary_size(config, overrides)
     several, given = "averaging" in config or verb == "serve", config.get("checkpoint")
     if isinstance(given, ListConfig) and not (several and given):
         takes = "one checkpoint or more" if several else "one checkpoint, and no list"
@@ -98,6 +98,19 @@ def compose_config(verb: str, arguments: Sequence[str]) -> DictConfig:
         if not config.runs:
             raise InputError("report needs a run: report RUN (or runs=[RUN])")
     return config
+
+
+def _check_vocabulary_size(config: DictConfig, overrides: Sequence[str]) -> None:
+    """Raise InputError for a size in the command of a vocabulary that is not learnt."""
+    if "tokenizer.vocab_size" not in map(override_key, overrides):
+        return
+    tokenizer = config.tokenizer
+    kinds = {tokenizer.source or tokenizer.algorithm, tokenizer.target or tokenizer.algorithm}
+    if kinds <= {*FILES} and tokenizer.vocab_size is not None:
+        raise InputError(
+            f"tokenizer.vocab_size={tokenizer.vocab_size} is not read with "
+            f"tokenizer={min(kinds)}, whose vocabulary has its own size; leave it out"
+        )
 
 
 def fetch_models(config: DictConfig) -> None:

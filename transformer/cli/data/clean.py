@@ -47,8 +47,8 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
         if models:
             total = sum(1 for name in {*names} for _ in numbered(texts[name]))
             what = "pairs scored by models=, without those of other faults"
-            report = stack.enter_context(counted(what, total))
-            drop = partial(choose_pairs, *_reporting(models, report), keep)
+            forward, reverse = _reporting(models, stack.enter_context(counted(what, total)))
+            drop = partial(choose_pairs, forward, reverse, keep)
         cleaned = clean(checks, names, folder, drop, repair=repair)
     _show(cleaned, checks.skipped, repair)
     report = {

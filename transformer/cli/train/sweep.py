@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
+from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig
 
 from transformer.cli.config.arguments import config_folder, parse_override, search_path
 from transformer.common.errors import InputError, Interrupted
@@ -44,7 +44,7 @@ def directory_override(folder: Path) -> str:
 
 
 @contextmanager
-def recorded(job: DictConfig) -> Iterator[dict[str, Any]]:
+def recorded(job: HydraConf) -> Iterator[dict[str, Any]]:
     """Write what the caller adds to the record of a job, or its error, when the job ends."""
     task = list(job.overrides.task)
     values = dict(one.partition("=")[::2] for one in task)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hydra
+from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
@@ -123,7 +124,7 @@ def _job(config: DictConfig) -> float:
     return best
 
 
-def _trial(config: DictConfig, job: DictConfig) -> "tuple[float, Objective]":
+def _trial(config: DictConfig, job: HydraConf) -> "tuple[float, Objective]":
     """The best score of a job of a sweep on the validation text, and its objective."""
     from transformer.model.checkpoint.checkpoint import find_last
     from transformer.tasks.registry import task_class

@@ -6,9 +6,6 @@ from typing import TypeVar
 
 from omegaconf import DictConfig
 
-from transformer.common.errors import InputError
-from transformer.data.tokenization.config import FILES
-
 logger = logging.getLogger(__name__)
 
 _SIZE = "tokenizer.vocab_size"
@@ -19,19 +16,6 @@ T = TypeVar("T")
 def names_size(arguments: Sequence[str]) -> bool:
     """Whether the size is in the command, and not only in ``conf/``."""
     return any(argument.startswith(f"{_SIZE}=") for argument in arguments)
-
-
-def check_size(config: DictConfig, arguments: Sequence[str]) -> None:
-    """Raise InputError for a size in the command of a vocabulary that is read from a file."""
-    tokenizer = config.get("tokenizer")
-    if tokenizer is None or not names_size(arguments) or tokenizer.vocab_size is None:
-        return
-    kinds = {tokenizer.source or tokenizer.algorithm, tokenizer.target or tokenizer.algorithm}
-    if kinds <= {*FILES}:
-        raise InputError(
-            f"{_SIZE}={tokenizer.vocab_size} is not read with tokenizer={min(kinds)}, whose "
-            "vocabulary has its size; leave it out"
-        )
 
 
 def with_largest(config: DictConfig, learn: Callable[[], T]) -> T:
