@@ -69,8 +69,6 @@ def test_habits_of_hydra(
         assert main([*folder, *call]) == 0
         shown = yaml.safe_load(capfd.readouterr().out)
         assert (shown["loss"]["label_smoothing"], shown["model"]["dropout"]) == (0.3, 0.25)
-    assert main(["train", "--info", "loss=soft"]) == 0
-    assert "loss: soft" in capfd.readouterr().out
     assert main(["train", "+model.width=9"]) == 2
     assert capfd.readouterr().err.startswith("error: unknown key model.width")
     assert main(["train", "--resolve", "seed=1"]) == 2
