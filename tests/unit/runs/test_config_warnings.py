@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tests.helpers.runs.runs import composed
+from transformer.data.modules.base import BatchModule
 from transformer.data.tokenization.config import Algorithm, TokenizerConfig
 from transformer.runs.config_warnings import warn_about_config, warn_about_vocabulary
 from transformer.training.config import RunConfig
@@ -76,7 +77,8 @@ def test_bfloat16_wants_its_instructions(
 def test_a_vocabulary_for_more_text(
     size: int, algorithm: Algorithm, tokens: int, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    data = Mock()
+    data = Mock(spec=BatchModule)
+    data.tokenizer = Mock()
     data.tokenizer.source_vocab_size = data.tokenizer.target_vocab_size = size
     # Two sides of one vocabulary.
     data.lengths.return_value = {"train": (np.full(1000, tokens // 1000),) * 2}
@@ -86,5 +88,5 @@ def test_a_vocabulary_for_more_text(
     assert not message or caplog.text.rstrip().endswith("try tokenizer.vocab_size=4000")
     # The vocabulary of a trained model is what it is.
     caplog.clear()
-    warn_about_vocabulary(replace(config, finetune_from="run"), data)
+    warn_about_vocabulary(replace(config, finetune_from=Path("run")), data)
     assert not caplog.text

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
-from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 
 from transformer.cli.config.arguments import config_folder, parse_override, search_path
@@ -44,8 +43,11 @@ def directory_override(folder: Path) -> str:
 
 
 @contextmanager
-def recorded(job: HydraConf) -> Iterator[dict[str, Any]]:
-    """Write what the caller adds to the record of a job, or its error, when the job ends."""
+def recorded(job: Any) -> Iterator[dict[str, Any]]:
+    """Write what the caller adds to the record of a job, or its error, when the job ends.
+
+    ``job`` is what ``HydraConfig.get()`` gives in the job.
+    """
     task = list(job.overrides.task)
     values = dict(one.partition("=")[::2] for one in task)
     record = {"job": job.job.num, "overrides": values, "folder": job.runtime.output_dir}

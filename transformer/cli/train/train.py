@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hydra
-from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
@@ -118,19 +117,20 @@ def _job(config: DictConfig) -> float:
     if job.mode != RunMode.MULTIRUN:
         raise InputError("flags of Hydra go with --multirun, or show a config: --cfg job")
     with recorded(job) as record:
-        best, objective = _trial(config, job)
+        best, objective = _trial(config)
         better = "lower" if objective.direction == "minimize" else "higher"
         record |= {"metric": objective.metric, "score": best, "better": better}
     return best
 
 
-def _trial(config: DictConfig, job: HydraConf) -> "tuple[float, Objective]":
+def _trial(config: DictConfig) -> "tuple[float, Objective]":
     """The best score of a job of a sweep on the validation text, and its objective."""
     from transformer.model.checkpoint.checkpoint import find_last
     from transformer.tasks.registry import task_class
     from transformer.training.callbacks.sweep_objective import Objective, check_direction
     from transformer.training.config import run_config
 
+    job = HydraConfig.get()
     compose.fetch_models(config)
     sized = names_size(job.overrides.task)
     # The directory of a trial has its number: a sweep resumes only in a directory that is named.
