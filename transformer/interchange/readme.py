@@ -71,10 +71,11 @@ def _program(library: str, about: dict[str, Any]) -> str:
     """The program that loads a model of the Hub or, without ``repo``, the folder it runs in."""
     file = f"load_{library}.txt" if library.endswith(".js") else f"load_{library}.py.txt"
     dtype = "q8" if about.get("quantization") == "int8" else "fp32"
-    program = _asset(file).replace("DTYPE", dtype).replace("NAME", about.get("repo") or ".")
+    repo = about.get("repo")
+    program = _asset(file).replace("DTYPE", dtype).replace("REMOTE", "true" if repo else "false")
     comment = "//" if library.endswith(".js") else "#"
-    start = "" if about.get("repo") else f'{comment} In this folder, or with its path for ".":\n'
-    return start + program
+    start = "" if repo else f'{comment} In this folder, or with its path for ".":\n'
+    return start + program.replace("NAME", repo or ".")
 
 
 def _result(
