@@ -1,11 +1,13 @@
 """How much of long work is done, on stderr: a bar on a terminal, else a line from time to time."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 EVERY = 30.0
 """Seconds between two lines where stderr is no terminal."""
@@ -23,15 +25,16 @@ def counted(what: str, total: int) -> Iterator[Callable[[int, str], None]]:
             if done != shown and (time.monotonic() - last >= EVERY or done == total):
                 last, shown = time.monotonic(), done
                 more = f" ({note})" if note else ""
-                console.print(f"{what}: {done:,} of {total:,}{more}", highlight=False, markup=False)
+                print(f"{what}: {done:,} of {total:,}{more}", file=sys.stderr, flush=True)
 
         yield log
         return
     columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
+        # In a narrow terminal only the last column wraps.
+        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=16, table_column=Column(no_wrap=True)),
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
+        TimeRemainingColumn(table_column=Column(no_wrap=True)),
         TextColumn("{task.fields[note]}", markup=False),
     )
     with Progress(*columns, console=console) as bar:
