@@ -30,13 +30,13 @@ def counted(what: str, total: int) -> Iterator[Callable[[int, str], None]]:
         yield log
         return
     columns = (
-        # In a narrow terminal only the last column wraps.
-        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
-        BarColumn(bar_width=16, table_column=Column(no_wrap=True)),
-        MofNCompleteColumn(table_column=Column(no_wrap=True)),
-        TimeRemainingColumn(table_column=Column(no_wrap=True)),
-        TextColumn("{task.fields[note]}", markup=False),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=10),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        # What is left of a line: a narrow terminal cuts this column alone.
+        TextColumn("{task.fields[note]}", markup=False, table_column=Column(ratio=1, no_wrap=True)),
     )
-    with Progress(*columns, console=console) as bar:
+    with Progress(*columns, console=console, expand=True) as bar:
         task = bar.add_task(what, total=total, note="")
         yield lambda done, note: bar.update(task, completed=done, note=note)
