@@ -46,7 +46,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
         drop = None
         if models:
             total = sum(1 for name in {*names} for _ in numbered(texts[name]))
-            what = "pairs scored by models=, without those of other faults"
+            what = "scored by models= (faulty pairs aside)"
             forward, reverse = _reporting(models, stack.enter_context(counted(what, total)))
             drop = partial(choose_pairs, forward, reverse, keep)
         cleaned = clean(checks, names, folder, drop, repair=repair)

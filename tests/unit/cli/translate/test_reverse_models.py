@@ -46,7 +46,7 @@ def test_clean_rejects_by_two_models(
     assert clean("models=[a.ckpt,b.ckpt]", "keep=0.5") == 0
     said = capsys.readouterr().err
     assert "2 of 5 pairs kept" in said
-    assert "pairs scored by models=, without those of other faults: 4 of 5\n" in said
+    assert "scored by models= (faulty pairs aside): 4 of 5\n" in said
     rows = [json.loads(line) for line in Path("out/train.rejected.jsonl").read_text().splitlines()]
     dual = {row["line"]: row["cross_entropy"] for row in rows if row["faults"] != ["empty"]}
     assert len(dual) == 2 and all(row["faults"] == ["cross_entropy"] for row in rows[:-1])
