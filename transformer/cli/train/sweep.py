@@ -88,7 +88,7 @@ def show_jobs(folder: Path) -> None:
         where = os.path.relpath(job["folder"]) if "score" in job else job["error"]
         values = [_short(job["overrides"].get(key, "")) for key in varied]
         rows.append((str(job["job"]), *values, score, where))
-    title = f"{folder}: {len(jobs)} jobs"
+    title = f"{folder}: {len(jobs)} job{'s' * (len(jobs) > 1)}"
     if scored:
         choose = max if scored[0]["better"] == "higher" else min
         best = choose(scored, key=lambda job: job["score"])
