@@ -70,7 +70,7 @@ def _in_group() -> bool:
 
 
 def _run(call: list[str]) -> None:
-    if any(argument.partition("=")[0] == "--config-dir" for argument in call):
+    if {"--config-dir", "-cd"} & {argument.partition("=")[0] for argument in call}:
         from transformer.cli.config.arguments import take_config_folder
 
         call = take_config_folder(call)
@@ -95,6 +95,10 @@ def _run(call: list[str]) -> None:
 
 
 def _run_verb(verb: str, arguments: list[str]) -> None:
+    if any(argument.startswith("+") for argument in arguments):
+        from transformer.cli.config.arguments import without_plus
+
+        arguments = list(map(without_plus, arguments))
     given: list[Any] = [arguments]
     if verb not in COMPOSE_THEMSELVES:
         # Before the module of the verb: torch takes seconds to import.

@@ -22,7 +22,7 @@ from transformer.interchange.families.huggingface import verify_huggingface, wri
 from transformer.interchange.readme import model_card, read_report
 from transformer.interchange.runtimes.argos import verify_argos, write_argos
 from transformer.interchange.runtimes.onnx import verify_onnx, write_onnx
-from transformer.interchange.runtimes.web import MODEL, check_runtime, write_web
+from transformer.interchange.runtimes.web import MODEL, find_runtime, write_web
 from transformer.interchange.verification import verify_ctranslate2, verify_int8
 from transformer.model.checkpoint.locate import run_folder
 
@@ -126,7 +126,9 @@ def _onnx(translator: Translator, run: Values, folder: Path, config: DictConfig)
 
 
 def _web(translator: Translator, run: Values, folder: Path, config: DictConfig) -> Values:
-    runtime = check_runtime(typed_value(config.onnxruntime_web, str | None, "onnxruntime_web"))
+    package = typed_value(config.onnxruntime_web, str | None, "onnxruntime_web")
+    # That of this call: a foreign checkpoint may name any folder.
+    runtime = find_runtime(package, given_path(DataConfig().cache))
     write_web(translator, run["data"], folder, config.quantization, runtime)
     return _verified(verify_onnx, translator, folder / MODEL, run, config)
 

@@ -14,7 +14,7 @@ from transformer.common.files import given_path
 from transformer.data.corpora.trust import needs_trust
 from transformer.model.checkpoint.checkpoint import PORTABLE, TEXT_TO_TEXT, load_weights
 from transformer.model.checkpoint.locate import run_folder
-from transformer.runs.config_warnings import warn_about_config
+from transformer.runs.config_warnings import warn_about_config, warn_about_vocabulary
 from transformer.runs.reporting import RunReport
 from transformer.runs.resume import changes, check_no_other_run
 from transformer.tasks.base import Task
@@ -164,6 +164,7 @@ def _prepare(config: RunConfig) -> tuple[RunConfig, Task, ResumeState]:
         logger.info("beginning with the weights of %s", config.finetune_from)
     _log_size(task)
     warn_about_config(config)
+    warn_about_vocabulary(config, task.data)
     if payload is None:
         return config, task, ResumeState(resume, 0, None)
     done, state = payload["global_step"], loader_state(payload)

@@ -69,8 +69,10 @@ def check(config: DictConfig, arguments: Sequence[str]) -> None:
     for key in ("format", "input_format"):
         resolve_value(config, key, Form)
     nbest = any(one.startswith("decoding.nbest=") for one in arguments)
-    if config.format == "text" and (config.attention or nbest):
-        raise InputError("attention=true and decoding.nbest= need format=json")
+    typed = [f"decoding.nbest={config.decoding.nbest}"] * nbest
+    typed += ["attention=true"] * bool(config.attention)
+    if config.format == "text" and typed:
+        raise InputError(f"{' '.join(typed)}: plain text has no place for it; add format=json")
 
 
 def _translator(

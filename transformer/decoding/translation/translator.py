@@ -150,6 +150,8 @@ class Translator:
         """
         if isinstance(texts, str):
             raise TypeError("translate takes a list of texts, not one string; give [text]")
+        if wrong := [text for text in texts if not isinstance(text, str)]:
+            raise TypeError(f"translate takes a list of texts; {wrong[0]!r} is no string")
         constraints = [None] * len(texts) if constraints is None else constraints
         limit = self.max_subwords
         with evaluating(self._model):

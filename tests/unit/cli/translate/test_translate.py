@@ -18,8 +18,8 @@ from transformer.evaluation.failures.flags import Detector
 @pytest.mark.parametrize(
     ("argument", "says"),
     [
-        ("attention=true", "attention=true and decoding.nbest= need format=json"),
-        ("decoding.nbest=2", "attention=true and decoding.nbest= need format=json"),
+        ("attention=true", "attention=true: plain text has no place for it; add format=json"),
+        ("decoding.nbest=2", "decoding.nbest=2: plain text has no place for it; add format=json"),
         ("alignment=3", "alignment=3 must be true or false"),
         ("format=xml", "format='xml' must be text or json"),
         ("format=json", "checkpoint=x does not exist; give a run directory"),

@@ -11,6 +11,7 @@ import torch
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_translator
 from tests.helpers.model.models import portable
+from tests.helpers.suite.checks import no_checks
 from transformer.common.errors import InputError
 from transformer.decoding.batched_search import ModelSearcher
 from transformer.decoding.constraints.request import Constraints
@@ -87,6 +88,8 @@ def test_a_blank_text_has_a_blank_translation(blank: str) -> None:
     assert translation.tokens
     with pytest.raises(TypeError, match="a list of texts, not one string"):
         tiny_translator().translate("a b")
+    with no_checks(), pytest.raises(TypeError, match="a list of texts; 1 is no string"):
+        tiny_translator().translate([1])  # type: ignore[list-item]
 
 
 def test_nbest_is_ranked_and_led_by_the_translation() -> None:
