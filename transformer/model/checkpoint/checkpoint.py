@@ -1,25 +1,27 @@
 """The checkpoint: one file of plain values and tensors that needs no other file."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
-from torch import nn
 
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
 from transformer.common.schema import typed
-from transformer.model.build import build_transformer
+from transformer.model.build import assemble_transformer
 from transformer.model.checkpoint.archive import SHARDS, UnreadableFile, read_archive, write_archive
 from transformer.model.checkpoint.locate import LAST, PREVIOUS, find_checkpoint
 from transformer.model.checkpoint.validation import FORMAT, validate_portable, validate_weights
 from transformer.model.config import ModelConfig
-from transformer.model.layers.absolute_positions import SinusoidalPositions, sinusoids
+from transformer.model.layers.absolute_positions import SinusoidalPositions
+from transformer.model.single_stack import SingleStack
 from transformer.model.transformer import Transformer
+
+Model = TypeVar("Model", Transformer, SingleStack)
 
 PORTABLE = "transformer"
 
@@ -117,7 +119,7 @@ def require_translation(payload: dict[str, Any], file: Path) -> None:
 
 
 def load_weights(
-    model: nn.Module, payload: dict[str, Any], file: Path, *, assign: bool = False
+    model: Transformer | SingleStack, payload: dict[str, Any], file: Path, *, assign: bool = False
 ) -> None:
     """Load weights, with ``assign`` by reference, and set evaluation mode; or InputError."""
     weights = {k: w for k, w in model.state_dict().items() if ".lora_" in k}
@@ -128,6 +130,8 @@ def load_weights(
     }
     with _weights_fit(file):
         model.load_state_dict(weights, assign=assign)
+    if assign:
+        model.tie_weights()
     model.eval()
 
 
@@ -140,15 +144,17 @@ def _weights_fit(file: Path) -> Iterator[None]:
         raise InputError(f"the weights in {file} do not fit its model: {reason}") from error
 
 
-def build_empty(config: ModelConfig) -> Transformer:
+def build_empty(
+    config: ModelConfig, assemble: Callable[[ModelConfig], Model] = assemble_transformer
+) -> Model:
     """Build a model whose weights take no memory yet (torch's device ``meta``), to be loaded."""
     if config.has_own_layers:
-        return build_transformer(config)  # a class of the user may make more than weights
+        return assemble(config)  # a class of the user may make more than weights
     with torch.device("meta"):
-        model = build_transformer(config)
+        model = assemble(config)
     for module in model.modules():
         if isinstance(module, SinusoidalPositions):
-            module.table = sinusoids(*module.table.shape, fairseq=module.fairseq)
+            module.to_empty(device="cpu").reset_parameters()
     return model
 
 
@@ -161,8 +167,6 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     with errors_name(file):
         model = build_empty(typed(ModelConfig, portable["model"], "model"))
     load_weights(model, payload, file, assign=True)
-    if model.config.tie_embeddings in ("decoder", "all"):
-        model.projection.weight = model.target_embedding.tokens.lookup.weight
     return Checkpoint(model, portable["tokenizer"], portable["config"], file)
 
 

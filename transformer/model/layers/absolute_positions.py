@@ -36,8 +36,14 @@ class SinusoidalPositions(nn.Module):
     def __init__(self, d_model: int, expected_length: int, *, fairseq: bool = False) -> None:
         super().__init__()
         self.fairseq = fairseq
-        table = sinusoids(min(expected_length, _TABLE), d_model, fairseq=fairseq)
+        table = torch.empty(min(expected_length, _TABLE), d_model)
         self.register_buffer("table", table, persistent=False)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Compute the table, unless it is on the device ``meta``."""
+        if not self.table.is_meta:
+            self.table.copy_(sinusoids(*self.table.shape, fairseq=self.fairseq))
 
     def forward(self, length: int, start: int = 0) -> Float[Tensor, "length width"]:
         end = start + length
