@@ -1,9 +1,10 @@
 """``python -m transformer VERB KEY=VALUE…``, also installed as ``transformer``."""
 
+import gc
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pkgutil import resolve_name
 from typing import Any
 
@@ -95,6 +96,17 @@ def _run(call: list[str]) -> None:
 
 
 def _run_verb(verb: str, arguments: list[str]) -> None:
+    # The objects of an import stay: a collection would visit all of them for nothing.
+    gc.disable()
+    try:
+        function, given = _prepare(verb, arguments)
+    finally:
+        gc.enable()
+    function(*given)
+
+
+def _prepare(verb: str, arguments: list[str]) -> tuple[Callable[..., None], list[Any]]:
+    """The function of a verb, and its arguments: composed, unless it composes them itself."""
     given: list[Any] = [arguments]
     if verb not in COMPOSE_THEMSELVES:
         # Before the module of the verb: torch takes seconds to import.
@@ -107,7 +119,7 @@ def _run_verb(verb: str, arguments: list[str]) -> None:
             os.environ[TRUST] = "true"  # where layers are built, no config is known
         if verb != "import":
             fetch_models(config)
-    resolve_name(f"transformer.cli.{VERBS[verb][0]}")(*given)
+    return resolve_name(f"transformer.cli.{VERBS[verb][0]}"), given
 
 
 def _print_usage() -> None:

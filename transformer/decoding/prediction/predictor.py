@@ -66,7 +66,7 @@ class Predictor(ABC):
             tokenizer = Tokenizer.from_state(portable["tokenizer"])
             if (config.source_vocab_size, config.target_vocab_size) != cls.sizes(tokenizer):
                 raise InputError("its model and its tokenizer have different sizes")
-        model = checkpoint.build_empty(config, partial(assemble_single_stack, causal=cls.causal))
+        model = checkpoint.assemble_empty(config, partial(assemble_single_stack, causal=cls.causal))
         checkpoint.load_weights(model, payload, file, assign=True)
         return cls(model.to(device), tokenizer, batch_tokens)
 

@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
+from torch import nn
 
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
@@ -17,11 +18,13 @@ from transformer.model.checkpoint.archive import SHARDS, UnreadableFile, read_ar
 from transformer.model.checkpoint.locate import LAST, PREVIOUS, find_checkpoint
 from transformer.model.checkpoint.validation import FORMAT, validate_portable, validate_weights
 from transformer.model.config import ModelConfig
-from transformer.model.layers.absolute_positions import SinusoidalPositions
-from transformer.model.single_stack import SingleStack
+from transformer.model.layers.absolute_positions import SinusoidalPositions, sinusoids
 from transformer.model.transformer import Transformer
 
-Model = TypeVar("Model", Transformer, SingleStack)
+if TYPE_CHECKING:
+    from transformer.model.single_stack import SingleStack
+
+Model = TypeVar("Model", bound=nn.Module)
 
 PORTABLE = "transformer"
 
@@ -119,7 +122,7 @@ def require_translation(payload: dict[str, Any], file: Path) -> None:
 
 
 def load_weights(
-    model: Transformer | SingleStack, payload: dict[str, Any], file: Path, *, assign: bool = False
+    model: "Transformer | SingleStack", payload: dict[str, Any], file: Path, *, assign: bool = False
 ) -> None:
     """Load weights, with ``assign`` by reference, and set evaluation mode; or InputError."""
     weights = {k: w for k, w in model.state_dict().items() if ".lora_" in k}
@@ -144,17 +147,20 @@ def _weights_fit(file: Path) -> Iterator[None]:
         raise InputError(f"the weights in {file} do not fit its model: {reason}") from error
 
 
-def build_empty(
-    config: ModelConfig, assemble: Callable[[ModelConfig], Model] = assemble_transformer
-) -> Model:
+def build_empty(config: ModelConfig) -> Transformer:
     """Build a model whose weights take no memory yet (torch's device ``meta``), to be loaded."""
+    return assemble_empty(config, assemble_transformer)
+
+
+def assemble_empty(config: ModelConfig, assemble: Callable[[ModelConfig], Model]) -> Model:
+    """``build_empty`` for a model of any kind."""
     if config.has_own_layers:
         return assemble(config)  # a class of the user may make more than weights
     with torch.device("meta"):
         model = assemble(config)
     for module in model.modules():
         if isinstance(module, SinusoidalPositions):
-            module.to_empty(device="cpu").reset_parameters()
+            module.table = sinusoids(*module.table.shape, fairseq=module.fairseq)
     return model
 
 

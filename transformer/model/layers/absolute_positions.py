@@ -37,13 +37,9 @@ class SinusoidalPositions(nn.Module):
         super().__init__()
         self.fairseq = fairseq
         table = torch.empty(min(expected_length, _TABLE), d_model)
+        if not table.is_meta:  # torch would import its compiler to compute nothing
+            table = sinusoids(*table.shape, fairseq=fairseq)
         self.register_buffer("table", table, persistent=False)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Compute the table, unless it is on the device ``meta``."""
-        if not self.table.is_meta:
-            self.table.copy_(sinusoids(*self.table.shape, fairseq=self.fairseq))
 
     def forward(self, length: int, start: int = 0) -> Float[Tensor, "length width"]:
         end = start + length
