@@ -4,7 +4,8 @@ import gc
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pkgutil import resolve_name
 from typing import Any
 
@@ -96,13 +97,23 @@ def _run(call: list[str]) -> None:
 
 
 def _run_verb(verb: str, arguments: list[str]) -> None:
-    # The objects of an import stay: a collection would visit all of them for nothing.
+    with _imports_not_collected():
+        function, given = _prepare(verb, arguments)
+    function(*given)
+
+
+@contextmanager
+def _imports_not_collected() -> Iterator[None]:
+    """Keep what a new process imports out of every garbage collection, also the last: it stays."""
+    if "torch" in sys.modules:  # a program calls us: its objects may be garbage later
+        yield
+        return
     gc.disable()
     try:
-        function, given = _prepare(verb, arguments)
+        yield
     finally:
+        gc.freeze()
         gc.enable()
-    function(*given)
 
 
 def _prepare(verb: str, arguments: list[str]) -> tuple[Callable[..., None], list[Any]]:
