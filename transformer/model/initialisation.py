@@ -1,7 +1,7 @@
 """Initial weights, as in the paper's implementations (tensor2tensor, fairseq)."""
 
 import math
-from typing import TYPE_CHECKING
+from typing import Any
 
 from torch import nn
 
@@ -10,14 +10,10 @@ from transformer.model.attention.positions.t5_buckets import BucketBias
 from transformer.model.config import ModelConfig
 from transformer.model.layers.absolute_positions import LearnedPositions
 
-if TYPE_CHECKING:
-    from transformer.model.single_stack import SingleStack
-    from transformer.model.transformer import Transformer
 
-
-def set_first_weights(model: "Transformer | SingleStack") -> None:
-    """Draw and tie the weights; add the adapters (LoRA) if the config has them."""
-    config = model.config
+def set_first_weights(model: Any) -> None:
+    """Draw and tie the weights of a Transformer or SingleStack; add its adapters (LoRA), if any."""
+    config: ModelConfig = model.config
     initialise(model, model.projection, config)
     model.tie_weights()
     if config.lora_rank:
