@@ -1,9 +1,11 @@
 """``python -m transformer VERB KEY=VALUE…``, also installed as ``transformer``."""
 
+import gc
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pkgutil import resolve_name
 from typing import Any
 
@@ -95,6 +97,27 @@ def _run(call: list[str]) -> None:
 
 
 def _run_verb(verb: str, arguments: list[str]) -> None:
+    with _imports_not_collected():
+        function, given = _prepare(verb, arguments)
+    function(*given)
+
+
+@contextmanager
+def _imports_not_collected() -> Iterator[None]:
+    """Keep what a new process imports out of every garbage collection, also the last: it stays."""
+    if "torch" in sys.modules:  # a program calls us: its objects may be garbage later
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def _prepare(verb: str, arguments: list[str]) -> tuple[Callable[..., None], list[Any]]:
+    """The function of a verb, and its arguments: composed, unless it composes them itself."""
     if any(argument.startswith("+") for argument in arguments):
         from transformer.cli.config.arguments import without_plus
 
@@ -111,7 +134,7 @@ def _run_verb(verb: str, arguments: list[str]) -> None:
             os.environ[TRUST] = "true"  # where layers are built, no config is known
         if verb != "import":
             fetch_models(config)
-    resolve_name(f"transformer.cli.{VERBS[verb][0]}")(*given)
+    return resolve_name(f"transformer.cli.{VERBS[verb][0]}"), given
 
 
 def _print_usage() -> None:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
 
@@ -17,6 +15,8 @@ logger = logging.getLogger(__name__)
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Make the folder, and let one process at a time fill it; a waiting process logs that."""
+    from filelock import FileLock, Timeout
+
     with _writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / ".lock")

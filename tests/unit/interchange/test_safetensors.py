@@ -35,6 +35,12 @@ def written(folder: Path, **changes: Any) -> Path:
     return folder
 
 
+def test_reading_draws_no_weights(tmp_path: Path) -> None:
+    folder, before = written(tmp_path), torch.get_rng_state()
+    read_safetensors(folder)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def is_int8(module: torch.nn.Module) -> bool:
     return isinstance(module, Int8Linear)
 

@@ -1,11 +1,11 @@
 """The checkpoint: one file of plain values and tensors that needs no other file."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import nn
@@ -14,7 +14,7 @@ import transformer
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
 from transformer.common.schema import typed
-from transformer.model.build import build_transformer
+from transformer.model.build import assemble_transformer
 from transformer.model.checkpoint.archive import SHARDS, UnreadableFile, read_archive, write_archive
 from transformer.model.checkpoint.locate import LAST, PREVIOUS, find_checkpoint
 from transformer.model.checkpoint.validation import (
@@ -26,6 +26,11 @@ from transformer.model.checkpoint.validation import (
 from transformer.model.config import ModelConfig
 from transformer.model.layers.absolute_positions import SinusoidalPositions, sinusoids
 from transformer.model.transformer import Transformer
+
+if TYPE_CHECKING:
+    from transformer.model.single_stack import SingleStack
+
+Model = TypeVar("Model", bound=nn.Module)
 
 PORTABLE = "transformer"
 
@@ -125,7 +130,7 @@ def require_translation(payload: dict[str, Any], file: Path) -> None:
 
 
 def load_weights(
-    model: nn.Module, payload: dict[str, Any], file: Path, *, assign: bool = False
+    model: "Transformer | SingleStack", payload: dict[str, Any], file: Path, *, assign: bool = False
 ) -> None:
     """Load weights, with ``assign`` by reference, and set evaluation mode; or InputError."""
     weights = {k: w for k, w in model.state_dict().items() if ".lora_" in k}
@@ -136,6 +141,8 @@ def load_weights(
     }
     with _weights_fit(file):
         model.load_state_dict(weights, assign=assign)
+    if assign:
+        model.tie_weights()
     model.eval()
 
 
@@ -150,10 +157,15 @@ def _weights_fit(file: Path) -> Iterator[None]:
 
 def build_empty(config: ModelConfig) -> Transformer:
     """Build a model whose weights take no memory yet (torch's device ``meta``), to be loaded."""
+    return assemble_empty(config, assemble_transformer)
+
+
+def assemble_empty(config: ModelConfig, assemble: Callable[[ModelConfig], Model]) -> Model:
+    """``build_empty`` for a model of any kind."""
     if config.has_own_layers:
-        return build_transformer(config)  # a class of the user may make more than weights
+        return assemble(config)  # a class of the user may make more than weights
     with torch.device("meta"):
-        model = build_transformer(config)
+        model = assemble(config)
     for module in model.modules():
         if isinstance(module, SinusoidalPositions):
             module.table = sinusoids(*module.table.shape, fairseq=module.fairseq)
@@ -169,8 +181,6 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     with errors_name(file):
         model = build_empty(typed(ModelConfig, portable["model"], "model"))
     load_weights(model, payload, file, assign=True)
-    if model.config.tie_embeddings in ("decoder", "all"):
-        model.projection.weight = model.target_embedding.tokens.lookup.weight
     return Checkpoint(model, portable["tokenizer"], portable["config"], file)
 
 
