@@ -108,7 +108,7 @@ def test_a_damaged_last_file_gives_way_to_the_one_before(tmp_path: Path) -> None
         find_last(tmp_path)
     best = last.with_name("best.ckpt")
     best.touch()
-    with pytest.raises(InputError, match=both + f".*; checkpoint={best} goes on from the best"):
+    with pytest.raises(InputError, match=both + f".*; resume with checkpoint={best} from the best"):
         find_last(tmp_path)
 
 

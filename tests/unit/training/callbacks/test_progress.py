@@ -10,6 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from pytorch_lightning.callbacks import Timer
 
 from tests.helpers.training.fakes import fake_module, fake_trainer
 from transformer.training.callbacks.progress import ProgressBar
@@ -54,6 +55,15 @@ def test_no_terminal_no_bar(
         f"update 4/40, epoch 0.4: {shown}  left 0:15:00",
         f"update 6/40, epoch 0.6: {shown}  left 0:28:20",
     ]
+    # A bound in time may be reached first.
+    caplog.clear()
+    monkeypatch.setattr("time.monotonic", Mock(side_effect=[0.0, 100.0, 0.0]))
+    timer = Mock(spec=Timer, time_remaining=lambda: 90.2)
+    endless = {"estimated_stepping_batches": float("inf")}
+    with caplog.at_level(logging.INFO):
+        run(fake_trainer(callbacks=[timer]), [1, 3, 4])
+        run(fake_trainer(callbacks=[timer], **endless), [1, 3, 4])
+    assert [line[-12:] for line in caplog.messages] == ["left 0:01:30"] * 2
     # Other ranks log nothing.
     caplog.clear()
     monkeypatch.undo()
@@ -108,7 +118,7 @@ def test_a_terminal_gets_a_bar_and_the_log_its_lines(
         run(fake_trainer(global_step=30, callback_metrics=METRICS), [31, 40])
     assert [message[:22] for message in caplog.messages] == ["update 40/40, epoch 4."]
     assert (
-        "40/40  epoch 4.0  loss 2.346  BLEU 31.2 at update 40  12,346 tokens/s 00:00"
+        "40/40  epoch 4.0  loss 2.346  BLEU 31.2 at update 40  12,346 tokens/s 0:00:00"
         in terminal.getvalue()
     )
     assert "update 40/40" not in terminal.getvalue()

@@ -191,6 +191,9 @@ def test_one_living_process_trains_in_a_directory(tmp_path: Path) -> None:
                 os._exit(code)
         assert os.waitpid(child, 0)[1] == 0
     assert not is_locked(tmp_path)
+
+
+def test_a_killed_process_holds_no_lock_even_if_its_children_live(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
