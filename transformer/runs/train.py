@@ -252,7 +252,7 @@ def _fit(
     watching: Sequence[Callback],
 ) -> Trainer:
     read, epochs = resume_state.checkpoint, config.trainer.max_epochs
-    resume = read and read.file
+    resume: Path | None = None if read is None else read.file
     while True:
         callbacks = [MemoryPreflight(task.data), *task.callbacks(), *watching]
         trainer = build_trainer(config, folder, callbacks, task.criterion(config), read)

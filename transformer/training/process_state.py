@@ -11,8 +11,11 @@ import numpy as np
 import torch
 from torch.fx.experimental import _config as shape_settings
 
-_VARIABLES = ("PL_GLOBAL_SEED", "PL_SEED_WORKERS", "TORCHINDUCTOR_CACHE_DIR")
-"""Environment variables of Lightning's seed and of the cache of compiled layers."""
+_VARIABLES = (
+    *("PL_GLOBAL_SEED", "PL_SEED_WORKERS", "TORCHINDUCTOR_CACHE_DIR"),
+    *("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "LOCAL_RANK", "WORLD_SIZE"),
+)
+"""Environment variables of seeds, of the cache of compiled layers, and of Lightning's processes."""
 
 
 @contextmanager

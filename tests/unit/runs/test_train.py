@@ -21,6 +21,7 @@ from transformer.tasks.base import Task
 from transformer.tasks.registry import make_task
 from transformer.tasks.translation import model_config
 from transformer.training.callbacks.early_stopping import Patience
+from transformer.training.callbacks.sweep_objective import Objective
 from transformer.training.checkpointing.training_state import Resumable
 from transformer.training.config import RunConfig
 from transformer.training.criterion import Criterion
@@ -186,3 +187,11 @@ def test_a_run_goes_on_in_its_own_folder(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"one resumes in its own folder, not .*other"):
         train.train(config, tmp_path / "other")
     assert not (tmp_path / "other").exists()
+
+
+def test_a_trial_of_a_sweep_replaces_no_run(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "last.ckpt").touch()
+    trial = Objective("val/bleu")
+    with pytest.raises(InputError, match=r"with checkpoint=auto, or .* hydra\.sweep\.dir=FOLDER$"):
+        train.train(composed([], tmp_path), tmp_path, objective=trial)
