@@ -26,7 +26,10 @@ from transformer.runs.train import train
 from transformer.training.checkpointing.run_directory import is_locked
 from transformer.training.config import RunConfig
 
-SHORT = ("trainer.max_steps=4", "trainer.val_check_interval=2", "report=end", "seed=7")
+SHORT = (
+    *("trainer.max_steps=4", "trainer.val_check_interval=2", "trainer.log_every_n_steps=2"),
+    *("report=end", "seed=7"),
+)
 
 
 @pytest.fixture

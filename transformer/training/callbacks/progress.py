@@ -124,7 +124,8 @@ class _TimeLeft(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         left = _bounded(task.time_remaining, self.timer)
-        return Text("--:--" if left is None else str(left), style="progress.remaining")
+        text = "--:--" if left is None else str(left).removeprefix("0:")
+        return Text(text, style="progress.remaining")
 
 
 class LogAboveBar:

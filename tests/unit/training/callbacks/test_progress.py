@@ -118,7 +118,7 @@ def test_a_terminal_gets_a_bar_and_the_log_its_lines(
         run(fake_trainer(global_step=30, callback_metrics=METRICS), [31, 40])
     assert [message[:22] for message in caplog.messages] == ["update 40/40, epoch 4."]
     assert (
-        "40/40  epoch 4.0  loss 2.346  BLEU 31.2 at update 40  12,346 tokens/s 0:00:00"
+        "40/40  epoch 4.0  loss 2.346  BLEU 31.2 at update 40  12,346 tokens/s 00:00"
         in terminal.getvalue()
     )
     assert "update 40/40" not in terminal.getvalue()
