@@ -75,7 +75,7 @@ def train(
     settings of the process, such as its random state, are as before when it returns.
     """
     config, folder = with_resolved(config), Path(folder)
-    resumed, is_rank_0 = config.checkpoint is not None, process_rank() == 0
+    is_rank_0 = process_rank() == 0
     if config.checkpoint is not None and run_folder(config.checkpoint) != folder.resolve():
         raise InputError(f"checkpoint={config.checkpoint} resumes in its own folder, not {folder}")
     require_gpu(config.trainer)
@@ -83,9 +83,10 @@ def train(
         stack.enter_context(process_state_kept())
         if is_rank_0:
             stack.enter_context(run_directory(folder))
-            if not resumed:
+            if config.checkpoint is None:
                 check_no_other_run(folder, sweeps=objective is not None)
             stack.enter_context(saved_config(config.resolved, folder))
+            resumed = config.checkpoint is not None
             stack.enter_context(run_log(folder / LOG, resumed=resumed))
         logger.info("run directory %s", folder)
         if is_rank_0 and is_translation(config.task):

@@ -105,7 +105,8 @@ class _SummedReader(io.BufferedReader):
         self.sums: dict[int, tuple[int, int]] = {}
 
     def readinto(self, buffer: Any) -> int:
-        position, size = self.tell(), super().readinto(buffer)
+        position = self.tell()
+        size = super().readinto(buffer)
         self.sums[position] = size, zlib.crc32(memoryview(buffer)[:size])
         return size
 
