@@ -115,7 +115,8 @@ def process_state() -> dict[str, Any]:
         "loggers": {
             one.name: (one.level, one.propagate, list(one.handlers))
             for one in loggers
-            if isinstance(one, logging.Logger) and one.name.startswith(("root", "transformer"))
+            if isinstance(one, logging.Logger)
+            and one.name.startswith(("root", "transformer", "sacrebleu"))
         },
         "lightning": [
             logging.getLogger(n).level for n in ("pytorch_lightning", "lightning_fabric")
