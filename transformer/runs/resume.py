@@ -31,7 +31,7 @@ def check_no_other_run(folder: Path, *, sweeps: bool = False) -> None:
     if any((folder / "checkpoints").glob("*.ckpt")):
         again, key = ("", "sweep") if sweeps else (f"checkpoint={folder} or ", "run")
         raise InputError(
-            f"{folder} holds a run: go on with {again}checkpoint=auto, or begin another with "
+            f"{folder} holds a run: resume with {again}checkpoint=auto, or begin another with "
             f"hydra.{key}.dir=FOLDER"
         )
 
@@ -53,12 +53,12 @@ def find_run_to_resume(
                 f"{folder} holds a run with another {key}; give another hydra.run.dir, or the "
                 f"same {key}"
             )
-        return folder, f"going on with {folder}"
+        return folder, f"resuming {folder}"
     alike = [run for run in folder.parent.glob("*") if _is_unfinished(run, config, largest)]
     if not alike:
         return None, "no unfinished run has this config: a new one begins"
     newest = max(alike, key=lambda run: (_last_change(run), run))
-    return newest, f"going on with {newest}, the newest unfinished run of this config"
+    return newest, f"resuming {newest}, the newest unfinished run of this config"
 
 
 def _is_unfinished(run: Path, config: Mapping[str, Any], largest: int | None) -> bool:

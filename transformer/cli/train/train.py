@@ -45,7 +45,11 @@ def run(arguments: Sequence[str]) -> None:
         return
     checkpoint = named_checkpoint(arguments)
     if checkpoint is not None:
-        train_run(resumed_config(checkpoint, arguments), run_folder(checkpoint))
+        from transformer.training.checkpointing.training_state import find_resumable
+
+        resume = find_resumable(checkpoint)
+        config = resumed_config(checkpoint, arguments, resume)
+        train_run(config, run_folder(checkpoint), resume=resume)
         return
     flags, overrides = flags_and_overrides(arguments)
     if flags:

@@ -168,10 +168,13 @@ def _seeded(seed: int) -> Iterator[None]:
     """SacreBLEU reads its seed only from the environment."""
     before = os.environ.get(SEED)
     os.environ[SEED] = str(seed)
-    logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # it logs every system
+    logger = logging.getLogger("sacrebleu")
+    level = logger.level
+    logger.setLevel(logging.WARNING)  # it logs every system
     try:
         yield
     finally:
+        logger.setLevel(level)
         del os.environ[SEED]
         if before is not None:
             os.environ[SEED] = before

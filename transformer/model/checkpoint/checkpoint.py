@@ -106,7 +106,7 @@ def find_last(path: Path) -> tuple[Path, dict[str, Any]]:
         except InputError as error:
             damages.append(str(error))
     best = file.with_name("best.ckpt")
-    hint = f"; checkpoint={best} goes on from the best validation" if best.is_file() else ""
+    hint = f"; resume with checkpoint={best} from the best validation" if best.is_file() else ""
     raise InputError("; and ".join(dict.fromkeys(damages)) + hint)
 
 
