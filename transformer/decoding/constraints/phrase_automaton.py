@@ -50,23 +50,23 @@ class PhraseAutomaton:
         nodes = np.arange(len(moves)).repeat(_KINDS)
         at_end = np.where(before == WORD, moves[nodes, len(known) + 1], nodes)
         self.starts = torch.tensor(roots) * _KINDS + OTHER
-        self.found = torch.from_numpy(terminal[nodes])
-        self.found_at_end = torch.from_numpy(terminal[at_end])
+        found, found_at_end = terminal[nodes], terminal[at_end]
+        self.found, self.found_at_end = torch.from_numpy(found), torch.from_numpy(found_at_end)
         self.depths = torch.tensor(depths).repeat_interleave(_KINDS)
         self.spaced = torch.from_numpy(before == SPACE)
         table, classes = _table(moves), _classes(vocabulary, known)
         self._table, self._classes = torch.from_numpy(table), torch.from_numpy(classes)
+        ends_word = _ends_word(vocabulary)
         self._host = _Host(
             table.reshape(-1),
-            np.ascontiguousarray(classes.T),
-            terminal[nodes],
-            terminal[at_end],
-            terminal[at_end] & ~terminal[nodes],
-            _ends_word(vocabulary),
+            classes.T,
+            found,
+            found_at_end,
+            found_at_end & ~found,
+            ends_word,
         )
-        self._usual = torch.from_numpy(
-            np.stack((np.zeros_like(self._host.ends_word), self._host.ends_word))
-        )
+        # Rows: without and with ``lacks_edge``.
+        self._usual = torch.from_numpy(np.stack((np.zeros_like(ends_word), ends_word)))
         self._unusual: dict[tuple[int, bool], Int[np.ndarray, " subwords"]] = {}
         self._remembered = 0
 
@@ -105,10 +105,10 @@ class PhraseAutomaton:
         return completing.view(len(states), -1, completing.size(1))
 
     def _find_unusual(self, state: int, at_end: bool) -> Int[np.ndarray, " subwords"]:
-        """The few subwords whose effect in a state is not the usual one of its kind of state.
+        """The few subwords that do not follow the rule for this state.
 
-        All others complete a phrase only where the edge of a word is all that it lacks, and only
-        if they end the word: a row of the whole vocabulary for each state would be large.
+        The rule: if a phrase lacks only the edge of a word, each subword that ends the word
+        completes it; otherwise none does. A row of the vocabulary for each state would be large.
         """
         if (state, at_end) not in self._unusual:
             if self._remembered > _MOST_REMEMBERED:
