@@ -1,7 +1,7 @@
 """The directions of a service, and the language of a text (Lui and Baldwin 2012: langid.py)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from transformer.common.errors import InputError
@@ -27,6 +27,16 @@ class Direction:
     translator: Translator
     tags: SourceTags = UNTAGGED
     sentences: bool = True
+    _wider: dict[int, Translator] = field(default_factory=dict, compare=False, repr=False)
+
+    def wider(self, nbest: int) -> Translator:
+        """The translator by beam search with an n-best list; it is made once, for its caches."""
+        if nbest not in self._wider:
+            search = self.translator.search
+            plain: dict[str, Any] = {"algorithm": "beam", "groups": 1, "diversity": 0.0}
+            wide = replace(search, **plain, nbest=nbest, beam_size=max(nbest, search.beam_size))
+            self._wider[nbest] = self.translator.with_search(wide)
+        return self._wider[nbest]
 
     @property
     def whole_lines(self) -> bool:
