@@ -9,10 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from filelock import lock_descriptor
-
 from transformer.common.errors import InputError
 from transformer.common.files import named, open_unlinked, written_whole
+from transformer.common.locks import lock_open
 
 BLOCK = 64
 """Consecutive lines of one process."""
@@ -95,7 +94,7 @@ def open_part(path: Path, stack: ExitStack, start: bytes = b"") -> tuple[BinaryI
     """Open and lock a file with this start to append to; count the whole lines, cut the rest."""
     stack.enter_context(named(path))
     file = cast(BinaryIO, stack.enter_context(open_unlinked(path, "a+b")))
-    if not lock_descriptor(file.fileno(), blocking=False):
+    if not lock_open(file):
         raise InputError(f"{path} is being written by another process; let it end")
     if not start.startswith(os.pread(file.fileno(), len(start), 0)):
         raise InputError(f"{path} was not written by such a call; give another name")
