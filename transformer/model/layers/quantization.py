@@ -9,29 +9,17 @@ from jaxtyping import Float, Int, Int8
 from torch import Tensor, nn
 
 from transformer.common.errors import InputError
+from transformer.common.processor import processor
 from transformer.model.config import Precision
-from transformer.model.layers.linear import Linear, best_time, lay_out
-from transformer.model.layers.mixed_precision import processor_has
+from transformer.model.layers.linear import Linear, lay_out
 
 Model = TypeVar("Model", bound=nn.Module)
 
+_by_fbgemm = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
+_by_onednn = torch.ops.onednn.qlinear_pointwise
+
 LARGEST = 127
 """Largest quantized value; the symmetric range leaves -128 unused."""
-_WIDE_SUMS = ("avx512_vnni", "avx_vnni", "amx_int8")
-"""Instruction sets of x86-64 that add up products of bytes in 32 bits."""
-
-
-_FEW, _SEVERAL, _MANY = 16, 48, 128
-"""Rows: with fewer than ``_SEVERAL``, the engine that is the fastest for ``_FEW`` multiplies."""
-
-_measured: dict[torch.Size, tuple[str, str]] = {}
-"""The engines of a shape for few and for many rows, measured in milliseconds."""
-
-
-def engines() -> list[str]:
-    """torch's engines for int8 on this processor."""
-    supported = map(str, torch.backends.quantized.supported_engines)
-    return sorted({"fbgemm", "onednn"}.intersection(supported)) or ["qnnpack"]
 
 
 def rounded(
@@ -43,49 +31,73 @@ def rounded(
     return (weight / scales[:, None]).round().to(torch.int8), scales
 
 
-def pack(quantized: Tensor, bias: Tensor | None, engine: str) -> Any:
+def pack(quantized: Tensor, engine: str) -> Any:
     """The weight in the format of an engine."""
     before = torch.backends.quantized.engine
     torch.backends.quantized.engine = engine
     try:
-        return torch.ops.quantized.linear_prepack(quantized, bias)
+        return torch.ops.quantized.linear_prepack(quantized, None)
     finally:
         torch.backends.quantized.engine = before
 
 
 class Int8Linear(nn.Module):
-    """``x W^T + b`` in bytes, for a CPU; input and output are float32."""
+    """``x W^T + b`` in bytes, for a CPU; input and output are float32.
+
+    Each row of ``x`` is divided by a scale of its own and rounded to integers, and the product is
+    multiplied by the scale. So no row depends on the others. Sums of bytes are exact: all engines
+    give the same bits, and the number of rows may choose the engine.
+    """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
         self.out_features, self.in_features = weight.shape
         self._joined: list[Int8Linear] = []  # no part of the state
+        self._for_onednn: tuple[Tensor, Tensor, Tensor] | None = None  # of the first use
+        self._bias = None if bias is None else bias.detach().float()
         weight = weight.detach().float()
         scales, zeros = rounded(weight)[1].double(), torch.zeros(len(weight), dtype=torch.long)
-        bias = None if bias is None else bias.detach().float()
         with warnings.catch_warnings():
             # torch has deprecated such tensors, and has no other dynamic product yet.
             warnings.filterwarnings("ignore", "torch.quantize_per", UserWarning)
             quantized = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
-        # Without them x86-64 adds two products in 16 bits, which overflow if the input has 8 bits.
-        self.seven_bits = processor_has("avx2") is not False and not processor_has(*_WIDE_SUMS)
-        known = _measured.get(weight.shape)
-        self.packed = {name: pack(quantized, bias, name) for name in known or engines()}
-        if known is None:
-            known = _measured[weight.shape] = self._fastest(_FEW), self._fastest(_MANY)
-            self.packed = {name: self.packed[name] for name in known}
-        self.fastest = known
+        self.processor = processor()
+        self.packed = pack(quantized, self.processor.int8)
 
     def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width_out"]:
-        few, many = self.fastest
-        return self._map(x, few if x.numel() < _SEVERAL * x.size(-1) else many)
+        seven_bits = self.processor.seven_bits
+        zero = 64 if seven_bits else 128
+        x = x.detach()
+        scales = x.abs().amax(-1, keepdim=True).mul_(1 / (zero - 1))
+        # A row of zeros becomes NaN here, and any integers in the product; its scale is 0.
+        integers = (x / scales).round_()
+        many = self.processor.int8_onednn_from
+        if many is not None and x.numel() // self.in_features * self.out_features >= many:
+            product = self._by_onednn(integers, zero)
+        elif self.processor.int8 == "fbgemm":
+            product = _by_fbgemm(integers, 1.0, zero, self.packed)
+        else:
+            product = self._by_range(integers, zero)
+        if self._bias is None:
+            return product.mul_(scales)
+        return torch.addcmul(self._bias, product, scales, out=product)
 
-    def _map(self, x: Tensor, engine: str) -> Tensor:
-        return torch.ops.quantized.linear_dynamic(x, self.packed[engine], self.seven_bits)
+    def _by_onednn(self, integers: Tensor, zero: int) -> Tensor:
+        if self._for_onednn is None:
+            weight, _ = torch.ops.quantized.linear_unpack(self.packed)
+            scales = weight.q_per_channel_scales().float()
+            layout = torch.ops.onednn.qlinear_prepack(weight.int_repr(), None)
+            self._for_onednn = layout, scales, weight.q_per_channel_zero_points()
+        unsigned = integers.add_(zero).to(torch.uint8)
+        plain = None, 1.0, 0, torch.float32, "none", [], ""  # no bias, no function after it
+        return _by_onednn(unsigned, 1.0, zero, *self._for_onednn, *plain)
 
-    def _fastest(self, rows: int) -> str:
-        x = torch.ones(rows, self.in_features)
-        return min(self.packed, key=lambda engine: best_time(self._map, x, engine))
+    def _by_range(self, integers: Tensor, zero: int) -> Tensor:
+        # The engine takes the scale from the range of its input: two more rows make it 1.
+        rows = integers.nan_to_num_().flatten(0, -2)
+        ends = rows.new_tensor([[-zero], [zero - 1]]).expand(2, self.in_features)
+        product = torch.ops.quantized.linear_dynamic(torch.cat((rows, ends)), self.packed)[:-2]
+        return product.view(*integers.shape[:-1], self.out_features)
 
     def concatenated(self, layers: "Sequence[Int8Linear]") -> "Int8Linear":
         """One map with the outputs of all, of which it is the first: always the same."""
@@ -99,8 +111,7 @@ class Int8Linear(nn.Module):
         self,
     ) -> tuple[Float[Tensor, "width_out width"], Float[Tensor, " width_out"] | None]:
         """The rounded weights and the bias; ``state_dict`` has neither."""
-        weight, bias = torch.ops.quantized.linear_unpack(next(iter(self.packed.values())))
-        return weight.dequantize(), bias
+        return torch.ops.quantized.linear_unpack(self.packed)[0].dequantize(), self._bias
 
 
 def with_outputs(linear: nn.Linear | Int8Linear, rows: Int[Tensor, " rows"]) -> Linear:
