@@ -9,14 +9,13 @@ from jaxtyping import Float, Int, Int8
 from torch import Tensor, nn
 
 from transformer.common.errors import InputError
-from transformer.common.processor import processor
+from transformer.common.processor import VARIABLE, processor
 from transformer.model.config import Precision
 from transformer.model.layers.linear import Linear, lay_out
 
 Model = TypeVar("Model", bound=nn.Module)
 
 _by_fbgemm = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
-_by_onednn = torch.ops.onednn.qlinear_pointwise
 
 LARGEST = 127
 """Largest quantized value; the symmetric range leaves -128 unused."""
@@ -45,8 +44,8 @@ class Int8Linear(nn.Module):
     """``x W^T + b`` in bytes, for a CPU; input and output are float32.
 
     Each row of ``x`` is divided by a scale of its own and rounded to integers, and the product is
-    multiplied by the scale. So no row depends on the others. Sums of bytes are exact: all engines
-    give the same bits, and the number of rows may choose the engine.
+    multiplied by the scale, so that no row depends on the others. Sums of integers are exact: all
+    engines give the same bits, and so the number of rows may choose the engine.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
@@ -61,41 +60,42 @@ class Int8Linear(nn.Module):
             # torch has deprecated such tensors, and has no other dynamic product yet.
             warnings.filterwarnings("ignore", "torch.quantize_per", UserWarning)
             quantized = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
-        self.processor = processor()
-        self.packed = pack(quantized, self.processor.int8)
+        self.engine = processor().int8
+        self.packed = pack(quantized, self.engine)
+        self.zero = 64 if processor().seven_bits else 128
+        has_onednn = torch.backends.mkldnn.is_available()
+        self._onednn_from = processor().int8_onednn_from if has_onednn else None
 
     def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width_out"]:
-        seven_bits = self.processor.seven_bits
-        zero = 64 if seven_bits else 128
         x = x.detach()
-        scales = x.abs().amax(-1, keepdim=True).mul_(1 / (zero - 1))
+        scales = x.abs().amax(-1, keepdim=True).mul_(1 / (self.zero - 1))
         # A row of zeros becomes NaN here, and any integers in the product; its scale is 0.
         integers = (x / scales).round_()
-        many = self.processor.int8_onednn_from
-        if many is not None and x.numel() // self.in_features * self.out_features >= many:
-            product = self._by_onednn(integers, zero)
-        elif self.processor.int8 == "fbgemm":
-            product = _by_fbgemm(integers, 1.0, zero, self.packed)
+        numbers = x.numel() // self.in_features * self.out_features
+        if self._onednn_from is not None and numbers >= self._onednn_from:
+            product = self._by_onednn(integers)
+        elif self.engine == "fbgemm":
+            product = _by_fbgemm(integers, 1.0, self.zero, self.packed)
         else:
-            product = self._by_range(integers, zero)
+            product = self._by_range(integers)
         if self._bias is None:
             return product.mul_(scales)
         return torch.addcmul(self._bias, product, scales, out=product)
 
-    def _by_onednn(self, integers: Tensor, zero: int) -> Tensor:
+    def _by_onednn(self, integers: Tensor) -> Tensor:
         if self._for_onednn is None:
             weight, _ = torch.ops.quantized.linear_unpack(self.packed)
             scales = weight.q_per_channel_scales().float()
             layout = torch.ops.onednn.qlinear_prepack(weight.int_repr(), None)
             self._for_onednn = layout, scales, weight.q_per_channel_zero_points()
-        unsigned = integers.add_(zero).to(torch.uint8)
-        plain = None, 1.0, 0, torch.float32, "none", [], ""  # no bias, no function after it
-        return _by_onednn(unsigned, 1.0, zero, *self._for_onednn, *plain)
+        x = integers.add_(self.zero).to(torch.uint8)
+        plain = None, 1.0, 0, torch.float32, "none", [], ""  # no bias, and no function after it
+        return torch.ops.onednn.qlinear_pointwise(x, 1.0, self.zero, *self._for_onednn, *plain)
 
-    def _by_range(self, integers: Tensor, zero: int) -> Tensor:
+    def _by_range(self, integers: Tensor) -> Tensor:
         # The engine takes the scale from the range of its input: two more rows make it 1.
         rows = integers.nan_to_num_().flatten(0, -2)
-        ends = rows.new_tensor([[-zero], [zero - 1]]).expand(2, self.in_features)
+        ends = rows.new_tensor([[-self.zero], [self.zero - 1]]).expand(2, self.in_features)
         product = torch.ops.quantized.linear_dynamic(torch.cat((rows, ends)), self.packed)[:-2]
         return product.view(*integers.shape[:-1], self.out_features)
 
@@ -138,6 +138,11 @@ def in_precision(
     if precision == "int8":
         if torch.device(device).type != "cpu":
             raise InputError(f"precision=int8 computes on a CPU, not on device={device}")
+        if processor().int8 not in torch.backends.quantized.supported_engines:
+            raise InputError(
+                f"precision=int8 needs {processor().int8}, which this torch does not have; set "
+                f"precision=float32, or {VARIABLE} to another kind of processor"
+            )
         # Shared layers have the same module several times: it is packed once.
         packed: dict[nn.Module, Int8Linear] = {}
         for module in list(model.modules()):
