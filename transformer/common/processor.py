@@ -29,7 +29,8 @@ class Processor:
         onednn_from: Multiplications of a float32 product from which on oneDNN is faster than
             torch's choice, which is MKL on x86-64; None: never.
         int8: Torch's engine of int8 products.
-        int8_onednn_from: Numbers of an int8 product from which on oneDNN is faster; None: never.
+        int8_onednn_from: Numbers of an int8 weight from which on oneDNN is taken instead; None:
+            never. The number of rows chooses nothing: the engines round differently.
         seven_bits: Whether activations in int8 have seven bits: two products of eight bits are
             added in 16 bits, and may overflow.
         bfloat16: Whether it multiplies in bfloat16; None: unknown.
@@ -44,6 +45,11 @@ class Processor:
     seven_bits: bool = False
     bfloat16: bool | None = False
 
+    def int8_engine(self, numbers: int) -> str:
+        """The engine of an int8 weight of so many numbers."""
+        large = self.int8_onednn_from is not None and numbers >= self.int8_onednn_from
+        return "onednn" if large else self.int8
+
     def __str__(self) -> str:
         float32 = "torch" if self.onednn_from is None else "oneDNN"
         int8 = f"int8 by {self.int8} in {7 if self.seven_bits else 8} bits"
@@ -53,20 +59,19 @@ class Processor:
 
 _KINDS = (
     # float32 measured: 250 GFLOP/s by oneDNN, which takes 10 to 30 microseconds to start, and 107
-    # by MKL, which uses half of the vector width. int8 measured, too.
+    # by MKL, which uses half of the vector width. int8 measured: oneDNN gains nothing.
     Processor(
         "amd-avx512",
         "AMD",
         "avx512_vnni avx512_bf16",
         onednn_from=2**20,
-        int8_onednn_from=2**18,
         bfloat16=True,
     ),
     # float32 measured: oneDNN was never 1.25 times as fast as MKL. int8 measured: fbgemm is faster
     # up to 64 rows; for more it is a guess.
     Processor("amd-avx2", "AMD", "avx2", seven_bits=True),
     # float32 and bfloat16 measured. int8 is a guess: oneDNN has AMX, fbgemm has not.
-    Processor("intel-amx", "Intel", "amx_int8 amx_bf16", int8_onednn_from=2**15, bfloat16=True),
+    Processor("intel-amx", "Intel", "amx_int8 amx_bf16", int8_onednn_from=2**18, bfloat16=True),
     # These were never measured; what has to do with overflows follows from the instructions.
     Processor("intel-vnni", "Intel", "avx512_vnni"),
     Processor("intel-avx512", "Intel", "avx512f", seven_bits=True),

@@ -43,16 +43,14 @@ def pack(quantized: Tensor, engine: str) -> Any:
 class Int8Linear(nn.Module):
     """``x W^T + b`` in bytes, for a CPU; input and output are float32.
 
-    Each row of ``x`` is divided by a scale of its own and rounded to integers, and the product is
-    multiplied by the scale, so that no row depends on the others. Sums of integers are exact: all
-    engines give the same bits, and so the number of rows may choose the engine.
+    Each row of ``x`` is divided by its largest magnitude and rounded with a constant scale, and its
+    product is multiplied by that magnitude. So no row depends on the others.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
         self.out_features, self.in_features = weight.shape
         self._joined: list[Int8Linear] = []  # no part of the state
-        self._for_onednn: tuple[Tensor, Tensor, Tensor] | None = None  # of the first use
         self._bias = None if bias is None else bias.detach().float()
         weight = weight.detach().float()
         scales, zeros = rounded(weight)[1].double(), torch.zeros(len(weight), dtype=torch.long)
@@ -60,44 +58,41 @@ class Int8Linear(nn.Module):
             # torch has deprecated such tensors, and has no other dynamic product yet.
             warnings.filterwarnings("ignore", "torch.quantize_per", UserWarning)
             quantized = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
-        self.engine = processor().int8
+        self.engine = processor().int8_engine(weight.numel())
         self.packed = pack(quantized, self.engine)
         self.zero = 64 if processor().seven_bits else 128
-        has_onednn = torch.backends.mkldnn.is_available()
-        self._onednn_from = processor().int8_onednn_from if has_onednn else None
+        self.scale = 1 / (self.zero - 1)
+        if self.engine == "onednn":
+            layout = torch.ops.onednn.qlinear_prepack(quantized.int_repr(), None)
+            self._for_onednn = layout, scales.float(), zeros
 
     def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width_out"]:
         x = x.detach()
-        scales = x.abs().amax(-1, keepdim=True).mul_(1 / (self.zero - 1))
-        # A row of zeros becomes NaN here, and any integers in the product; its scale is 0.
-        integers = (x / scales).round_()
-        numbers = x.numel() // self.in_features * self.out_features
-        if self._onednn_from is not None and numbers >= self._onednn_from:
-            product = self._by_onednn(integers)
-        elif self.engine == "fbgemm":
-            product = _by_fbgemm(integers, 1.0, self.zero, self.packed)
+        largest = x.abs().amax(-1, keepdim=True)
+        # A row of zeros is NaN here, which becomes any integers. Then it is multiplied by 0.
+        x = x / largest
+        if self.engine == "fbgemm":
+            product = _by_fbgemm(x, self.scale, self.zero, self.packed)
+        elif self.engine == "onednn":
+            product = self._by_onednn(x)
         else:
-            product = self._by_range(integers)
+            product = self._by_range(x)
         if self._bias is None:
-            return product.mul_(scales)
-        return torch.addcmul(self._bias, product, scales, out=product)
+            return product.mul_(largest)
+        return torch.addcmul(self._bias, product, largest, out=product)
 
-    def _by_onednn(self, integers: Tensor) -> Tensor:
-        if self._for_onednn is None:
-            weight, _ = torch.ops.quantized.linear_unpack(self.packed)
-            scales = weight.q_per_channel_scales().float()
-            layout = torch.ops.onednn.qlinear_prepack(weight.int_repr(), None)
-            self._for_onednn = layout, scales, weight.q_per_channel_zero_points()
-        x = integers.add_(self.zero).to(torch.uint8)
+    def _by_onednn(self, x: Tensor) -> Tensor:
+        x = x.mul_(self.zero - 1).round_().add_(self.zero).to(torch.uint8)
         plain = None, 1.0, 0, torch.float32, "none", [], ""  # no bias, and no function after it
-        return torch.ops.onednn.qlinear_pointwise(x, 1.0, self.zero, *self._for_onednn, *plain)
+        multiply = torch.ops.onednn.qlinear_pointwise
+        return multiply(x, self.scale, self.zero, *self._for_onednn, *plain)
 
-    def _by_range(self, integers: Tensor) -> Tensor:
-        # The engine takes the scale from the range of its input: two more rows make it 1.
-        rows = integers.nan_to_num_().flatten(0, -2)
-        ends = rows.new_tensor([[-self.zero], [self.zero - 1]]).expand(2, self.in_features)
+    def _by_range(self, x: Tensor) -> Tensor:
+        # The engine takes the scale from the range of its input: two more rows make it constant.
+        rows = x.nan_to_num_().flatten(0, -2)
+        ends = rows.new_tensor([[-self.zero * self.scale], [1.0]]).expand(2, self.in_features)
         product = torch.ops.quantized.linear_dynamic(torch.cat((rows, ends)), self.packed)[:-2]
-        return product.view(*integers.shape[:-1], self.out_features)
+        return product.view(*x.shape[:-1], self.out_features)
 
     def concatenated(self, layers: "Sequence[Int8Linear]") -> "Int8Linear":
         """One map with the outputs of all, of which it is the first: always the same."""

@@ -86,15 +86,6 @@ def test_a_row_does_not_depend_on_the_others(processor: Processor) -> None:
     assert quantized(x[:0]).shape == (0, 300)
 
 
-@torch.inference_mode()
-def test_all_engines_give_the_same_bits() -> None:
-    torch.manual_seed(1)
-    linear, x = Linear(100, 2000), torch.randn(70, 100)
-    for seven_bits in (True, False):
-        found = [int8(linear, p)(x) for p in ENGINES if p.seven_bits is seven_bits]
-        assert all(torch.equal(each, found[0]) for each in found)
-
-
 @pytest.mark.parametrize("biased", [True, False])
 @torch.inference_mode()
 def test_maps_of_one_input_are_one_product(biased: bool) -> None:
