@@ -52,7 +52,8 @@ class Processor:
 
     def __str__(self) -> str:
         float32 = "torch" if self.onednn_from is None else "oneDNN"
-        int8 = f"int8 by {self.int8} in {7 if self.seven_bits else 8} bits"
+        engines = self.int8 if self.int8_onednn_from is None else f"{self.int8} and oneDNN"
+        int8 = f"int8 by {engines} in {7 if self.seven_bits else 8} bits"
         bfloat16 = {True: "bfloat16", False: "no bfloat16", None: "bfloat16 unknown"}
         return f"{self.kind} (float32 by {float32}, {int8}, {bfloat16[self.bfloat16]})"
 
@@ -70,7 +71,8 @@ _KINDS = (
     # float32 measured: oneDNN was never 1.25 times as fast as MKL. int8 measured: fbgemm is faster
     # up to 64 rows; for more it is a guess.
     Processor("amd-avx2", "AMD", "avx2", seven_bits=True),
-    # float32 and bfloat16 measured. int8 is a guess: oneDNN has AMX, fbgemm has not.
+    # Measured: bfloat16, and MKL with transposed weights, not beside oneDNN. int8 is a guess: oneDNN
+    # has AMX, fbgemm has not.
     Processor("intel-amx", "Intel", "amx_int8 amx_bf16", int8_onednn_from=2**18, bfloat16=True),
     # These were never measured; what has to do with overflows follows from the instructions.
     Processor("intel-vnni", "Intel", "avx512_vnni"),
