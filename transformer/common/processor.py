@@ -71,8 +71,8 @@ _KINDS = (
     # float32 measured: oneDNN was never 1.25 times as fast as MKL. int8 measured: fbgemm is faster
     # up to 64 rows; for more it is a guess.
     Processor("amd-avx2", "AMD", "avx2", seven_bits=True),
-    # Measured: bfloat16, and MKL with transposed weights, not beside oneDNN. int8 is a guess: oneDNN
-    # has AMX, fbgemm has not.
+    # Measured: bfloat16, and MKL with transposed weights, not beside oneDNN. int8 is a guess, as
+    # oneDNN has AMX and fbgemm has not.
     Processor("intel-amx", "Intel", "amx_int8 amx_bf16", int8_onednn_from=2**18, bfloat16=True),
     # These were never measured; what has to do with overflows follows from the instructions.
     Processor("intel-vnni", "Intel", "avx512_vnni"),
