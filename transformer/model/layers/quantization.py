@@ -68,9 +68,10 @@ class Int8Linear(nn.Module):
 
     def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width_out"]:
         x = x.detach()
-        largest = x.abs().amax(-1, keepdim=True)
+        magnitudes = x.abs()
+        largest = magnitudes.amax(-1, keepdim=True)
         # A row of zeros is NaN here, which becomes any integers. Then it is multiplied by 0.
-        x = x / largest
+        x = torch.div(x, largest, out=magnitudes)
         if self.engine == "fbgemm":
             product = _by_fbgemm(x, self.scale, self.zero, self.packed)
         elif self.engine == "onednn":
