@@ -122,9 +122,9 @@ def _description() -> tuple[str, frozenset[str]]:
     # torch 2.11 does not have it: then the row is the one with the fewest instructions.
     known = getattr(torch.cpu, "get_capabilities", dict)()
     names = {"avx512_f": "avx512f"}
-    flags = {names.get(name, name) for name, there in known.items() if there is True}
+    there = {names.get(name, name) for name, has in known.items() if has is True}
     if torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512"):
-        flags.add("avx2")
+        there.add("avx2")
     arm = platform.machine().lower() in ("arm64", "aarch64")
     vendor = f"{known.get('cpu_name', '')} {platform.processor()}"
-    return vendor, frozenset(flags | ({"asimd"} if arm else set()))
+    return vendor, frozenset(there | ({"asimd"} if arm else set()))

@@ -18,9 +18,9 @@ Outputs = tuple[Float[Tensor, "*rows width_out"], ...]
 
 def linear_together(x: Input, layers: Sequence[nn.Module]) -> Outputs:
     """Map one input by several layers; in training on a GPU, and in int8, by one product."""
-    first: Any = layers[0]
-    if isinstance(first, Int8Linear):  # all are, then
-        return first.concatenated(layers)(x).split([one.out_features for one in layers], dim=-1)
+    maps: Any = layers
+    if isinstance(layers[0], Int8Linear):  # all are, then
+        return maps[0].concatenated(maps)(x).split([one.out_features for one in maps], dim=-1)
     x = for_products(x)
     return one_product(x, layers) if one_product_pays(x, layers) else tuple(f(x) for f in layers)
 
