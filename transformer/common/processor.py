@@ -120,7 +120,7 @@ def _description() -> tuple[str, frozenset[str]]:
     import torch
 
     # torch 2.11 does not have it: then the row is the one with the fewest instructions.
-    known = getattr(torch.cpu, "get_capabilities", dict)()
+    known: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
     names = {"avx512_f": "avx512f"}
     there = {names.get(name, name) for name, has in known.items() if has is True}
     if torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512"):

@@ -92,7 +92,7 @@ class Int8Linear(nn.Module):
             "none",
             [],
             "",
-        )  # no bias, and no function after it
+        )  # without a bias
         multiply = torch.ops.onednn.qlinear_pointwise
         return multiply(x, self.scale, self.zero, *self._for_onednn, *plain)
 
