@@ -84,15 +84,7 @@ class Int8Linear(nn.Module):
 
     def _by_onednn(self, x: Tensor) -> Tensor:
         x = x.mul_(self.zero - 1).round_().add_(self.zero).to(torch.uint8)
-        plain: Any = (
-            None,
-            1.0,
-            0,
-            torch.float32,
-            "none",
-            [],
-            "",
-        )  # without a bias
+        plain: Any = (None, 1.0, 0, torch.float32, "none", [], "")  # without a bias
         multiply = torch.ops.onednn.qlinear_pointwise
         return multiply(x, self.scale, self.zero, *self._for_onednn, *plain)
 
