@@ -146,12 +146,15 @@ def _print_usage() -> None:
 
 
 def version_line() -> str:
-    """The versions of this package, torch and Python."""
+    """The versions of this package, torch and Python, and the kind of the processor."""
     import platform
     from importlib import metadata
 
+    from transformer.common.processor import processor
+
     installed = (f"{name} {metadata.version(name)}" for name in ("transformer", "torch"))
-    return ", ".join([*installed, f"Python {platform.python_version()}"])
+    python = f"Python {platform.python_version()}"
+    return ", ".join([*installed, python, f"processor {processor()}"])
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-import torch
 from torch import nn
 from torch.nn import functional as F
 
@@ -183,9 +182,6 @@ def build_attention_bias(
 
 def build_attention(config: ModelConfig) -> MultiHeadAttention:
     """Self-attention or cross-attention."""
-    # On some GPUs torch would try cuDNN first, which plans for every new batch shape;
-    # `sdpa_kernel` switches cuDNN on again if it is forced.
-    torch.backends.cuda.enable_cudnn_sdp(False)
     kernels: dict[str, Kernel] = {"eager": eager, "flex": flex, "auto": auto}
     kernels["sdpa"] = Sdpa(config.sdpa_backend)
     return MultiHeadAttention(

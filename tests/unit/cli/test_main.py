@@ -17,6 +17,7 @@ from transformer.__main__ import VERBS, main
 from transformer.cli.config.arguments import config_folder
 from transformer.common.errors import InputError
 from transformer.common.files import CONFIG_DIR
+from transformer.common.processor import processor
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["help"]])
@@ -176,5 +177,7 @@ def test_the_versions_are_one_line(call: list[str], capsys: pytest.CaptureFixtur
     assert main(call) == 0
     said = capsys.readouterr()
     number = r"\d+\.\d+\S*"
-    assert re.fullmatch(f"transformer {number}, torch {number}, Python {number}\n", said.out)
+    versions = f"transformer {number}, torch {number}, Python {number}"
+    kind = re.escape(str(processor()))
+    assert re.fullmatch(f"{versions}, processor {kind}\n", said.out)
     assert said.err == ""

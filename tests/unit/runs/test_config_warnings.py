@@ -7,9 +7,9 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-import torch
 
 from tests.helpers.runs.runs import composed
+from transformer.common.processor import PROCESSORS
 from transformer.data.modules.base import BatchModule
 from transformer.data.tokenization.config import Algorithm, TokenizerConfig
 from transformer.runs.config_warnings import warn_about_config, warn_about_vocabulary
@@ -42,25 +42,25 @@ def test_schedules_that_cannot_be_meant_are_warned_about(
 
 
 @pytest.mark.parametrize(
-    ("overrides", "there", "advised"),
+    ("overrides", "kind", "advised"),
     [
-        (["precision=bf16-mixed"], {"avx2": True}, True),
-        (["precision=32-true", "loss.bfloat16=true"], {"avx512_bf16": False}, True),
-        (["precision=bf16-mixed"], {"avx512_bf16": True}, False),
-        (["precision=32-true", "loss.bfloat16=false"], {"avx2": True}, False),
-        (["precision=auto", "loss.bfloat16=auto"], {"avx2": True}, False),
-        (["precision=bf16-mixed"], {}, False),  # torch cannot tell
+        (["precision=bf16-mixed"], "amd-avx2", True),
+        (["precision=32-true", "loss.bfloat16=true"], "intel-vnni", True),
+        (["precision=bf16-mixed"], "amd-avx512", False),
+        (["precision=32-true", "loss.bfloat16=false"], "amd-avx2", False),
+        (["precision=auto", "loss.bfloat16=auto"], "amd-avx2", False),
+        (["precision=bf16-mixed"], "other", False),  # unknown
     ],
 )
 def test_bfloat16_wants_its_instructions(
     overrides: list[str],
-    there: dict[str, bool],
+    kind: str,
     advised: bool,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: there)
+    monkeypatch.setattr("transformer.training.precision.processor", lambda: PROCESSORS[kind])
     warn_about_config(composed(["data=multi30k", *overrides], tmp_path))
     assert ("try precision=auto" in caplog.text) is advised
 
