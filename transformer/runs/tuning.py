@@ -111,7 +111,8 @@ def sweep(
     portable = next(iter(offers.values()))[checkpoint.PORTABLE]
     run, whose = portable["config"], Path("the checkpoint")
     model = build_transformer(typed(ModelConfig, portable["model"], "model"))
-    trained = trained_with(checkpoint.Checkpoint(model, portable["tokenizer"], run, whose))
+    longest = portable.get("longest_source")
+    trained = trained_with(checkpoint.Checkpoint(model, portable["tokenizer"], run, whose, longest))
     metrics = config.scoring or typed(MetricsConfig, run["metrics"], "metrics")
     metric = config.metric or metrics.choose
     build_metric(metric, metrics)
@@ -128,6 +129,7 @@ def sweep(
                 *(model, trained.tokenizer, search, config.batch_tokens, config.device),
                 aligner=trained.aligner,
                 coverage_head=trained.aligner.head,
+                limits=trained.limits,
             )
         )
         translator.translate(sources[:1])  # the first call of a process takes longer

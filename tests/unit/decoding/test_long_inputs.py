@@ -4,7 +4,7 @@ import pytest
 
 from tests.helpers.decoding.translators import tiny_tokenizer
 from transformer.decoding.constraints.request import Constraints
-from transformer.decoding.long_inputs import segment_lengths, split_segments
+from transformer.decoding.long_inputs import SourceLimits, part_lengths, split_segments
 
 
 @pytest.mark.parametrize(
@@ -17,13 +17,13 @@ from transformer.decoding.long_inputs import segment_lengths, split_segments
         ("", 3, [0]),
     ],
 )
-def test_segment_lengths(subwords: str, limit: int, lengths: list[int]) -> None:
-    assert segment_lengths(subwords.split(), limit) == lengths
+def test_part_lengths(subwords: str, limit: int, lengths: list[int]) -> None:
+    assert part_lengths(subwords.split(), limit) == lengths
 
 
 def test_the_first_part_alone_has_the_prefix() -> None:
     given = Constraints(prefix="ein", must=("Hund",), never=("Katze",))
-    parts = split_segments([5, 6, 7, 8, 9], given, tiny_tokenizer(), 2, ())
+    parts = split_segments([5, 6, 7, 8, 9], given, tiny_tokenizer(), SourceLimits(2, 2))
     assert len(parts) > 1
     prefixes = [part.constraints and part.constraints.prefix for part in parts]
     assert prefixes == ["ein", *[""] * (len(parts) - 1)]

@@ -143,10 +143,13 @@ def _stream(
         )
     else:
         found = translator.translate_stream(requests, ready=ready, done=done)
+    reached = searched = 0
     for index, translation in enumerate(found, start=done):
         output.write(_line(translation, where(index), config.format).encode() + b"\n")
         output.flush()
-    warn_about_length_limit([translator.length_limit.pop_counts()])
+        reached += translation.is_unfinished
+        searched += bool(translation.source_tokens)
+    warn_about_length_limit([(reached, searched)])
 
 
 def _line(translation: Translation, where: str, form: str) -> str:

@@ -21,12 +21,7 @@ from transformer.decoding.batched_search import (
 )
 from transformer.decoding.constraints.request import Constraints, Request
 from transformer.decoding.line_windows import make_windows
-from transformer.decoding.long_inputs import (
-    LengthLimit,
-    Segment,
-    split_segments,
-    warn_about_segments,
-)
+from transformer.decoding.long_inputs import Segment, SourceLimits, SplitLines, split_segments
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.ensemble import Model, ensemble_members
 from transformer.decoding.search.interface import Hypothesis
@@ -46,6 +41,7 @@ class Trained(NamedTuple):
     tokenizer: Tokenizer
     search: SearchConfig
     aligner: Aligner
+    limits: SourceLimits
 
 
 def trained_with(checkpoint: Checkpoint) -> Trained:
@@ -55,7 +51,10 @@ def trained_with(checkpoint: Checkpoint) -> Trained:
         tokenizer = Tokenizer.from_state(checkpoint.tokenizer)
         tokenizer.check_vocabulary_sizes(model.source_vocab_size, model.target_vocab_size)
         search = typed(SearchConfig, checkpoint.config["decoding"], "decoding")
-        return Trained(tokenizer, search, Aligner.trained(checkpoint.config["loss"], model))
+        aligner = Aligner.trained(checkpoint.config["loss"], model)
+        longest = max_subwords(checkpoint.model)
+        limits = SourceLimits.trained(checkpoint.config, longest, checkpoint.longest_source)
+        return Trained(tokenizer, search, aligner, limits)
 
 
 class Translator:
@@ -73,11 +72,13 @@ class Translator:
         device: torch.device | str = "cpu",
         aligner: Aligner | None = None,
         coverage_head: HeadName | None = None,
+        limits: SourceLimits | None = None,
     ) -> None:
         """Move the model, or ensemble, to the device; each call uses its present weights.
 
         ``batch_tokens`` counts padded source tokens once per hypothesis; ``coverage_head`` is the
-        head that the coverage penalty reads.
+        head that the coverage penalty reads. Without ``limits`` only a source that exceeds the
+        positions of the model is split.
         """
         self._model = model.to(device)
         self.members = ensemble_members(model)
@@ -87,7 +88,10 @@ class Translator:
         self.aligner = aligner or Aligner()
         self.aligner.check(self.model.config)
         self.searcher = ModelSearcher(model, tokenizer, search, batch_tokens, coverage_head)
-        self.length_limit = LengthLimit(search, max_subwords(model))
+        most = max_subwords(model)
+        limits = limits or SourceLimits(most, most)
+        self.limits = replace(limits, longest=most, usual=min(most, limits.usual))
+        self.split_lines = SplitLines(self.limits)
 
     @classmethod
     def load(
@@ -113,6 +117,7 @@ class Translator:
             *(trained.tokenizer, search, batch_tokens, device),
             aligner=aligner or trained.aligner,
             coverage_head=trained.aligner.head,
+            limits=trained.limits,
         )
 
     def with_search(self, search: SearchConfig) -> "Translator":
@@ -121,6 +126,7 @@ class Translator:
             *(self._model, self.tokenizer, search, self.batch_tokens, self.device),
             aligner=self.aligner,
             coverage_head=self.coverage_head,
+            limits=self.limits,
         )
 
     @property
@@ -130,8 +136,8 @@ class Translator:
 
     @property
     def max_subwords(self) -> int:
-        """Maximum length of a text without segments."""
-        return max_subwords(self._model)
+        """Maximal subwords of a source in one part, with its tags."""
+        return self.limits.longest
 
     def translate(
         self,
@@ -144,24 +150,23 @@ class Translator:
     ) -> list[Translation]:
         """Translate texts, in their order; a blank text has a blank translation.
 
-        A text longer than ``model.max_length`` is cut into segments, with a warning that uses
-        ``names``. A ``TaggedText`` has its own tags, other texts have the tokenizer's. Attention
-        and word links are those of the best candidate.
+        A text that is longer than the model knows is split (``SourceLimits``), with a warning that
+        uses ``names``. A ``TaggedText`` has its own tags, other texts have the tokenizer's.
+        Attention and word links are those of the best candidate.
         """
         if isinstance(texts, str):
             raise TypeError("translate takes a list of texts, not one string; give [text]")
         constraints = [None] * len(texts) if constraints is None else constraints
-        limit = self.max_subwords
-        with evaluating(self._model):
+        with self.split_lines.warning_once(), evaluating(self._model):
             encoded, given = self.tokenizer.encode_source(texts), self.tokenizer.target_tags(texts)
             rows = zip(texts, encoded, constraints, given, strict=True)
             segmented = [
-                split_segments(row if text.strip() else [], one, self.tokenizer, limit, tags)
+                split_segments(row if text.strip() else [], one, self.tokenizer, self.limits, tags)
                 for text, row, one, tags in rows
             ]
-            warn_about_segments(list(map(len, segmented)), names, self._model.config.max_length)
+            self.split_lines.count(list(map(len, segmented)), names)
             flat = [segment for segments in segmented for segment in segments]
-            found = self.length_limit.count(flat, self.searcher(flat))
+            found = self.searcher(flat)
             maps = [torch.empty(0, 0)] * len(flat)
             if attention or alignment:
                 # The search keeps its fast kernel: the attention is computed again.
@@ -200,15 +205,16 @@ class Translator:
         are translated first. ``name`` makes the name of a line from its index, for warnings.
         """
         start = 0
-        for window in make_windows(map(Request.from_line, lines), ready):
-            yield from self.translate(
-                [request.text for request in window],
-                [request.constraints for request in window],
-                attention=attention,
-                alignment=alignment,
-                names=[name(start + index) for index in range(len(window))],
-            )
-            start += len(window)
+        with self.split_lines.warning_once():
+            for window in make_windows(map(Request.from_line, lines), ready):
+                yield from self.translate(
+                    [request.text for request in window],
+                    [request.constraints for request in window],
+                    attention=attention,
+                    alignment=alignment,
+                    names=[name(start + index) for index in range(len(window))],
+                )
+                start += len(window)
 
     def _join(
         self,
@@ -219,7 +225,9 @@ class Translator:
     ) -> Translation:
         if not segments:
             return replace(BLANK, alignment=frozenset()) if alignment else BLANK
-        nbest = tuple(map(self._candidate, zip(*(beam for beam, _ in parts), strict=False)))
+        limits = [self._limit(segment) for segment in segments]
+        beams = zip(*(beam for beam, _ in parts), strict=False)
+        nbest = tuple(self._candidate(hypotheses, limits) for hypotheses in beams)
         weights = torch.block_diag(*(part for _, part in parts))
         source = [p for s in segments for p in self.tokenizer.source_subwords(s.subwords)]
         links = None
@@ -230,9 +238,15 @@ class Translator:
             *(nbest[0].text, nbest[0].score, nbest[0].tokens, nbest, tuple(source)),
             attention=weights if attention else None,
             alignment=links,
+            parts=len(segments),
         )
 
-    def _candidate(self, hypotheses: Sequence[Hypothesis]) -> Candidate:
+    def _limit(self, segment: Segment) -> int:
+        """Maximal subwords of its translation."""
+        limit = self.search.limit(len(segment.subwords)) + len(segment.given)
+        return min(self.limits.longest, limit)
+
+    def _candidate(self, hypotheses: Sequence[Hypothesis], limits: Sequence[int]) -> Candidate:
         text = " ".join(text for text in hypothesis_texts(hypotheses, self.tokenizer) if text)
         total = sum(hypothesis.log_probability for hypothesis in hypotheses)
         tokens = [token for hypothesis in hypotheses for token in hypothesis.tokens]
@@ -241,4 +255,5 @@ class Translator:
             score = total / self.search.penalty(len(tokens) + len(hypotheses))
             if self.search.algorithm == "mbr":
                 score = fmean(hypothesis.score for hypothesis in hypotheses)
-        return Candidate(text, score, total, tuple(self.tokenizer.subwords(tokens)))
+        is_unfinished = any(len(h.tokens) >= n for h, n in zip(hypotheses, limits, strict=True))
+        return Candidate(text, score, total, tuple(self.tokenizer.subwords(tokens)), is_unfinished)

@@ -89,7 +89,7 @@ class FlaggingTranslator(Translator):
         return flagged
 
     def _flagged(self, source: str, found: Translation) -> Translation:
-        flags = self.detector.flags(source, as_output(found, self.length_limit))
+        flags = self.detector.flags(source, as_output(found))
         return replace(found, flags=flags)
 
     def _by_candidate(self, found: Translation) -> Iterator[Translation]:

@@ -35,13 +35,24 @@ class Checkpoint:
     tokenizer: dict[str, Any]
     config: dict[str, Any]
     path: Path
+    longest_source: int | None = None
+    """Subwords that at most one in 1,000 sources of the training text exceeds, if it is known."""
 
 
 def portable_part(
-    model: ModelConfig, tokenizer: dict[str, Any], config: dict[str, Any]
+    model: ModelConfig,
+    tokenizer: dict[str, Any],
+    config: dict[str, Any],
+    longest_source: int | None = None,
 ) -> dict[str, Any]:
     """The data for inference besides the weights, stored under the key ``PORTABLE``."""
-    return {"format": FORMAT, "model": model.to_dict(), "tokenizer": tokenizer, "config": config}
+    return {
+        "format": FORMAT,
+        "model": model.to_dict(),
+        "tokenizer": tokenizer,
+        "config": config,
+        "longest_source": longest_source,
+    }
 
 
 def read_payload(path: Path) -> dict[str, Any]:
@@ -163,7 +174,8 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     load_weights(model, payload, file, assign=True)
     if model.config.tie_embeddings in ("decoder", "all"):
         model.projection.weight = model.target_embedding.tokens.lookup.weight
-    return Checkpoint(model, portable["tokenizer"], portable["config"], file)
+    longest = portable.get("longest_source")
+    return Checkpoint(model, portable["tokenizer"], portable["config"], file, longest)
 
 
 def write_payload(payload: Any, path: Path) -> None:

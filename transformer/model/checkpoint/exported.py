@@ -73,7 +73,8 @@ def read_settings(
             model = build_transformer(config)
         tokenizer = {"config": values["tokenizer"], "tags": values["tags"]}
         tokenizer |= {side: _read_subwords(folder, side) for side in SIDES}
-        return Checkpoint(model.eval(), tokenizer, values["config"], folder)
+        longest = values.get("longest_source")
+        return Checkpoint(model.eval(), tokenizer, values["config"], folder, longest)
 
 
 def _read_subwords(folder: Path, side: str) -> torch.Tensor | None:

@@ -159,7 +159,10 @@ def test_a_separator_in_a_single_translation_is_of_no_word(monkeypatch: pytest.M
 
     monkeypatch.setattr("transformer.decoding.alignment.word_links", seen)
     sentences = translator().translator
-    sentences.model.config = replace(sentences.model.config, max_length=11)
+    short = sentences.model
+    short.config = replace(short.config, max_length=11)
+    sentences = Translator(short, sentences.tokenizer, sentences.search, 512)
+    sentences.searcher = Echo()
     [found] = sentences.translate([SENTENCE_END.join(["dog ."] * 6)], alignment=True)
     assert len(found.source_tokens) > 11  # cut in two
     counted = count()

@@ -15,7 +15,7 @@ from transformer.common.errors import InputError
 from transformer.decoding.batched_search import ModelSearcher
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.forced import attention_maps
-from transformer.decoding.long_inputs import Segment, warn_about_length_limit
+from transformer.decoding.long_inputs import Segment, length_counts, warn_about_length_limit
 from transformer.decoding.search.model_step import ModelStep
 from transformer.decoding.translation.result import BLANK
 from transformer.decoding.translation.translator import Translator
@@ -44,16 +44,17 @@ def test_translations_that_reach_the_longest_length_are_counted(
     limits = {"max_length_ratio": 0.0, "max_length_offset": 3, "nbest": 1}
     wide = {"beam_size": 1 if algorithm == "greedy" else 4, "algorithm": algorithm}
     translator = tiny_translator(**limits, **wide)
-    longest = [len(translation.tokens) == 3 for translation in translator.translate(TEXTS)]
-    counts = translator.length_limit.pop_counts()
+    found = translator.translate(TEXTS)
+    longest = [len(translation.tokens) == 3 for translation in found]
+    counts = length_counts(found)
     assert counts == (sum(longest), 6) and counts[0] > 0  # the blank ones are not there
     warn_about_length_limit([counts, (0, 4)])
     assert caplog.messages[0].startswith(f"{counts[0]} of 10 outputs reached the maximum")
     caplog.clear()
     free = tiny_translator(max_length_offset=12, max_length=14, **wide)
-    free.translate(TEXTS[:1])
     # The model has no more positions.
-    assert free.length_limit.max_subwords == 13
+    assert [len(one.tokens) == 13 for one in free.translate(TEXTS[:1])] == [True]
+    assert free.translate(TEXTS[:1])[0].is_unfinished
     warn_about_length_limit([(0, 6)])
     assert not caplog.messages
 
@@ -112,9 +113,9 @@ def test_a_long_text_is_cut_with_a_warning(
     text = " ".join(source for source, _ in PAIRS)
     with caplog.at_level(logging.WARNING):
         whole, short = translator.translate([text, "a dog ."], attention=True)
-    said = "a text: longer than model.max_length=24 allows; decoded in 3 segments"
+    said = "a text: longer than the 23 subwords that the model knows; translated in 4 parts"
     assert [record.message for record in caplog.records] == [said]
-    parts = translator.translate([PAIRS[0][0] + " " + PAIRS[1][0], PAIRS[2][0], PAIRS[3][0]])
+    parts = translator.translate([source for source, _ in PAIRS])
     assert whole.text == " ".join(part.text for part in parts)
     assert whole.tokens == tuple(token for part in parts for token in part.tokens)
     assert whole.nbest[0].log_probability == pytest.approx(
@@ -131,7 +132,8 @@ def test_a_long_text_is_cut_with_a_warning(
         [*["a dog"] * 9, long, long], name=lambda index: f"stdin:{index + 1}"
     )
     assert len(list(found)) == 11
-    said = "stdin:10 and 1 more: longer than model.max_length=24 allows; decoded in 6 segments"
+    said = "stdin:10 and 1 more: longer than the 23 subwords that the model knows; "
+    said += "translated in 8 parts"
     assert [record.message for record in caplog.records] == [said]
 
 
