@@ -130,8 +130,8 @@ def split_segments(
     """Split a text (``SourceLimits``), and divide its constraints.
 
     Each part begins with the tags, its translation with the ``given`` tags. The first part has the
-    prefix, every part has the forbidden phrases. The right part for a required phrase is unknown:
-    no part gets it, so it may be unmet.
+    prefix, every part has the forbidden phrases and the terms. The right part for another required
+    phrase is unknown: no part gets it, so it may be unmet.
     """
     count = tokenizer.leading_tags(subwords)
     if len(subwords) <= min(limits.usual, limits.longest - count):

@@ -53,7 +53,7 @@ class DocumentTranslator:
         self, requests: Iterable[Request], ready: Callable[[], bool] | None, done: int
     ) -> Iterator[Translation]:
         held: list[Request] = []
-        reading = make_windows(requests, ready)
+        reading = make_windows(requests, ready, lambda request: len(request.text))
         ended, failure = False, None
         while not ended:
             try:

@@ -12,6 +12,7 @@ from torch import Tensor
 from transformer.common.errors import errors_name
 from transformer.common.files import local_path
 from transformer.common.schema import typed
+from transformer.data.text.phrases import occurs
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, batched_attention, segment_links
 from transformer.decoding.batched_search import (
@@ -19,7 +20,8 @@ from transformer.decoding.batched_search import (
     hypothesis_texts,
     max_subwords,
 )
-from transformer.decoding.constraints.request import Constraints, Request
+from transformer.decoding.constraints.request import Constraints, Request, Term
+from transformer.decoding.constraints.terms import LinkedWords
 from transformer.decoding.line_windows import make_windows
 from transformer.decoding.long_inputs import Segment, SourceLimits, SplitLines, split_segments
 from transformer.decoding.search.config import SearchConfig
@@ -166,6 +168,7 @@ class Translator:
             ]
             self.split_lines.count(list(map(len, segmented)), names)
             flat = [segment for segments in segmented for segment in segments]
+            flat = self._without_terms(flat)
             found = self.searcher(flat)
             maps = [torch.empty(0, 0)] * len(flat)
             if attention or alignment:
@@ -177,7 +180,10 @@ class Translator:
                 self._join(segments, [next(parts) for _ in segments], attention, alignment)
                 for segments in segmented
             ]
-        return [one.checked(limits) for one, limits in zip(joined, constraints, strict=True)]
+        return [
+            one.checked(limits and limits.on_source(text))
+            for one, limits, text in zip(joined, constraints, texts, strict=True)
+        ]
 
     def windows(self, texts: Sequence[str]) -> list[range]:
         """The indices of the texts that are translated together: each text is translated alone."""
@@ -204,9 +210,9 @@ class Translator:
         If reading fails, or the next line is not ``ready`` without waiting, the lines read so far
         are translated first. ``name`` makes the name of a line from its index, for warnings.
         """
-        start = 0
+        start, requests = 0, map(Request.from_line, lines)
         with self.split_lines.warning_once():
-            for window in make_windows(map(Request.from_line, lines), ready):
+            for window in make_windows(requests, ready, lambda one: len(one.text)):
                 yield from self.translate(
                     [request.text for request in window],
                     [request.constraints for request in window],
@@ -215,6 +221,37 @@ class Translator:
                     names=[name(start + index) for index in range(len(window))],
                 )
                 start += len(window)
+
+    def _without_terms(self, segments: list[Segment]) -> list[Segment]:
+        """Terms become required phrases, and forbidden words of a free translation."""
+        texts: dict[int, str] = {}
+        terms: dict[int, tuple[Term, ...]] = {}
+        free: list[Segment] = []
+        for index, segment in enumerate(segments):
+            if (constraints := segment.constraints) and constraints.terms:
+                [texts[index]] = self.tokenizer.decode_source([segment.subwords])
+                if found := [one for one in constraints.terms if occurs(one[0], texts[index])]:
+                    terms[index] = tuple(found)
+                    rest = replace(constraints, must=(), terms=()) or None
+                    free.append(replace(segment, constraints=rest))
+        if not texts:
+            return segments
+        own: dict[int, tuple[str, ...]] = {}
+        if free and self.device.type != "meta":
+            pairs = [
+                (segment.subwords, beam[0].tokens)
+                for segment, beam in zip(free, self.searcher(free), strict=True)
+            ]
+            maps = batched_attention(self.model, pairs, self.aligner.head, self.batch_tokens)
+            for index, pair, weights in zip(terms, pairs, maps, strict=True):
+                linked = LinkedWords.from_attention(*pair, weights, self.tokenizer)
+                own[index] = linked.own(terms[index])
+        return [
+            replace(segment, constraints=segment.constraints.on_source(texts[i], own.get(i, ())))
+            if i in texts and segment.constraints
+            else segment
+            for i, segment in enumerate(segments)
+        ]
 
     def _join(
         self,

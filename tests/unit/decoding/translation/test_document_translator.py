@@ -16,7 +16,7 @@ from transformer.data.text.word_alignment import NO_WORD, Links
 from transformer.data.tokenization.tags import SENTENCE_END, SourceTags, TaggedText, Tags, is_tag
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Constraints, Request
-from transformer.decoding.long_inputs import Segment
+from transformer.decoding.long_inputs import Segment, length_counts
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.translation.document_translator import DocumentTranslator, in_documents
 from transformer.decoding.translation.translator import Translator
@@ -80,6 +80,18 @@ def test_a_window_is_translated_together_and_parted() -> None:
     documents = translator(lost=1)
     assert [one.text for one in documents.translate(TEXTS)] == cleaned(TEXTS)
     assert sentences_asked(documents) == [3, 1, 1, 1, 1, 1]
+
+
+def test_a_discarded_translation_of_a_window_counts_for_nothing() -> None:
+    documents = translator(lost=1)
+    sentences = documents.translator
+    # A sentence ends before its limit, a window does not.
+    search = replace(sentences.search, max_length_ratio=0.0, max_length_offset=15)
+    limited = Translator(sentences.model, sentences.tokenizer, search, 512)
+    limited.searcher = sentences.searcher
+    found = DocumentTranslator(limited).translate(TEXTS[:3])
+    assert sentences_asked(documents) == [3, 1, 1, 1]
+    assert length_counts(found) == (0, 3)
 
 
 def test_other_tags_and_constraints_begin_a_window() -> None:

@@ -137,6 +137,25 @@ def test_a_long_text_is_cut_with_a_warning(
     assert [record.message for record in caplog.records] == [said]
 
 
+def test_a_line_longer_than_the_training_text_is_split_into_sentences(tmp_path: Path) -> None:
+    translator = tiny_translator(max_length=64, max_length_ratio=1.0)
+    sentences = [source for source, _ in PAIRS]
+    config = {
+        "task": "translation",
+        "decoding": {name: getattr(translator.search, name) for name in vars(search_config())},
+        "loss": {"alignment_weight": 0.0, "alignment_layer": None, "alignment_head": 0},
+    }
+    part = portable(translator.model.config, tiny_tokenizer().to_state(), config)
+    weights = {f"model.{k}": v for k, v in translator.model.state_dict().items()}
+    file = tmp_path / "best.ckpt"
+    write_payload({"state_dict": weights, PORTABLE: part | {"longest_source": 23}}, file)
+    loaded = Translator.load(file)
+    whole, short = loaded.translate([" ".join(sentences), " ".join(sentences[:1])])
+    assert whole.text == " ".join(one.text for one in loaded.translate(sentences))
+    assert (whole.parts, short.parts) == (4, 1)
+    assert (whole.to_json()["parts"], "parts" in short.to_json()) == (4, False)
+
+
 def test_segments_of_a_long_text_share_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[int] = []
     search = ModelSearcher._search_in_memory
