@@ -7,6 +7,7 @@ from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.line_windows import LONG_LINE, make_windows
 from transformer.decoding.long_inputs import (
     SourceLimits,
+    join_parts,
     part_lengths,
     sentence_lengths,
     split_segments,
@@ -67,6 +68,12 @@ def test_the_first_part_alone_has_the_prefix() -> None:
     prefixes = [part.constraints and part.constraints.prefix for part in parts]
     assert prefixes == ["ein", *[""] * (len(parts) - 1)]
     assert all(p.constraints and p.constraints.never == ("Katze",) for p in parts)
+
+
+def test_scripts_without_blanks_are_joined_without_one() -> None:
+    assert join_parts(["Ja .", "", "Nein"]) == "Ja . Nein"
+    assert join_parts(["今日は。", "元気ですか？"]) == "今日は。元気ですか？"
+    assert join_parts(["今日 は 。", "はい"]) == "今日 は 。 はい"  # split into words
 
 
 def test_a_long_line_does_not_hold_back_the_lines_before_it() -> None:

@@ -23,7 +23,13 @@ from transformer.decoding.batched_search import (
 from transformer.decoding.constraints.request import Constraints, Request, Term
 from transformer.decoding.constraints.terms import LinkedWords
 from transformer.decoding.line_windows import make_windows
-from transformer.decoding.long_inputs import Segment, SourceLimits, SplitLines, split_segments
+from transformer.decoding.long_inputs import (
+    Segment,
+    SourceLimits,
+    SplitLines,
+    join_parts,
+    split_segments,
+)
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.ensemble import Model, ensemble_members
 from transformer.decoding.search.interface import Hypothesis
@@ -284,7 +290,7 @@ class Translator:
         return min(self.limits.longest, limit)
 
     def _candidate(self, hypotheses: Sequence[Hypothesis], limits: Sequence[int]) -> Candidate:
-        text = " ".join(text for text in hypothesis_texts(hypotheses, self.tokenizer) if text)
+        text = join_parts(hypothesis_texts(hypotheses, self.tokenizer))
         total = sum(hypothesis.log_probability for hypothesis in hypotheses)
         tokens = [token for hypothesis in hypotheses for token in hypothesis.tokens]
         score = hypotheses[0].score
