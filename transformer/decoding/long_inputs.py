@@ -119,6 +119,13 @@ class Segment:
     given: tuple[int, ...] = ()
     """The tags that its translation begins with (``Tags.given``)."""
 
+    def requiring(self, phrases: Sequence[str]) -> "Segment":
+        """The segment with more required phrases."""
+        if not phrases:
+            return self
+        own = self.constraints or Constraints()
+        return replace(self, constraints=replace(own, must=(*own.must, *phrases)))
+
 
 def split_segments(
     subwords: list[int],
@@ -130,8 +137,8 @@ def split_segments(
     """Split a text (``SourceLimits``), and divide its constraints.
 
     Each part begins with the tags, its translation with the ``given`` tags. The first part has the
-    prefix, every part has the forbidden phrases and the terms. The right part for another required
-    phrase is unknown: no part gets it, so it may be unmet.
+    prefix, every part has the forbidden phrases and the terms. No part has a required phrase: the
+    translator finds the best one.
     """
     count = tokenizer.leading_tags(subwords)
     if len(subwords) <= min(limits.usual, limits.longest - count):

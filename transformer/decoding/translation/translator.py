@@ -1,5 +1,6 @@
 """Raw text to raw text: validation, ``evaluate`` and ``translate`` all translate with it."""
 
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -173,6 +174,10 @@ class Translator:
                 for text, row, one, tags in rows
             ]
             self.split_lines.count(list(map(len, segmented)), names)
+            segmented = [
+                self._with_phrases(segments, one.must) if one and len(segments) > 1 else segments
+                for segments, one in zip(segmented, constraints, strict=True)
+            ]
             flat = [segment for segments in segmented for segment in segments]
             flat = self._without_terms(flat)
             found = self.searcher(flat)
@@ -227,6 +232,29 @@ class Translator:
                     names=[name(start + index) for index in range(len(window))],
                 )
                 start += len(window)
+
+    def _with_phrases(self, segments: list[Segment], must: Sequence[str]) -> list[Segment]:
+        """Require each phrase of a split text where it is anyway, or where it costs the least."""
+        if not must:
+            return segments
+        free = self.searcher(segments)
+        texts = self._best_texts(free)
+        placed: list[list[str]] = [[] for _ in segments]
+        for phrase in must:
+            costs = [0.0 if occurs(phrase, text) else math.inf for text in texts]
+            if math.inf in costs and 0.0 not in costs:
+                forced = self.searcher([segment.requiring([phrase]) for segment in segments])
+                costs = [
+                    own[0].log_probability - other[0].log_probability
+                    if occurs(phrase, text)
+                    else math.inf
+                    for own, other, text in zip(free, forced, self._best_texts(forced), strict=True)
+                ]
+            placed[costs.index(min(costs))].append(phrase)
+        return [segment.requiring(own) for segment, own in zip(segments, placed, strict=True)]
+
+    def _best_texts(self, beams: Sequence[Sequence[Hypothesis]]) -> list[str]:
+        return hypothesis_texts([best for best, *_ in beams], self.tokenizer)
 
     def _without_terms(self, segments: list[Segment]) -> list[Segment]:
         """Terms become required phrases, and forbidden words of a free translation."""

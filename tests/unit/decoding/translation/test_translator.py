@@ -156,6 +156,13 @@ def test_a_line_longer_than_the_training_text_is_split_into_sentences(tmp_path: 
     assert (whole.to_json()["parts"], "parts" in short.to_json()) == (4, False)
 
 
+def test_a_required_phrase_is_in_one_part_of_a_split_text() -> None:
+    translator = tiny_translator(beam_size=4, max_length=24, max_length_ratio=1.0)
+    long = " ".join(source for source, _ in PAIRS)
+    [found] = translator.translate([long], [Constraints(must=("buch",))])
+    assert (found.parts, found.unmet) == (4, ())
+
+
 def test_segments_of_a_long_text_share_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[int] = []
     search = ModelSearcher._search_in_memory
