@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
-from transformer.data.text.phrases import SENTENCE_ENDS, WORD, char_kind
+from transformer.data.text.phrases import OTHER, SENTENCE_ENDS, char_kind
 from transformer.data.tokenization.normalization import WORD_START
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Constraints
@@ -162,9 +162,11 @@ def split_segments(
 def join_parts(texts: Iterable[str]) -> str:
     """Join the translations of parts by blanks, or without where no part has any, as in Chinese."""
     parts = [text for text in texts if text]
-    whole = "".join(parts)
-    spaced = " " in whole or any(char_kind(part[0]) == WORD for part in parts)
-    return " ".join(parts) if spaced or whole.isascii() else whole
+    # A letter that is not of a word is of a script without blanks.
+    unspaced = all(
+        " " not in part and part[0].isalnum() and char_kind(part[0]) == OTHER for part in parts
+    )
+    return ("" if unspaced else " ").join(parts)
 
 
 class SplitLines:
