@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformer.data.text.phrases import OTHER, SENTENCE_ENDS, char_kind
 from transformer.data.tokenization.normalization import WORD_START
+from transformer.data.tokenization.tags import is_tag
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Constraints
 
@@ -89,6 +90,8 @@ def sentence_lengths(subwords: Sequence[str], language: str) -> list[int]:
         # The blank after a sentence belongs to the next word.
         cut = bisect_left(starts, end + len(sentence.rstrip()))
         end += len(sentence)
+        while cut < len(subwords) and is_tag(subwords[cut]):
+            cut += 1  # a separator ends the sentence before it
         if cuts[-1] < cut < len(subwords):
             cuts.append(cut)
     return [stop - start for start, stop in pairwise([*cuts, len(subwords)])]

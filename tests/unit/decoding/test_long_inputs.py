@@ -44,9 +44,9 @@ def test_sentence_lengths(language: str, subwords: str, lengths: list[int]) -> N
 
 def test_only_a_source_longer_than_usual_is_split() -> None:
     limits = SourceLimits(longest=100, usual=6)
-    sentences = ["▁a", "▁b", ".", "▁C", "▁d", "."]
+    sentences = ["▁He", "▁came", ".", "▁It", "▁left", "."]
     assert limits.split(sentences) == [6]
-    assert limits.split([*sentences, *["▁E", "▁f", "."]]) == [3, 3, 3]
+    assert limits.split([*sentences, "▁So", "▁what", "."]) == [3, 3, 3]
     # One sentence is cut only if it is much longer.
     assert limits.split(["▁a"] * 9) == [9]
     assert limits.split(["▁a"] * 10) == [5, 5]
