@@ -22,8 +22,9 @@ log = logging.getLogger(__name__)
 OF_SENTENCES = ("bleu", "chrf", "ter", "gleu", "comet", "custom")
 """Metrics of translated sentences; the others are of whole lines."""
 
-UNCUT = 1.5
-"""A sentence is cut only if it is longer than so many times ``SourceLimits.usual``."""
+UNCUT = 1.2
+"""A sentence is cut only if it is longer than so many times ``SourceLimits.usual``: a little beyond
+the training text a whole sentence is better than its parts (docs/decoding.md, "Long lines")."""
 
 
 @dataclass(frozen=True)

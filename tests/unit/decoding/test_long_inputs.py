@@ -48,8 +48,8 @@ def test_only_a_source_longer_than_usual_is_split() -> None:
     assert limits.split(sentences) == [6]
     assert limits.split([*sentences, "▁So", "▁what", "."]) == [3, 3, 3]
     # One sentence is cut only if it is much longer.
-    assert limits.split(["▁a"] * 9) == [9]
-    assert limits.split(["▁a"] * 10) == [5, 5]
+    assert limits.split(["▁a"] * 7) == [7]
+    assert limits.split(["▁a"] * 8) == [4, 4]
 
 
 def test_a_model_of_whole_lines_splits_no_sentences() -> None:
