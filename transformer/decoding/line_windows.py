@@ -1,7 +1,7 @@
 """Cuts a stream of lines into windows. It does not know how windows are processed."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from transformer.data.tokenization.tags import parse_tags, with_tags
 
@@ -16,7 +16,7 @@ windows give an early answer, large windows full batches."""
 
 
 def make_windows(
-    lines: Iterable[Line], ready: Callable[[], bool] | None, length: Callable[[Line], int] = len
+    lines: Iterable[Line], ready: Callable[[], bool] | None, length: Callable[[Any], int] = len
 ) -> Iterator[list[Line]]:
     """Cut lines into windows: a window ends when it is full, or the next line is not ``ready``.
 

@@ -34,7 +34,7 @@ class Glossary:
     @classmethod
     def read(cls, path: Path) -> "Glossary":
         """Read lines of SOURCE and TARGET with a tab between; raises InputError."""
-        entries = {}
+        entries: dict[str, str] = {}
         for number, phrases in enumerate(read_phrases(path), start=1):
             if len(phrases) != 2:
                 raise InputError(f"{path}:{number}: write SOURCE<TAB>TARGET, one term a line")
