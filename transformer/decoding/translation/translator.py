@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from statistics import fmean
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from transformer.common.files import local_path
 from transformer.common.schema import typed
 from transformer.data.text.phrases import occurs
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.alignment import Aligner, batched_attention, segment_links
+from transformer.decoding.alignment import Aligner, batched_attention, joined_links
 from transformer.decoding.batched_search import (
     ModelSearcher,
     hypothesis_texts,
@@ -299,15 +300,16 @@ class Translator:
         limits = [self._limit(segment) for segment in segments]
         beams = zip(*(beam for beam, _ in parts), strict=False)
         nbest = tuple(self._candidate(hypotheses, limits) for hypotheses in beams)
-        weights = torch.block_diag(*(part for _, part in parts))
-        source = [p for s in segments for p in self.tokenizer.source_subwords(s.subwords)]
+        source = [self.tokenizer.source_subwords(segment.subwords) for segment in segments]
         links = None
         if alignment:
             targets = [self.tokenizer.subwords(best.tokens) for (best, *_), _ in parts]
-            links = segment_links(weights, source, targets, self.aligner.near_best)
+            maps = [weights for _, weights in parts]
+            links = joined_links(maps, source, targets, self.aligner.near_best)
         return Translation(
-            *(nbest[0].text, nbest[0].score, nbest[0].tokens, nbest, tuple(source)),
-            attention=weights if attention else None,
+            *(nbest[0].text, nbest[0].score, nbest[0].tokens, nbest),
+            tuple(chain.from_iterable(source)),
+            attention=torch.block_diag(*(part for _, part in parts)) if attention else None,
             alignment=links,
             parts=len(segments),
         )
