@@ -161,13 +161,14 @@ def word_links(
 
 
 def joined_links(
-    maps: Sequence[Float[Tensor, "target source"]],
+    maps: Sequence[Float[Tensor, "_ _"]],
     sources: Sequence[Sequence[str]],
     targets: Sequence[Sequence[str]],
     near_best: float,
 ) -> Links:
     """`word_links` of the parts of one text, whose target words are numbered through.
 
+    ``maps`` have the shape ``target source`` of each part.
     A part of the source may continue the last word of the part before it; a target begins a word.
     """
     words = iter(subword_words([subword for source in sources for subword in source]))
