@@ -6,16 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transformer.data.text.phrases import OTHER, SENTENCE_ENDS, char_kind
 from transformer.data.tokenization.normalization import WORD_START
 from transformer.data.tokenization.tags import is_tag
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Constraints
-
-if TYPE_CHECKING:
-    from transformer.decoding.translation.result import Translation
 
 log = logging.getLogger(__name__)
 
@@ -207,14 +204,8 @@ class SplitLines:
                 self._parts += number
 
 
-def length_counts(found: Iterable["Translation"]) -> tuple[int, int]:
-    """The number of translations that reached their maximum length, and of all with a source."""
-    cut = [one.is_unfinished for one in found if one.source_tokens]
-    return sum(cut), len(cut)
-
-
 def warn_about_length_limit(counts: Iterable[tuple[int, int]]) -> None:
-    """Log one warning if any translation reached its limit (`length_counts`)."""
+    """Log one warning if any translation reached its limit (`length_counts` of translations)."""
     reached, searched = map(sum, zip(*counts, strict=True))
     if reached:
         log.warning(

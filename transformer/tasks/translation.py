@@ -18,8 +18,9 @@ from transformer.data.modules.translation import DataModule
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import guided_head
 from transformer.decoding.batched_search import max_subwords
-from transformer.decoding.long_inputs import SourceLimits, length_counts, warn_about_length_limit
+from transformer.decoding.long_inputs import SourceLimits, warn_about_length_limit
 from transformer.decoding.translation.document_translator import DocumentTranslator, in_documents
+from transformer.decoding.translation.result import length_counts
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.failures.flags import Detector, Output
 from transformer.evaluation.failures.monitor import SentenceFlags, as_outputs, find_failures

@@ -21,8 +21,9 @@ from transformer.data.text.word_alignment import WordLinks, read_links
 from transformer.decoding.alignment import align
 from transformer.decoding.batched_search import ModelSearcher
 from transformer.decoding.constraints.request import Constraints
-from transformer.decoding.long_inputs import length_counts, warn_about_length_limit
+from transformer.decoding.long_inputs import warn_about_length_limit
 from transformer.decoding.translation.document_translator import in_documents
+from transformer.decoding.translation.result import length_counts
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.alignment_error import count_links
 from transformer.evaluation.failures.flags import Detector

@@ -1,5 +1,6 @@
 """Results of a translator: text, subwords and scores."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -97,3 +98,9 @@ class Translation:
 
 BLANK = Translation("", 0.0, (), (Candidate("", 0.0, 0.0, ()),))
 """The translation of a blank text: no model runs for it."""
+
+
+def length_counts(found: Iterable[Translation]) -> tuple[int, int]:
+    """The number of translations that reached their maximum length, and of all with a source."""
+    cut = [one.is_unfinished for one in found if one.source_tokens]
+    return sum(cut), len(cut)

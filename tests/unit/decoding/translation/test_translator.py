@@ -15,9 +15,9 @@ from transformer.common.errors import InputError
 from transformer.decoding.batched_search import ModelSearcher
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.forced import attention_maps
-from transformer.decoding.long_inputs import Segment, length_counts, warn_about_length_limit
+from transformer.decoding.long_inputs import Segment, warn_about_length_limit
 from transformer.decoding.search.model_step import ModelStep
-from transformer.decoding.translation.result import BLANK
+from transformer.decoding.translation.result import BLANK, length_counts
 from transformer.decoding.translation.translator import Translator
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
