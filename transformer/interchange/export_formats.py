@@ -81,7 +81,8 @@ def _ctranslate2(translator: Translator, run: Values, folder: Path, config: Dict
     shortlist = run_folder(given_path(str(config.checkpoint))) / FILE
     if shortlist.is_file() and not tokenizer.tags.sentences:  # whose separator it cannot name
         (folder / ENGINE_FILE).write_text(vocabulary_map(shortlist, tokenizer), encoding="utf-8")
-    safetensors.write_settings(model.config, tokenizer, run, folder / ctranslate2.SETTINGS)
+    settings = folder / ctranslate2.SETTINGS
+    safetensors.write_settings(model.config, tokenizer, run, settings, translator.limits.usual)
     _write_card(translator, run, folder, config, "ctranslate2")
     return _verified(verify_ctranslate2, translator, folder, run, config)
 
@@ -101,7 +102,8 @@ def _safetensors(translator: Translator, run: Values, folder: Path, config: Dict
         raise InputError(
             f"quantization={quantization} is not for safetensors; choose float32 or int8"
         )
-    safetensors.write_safetensors(model, tokenizer, run, folder, quantization)
+    usual = translator.limits.usual
+    safetensors.write_safetensors(model, tokenizer, run, folder, quantization, usual)
     _write_card(translator, run, folder, config, "transformer")
     if quantization == "int8":
         return _verified(verify_int8, translator, folder, run, config)

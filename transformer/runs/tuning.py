@@ -233,7 +233,8 @@ class _Validation:
         run, self.name = portable["config"], Path("the checkpoint")
         self.offers, self.config = offers, config
         self.model = build_transformer(typed(ModelConfig, portable["model"], "model"))
-        parts = checkpoint.Checkpoint(self.model, portable["tokenizer"], run, self.name)
+        longest = portable.get("longest_source")
+        parts = checkpoint.Checkpoint(self.model, portable["tokenizer"], run, self.name, longest)
         self.trained = trained_with(parts)
         self.scoring = config.scoring or typed(MetricsConfig, run["metrics"], "metrics")
         self.metric = config.metric or self.scoring.choose
@@ -258,6 +259,7 @@ class _Validation:
                 *(self.model, trained.tokenizer, search, config.batch_tokens, config.device),
                 aligner=trained.aligner,
                 coverage_head=trained.aligner.head,
+                limits=trained.limits,
             )
         )
         sources, references = zip(*self.pairs[:sentences], strict=True)

@@ -6,13 +6,11 @@ from typing import Any, NamedTuple
 
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import UNTAGGED, SourceTags, with_tags
+from transformer.decoding.long_inputs import has_sentences
 from transformer.decoding.translation.translator import Translator
 
 _ALIASES = {"zh": "zh-hans", "zt": "zh-hant", "pb": "pt-br"}
 """Codes of LibreTranslate."""
-
-_OF_SENTENCES = ("bleu", "chrf", "ter", "gleu", "comet", "custom")
-"""Metrics of translated sentences; the others are of whole lines."""
 
 _SAMPLE = 2000
 """The first characters of a text decide its language."""
@@ -88,7 +86,7 @@ def trained_directions(
 ) -> Iterator[Direction]:
     """The directions of a model; ``named`` None: of its data; ``sentences`` None: by its metric."""
     if sentences is None:
-        sentences = config.get("metrics", {}).get("choose", "bleu") in _OF_SENTENCES
+        sentences = has_sentences(config)
     tags = translator.tokenizer.tags
     codes = {_lower(code): code for code in tags.targets}
 

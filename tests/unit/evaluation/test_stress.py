@@ -8,8 +8,6 @@ import pytest
 
 from transformer.data.disturbance.catalog import DISTURBANCES
 from transformer.data.tokenization.tags import SourceTags, TaggedText, parse_tags
-from transformer.decoding.long_inputs import LengthLimit
-from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.translation.result import Candidate, Translation
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.failures.flags import Detector
@@ -28,7 +26,6 @@ class Fake(Translator):
 
     def __init__(self, translate: Callable[[str], str]) -> None:
         self.function, self.seen = translate, list[str]()
-        self.length_limit = LengthLimit(SearchConfig(), 100)
 
     def translate(self, texts: Sequence[str], *_: Any, **__: Any) -> list[Translation]:
         self.seen += texts

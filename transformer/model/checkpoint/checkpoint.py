@@ -46,14 +46,25 @@ class Checkpoint:
     tokenizer: dict[str, Any]
     config: dict[str, Any]
     path: Path
+    longest_source: int | None = None
+    """Subwords that at most one in 1,000 sources of the training text exceeds, if it is known."""
 
 
 def portable_part(
-    model: ModelConfig, tokenizer: dict[str, Any], config: dict[str, Any]
+    model: ModelConfig,
+    tokenizer: dict[str, Any],
+    config: dict[str, Any],
+    longest_source: int | None = None,
 ) -> dict[str, Any]:
     """The data for inference besides the weights, stored under the key ``PORTABLE``."""
-    parts = {"model": model.to_dict(), "tokenizer": tokenizer, "config": config}
-    return {"format": FORMAT, "version": transformer.__version__, **parts}
+    return {
+        "format": FORMAT,
+        "version": transformer.__version__,
+        "model": model.to_dict(),
+        "tokenizer": tokenizer,
+        "config": config,
+        "longest_source": longest_source,
+    }
 
 
 def read_payload(path: Path) -> dict[str, Any]:
@@ -181,7 +192,8 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     with errors_name(file):
         model = build_empty(typed(ModelConfig, portable["model"], "model"))
     load_weights(model, payload, file, assign=True)
-    return Checkpoint(model, portable["tokenizer"], portable["config"], file)
+    longest = portable.get("longest_source")
+    return Checkpoint(model, portable["tokenizer"], portable["config"], file, longest)
 
 
 def write_payload(payload: Any, path: Path) -> None:

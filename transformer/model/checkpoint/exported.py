@@ -84,7 +84,8 @@ def read_settings(file: Path, check: Callable[[ModelConfig], None]) -> Checkpoin
         model = build_empty(config)
         tokenizer = {"config": values["tokenizer"], "tags": values["tags"]}
         tokenizer |= {side: _read_subwords(folder, side) for side in SIDES}
-        return Checkpoint(model.eval(), tokenizer, values["config"], folder)
+        longest = values.get("longest_source")
+        return Checkpoint(model.eval(), tokenizer, values["config"], folder, longest)
 
 
 def _read_subwords(folder: Path, side: str) -> torch.Tensor | None:
