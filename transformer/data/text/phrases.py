@@ -35,14 +35,26 @@ def one_line(text: str) -> str:
 
 def occurs(phrase: str, text: str) -> bool:
     """Whether the text has the phrase, not empty, in the same case, between word boundaries."""
+    return any(True for _ in _occurrences(one_line(phrase), one_line(text)))
+
+
+def without(phrase: str, text: str) -> str:
+    """The text as one line, with U+FFFD in place of each occurrence of the phrase."""
     phrase, text = one_line(phrase), one_line(text)
+    parts, start = [], 0
+    for index in _occurrences(phrase, text):
+        if index >= start:
+            parts.append(text[start:index])
+            start = index + len(phrase)
+    return "\ufffd".join([*parts, text[start:]])
+
+
+def _occurrences(phrase: str, text: str) -> Iterator[int]:
     index = text.find(phrase) if phrase else -1
     while index >= 0:
-        end = index + len(phrase)
-        if not (_joined(text, index) or _joined(text, end)):
-            return True
+        if not (_joined(text, index) or _joined(text, index + len(phrase))):
+            yield index
         index = text.find(phrase, index + 1)
-    return False
 
 
 def _joined(text: str, index: int) -> bool:

@@ -1,17 +1,32 @@
 """Requests: texts with the constraints of their translations."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from transformer.common.errors import InputError, errors_name, raise_objections
 from transformer.common.schema import typed, typed_value
-from transformer.data.text.phrases import occurs, one_line
+from transformer.data.text.phrases import occurs, one_line, without
 from transformer.data.tokenization.tags import SourceTags, with_tags
 from transformer.decoding.line_windows import without_end
 
 Term = tuple[str, str]
 """A phrase of the source, and the phrase that must translate it."""
+
+
+def terms_in(text: str, terms: Iterable[Term]) -> tuple[Term, ...]:
+    """The terms whose phrase occurs in a text, not only within the longer phrase of another term.
+
+    Of ``dog`` and ``guide dog``, "a guide dog" has the second alone.
+    """
+    text = one_line(text)
+    candidates = [term for term in terms if one_line(term[0]) in text]
+    found: set[Term] = set()
+    for term in sorted(candidates, key=lambda term: len(one_line(term[0])), reverse=True):
+        if occurs(term[0], text):
+            found.add(term)
+            text = without(term[0], text)
+    return tuple(term for term in candidates if term in found)
 
 
 @dataclass(frozen=True)
@@ -37,7 +52,7 @@ class Constraints:
 
     def on_source(self, source: str, own: Sequence[str] = ()) -> "Constraints | None":
         """Constraints of this source without terms; ``own`` words are forbidden for them."""
-        targets = [target for phrase, target in self.terms if occurs(phrase, source)]
+        targets = [target for _, target in terms_in(source, self.terms)]
         must = tuple(dict.fromkeys((*self.must, *targets)))
         fixed = (*must, self.prefix)
         forbidden = [word for word in own if not any(occurs(word, phrase) for phrase in fixed)]

@@ -7,7 +7,7 @@ translation of it, and are forbidden in the second search, exactly as they were 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from transformer.data.text.phrases import WORD, char_kind, occurs, one_line, rea
 from transformer.data.text.word_alignment import Links, subword_words
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import word_links
-from transformer.decoding.constraints.request import Constraints, Term
+from transformer.decoding.constraints.request import Constraints, Term, terms_in
 
 MOST_TERMS = 8
 """Terms of one text that are required: each of their subwords widens the beam of its search."""
@@ -43,8 +43,7 @@ class Glossary:
 
     def constraints(self, text: str) -> Constraints | None:
         """The first terms that occur in a text, in the order of the glossary."""
-        found = (term for term in self.entries.items() if occurs(term[0], text))
-        terms = tuple(islice(found, MOST_TERMS))
+        terms = terms_in(text, self.entries.items())[:MOST_TERMS]
         return Constraints(terms=terms) if terms else None
 
 

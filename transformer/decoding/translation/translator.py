@@ -22,7 +22,7 @@ from transformer.decoding.batched_search import (
     hypothesis_texts,
     max_subwords,
 )
-from transformer.decoding.constraints.request import Constraints, Request, Term
+from transformer.decoding.constraints.request import Constraints, Request, Term, terms_in
 from transformer.decoding.constraints.terms import LinkedWords
 from transformer.decoding.line_windows import make_windows
 from transformer.decoding.long_inputs import (
@@ -267,8 +267,8 @@ class Translator:
         for index, segment in enumerate(segments):
             if (constraints := segment.constraints) and constraints.terms:
                 [texts[index]] = self.tokenizer.decode_source([segment.subwords])
-                if found := [one for one in constraints.terms if occurs(one[0], texts[index])]:
-                    terms[index] = tuple(found)
+                if found := terms_in(texts[index], constraints.terms):
+                    terms[index] = found
                     rest = replace(constraints, must=(), terms=()) or None
                     free.append(replace(segment, constraints=rest))
         if not texts:

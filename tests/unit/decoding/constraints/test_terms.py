@@ -44,6 +44,23 @@ def test_a_word_that_occurs_elsewhere_stays_allowed() -> None:
     assert twice.own([("bank", "Geldhaus")]) == ()
 
 
+def test_of_terms_within_each_other_the_longer_one_holds() -> None:
+    entries = {"dog": "Hund", "guide dog": "Blindenhund", "dog food": "Futter", "C++ (old)": "C"}
+    glossary = Glossary(entries)
+
+    def required(text: str) -> tuple[str, ...]:
+        asked = glossary.constraints(text)
+        constraints = asked and asked.on_source(text)
+        return () if constraints is None else constraints.must
+
+    assert required("A guide  dog.") == ("Blindenhund",)
+    assert required("a dog, a guide dog") == ("Hund", "Blindenhund")
+    assert required("the guide dog food in C++ (old)") == ("Blindenhund", "C")  # each word once
+    # All terms may stand in a request.
+    asked = Constraints(terms=tuple(entries.items())).on_source("a guide dog")
+    assert asked is not None and asked.must == ("Blindenhund",)
+
+
 def test_links_are_the_largest_weights_in_both_directions() -> None:
     tokenizer = tiny_tokenizer()
     source, target = tokenizer.encode_source(["a dog ."])[0], tokenizer.encode_target(["hund ."])[0]
