@@ -13,6 +13,7 @@ from threading import Thread
 from typing import Any
 
 import numpy as np
+import pooch
 import pytest
 import tokenizers
 import torch
@@ -181,6 +182,7 @@ def test_the_runtime_of_a_page_is_fetched_once(
             member.size = len(name)
             archive.addfile(member, io.BytesIO(name.encode()))
     monkeypatch.chdir(tmp_path)  # where no node_modules are
+    level = pooch.get_logger().level
     handler = partial(SimpleHTTPRequestHandler, directory=tmp_path)
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever).start()
@@ -195,5 +197,6 @@ def test_the_runtime_of_a_page_is_fetched_once(
     assert {file.name: file.read_text() for file in found.iterdir()} == {n: n for n in names[:2]}
     # The server is gone.
     assert find_runtime(None, tmp_path / "cache") == found
+    assert pooch.get_logger().level == level
     with pytest.raises(InputError, match="cannot fetch"):
         find_runtime(None, tmp_path / "other")

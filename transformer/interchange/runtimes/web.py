@@ -56,6 +56,7 @@ def _fetch_runtime(folder: Path) -> Path:
         return folder
     import pooch
 
+    level = pooch.get_logger().level
     pooch.get_logger().setLevel(logging.WARNING)
     logger.info("fetching %s", _ARCHIVE)
     try:
@@ -73,6 +74,8 @@ def _fetch_runtime(folder: Path) -> Path:
             f"cannot fetch {_ARCHIVE} ({reason}); npm install onnxruntime-web elsewhere, and set "
             "onnxruntime_web=FOLDER/node_modules/onnxruntime-web"
         ) from error
+    finally:
+        pooch.get_logger().setLevel(level)
     return folder
 
 
