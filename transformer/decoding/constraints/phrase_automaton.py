@@ -110,12 +110,15 @@ class PhraseAutomaton:
         The rule: if a phrase lacks only the edge of a word, each subword that ends the word
         completes it; otherwise none does. A row of the vocabulary for each state would be large.
         """
-        if (state, at_end) not in self._unusual:
+        unusual = self._unusual.get((state, at_end))
+        if unusual is None:
+            unusual = self._host.unusual(state, at_end)
             if self._remembered > _MOST_REMEMBERED:
-                self._unusual, self._remembered = {}, 0
-            self._unusual[state, at_end] = unusual = self._host.unusual(state, at_end)
+                self._unusual.clear()
+                self._remembered = 0
+            self._unusual[state, at_end] = unusual
             self._remembered += len(unusual)
-        return self._unusual[state, at_end]
+        return unusual
 
 
 class _Host(NamedTuple):
