@@ -138,8 +138,8 @@ def split_segments(
     """Split a text (``SourceLimits``), and divide its constraints.
 
     Each part begins with the tags, its translation with the ``given`` tags. The first part has the
-    prefix, every part has the forbidden phrases and the terms. No part has a required phrase: the
-    translator finds the best one.
+    prefix, every part has the forbidden phrases, and the terms that it has. No part has a required
+    phrase: the translator finds the best one.
     """
     count = tokenizer.leading_tags(subwords)
     if len(subwords) <= min(limits.usual, limits.longest - count):
@@ -154,20 +154,28 @@ def split_segments(
     segments: list[Segment] = []
     start, rest = 0, constraints and replace(constraints, must=())
     for length in lengths:
-        part = [*tags, *text[start : start + length]]
-        segments.append(Segment(part, rest, True, tuple(given)))
+        part, own = [*tags, *text[start : start + length]], rest
+        if rest and rest.terms:
+            own = rest.on_source(tokenizer.decode_source([part])[0])
+        segments.append(Segment(part, own, True, tuple(given)))
         start, rest = start + length, rest and replace(rest, prefix="")
     return segments
 
 
 def join_parts(texts: Iterable[str]) -> str:
-    """Join the translations of parts by blanks, or without where no part has any, as in Chinese."""
+    """Join the translations of parts by blanks, or without in a script without blanks."""
     parts = [text for text in texts if text]
-    # A letter that is not of a word is of a script without blanks.
-    unspaced = all(
-        " " not in part and part[0].isalnum() and char_kind(part[0]) == OTHER for part in parts
+    return ("" if _is_unspaced("\n".join(parts)) else " ").join(parts)
+
+
+def _is_unspaced(text: str) -> bool:
+    """Whether most letters are of a script without blanks, and no blank is between two of them."""
+    unspaced = [one.isalnum() and char_kind(one) == OTHER for one in text]
+    split = any(
+        one == " " and before and after
+        for before, one, after in zip(unspaced, text[1:], unspaced[2:], strict=False)
     )
-    return ("" if unspaced else " ").join(parts)
+    return 2 * sum(unspaced) > sum(map(str.isalnum, text)) and not split
 
 
 class SplitLines:

@@ -73,6 +73,11 @@ def test_the_first_part_alone_has_the_prefix() -> None:
 def test_scripts_without_blanks_are_joined_without_one() -> None:
     assert join_parts(["Ja .", "", "Nein"]) == "Ja . Nein"
     assert join_parts(["今日は。", "元気ですか？"]) == "今日は。元気ですか？"
+    assert (
+        join_parts(["「今日は」", "2時です。", "私の PC です。"])
+        == "「今日は」2時です。私の PC です。"
+    )
+    assert join_parts(["犬", "is a dog ."]) == "犬 is a dog ."
     assert join_parts(["今日 は 。", "はい"]) == "今日 は 。 はい"  # split into words
 
 

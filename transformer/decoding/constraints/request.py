@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from transformer.common.errors import InputError, errors_name, raise_objections
 from transformer.common.schema import typed, typed_value
@@ -50,21 +50,28 @@ class Constraints:
     def __bool__(self) -> bool:
         return bool(self.prefix.strip() or self.must or self.never or self.terms)
 
-    def on_source(self, source: str, own: Sequence[str] = ()) -> "Constraints | None":
-        """Constraints of this source without terms; ``own`` words are forbidden for them."""
-        targets = [target for _, target in terms_in(source, self.terms)]
-        must = tuple(dict.fromkeys((*self.must, *targets)))
+    def on_source(self, source: str) -> "Constraints | None":
+        """The constraints with those terms alone that this source has; None if nothing is left."""
+        return replace(self, terms=terms_in(source, self.terms)) or None
+
+    def with_terms_required(self, own: Sequence[str] = ()) -> "Constraints":
+        """Constraints without terms: their phrases are required, and ``own`` words are forbidden.
+
+        A word that a required phrase or the prefix has stays allowed.
+        """
+        must = tuple(dict.fromkeys((*self.must, *(target for _, target in self.terms))))
         fixed = (*must, self.prefix)
         forbidden = [word for word in own if not any(occurs(word, phrase) for phrase in fixed)]
-        return Constraints(self.prefix, must, (*self.never, *forbidden)) or None
+        return Constraints(self.prefix, must, (*self.never, *forbidden))
 
     def unmet(self, text: str) -> tuple[str, ...]:
-        """The constraints that a translation violates, such as ``must: Haus``."""
+        """The constraints that a translation violates, such as ``must: Haus``, also for a term."""
         # If the prefix ends in a space, a word must end there, or the text.
         beginning = one_line(self.prefix) + (" " if self.closes_word else "")
+        required = self.with_terms_required().must
         return (
             *([] if f"{one_line(text)} ".startswith(beginning) else [f"prefix: {self.prefix}"]),
-            *(f"must: {phrase}" for phrase in self.must if not occurs(phrase, text)),
+            *(f"must: {phrase}" for phrase in required if not occurs(phrase, text)),
             *(f"never: {phrase}" for phrase in self.never if occurs(phrase, text)),
         )
 

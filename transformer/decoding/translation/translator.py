@@ -22,7 +22,7 @@ from transformer.decoding.batched_search import (
     hypothesis_texts,
     max_subwords,
 )
-from transformer.decoding.constraints.request import Constraints, Request, Term, terms_in
+from transformer.decoding.constraints.request import Constraints, Request
 from transformer.decoding.constraints.terms import LinkedWords
 from transformer.decoding.line_windows import make_windows
 from transformer.decoding.long_inputs import (
@@ -169,6 +169,9 @@ class Translator:
         if wrong := [text for text in texts if not isinstance(text, str)]:
             raise TypeError(f"translate takes a list of texts; {wrong[0]!r} is no string")
         constraints = [None] * len(texts) if constraints is None else constraints
+        constraints = [
+            one and one.on_source(text) for one, text in zip(constraints, texts, strict=True)
+        ]
         with self.split_lines.warning_once(), evaluating(self._model):
             encoded, given = self.tokenizer.encode_source(texts), self.tokenizer.target_tags(texts)
             rows = zip(texts, encoded, constraints, given, strict=True)
@@ -194,10 +197,7 @@ class Translator:
                 self._join(segments, [next(parts) for _ in segments], attention, alignment)
                 for segments in segmented
             ]
-        return [
-            one.checked(limits and limits.on_source(text))
-            for one, limits, text in zip(joined, constraints, texts, strict=True)
-        ]
+        return [one.checked(limits) for one, limits in zip(joined, constraints, strict=True)]
 
     def windows(self, texts: Sequence[str]) -> list[range]:
         """The indices of the texts that are translated together: each text is translated alone."""
@@ -261,33 +261,33 @@ class Translator:
 
     def _without_terms(self, segments: list[Segment]) -> list[Segment]:
         """Terms become required phrases, and forbidden words of a free translation."""
-        texts: dict[int, str] = {}
-        terms: dict[int, tuple[Term, ...]] = {}
-        free: list[Segment] = []
-        for index, segment in enumerate(segments):
-            if (constraints := segment.constraints) and constraints.terms:
-                [texts[index]] = self.tokenizer.decode_source([segment.subwords])
-                if found := terms_in(texts[index], constraints.terms):
-                    terms[index] = found
-                    rest = replace(constraints, must=(), terms=()) or None
-                    free.append(replace(segment, constraints=rest))
-        if not texts:
-            return segments
-        own: dict[int, tuple[str, ...]] = {}
-        if free and self.device.type != "meta":
+        terms = {
+            index: segment.constraints
+            for index, segment in enumerate(segments)
+            if segment.constraints and segment.constraints.terms
+        }
+        own: list[tuple[str, ...]] = [()] * len(terms)
+        if terms and self.device.type != "meta":
+            free = [
+                replace(segments[index], constraints=replace(one, must=(), terms=()) or None)
+                for index, one in terms.items()
+            ]
             pairs = [
                 (segment.subwords, beam[0].tokens)
                 for segment, beam in zip(free, self.searcher(free), strict=True)
             ]
             maps = batched_attention(self.model, pairs, self.aligner.head, self.batch_tokens)
-            for index, pair, weights in zip(terms, pairs, maps, strict=True):
-                linked = LinkedWords.from_attention(*pair, weights, self.tokenizer)
-                own[index] = linked.own(terms[index])
+            own = [
+                LinkedWords.from_attention(*pair, weights, self.tokenizer).own(one.terms)
+                for one, pair, weights in zip(terms.values(), pairs, maps, strict=True)
+            ]
+        required = {
+            index: one.with_terms_required(words)
+            for (index, one), words in zip(terms.items(), own, strict=True)
+        }
         return [
-            replace(segment, constraints=segment.constraints.on_source(texts[i], own.get(i, ())))
-            if i in texts and segment.constraints
-            else segment
-            for i, segment in enumerate(segments)
+            replace(segment, constraints=required.get(index, segment.constraints))
+            for index, segment in enumerate(segments)
         ]
 
     def _join(

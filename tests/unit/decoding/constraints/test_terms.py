@@ -6,12 +6,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.helpers.decoding.translators import tiny_tokenizer, wordy_translator
+from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, wordy_translator
+from tests.helpers.model.models import tiny_transformer
 from transformer.common.errors import InputError
 from transformer.data.text.phrases import occurs
+from transformer.data.tokenization.config import TokenizerConfig
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Constraints, Request
 from transformer.decoding.constraints.terms import Glossary, LinkedWords
 from transformer.decoding.long_inputs import Segment
+from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.translation.translator import Translator
 
@@ -50,15 +54,14 @@ def test_of_terms_within_each_other_the_longer_one_holds() -> None:
 
     def required(text: str) -> tuple[str, ...]:
         asked = glossary.constraints(text)
-        constraints = asked and asked.on_source(text)
-        return () if constraints is None else constraints.must
+        return () if asked is None else asked.with_terms_required().must
 
     assert required("A guide  dog.") == ("Blindenhund",)
     assert required("a dog, a guide dog") == ("Hund", "Blindenhund")
     assert required("the guide dog food in C++ (old)") == ("Blindenhund", "C")  # each word once
     # All terms may stand in a request.
     asked = Constraints(terms=tuple(entries.items())).on_source("a guide dog")
-    assert asked is not None and asked.must == ("Blindenhund",)
+    assert asked == glossary.constraints("a guide dog")
 
 
 def test_links_are_the_largest_weights_in_both_directions() -> None:
@@ -96,6 +99,20 @@ def test_the_own_word_is_forbidden_beside_the_required_one() -> None:
     assert found.unmet == () and occurs("buch", found.text)
     assert not any(occurs(word, found.text) for word in constraints.never)
     assert other.unmet is None and other.text == search.translate(texts[1:])[0].text
+
+
+def test_a_term_may_be_a_word_that_the_model_does_not_know() -> None:
+    config = TokenizerConfig(algorithm="words", vocab_size=None)
+    tokenizer = Tokenizer.train(config, lambda: PAIRS)
+    sizes = {
+        "source_vocab_size": tokenizer.source_vocab_size,
+        "target_vocab_size": tokenizer.target_vocab_size,
+    }
+    search = SearchConfig(beam_size=4, max_length_ratio=1.0)
+    translator = Translator(tiny_transformer(**sizes), tokenizer, search, 200)
+    asked = Constraints(terms=(("poodle", "hund"),))
+    [found] = translator.translate(["a poodle runs ."], [asked])
+    assert found.unmet == () and occurs("hund", found.text)
 
 
 def test_terms_of_a_file_and_of_a_request(tmp_path: Path) -> None:
