@@ -78,7 +78,11 @@ def _former_config(run: Path, largest: int | None) -> dict[str, Any]:
         # Older versions gave this name to another metric; the checkpoint knows.
         from transformer.model.checkpoint.checkpoint import PORTABLE, find_last
 
-        values["metrics"] = find_last(run)[1][PORTABLE]["config"]["metrics"]
+        try:
+            values["metrics"] = find_last(run)[1][PORTABLE]["config"]["metrics"]
+        except InputError as error:
+            print(f"checkpoint=auto: {error}", file=sys.stderr)
+            return {}
     size = vocab_size(values)
     if largest is not None and size is not None and size < largest:
         values["tokenizer"] = {**values["tokenizer"], "vocab_size": largest}

@@ -58,6 +58,8 @@ def test_the_newest_unfinished_run_of_the_same_config_goes_on(
     mark_finished(write_run(tmp_path / "finished", changed=3))
     write_run(tmp_path / "other", config=STARTED | {"seed": 2}, changed=3)
     (tmp_path / "empty").mkdir()
+    renamed = STARTED | {"metrics": {"test": ["wer"]}}
+    write_run(tmp_path / "damaged", config=renamed, changed=3)  # its checkpoint tells what wer was
     write_run(tmp_path / "taken", changed=3)
     write_run(tmp_path / "foreign", config=3, changed=3)
     assert chosen(new) is None
