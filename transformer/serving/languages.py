@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from transformer.common.errors import InputError
+from transformer.data.config import language_pairs
 from transformer.data.tokenization.tags import UNTAGGED, SourceTags, with_tags
 from transformer.decoding.long_inputs import has_sentences
 from transformer.decoding.translation.translator import Translator
@@ -108,13 +109,7 @@ def trained_directions(
             )
         yield direction(source, target)
         return
-    data = config["data"]
-    corpora = (data.get("corpora") or {"": {}}).values()
-    pairs = {
-        (one.get("source") or data["source"], one.get("target") or data["target"])
-        for one in corpora
-    }
-    for source, target in sorted(pairs):
+    for source, target in sorted(language_pairs(config["data"])):
         yield direction(_lower(source), _lower(target))
 
 

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice, starmap
+from itertools import chain, islice, starmap
 from typing import Any
 
 from omegaconf import DictConfig
@@ -14,8 +14,10 @@ from transformer.cli.translate.line_io import check_output_path
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import written_whole
 from transformer.common.language_names import language_name
+from transformer.data.config import language_pairs
 from transformer.data.text.lines import read_lines
 from transformer.data.text.parallel import plain_pairs
+from transformer.decoding.long_inputs import base_language
 from transformer.evaluation.metrics import MetricsConfig, nearest
 
 
@@ -70,14 +72,15 @@ def candidate_choice(
 
 def _check_direction(name: str, data: Mapping[str, Any], languages: tuple[str, str]) -> None:
     """Raise InputError unless a model translates from the second language to the first."""
-    learnt, wanted = (data["source"], data["target"]), languages[::-1]
-    codes = [code.replace("_", "-").partition("-")[0] for code in (*learnt, *wanted)]
-    named = [language_name(code) for code in codes]  # en and eng are one language
-    is_known = all(name != code for name, code in zip(named, codes, strict=True))
-    if is_known and named[:2] != named[2:] and not data.get("target_tag"):
+    pairs = [*sorted(language_pairs(data)), languages[::-1]]
+    *learnt, wanted = [tuple(map(base_language, pair)) for pair in pairs]
+    # Another code, such as eng or src, may be any language.
+    is_known = all(language_name(code) != code for code in chain(*learnt, wanted))
+    if is_known and wanted not in learnt and not data.get("target_tag"):
+        *known, asked = [f"{source} to {target}" for source, target in pairs]
         raise InputError(
-            "reverse={} translates {} to {}, and {} to {} is wanted; give a model of that "
-            "direction".format(name, *learnt, *wanted)
+            f"reverse={name} translates {', '.join(known)}, and {asked} is wanted; give a model of "
+            "that direction"
         )
 
 

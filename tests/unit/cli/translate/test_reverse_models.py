@@ -11,6 +11,8 @@ from tests.helpers.serving.chat_server import ChatServer, chatting
 from tests.unit.cli.test_load import RUN, written
 from transformer.__main__ import main
 from transformer.cli import progress
+from transformer.cli.translate.select import _check_direction
+from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.forced import TargetScore, score_pairs
 from transformer.model.checkpoint.checkpoint import load_checkpoint
@@ -88,6 +90,15 @@ def best(last: float = 0.0) -> list[str]:
         found[-1] += last
         chosen.append(several[found.index(max(found))])
     return chosen
+
+
+def test_a_reverse_model_of_several_corpora_has_their_languages() -> None:
+    corpora = {"a": {"source": "fr_FR", "target": "en"}, "b": {"source": "es"}}
+    data = {"source": "en", "target": "de", "corpora": corpora}
+    _check_direction("a", data, ("en", "fr"))
+    _check_direction("a", data, ("de", "eng"))  # a code without a name may be any language
+    with pytest.raises(InputError, match="a translates es to de, fr_FR to en, and fr to de is"):
+        _check_direction("a", data, ("de", "fr"))
 
 
 def test_select_and_ask_choose_by_a_reverse_model(capsys: pytest.CaptureFixture[str]) -> None:
