@@ -79,7 +79,7 @@ class _IdleTeam(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        torch.zeros(2**18).add_(1)  # large enough for all threads
+        torch.zeros(2**18).add_(1)  # large enough for several threads
         self._ended.wait()
 
     def end(self) -> None:
