@@ -1,7 +1,6 @@
 """The run that a command resumes, and the keys that a resumed run cannot change."""
 
 import filecmp
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -75,7 +74,7 @@ def _former_config(run: Path, largest: int | None) -> dict[str, Any]:
     if values is None:
         print(f"checkpoint=auto: {run / CONFIG} is missing or damaged", file=sys.stderr)
         return {}
-    if re.search(r"\bwer\b", str(values.get("metrics"))):
+    if "wer" in str(values.get("metrics")):
         # Older versions gave this name to another metric; the checkpoint knows.
         from transformer.model.checkpoint.checkpoint import PORTABLE, find_last
 
