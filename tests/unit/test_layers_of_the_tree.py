@@ -25,7 +25,7 @@ BESIDE = (
 )
 """Neighbours that do not know each other."""
 
-ENTRIES, LINES, FUNCTION_LINES = 12, 250, 40
+ENTRIES, LINES, FUNCTION_LINES = 12, 400, 80
 UNSEEN = ("__init__.py", "__pycache__")
 FILES = sorted(PACKAGE.rglob("*.py"))
 
