@@ -1,9 +1,11 @@
 """``python -m transformer VERB KEY=VALUE…``, also installed as ``transformer``."""
 
+import gc
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pkgutil import resolve_name
 from typing import Any
 
@@ -70,7 +72,7 @@ def _in_group() -> bool:
 
 
 def _run(call: list[str]) -> None:
-    if any(argument.partition("=")[0] == "--config-dir" for argument in call):
+    if {"--config-dir", "-cd"} & {argument.partition("=")[0] for argument in call}:
         from transformer.cli.config.arguments import take_config_folder
 
         call = take_config_folder(call)
@@ -95,6 +97,31 @@ def _run(call: list[str]) -> None:
 
 
 def _run_verb(verb: str, arguments: list[str]) -> None:
+    with _imports_not_collected():
+        function, given = _prepare(verb, arguments)
+    function(*given)
+
+
+@contextmanager
+def _imports_not_collected() -> Iterator[None]:
+    """Keep what a new process imports out of every garbage collection, also the last: it stays."""
+    if "torch" in sys.modules:  # a program calls us: its objects may be garbage later
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def _prepare(verb: str, arguments: list[str]) -> tuple[Callable[..., None], list[Any]]:
+    """The function of a verb, and its arguments: composed, unless it composes them itself."""
+    if any(argument.startswith("+") for argument in arguments):
+        from transformer.cli.config.arguments import without_plus
+
+        arguments = list(map(without_plus, arguments))
     given: list[Any] = [arguments]
     if verb not in COMPOSE_THEMSELVES:
         # Before the module of the verb: torch takes seconds to import.
@@ -107,7 +134,7 @@ def _run_verb(verb: str, arguments: list[str]) -> None:
             os.environ[TRUST] = "true"  # where layers are built, no config is known
         if verb != "import":
             fetch_models(config)
-    resolve_name(f"transformer.cli.{VERBS[verb][0]}")(*given)
+    return resolve_name(f"transformer.cli.{VERBS[verb][0]}"), given
 
 
 def _print_usage() -> None:
@@ -119,12 +146,15 @@ def _print_usage() -> None:
 
 
 def version_line() -> str:
-    """The versions of this package, torch and Python."""
+    """The versions of this package, torch and Python, and the kind of the processor."""
     import platform
     from importlib import metadata
 
+    from transformer.common.processor import processor
+
     installed = (f"{name} {metadata.version(name)}" for name in ("transformer", "torch"))
-    return ", ".join([*installed, f"Python {platform.python_version()}"])
+    python = f"Python {platform.python_version()}"
+    return ", ".join([*installed, python, f"processor {processor()}"])
 
 
 if __name__ == "__main__":

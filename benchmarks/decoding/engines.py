@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 
+from transformer.common.processor import processor
 from transformer.data.batching.batch import pad_source
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 from transformer.decoding.batched_search import search_batch
 from transformer.decoding.length_bucketing import bucket_batches
 from transformer.decoding.search.config import SearchConfig
 from transformer.model.config import Precision
-from transformer.model.layers.mixed_precision import processor_has
 from transformer.model.layers.quantization import in_precision
 from transformer.model.transformer import Transformer
 
@@ -88,7 +88,7 @@ def engines(subject: "Subject", threads: int, folder: Path) -> Iterator[Engine]:
         path.mkdir(parents=True)
         write_ctranslate2(subject.model, subject.tokenizer, path, precision)
     # Without these instructions bfloat16 takes several times as long as float32.
-    narrow = processor_has("avx512_bf16", "amx_bf16")
+    narrow = processor().bfloat16
     precisions = set(get_args(Precision)) - (set() if narrow else {"bfloat16"})
     for name, search in searches.items():
         for precision in sorted(precisions):

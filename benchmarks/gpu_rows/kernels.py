@@ -74,7 +74,6 @@ def loss(bench: Bench, chunk: int, *, compiled: bool = False) -> Values:
 
 def attention(bench: Bench, length: int, mask: str) -> Values:
     """Milliseconds forward and backward of each kernel, in bfloat16, eight heads of 64."""
-    torch.backends.cuda.enable_cudnn_sdp(False)  # as a model does; "cudnn" switches it on
     count, length = max(1, bench.of(TOKENS) // length), bench.of(length)
     if mask == "causal":
         where = torch.arange(length, device=bench.device)

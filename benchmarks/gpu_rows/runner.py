@@ -158,7 +158,6 @@ def clean(bench: Bench) -> None:
     """Free what a row has left behind, and undo what it has set for the whole process."""
     gc.collect()  # modules that are done with refer to themselves
     torch.set_float32_matmul_precision("highest")
-    torch.backends.cuda.enable_cudnn_sdp(True)
     shape_settings.use_duck_shape = True
     if bench.on_card:
         torch.cuda.empty_cache()

@@ -25,8 +25,6 @@ BESIDE = (
 )
 """Neighbours that do not know each other."""
 
-ENTRIES, LINES, FUNCTION_LINES = 12, 400, 80
-UNSEEN = ("__init__.py", "__pycache__")
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -66,12 +64,6 @@ def test_the_names_of_the_package_are_those_that_editors_see() -> None:
         transformer.Nothing  # noqa: B018
 
 
-def _code_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Lines of a function without its docstring."""
-    docstring = ast.get_docstring(node, clean=False) or ""
-    return (node.end_lineno or 0) - node.lineno + 1 - len(docstring.splitlines())
-
-
 @pytest.mark.parametrize("folder", ORDER)
 def test_imports_go_one_way(folder: str) -> None:
     allowed = {*ORDER[: ORDER.index(folder) + 1]}
@@ -93,24 +85,6 @@ def test_no_folder_has_a_circle(folder: Path) -> None:
         }
         graph.setdefault(room, set()).update(used - {room})
     TopologicalSorter(graph).prepare()
-
-
-def test_folders_files_and_functions_stay_small() -> None:
-    wide = {
-        str(folder): entries
-        for folder in folders()
-        if folder != PACKAGE
-        and (entries := len({*folder.iterdir()} - {folder / name for name in UNSEEN})) > ENTRIES
-    }
-    long = {str(f): n for f in FILES if (n := len(f.read_text("utf-8").splitlines())) > LINES}
-    functions = {
-        f"{file}:{node.name}": lines
-        for file in FILES
-        for node in ast.walk(ast.parse(file.read_text("utf-8")))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (lines := _code_lines(node)) > FUNCTION_LINES
-    }
-    assert (wide, long, functions) == ({}, {}, {})
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ def load_translator(
         device=device,
         aligner=_aligner(config, arguments, trained.aligner),
         coverage_head=trained.aligner.head,
+        limits=trained.limits,
     )
     return translator, checkpoints[0].config
 

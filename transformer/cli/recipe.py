@@ -12,9 +12,13 @@ from omegaconf import OmegaConf
 
 from transformer.cli.config import compose
 from transformer.cli.config.arguments import config_folder
+from transformer.cli.evaluate.scored_text import resolve_metrics
 from transformer.cli.load import resolve_search
+from transformer.cli.train.vocabulary import untie_kinds
+from transformer.cli.translate import translate
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
+from transformer.evaluation.metrics import build_metric
 from transformer.recipes.backtranslate import Backtranslate
 from transformer.recipes.distill import Distill
 from transformer.recipes.overrides import sort_arguments
@@ -49,14 +53,21 @@ def run(arguments: Sequence[str]) -> None:
         _run(plan)
 
 
-def _compose(
-    verb: str, arguments: Sequence[str], search: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    """The config of a verb; its arguments are checked against the search of the model it reads."""
+def _compose(verb: str, arguments: Sequence[str], run: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The config of a verb; its arguments are checked with the run of the model that it reads."""
     with nullcontext() if verb == "train" else errors_name(verb):
-        values: Any = OmegaConf.to_container(compose.compose_config(verb, arguments))
-        if search is not None:
-            resolve_search(arguments, values["decoding"], search)
+        config = compose.compose_config(verb, arguments)
+        if verb == "train":
+            untie_kinds(config)
+        values: Any = OmegaConf.to_container(config)
+        if run is not None:
+            resolve_search(arguments, values["decoding"], run["decoding"])
+        if verb == "translate":
+            translate.check(config, arguments)
+        if verb == "evaluate":
+            metrics = resolve_metrics(config, run)
+            for name in compose.resolve_value(config, "scores", Sequence[str] | None) or ():
+                build_metric(name, metrics)
     return dict(values)
 
 

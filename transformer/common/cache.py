@@ -3,11 +3,10 @@
 import hashlib
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
+from transformer.common import locks
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
 
@@ -17,18 +16,15 @@ logger = logging.getLogger(__name__)
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Make the folder, and let one process at a time fill it; a waiting process logs that."""
-    with _writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / ".lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            logger.info("waiting for another process that is preparing text in %s", folder)
-            lock.acquire()
-    try:
+
+    def wait() -> None:
+        logger.info("waiting for another process that is preparing text in %s", folder)
+
+    with ExitStack() as stack:
+        with _writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locks.locked(folder / ".lock", wait))
         yield
-    finally:
-        lock.release()
 
 
 def remembered(folder: Path, question: str, answer: Callable[[], str]) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, cast
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from transformer.common.errors import InputError
 from transformer.common.schema import typed_value
 from transformer.data.batching.batch import Row, collate
-from transformer.data.text.word_alignment import NO_WORD, Links, subword_words
+from transformer.data.text.word_alignment import NO_WORD, Link, Links, subword_words
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.length_bucketing import bucket_batches, check_lengths, pair_lengths
 from transformer.model.attention.record_weights import recording
@@ -89,7 +90,7 @@ def align(
     with evaluating(model):
         found = batched_attention(model, encoded, head, batch_tokens)
     return [
-        segment_links(weights, tokenizer.source_subwords(s), [tokenizer.subwords(t)], near_best)
+        joined_links([weights], [tokenizer.source_subwords(s)], [tokenizer.subwords(t)], near_best)
         for weights, (s, t) in zip(found, encoded, strict=True)
     ]
 
@@ -159,16 +160,26 @@ def word_links(
     return frozenset((int(source), int(target)) for target, source in linked.nonzero())
 
 
-def segment_links(
-    weights: Float[Tensor, "target source"],
-    source: Sequence[str],
+def joined_links(
+    maps: Sequence[Float[Tensor, "_ _"]],
+    sources: Sequence[Sequence[str]],
     targets: Sequence[Sequence[str]],
     near_best: float,
 ) -> Links:
-    """`word_links` of subwords; each segment of the target begins a new word."""
-    target_words: list[int] = []
-    for subwords in targets:
-        first = max(target_words, default=-1) + 1
-        words = subword_words(subwords)
-        target_words += [word if word == NO_WORD else first + word for word in words]
-    return word_links(weights, subword_words(source), target_words, near_best)
+    """`word_links` of the parts of one text, whose target words are numbered through.
+
+    ``maps`` have the shape ``target source`` of each part.
+    A part of the source may continue the last word of the part before it; a target begins a word.
+    """
+    words = iter(subword_words([subword for source in sources for subword in source]))
+    links: set[Link] = set()
+    count = 0
+    for weights, source, target in zip(maps, sources, targets, strict=True):
+        own = list(islice(words, len(source)))
+        first = min((word for word in own if word != NO_WORD), default=0)
+        rows = [word if word == NO_WORD else word - first for word in own]
+        columns = subword_words(target)
+        found = word_links(weights, rows, columns, near_best)
+        links |= {(row + first, column + count) for row, column in found}
+        count += max(columns, default=NO_WORD) + 1
+    return frozenset(links)

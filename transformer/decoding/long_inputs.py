@@ -1,17 +1,112 @@
-"""Cut texts that are too long for the model into parts; count translations at their limit."""
+"""Long sources: split into sentences and parts; translations that reached their maximum length."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+from typing import Any
 
-from transformer.data.text.phrases import SENTENCE_ENDS
+from transformer.data.text.phrases import OTHER, SENTENCE_ENDS, char_kind
 from transformer.data.tokenization.normalization import WORD_START
+from transformer.data.tokenization.tags import is_tag
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Constraints
-from transformer.decoding.search.config import SearchConfig
-from transformer.decoding.search.interface import Hypothesis
 
 log = logging.getLogger(__name__)
+
+OF_SENTENCES = ("bleu", "chrf", "ter", "gleu", "comet", "custom")
+"""Metrics of translated sentences; the others are of whole lines."""
+
+UNCUT = 1.2
+"""A sentence is cut only if it is longer than so many times ``SourceLimits.usual``: a little beyond
+the training text a whole sentence is better than its parts (docs/decoding.md, "Long lines")."""
+
+
+@dataclass(frozen=True)
+class SourceLimits:
+    """Which sources are split, and where; the unit is subwords without tags."""
+
+    longest: int
+    """No source may be longer: the positions of the model."""
+    usual: int
+    """A longer source is split into sentences: hardly any source of the training text is longer."""
+    language: str = ""
+    """Of the source, as ISO 639-1; another code has the rules of English."""
+
+    @classmethod
+    def trained(
+        cls, config: Mapping[str, Any], longest: int, longest_source: int | None
+    ) -> "SourceLimits":
+        """The limits of a run; a model of whole lines, such as a summarizer, splits no sentences.
+
+        A checkpoint without ``longest_source`` has at least the maximum length of its text.
+        """
+        data = config["data"]
+        if not has_sentences(config):
+            return cls(longest, longest)
+        usual = longest_source or data.get("max_length") or longest
+        corpora = list((data.get("corpora") or {}).values())
+        languages = [one.get("source") for one in corpora] + [data.get("source")]
+        language = next((str(one) for one in languages if one), "")
+        return cls(longest, min(longest, usual), base_language(language))
+
+    def split(self, subwords: Sequence[str]) -> list[int]:
+        """Lengths of the parts of a source, as spelt in its vocabulary."""
+        if len(subwords) <= self.usual:
+            return [len(subwords)]
+        uncut = min(self.longest, int(UNCUT * self.usual))
+        parts = []
+        at = 0
+        for length in sentence_lengths(subwords, self.language):
+            sentence = subwords[at : at + length]
+            at += length
+            parts += [length] if length <= uncut else part_lengths(sentence, self.usual)
+        return parts
+
+
+def has_sentences(config: Mapping[str, Any]) -> bool:
+    """Whether a run translates sentences, by its metric; a source with features is whole, too."""
+    features = config.get("tokenizer", {}).get("features")
+    return features is None and config.get("metrics", {}).get("choose", "bleu") in OF_SENTENCES
+
+
+def base_language(code: str) -> str:
+    """The code of the language alone: ``zh`` of ``zh-Hans`` or ``zh_CN``."""
+    return code.replace("_", "-").partition("-")[0].lower()
+
+
+def sentence_lengths(subwords: Sequence[str], language: str) -> list[int]:
+    """Lengths of the sentences, by sentencex, in subwords."""
+    import sentencex
+
+    text = "".join(subwords).replace(WORD_START, " ")
+    starts = list(accumulate(map(len, subwords), initial=0))
+    cuts, end = [0], 0
+    for sentence in sentencex.segment(language, text):
+        # The blank after a sentence belongs to the next word.
+        cut = bisect_left(starts, end + len(sentence.rstrip()))
+        end += len(sentence)
+        while cut < len(subwords) and is_tag(subwords[cut]):
+            cut += 1  # a separator ends the sentence before it
+        if cuts[-1] < cut < len(subwords):
+            cuts.append(cut)
+    return [stop - start for start, stop in pairwise([*cuts, len(subwords)])]
+
+
+def part_lengths(subwords: Sequence[str], limit: int) -> list[int]:
+    """Lengths of alike parts of at most ``limit`` subwords, cut after ends or before words."""
+    lengths, start = [], 0
+    while (rest := len(subwords) - start) > limit:
+        aim = start + -(-rest // -(-rest // limit))
+        full = range(start + limit, start, -1)
+        words = [cut for cut in full if subwords[cut].startswith(WORD_START)]
+        ends = [cut for cut in words if subwords[cut - 1].endswith(SENTENCE_ENDS)]
+        cut = ends[0] if ends else min(words or [aim], key=lambda cut: abs(cut - aim))
+        lengths.append(cut - start)
+        start = cut
+    return [*lengths, rest]
 
 
 @dataclass(frozen=True)
@@ -25,89 +120,92 @@ class Segment:
     given: tuple[int, ...] = ()
     """The tags that its translation begins with (``Tags.given``)."""
 
+    def requiring(self, phrases: Sequence[str]) -> "Segment":
+        """The segment with more required phrases."""
+        if not phrases:
+            return self
+        own = self.constraints or Constraints()
+        return replace(self, constraints=replace(own, must=(*own.must, *phrases)))
+
 
 def split_segments(
     subwords: list[int],
     constraints: Constraints | None,
     tokenizer: Tokenizer,
-    max_length: int,
+    limits: SourceLimits,
     given: Sequence[int] = (),
 ) -> list[Segment]:
-    """Cut a text into parts of at most ``max_length`` subwords, and divide its constraints.
+    """Split a text (``SourceLimits``), and divide its constraints.
 
     Each part begins with the tags, its translation with the ``given`` tags. The first part has the
-    prefix, every part has the forbidden phrases. The right part for a required phrase is unknown:
-    no part gets it, so it may be unmet.
+    prefix, every part has the forbidden phrases and the terms. No part has a required phrase: the
+    translator finds the best one.
     """
-    if len(subwords) <= max_length:
-        return [Segment(subwords, constraints, given=tuple(given))] if subwords else []
     count = tokenizer.leading_tags(subwords)
+    if len(subwords) <= min(limits.usual, limits.longest - count):
+        return [Segment(subwords, constraints, given=tuple(given))] if subwords else []
     tags, text = subwords[:count], subwords[count:]
+    if count:
+        room = max(1, limits.longest - count)
+        limits = replace(limits, longest=room, usual=min(limits.usual, room))
+    lengths = limits.split(tokenizer.source_subwords(text))
+    if len(lengths) == 1:
+        return [Segment(subwords, constraints, given=tuple(given))]
     segments: list[Segment] = []
     start, rest = 0, constraints and replace(constraints, must=())
-    for length in segment_lengths(tokenizer.source_subwords(text), max(1, max_length - count)):
+    for length in lengths:
         part = [*tags, *text[start : start + length]]
-        segments.append(Segment(part, rest, length < len(text), tuple(given)))
+        segments.append(Segment(part, rest, True, tuple(given)))
         start, rest = start + length, rest and replace(rest, prefix="")
     return segments
 
 
-def segment_lengths(subwords: Sequence[str], max_length: int) -> list[int]:
-    """Lengths of parts of at most ``max_length`` subwords, cut after sentences or before words."""
-    lengths, start = [], 0
-    while len(subwords) - start > max_length:
-        full = range(start + max_length, start, -1)
-        cuts = [cut for cut in full if subwords[cut].startswith(WORD_START)]
-        ends = [cut for cut in cuts if subwords[cut - 1].endswith(SENTENCE_ENDS)]
-        cut = (ends or cuts or [start + max_length])[0]
-        lengths.append(cut - start)
-        start = cut
-    return [*lengths, len(subwords) - start]
+def join_parts(texts: Iterable[str]) -> str:
+    """Join the translations of parts by blanks, or without where no part has any, as in Chinese."""
+    parts = [text for text in texts if text]
+    # A letter that is not of a word is of a script without blanks.
+    unspaced = all(
+        " " not in part and part[0].isalnum() and char_kind(part[0]) == OTHER for part in parts
+    )
+    return ("" if unspaced else " ").join(parts)
 
 
-def warn_about_segments(counts: Sequence[int], names: Sequence[str], max_length: int) -> None:
-    """Log one warning about the texts that have several segments; ``names`` may be empty."""
-    cut = [index for index, count in enumerate(counts) if count > 1]
-    if cut:
-        log.warning(
-            "%s%s: longer than model.max_length=%s allows; decoded in %d segments",
-            names[cut[0]] if names else "a text",
-            f" and {len(cut) - 1} more" if cut[1:] else "",
-            *(max_length, sum(counts[index] for index in cut)),
-        )
+class SplitLines:
+    """Counts the split texts of a call, or of a stream, and logs one warning at its end."""
 
+    def __init__(self, limits: SourceLimits) -> None:
+        self.limits = limits
+        self._open = self._lines = self._parts = 0
+        self._first = ""
 
-class LengthLimit:
-    """The maximum length of each translation: by the search, or by the model's positions."""
+    @contextmanager
+    def warning_once(self) -> Iterator[None]:
+        """Log at the end of the outermost of these contexts."""
+        self._open += 1
+        try:
+            yield
+        finally:
+            self._open -= 1
+            if not self._open and self._lines:
+                more = f" and {self._lines - 1:,} more" if self._lines > 1 else ""
+                log.warning(
+                    f"{self._first}{more}: longer than the {self.limits.usual} subwords that the "
+                    f"model knows; translated in {self._parts:,} parts"
+                )
+                self._lines = self._parts = 0
 
-    def __init__(self, search: SearchConfig, max_subwords: int) -> None:
-        self.search, self.max_subwords = search, max_subwords
-        self._reached = self._searched = 0
-
-    def count(
-        self, segments: Sequence[Segment], found: list[list[Hypothesis]]
-    ) -> list[list[Hypothesis]]:
-        """Count the best hypotheses that reached the limit; return all hypotheses."""
-        for segment, hypotheses in zip(segments, found, strict=True):
-            limit = self.search.limit(len(segment.subwords)) + len(segment.given)
-            self._reached += len(hypotheses[0].tokens) >= min(self.max_subwords, limit)
-        self._searched += len(segments)
-        return found
-
-    def is_reached(self, source: int, length: int) -> bool:
-        """Whether an output of so many subwords was cut; a longer source has several parts."""
-        parts = -(-source // self.max_subwords)
-        return length >= min(max(1, parts) * self.max_subwords, self.search.limit(source))
-
-    def pop_counts(self) -> tuple[int, int]:
-        """Return and reset the number of translations at their limit, and of all translations."""
-        counts = self._reached, self._searched
-        self._reached = self._searched = 0
-        return counts
+    def count(self, parts: Sequence[int], names: Sequence[str]) -> None:
+        """Add the numbers of parts of texts; ``names`` may be empty."""
+        for index, number in enumerate(parts):
+            if number > 1:
+                if not self._lines:
+                    self._first = names[index] if names else "a text"
+                self._lines += 1
+                self._parts += number
 
 
 def warn_about_length_limit(counts: Iterable[tuple[int, int]]) -> None:
-    """Log one warning if any translation reached its limit (`LengthLimit.pop_counts`)."""
+    """Log one warning if any translation reached its limit (`length_counts` of translations)."""
     reached, searched = map(sum, zip(*counts, strict=True))
     if reached:
         log.warning(

@@ -92,6 +92,7 @@ METRICS: dict[str, MetricType] = {
     "cer": MetricType("CER", _sentence("CER"), "lower"),
     "wer": MetricType("WER", _sentence("WER"), "lower"),
     "per": MetricType("PER", _sentence("PER"), "lower"),
+    "ser": MetricType("SER", _sentence("SER"), "lower"),
     "rouge1": MetricType("ROUGE-1", _sentence("rouge1")),
     "rouge2": MetricType("ROUGE-2", _sentence("rouge2")),
     "rougel": MetricType("ROUGE-L", _sentence("rougeL")),

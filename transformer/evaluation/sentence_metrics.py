@@ -70,7 +70,7 @@ def _edits(
     """Edits (Levenshtein 1966) and units of the reference with the fewest, or the longest."""
     from torchmetrics.functional.text import char_error_rate, word_error_rate
 
-    rate = char_error_rate if kind == "CER" else word_error_rate
+    rate = char_error_rate if kind == "CER" else word_error_rate  # phones are words between blanks
     units = len if kind == "CER" else lambda text: len(text.split())
     found = []
     for reference in references:
@@ -110,9 +110,9 @@ def _squad(
 
 _STATISTICS: dict[str, Statistics] = {
     "exact_match": lambda hypothesis, references, _: (hypothesis in references, 1),
-    # A word is wrong if its phones equal those of no reference.
-    "WER": lambda word, references, _: (word.split() not in map(str.split, references), 1),
-    **{name: partial(_edits, name) for name in ("CER", "PER")},
+    # Sentence error rate: a line is wrong if its words, or phones, equal those of no reference.
+    "SER": lambda line, references, _: (line.split() not in map(str.split, references), 1),
+    **{name: partial(_edits, name) for name in ("CER", "WER", "PER")},
     **{name: partial(_rouge, name) for name in ("rouge1", "rouge2", "rougeL")},
     **{f"squad_{key}": partial(_squad, key) for key in ("exact_match", "f1")},
 }
@@ -120,8 +120,8 @@ _STATISTICS: dict[str, Statistics] = {
 
 def build_sentence_metric(config: MetricsConfig, name: str) -> SentenceMetric:
     """The metric of this name, such as PER or rougeL."""
-    details = {} if name in ("exact_match", "WER") else {"torchmetrics": version("torchmetrics")}
-    if name in ("CER", "PER"):
+    details = {} if name in ("exact_match", "SER") else {"torchmetrics": version("torchmetrics")}
+    if name in ("CER", "WER", "PER"):
         details |= {"refs": "closest"}
     elif details:
         tokenizer = "a-z0-9" if config.tokenize == "13a" else config.tokenize

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from random import Random
+from time import perf_counter
 from typing import Any
 
 from sacrebleu.metrics import CHRF
@@ -48,10 +49,27 @@ class StressReport:
     signature: str
     sentences: int
     clean: float
+    clean_failures: dict[str, int]
+    """Number of outputs of the clean text by flag."""
     disturbances: list[Stress]
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def sample_size(translator: Translator, sources: Sequence[str], texts: int, seconds: float) -> int:
+    """How many sources can be translated ``texts`` times in about so many seconds, at least 20.
+
+    The speed is that of the first 20; 20, 50, 100, 200, 500 and so on, so that small differences in
+    speed give the same sample.
+    """
+    first = sources[:20]
+    translator.translate(first[:1])  # the first call of a process takes longer
+    start = perf_counter()
+    translator.translate(first)
+    most = seconds * len(first) / (perf_counter() - start) / texts
+    sizes = [step * 10**power for power in range(1, 7) for step in (2, 5, 10)]
+    return min(len(sources), max(size for size in sizes if size <= max(most, 20)))
 
 
 class StressTest:
@@ -78,14 +96,23 @@ class StressTest:
     ) -> StressReport:
         """Score the clean text, then each disturbance, whose name is told to ``begins``."""
         sources, references = zip(*self._texts, strict=True)
-        clean = [found.text for found in self._translator.translate(sources)]
+        found = self._translator.translate(sources)
+        clean = [one.text for one in found]
         best = self._score(clean, references, sources)
         results = []
         for name in names:
             begins(name)
             results.append(self._measured(DISTURBANCES[name], clean, best))
         value = round(best.value, 2)
-        return StressReport(best.name, best.signature, len(clean), value, results)
+        flags = self._flags(sources, references, found)
+        return StressReport(best.name, best.signature, len(clean), value, flags, results)
+
+    def _flags(
+        self, sources: Sequence[str], references: Sequence[Sequence[str]], found: Sequence[Any]
+    ) -> dict[str, int]:
+        outputs = as_outputs(found, self._translator)
+        flagged = find_failures(self._detector, sources, references, outputs, of_references=())
+        return {flag: len(flagged.lines(flag)) for flag in flagged.names}
 
     def _score(
         self, outputs: Sequence[str], references: Sequence[Sequence[str]], sources: Sequence[str]
@@ -106,10 +133,6 @@ class StressTest:
             loss = (best.value - value) * (1 if best.better == "higher" else -1)
         else:
             references = [("",)] * len(texts)
-        flagged = find_failures(
-            *(self._detector, sources, references, as_outputs(found, self._translator)),
-            of_references=(),
-        )
         agreement = CHRF().corpus_score(outputs, [expected]).score if any(expected) else None
         same = disturbance.reference == "same"
         firsts = [self._texts[window[0]][0] for window in windows]
@@ -121,7 +144,7 @@ class StressTest:
             None if loss is None else round(loss, 2),
             _percent(map(str.__eq__, outputs, expected)) if same else None,
             None if agreement is None else round(agreement, 2),
-            {flag: len(flagged.lines(flag)) for flag in flagged.names},
+            self._flags(sources, references, found),
         )
 
     def _windows(self, size: int) -> Iterator[list[int]]:

@@ -84,7 +84,7 @@ def vocabulary_map(file: Path, tokenizer: Tokenizer) -> str:
 def read_ctranslate2(folder: Path) -> Checkpoint:
     """Read an export without its run; the model has no weights (torch's device ``meta``)."""
     size = (folder / WEIGHTS).stat().st_size
-    return read_settings(folder / SETTINGS, lambda model: validate_size(model, size), "meta")
+    return read_settings(folder / SETTINGS, lambda model: validate_size(model, size))
 
 
 def _spec(config: ModelConfig) -> "TransformerSpec":

@@ -22,7 +22,7 @@ from transformer.interchange.families.huggingface import verify_huggingface, wri
 from transformer.interchange.readme import model_card, read_report
 from transformer.interchange.runtimes.argos import verify_argos, write_argos
 from transformer.interchange.runtimes.onnx import verify_onnx, write_onnx
-from transformer.interchange.runtimes.web import MODEL, check_runtime, write_web
+from transformer.interchange.runtimes.web import MODEL, find_runtime, write_web
 from transformer.interchange.verification import verify_ctranslate2, verify_int8
 from transformer.model.checkpoint.locate import run_folder
 
@@ -90,7 +90,8 @@ def _ctranslate2(translator: Translator, run: Values, folder: Path, config: Dict
     shortlist = run_folder(given_path(str(config.checkpoint))) / FILE
     if shortlist.is_file() and not tokenizer.tags.sentences:  # whose separator it cannot name
         (folder / ENGINE_FILE).write_text(vocabulary_map(shortlist, tokenizer), encoding="utf-8")
-    safetensors.write_settings(model.config, tokenizer, run, folder / ctranslate2.SETTINGS)
+    settings = folder / ctranslate2.SETTINGS
+    safetensors.write_settings(model.config, tokenizer, run, settings, translator.limits.usual)
     _write_card(translator, run, folder, config, "ctranslate2")
     return _verified(verify_ctranslate2, translator, folder, run, config)
 
@@ -110,7 +111,8 @@ def _safetensors(translator: Translator, run: Values, folder: Path, config: Dict
         raise InputError(
             f"quantization={quantization} is not for safetensors; choose float32 or int8"
         )
-    safetensors.write_safetensors(model, tokenizer, run, folder, quantization)
+    usual = translator.limits.usual
+    safetensors.write_safetensors(model, tokenizer, run, folder, quantization, usual)
     _write_card(translator, run, folder, config, "transformer")
     if quantization == "int8":
         return _verified(verify_int8, translator, folder, run, config)
@@ -135,7 +137,9 @@ def _onnx(translator: Translator, run: Values, folder: Path, config: DictConfig)
 
 
 def _web(translator: Translator, run: Values, folder: Path, config: DictConfig) -> Values:
-    runtime = check_runtime(typed_value(config.onnxruntime_web, str | None, "onnxruntime_web"))
+    package = typed_value(config.onnxruntime_web, str | None, "onnxruntime_web")
+    # That of this call: a foreign checkpoint may name any folder.
+    runtime = find_runtime(package, given_path(DataConfig().cache))
     write_web(translator, run["data"], folder, config.quantization, runtime)
     return _verified(verify_onnx, translator, folder / MODEL, run, config)
 

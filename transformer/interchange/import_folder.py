@@ -127,7 +127,9 @@ def _read_file(file: Path) -> dict[str, Tensor]:
 def imported_payload(found: Imported, config: dict[str, Any]) -> dict[str, Any]:
     """The content of a checkpoint, with the resolved config of a training run."""
     model = typed(ModelConfig, {**config["model"], **_sizes(found.tokenizer)}, "model")
-    return _payload(model, found.tokenizer.to_state(), config, found.weights)
+    # The text of its training is unknown; it has learnt all of its positions.
+    longest = model.max_length - 1
+    return _payload(model, found.tokenizer.to_state(), config, found.weights, longest)
 
 
 def _sizes(tokenizer: Tokenizer) -> dict[str, int]:
@@ -143,11 +145,17 @@ def is_own(folder: Path) -> bool:
 def export_payload(folder: Path) -> dict[str, Any]:
     """The content of the checkpoint that ``export format=safetensors`` wrote as a folder."""
     found = read_safetensors(folder)
-    return _payload(found.model.config, found.tokenizer, found.config, found.model.state_dict())
+    model, weights = found.model.config, found.model.state_dict()
+    return _payload(model, found.tokenizer, found.config, weights, found.longest_source)
 
 
 def _payload(
-    model: ModelConfig, tokenizer: dict[str, Any], config: dict[str, Any], weights: dict[str, Any]
+    model: ModelConfig,
+    tokenizer: dict[str, Any],
+    config: dict[str, Any],
+    weights: dict[str, Any],
+    longest_source: int | None,
 ) -> dict[str, Any]:
     named = {f"{WEIGHTS_PREFIX}{name}": weight for name, weight in weights.items()}
-    return {PORTABLE: portable_part(model, tokenizer, config), "state_dict": named}
+    portable = portable_part(model, tokenizer, config, longest_source)
+    return {PORTABLE: portable, "state_dict": named}

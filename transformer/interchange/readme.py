@@ -13,9 +13,12 @@ from transformer.common.files import read_json
 from transformer.common.hub import cached_model
 from transformer.common.language_names import language_name
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.model.checkpoint.locate import find_checkpoint, is_exported, run_folder
+from transformer.model.checkpoint.locate import TUNED, find_checkpoint, is_exported, run_folder
 from transformer.report.page import REPORT
 from transformer.report.scores import read_scores
+
+BEFORE_TUNING = "before_tuning"
+"""Key of a report whose scores are those of before ``transformer tune``."""
 
 Tests = dict[str, list[dict[str, Any]]]
 """By split: the name, score and signature of each metric, as the test of a run writes them."""
@@ -35,7 +38,9 @@ def model_card(
     languages = [data["source"], *(tokenizer.tags.targets or [data["target"]])]
     (codes, task), pair, corpus = _task(languages), "-".join(languages), data["corpus"]
     name, base = about.get("repo") or pair, _base(run.get("finetune_from"))
-    results = [_result(task, pair, corpus, split, scores) for split, scores in tests.items()]
+    # The Hub shows these as scores of the model itself.
+    own = {} if report.get(BEFORE_TUNING) else tests
+    results = [_result(task, pair, corpus, split, scores) for split, scores in own.items()]
     front = {
         "language": codes,
         "license": about["license"],
@@ -46,7 +51,7 @@ def model_card(
         # A name of the user's own files is no dataset of the Hub.
         "datasets": [] if corpus in ("files", "folder") else [corpus],
         "metrics": sorted({_metric(one) for scores in tests.values() for one in scores}),
-        "model-index": [{"name": name, "results": results}] if tests else [],
+        "model-index": [{"name": name, "results": results}] if results else [],
     }
     header = yaml.safe_dump({k: v for k, v in front.items() if v}, sort_keys=False)
     return f"---\n{header}---\n" + Template(_asset("model_card.md")).substitute(
@@ -54,20 +59,23 @@ def model_card(
         source=language_name(languages[0]),
         target=", ".join(map(language_name, languages[1:])),
         language="js" if library.endswith(".js") else "python",
-        program=_program(library, about).replace("NAME", name).rstrip(),
+        program=_program(library, about).rstrip(),
         text=" ".join([_training_text(data, base), *_made(report.get("runs", ()))]),
-        scores=_score_table(tests, report)
-        if tests
-        else "The run has no scores of this checkpoint.",
+        scores=_scores(tests, report),
         limits="".join(_limits(report)),
         versions=", ".join(f"{one} {version(one)}" for one in ("transformer", "torch")),
     )
 
 
 def _program(library: str, about: dict[str, Any]) -> str:
+    """The program that loads a model of the Hub or, without ``repo``, the folder it runs in."""
     file = f"load_{library}.txt" if library.endswith(".js") else f"load_{library}.py.txt"
     dtype = "q8" if about.get("quantization") == "int8" else "fp32"
-    return _asset(file).replace("DTYPE", dtype)
+    repo = about.get("repo")
+    program = _asset(file).replace("DTYPE", dtype).replace("REMOTE", "true" if repo else "false")
+    comment = "//" if library.endswith(".js") else "#"
+    start = "" if repo else f'{comment} In this folder, or with its path for ".":\n'
+    return start + program.replace("NAME", repo or ".")
 
 
 def _result(
@@ -93,8 +101,12 @@ def _task(languages: list[str]) -> tuple[list[str], str]:
 
 
 def read_report(checkpoint: Path) -> dict[str, Any]:
-    """The report of a run, if this is its best checkpoint, with the scores of its test files."""
-    if is_exported(checkpoint) or find_checkpoint(checkpoint).name != "best.ckpt":
+    """The report of a run, with the scores of its test files, if this is its best checkpoint.
+
+    That of ``tune`` has them, too; with BEFORE_TUNING, they were measured before it.
+    """
+    file = None if is_exported(checkpoint) else find_checkpoint(checkpoint)
+    if file is None or file.stem not in ("best", TUNED):
         return {}
     folder = run_folder(checkpoint)
     report: dict[str, Any] = read_json(folder / f"{REPORT}.json") or {}
@@ -104,7 +116,9 @@ def read_report(checkpoint: Path) -> dict[str, Any]:
         before = known.get(test["name"], test)
         if before["scores"] == test["scores"]:
             tests[number] = before
-    return report | {"tests": tests}
+    times = [(folder / f"{test['name']}.json").stat().st_mtime for test in tests]
+    former = file.stem == TUNED and min(times, default=0.0) < file.stat().st_mtime
+    return report | {"tests": tests, BEFORE_TUNING: former}
 
 
 def _metric(score: dict[str, Any]) -> str:
@@ -134,6 +148,13 @@ def _made(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
         for start in run["starts"][-1:]:
             hardware = start["hardware"]
             yield f"Hardware: {hardware['gpu'] or hardware['processor']}."
+
+
+def _scores(tests: Tests, report: dict[str, Any]) -> str:
+    if not tests:
+        return "The run has no scores of this checkpoint."
+    note = "Measured before `transformer tune` chose the weights and the search of this model:\n\n"
+    return note * bool(report.get(BEFORE_TUNING)) + _score_table(tests, report)
 
 
 def _score_table(tests: Tests, report: dict[str, Any]) -> str:

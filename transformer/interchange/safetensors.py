@@ -22,12 +22,16 @@ def write_safetensors(
     config: dict[str, Any],
     folder: Path,
     quantization: str = "float32",
+    longest_source: int | None = None,
 ) -> None:
-    """Write model, tokenizer and resolved config into an existing folder; float32 or int8."""
+    """Write model, tokenizer and resolved config into an existing folder; float32 or int8.
+
+    ``longest_source`` is that of the checkpoint.
+    """
     from safetensors.torch import save_file
 
     check_heads(model)
-    write_settings(model.config, tokenizer, config, folder / SETTINGS)
+    write_settings(model.config, tokenizer, config, folder / SETTINGS, longest_source)
     weights = {one.data_ptr(): (name, one) for name, one in model.state_dict().items()}
     once = {name: one.contiguous() for name, one in weights.values()}
     if quantization == "int8":
@@ -40,14 +44,19 @@ def write_safetensors(
 
 
 def write_settings(
-    model: ModelConfig, tokenizer: Tokenizer, config: dict[str, Any], file: Path
+    model: ModelConfig,
+    tokenizer: Tokenizer,
+    config: dict[str, Any],
+    file: Path,
+    longest_source: int | None = None,
 ) -> None:
     """Write everything except the weights: a JSON file, and the vocabularies beside it."""
     state = tokenizer.to_state()
     for side in SIDES:
         if state[side] is not None:
             (file.parent / f"{side}.model").write_bytes(bytes(state[side].numpy()))
-    values = portable_part(model, state["config"], config) | {"tags": state["tags"]}
+    values = portable_part(model, state["config"], config, longest_source)
+    values |= {"tags": state["tags"]}
     write_json(values, file)
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-import torch
 from torch import nn
 from torch.nn import functional as F
 
@@ -35,6 +34,13 @@ Layer = TypeVar("Layer", EncoderLayer, DecoderLayer)
 
 def build_transformer(config: ModelConfig) -> Transformer:
     """Build and initialise a model; raises InputError if it has no decoder."""
+    model = assemble_transformer(config)
+    set_first_weights(model)
+    return model
+
+
+def assemble_transformer(config: ModelConfig) -> Transformer:
+    """The modules of a model, to be initialised or loaded."""
     if config.decoder_layers == 0:
         raise InputError("model.decoder_layers=0 leaves no decoder; set at least 1")
     if (config.decoder_start or 0) >= config.target_vocab_size:
@@ -43,7 +49,7 @@ def build_transformer(config: ModelConfig) -> Transformer:
     target = source
     if config.tie_embeddings in ("none", "decoder"):
         target = build_token_embedding(config, config.target_vocab_size)
-    model = Transformer(
+    return Transformer(
         config,
         projection=build_projection(config),
         source_embedding=build_embedding(config, source, config.source_token_dropout),
@@ -51,8 +57,6 @@ def build_transformer(config: ModelConfig) -> Transformer:
         encoder=build_encoder(config),
         decoder=build_decoder(config),
     )
-    set_first_weights(model, model.projection, target, config)
-    return model
 
 
 def build_token_embedding(config: ModelConfig, size: int) -> TokenEmbedding:
@@ -178,9 +182,6 @@ def build_attention_bias(
 
 def build_attention(config: ModelConfig) -> MultiHeadAttention:
     """Self-attention or cross-attention."""
-    # On some GPUs torch would try cuDNN first, which plans for every new batch shape;
-    # `sdpa_kernel` switches cuDNN on again if it is forced.
-    torch.backends.cuda.enable_cudnn_sdp(False)
     kernels: dict[str, Kernel] = {"eager": eager, "flex": flex, "auto": auto}
     kernels["sdpa"] = Sdpa(config.sdpa_backend)
     return MultiHeadAttention(

@@ -1,6 +1,7 @@
 """Initial weights, as in the paper's implementations (tensor2tensor, fairseq)."""
 
 import math
+from typing import Any
 
 from torch import nn
 
@@ -8,29 +9,26 @@ from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.attention.positions.t5_buckets import BucketBias
 from transformer.model.config import ModelConfig
 from transformer.model.layers.absolute_positions import LearnedPositions
-from transformer.model.layers.embedding import TokenEmbedding
 
 
-def set_first_weights(
-    model: nn.Module, projection: nn.Linear, tokens: TokenEmbedding, config: ModelConfig
-) -> None:
-    """Draw the weights; add the adapters (LoRA) if the config has them."""
-    initialise(model, projection, tokens, config)
+def set_first_weights(model: Any) -> None:
+    """Draw and tie the weights of a Transformer or SingleStack; add its adapters (LoRA), if any."""
+    config: ModelConfig = model.config
+    initialise(model, model.projection, config)
+    model.tie_weights()
     if config.lora_rank:
         from transformer.model.layers.lora import add_adapters
 
         add_adapters(model, config.lora_rank, config.lora_alpha)
 
 
-def initialise(
-    model: nn.Module, projection: nn.Linear, tokens: TokenEmbedding, config: ModelConfig
-) -> None:
-    """Draw the weights of a model.
+def initialise(model: nn.Module, projection: nn.Linear, config: ModelConfig) -> None:
+    """Draw the weights of a model whose projection is not tied yet.
 
     Linear layers follow Glorot and Bengio 2010. The projections of queries, keys and values have a
     gain of ``1 / sqrt(2)``, as one matrix of all three has. Biases are zero. Embeddings and trained
     positions are normal with variance ``1 / d_model``.
-    The output projection is drawn like an embedding, or shares the table of ``tokens``.
+    The output projection is drawn like an embedding.
     """
     std = config.d_model**-0.5
     for module in model.modules():
@@ -51,5 +49,3 @@ def initialise(
             for linear, factor in ((module.query, scale), (module.key, 1.0), (module.value, 1.0)):
                 nn.init.xavier_uniform_(linear.weight, gain=factor / math.sqrt(2))
     nn.init.normal_(projection.weight, std=std)
-    if config.tie_embeddings in ("decoder", "all"):
-        projection.weight = tokens.lookup.weight

@@ -25,6 +25,11 @@ class SingleStack(nn.Module):
         self.stack = stack
         self.projection = projection
 
+    def tie_weights(self) -> None:
+        """Let the projection share the table of the embedding, if the config says so."""
+        if self.config.tie_embeddings in ("decoder", "all"):
+            self.projection.weight = self.embedding.tokens.lookup.weight
+
     def forward(self, tokens: Int[Tensor, "batch length"]) -> HiddenStates:
         """Hidden states of tokens that are padded at the right end."""
         # The causal mask hides padding at the right end.
@@ -38,7 +43,14 @@ class SingleStack(nn.Module):
 
 
 def build_single_stack(config: ModelConfig, *, causal: bool) -> SingleStack:
-    """Build and initialise a stack; ``causal`` hides later positions.
+    """Build and initialise a stack; ``causal`` hides later positions."""
+    model = assemble_single_stack(config, causal=causal)
+    set_first_weights(model)
+    return model
+
+
+def assemble_single_stack(config: ModelConfig, *, causal: bool) -> SingleStack:
+    """The modules of a stack, to be initialised or loaded.
 
     Input and output have the vocabularies of source and target; ``encoder_layers`` and ``pattern``
     apply. Raises InputError if embedding and projection are tied and the vocabularies differ.
@@ -50,11 +62,9 @@ def build_single_stack(config: ModelConfig, *, causal: bool) -> SingleStack:
             "as the input; set model.tie_embeddings=none"
         )
     tokens = build.build_token_embedding(config, config.source_vocab_size)
-    model = SingleStack(
+    return SingleStack(
         config,
         projection=build.build_projection(config),
         embedding=build.build_embedding(config, tokens, config.source_token_dropout),
         stack=build.build_encoder(config, causal=causal),
     )
-    set_first_weights(model, model.projection, tokens, config)
-    return model

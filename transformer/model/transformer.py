@@ -33,6 +33,11 @@ class Transformer(nn.Module):
         self.decoder = decoder
         self.projection = projection
 
+    def tie_weights(self) -> None:
+        """Let the projection share the table of the target embedding, if the config says so."""
+        if self.config.tie_embeddings in ("decoder", "all"):
+            self.projection.weight = self.target_embedding.tokens.lookup.weight
+
     @property
     def max_length(self) -> int | None:
         """Maximum tokens of a sentence; None if there are positions for any length."""

@@ -13,7 +13,7 @@ from transformer.data.text.parallel import file_format
 
 TEXT_KEYS = (
     *("corpus", "source", "target", "root", "train", "validation", "test", "validation_size"),
-    *("test_size", "cache", "lang", "features", "repeated_sources"),
+    *("test_size", "cache", "lang", "features", "repeated_sources", "max_line"),
 )
 """Keys of ``data.`` that the verb ``text`` needs."""
 

@@ -8,19 +8,22 @@ from typing import Any, ClassVar
 
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.files import given_path
+from transformer.common.own_code import import_code, own_class
 from transformer.common.schema import out_of_range, override_key
+from transformer.data.config import check_unused_keys, unused_keys
 from transformer.data.corpora.resolve import as_files
+from transformer.data.corpora.trust import named_classes, needs_trust
 from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload
 from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.recipes.corpus_files import TEXT_KEYS, CorpusFiles, corpus_paths, corpus_splits
 from transformer.recipes.overrides import merged, override
 from transformer.recipes.stage import Stage
 from transformer.tasks.registry import make_task
-from transformer.training.config import run_config
+from transformer.training.config import RunConfig, run_config, sized_model
 
 Compose = Callable[[str, Sequence[str], Mapping[str, Any] | None], dict[str, Any]]
 """The config of a verb, as plain values, from its arguments and, for ``translate`` and
-``evaluate``, the search that its model was validated with; raises InputError."""
+``evaluate``, the config of the run that trained its model; raises InputError."""
 
 _ONLY_TEXT = ("data.root", "data.validation_size", "data.test_size")
 """Keys of the user's corpus, which only the first stage reads."""
@@ -62,6 +65,7 @@ class Plan:
         self.config = compose("train", self._base, None)
         _check_corpus(self.config)
         self.data = run_config(self.config).data
+        check_unused_keys(self.data)
 
     def text(self) -> CorpusFiles:
         """Add the stage that writes the corpus as plain files, which all other stages read."""
@@ -85,8 +89,6 @@ class Plan:
         """Add a training run on the files in keys of ``data.``; returns its checkpoint."""
         keys = {f"data.{key}": value for key, value in data.items()} | dict(own or {})
         keys["checkpoint"] = "auto"
-        if self.data.lang is not None:
-            keys["data.lang"] = None  # part of a corpus, which files are not
         base = [one for one in self._base if override_key(one) not in (*keys, *_ONLY_TEXT)]
         outputs = ["checkpoints/best.ckpt"]
         return self.add(kind, "train", keys, outputs, base, suffix=suffix)[0]
@@ -137,7 +139,8 @@ class Plan:
             if key in own or key in _RESERVED[verb] or key.startswith("data.corpora.")
         )
         stage = Stage(folder, verb, merged(settings, extras), own, files, tuple(reads))
-        self._configs[files[0]] = config = self._composed(stage)
+        stage, config = self._trained(stage) if verb == "train" else self._applied(kind, stage)
+        self._configs[files[0]] = config
         named = (config.get(key) for key in ("terms", "alignment", "prompt"))
         names = [name for name in named if isinstance(name, str) and "{text}" not in name]
         self.stages.append(replace(stage, reads=(*reads, *map(given_path, names))))
@@ -151,15 +154,32 @@ class Plan:
             if arguments and kind not in self._kinds
         )
 
-    def _composed(self, stage: Stage) -> dict[str, Any]:
-        search = None
-        if stage.verb in ("translate", "evaluate"):
-            search = self._configs[stage.inputs[0]]["decoding"]
-        config = self.compose(stage.verb, stage.arguments, search)
-        if stage.verb == "train":
-            _check_corpus(config, stage.own)
-            make_task(run_config(config))  # reads no text; raises what the task cannot do
-        return config
+    def _trained(self, stage: Stage) -> tuple[Stage, dict[str, Any]]:
+        """A checked training, without what its experiment says of a corpus that is no files."""
+        config = self.compose("train", stage.arguments, None)
+        if unread := unused_keys(run_config(config).data):
+            unset = {f"data.{key}": None for key in unread}
+            stage = replace(stage, own={**stage.own, **unset})
+            config = self.compose("train", stage.arguments, None)
+        _check_corpus(config, stage.own)
+        _check_run(run_config(config))
+        return stage, config
+
+    def _applied(self, kind: str, stage: Stage) -> tuple[Stage, dict[str, Any]]:
+        """A checked stage that only reads models; those that this recipe trains are trusted."""
+        read = {file: self._configs[file] for file in stage.inputs if file in self._configs}
+        run = next(iter(read.values()), None) if stage.verb in ("translate", "evaluate") else None
+        config = self.compose(stage.verb, stage.arguments, run)
+        code = {file: needs_trust({"model": run.get("model", {})}) for file, run in read.items()}
+        if not any(code.values()) or config.get("trust"):
+            return stage, config
+        raise_objections(
+            f"{file} names code, {key}={name}; add {kind}.trust=true if you trust it"
+            for file, named in code.items()
+            for key, name in named
+            if not file.is_relative_to(self.folder)
+        )
+        return replace(stage, own={**stage.own, "trust": True}), config
 
 
 @dataclass(frozen=True)
@@ -180,6 +200,23 @@ class Recipe(ABC):
 def one_or_all(models: Sequence[Path]) -> Path | Sequence[Path]:
     """The value of ``checkpoint=``: a model, or the models of an ensemble."""
     return models if len(models) > 1 else models[0]
+
+
+def _check_run(config: RunConfig) -> None:
+    """Raise what a training would raise before it reads text, also of the user's code."""
+    import torch
+    from pytorch_lightning import Callback
+
+    from transformer.model.build import build_transformer
+
+    named = named_classes(config.resolved)
+    import_code(named)
+    make_task(config)
+    for name in config.callbacks.own:
+        own_class("callbacks.own", name, Callback)
+    if any(key.startswith("model.") for key, _ in named):
+        with torch.device("meta"):
+            build_transformer(sized_model(config.model, 8, 8))
 
 
 def _check_corpus(config: Mapping[str, Any], own: Collection[str] = ()) -> None:

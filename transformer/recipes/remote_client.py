@@ -19,7 +19,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 from transformer.common.errors import InputError
 from transformer.recipes.remote_teacher import Answer, RemoteTeacher
 
-LONGEST_BACKOFF, LONGEST_RETRY_AFTER, PROGRESS = 60.0, 3600.0, 10.0
+LONGEST_BACKOFF, LONGEST_RETRY_AFTER, PROGRESS = 60.0, 3600.0, 2.0
 """Seconds: between two tries by our own choice, and by that of the server; between two reports."""
 
 ANSWER_START, _WRONG_REQUEST = b'{"hash": "', ("status 400", "status 413", "status 422")
@@ -121,10 +121,11 @@ class Client:
 
 
 def ask_all(
-    client: Client, texts: Sequence[str], file: BinaryIO, log: Callable[[str], object]
+    client: Client, texts: Sequence[str], file: BinaryIO, report: Callable[[int, str], object]
 ) -> dict[str, Answer]:
     """The answer for each text, which is asked for if an open file of JSON lines has none.
 
+    ``report`` is told from time to time how many different texts are done, and the ``counts``.
     Each answer is on the disk before the next request. After an error, requests that are on their
     way are still answered. A later call asks again where the fault was transient.
     """
@@ -132,14 +133,17 @@ def ask_all(
     keys = {text: client.teacher.request_hash(text) for text in texts if text.strip()}
     client.answered = next((text for text in keys if known.get(keys[text], Answer([])).texts), "")
     numbers, lock = {text: number for number, text in enumerate(texts, 1)}, Lock()
-    missing = iter([text for text, key in keys.items() if key not in known])
+    missing = [text for text, key in keys.items() if key not in known]
+    done, remaining = len(keys) - len(missing), iter(missing)
 
     def work() -> None:
-        while not client.stop.is_set() and (text := next(missing, None)) is not None:
+        nonlocal done
+        while not client.stop.is_set() and (text := next(remaining, None)) is not None:
             answer = client.ask(text)
             values = {"hash": keys[text], "line": numbers[text], **answer._asdict()}
             with lock:
                 known[keys[text]] = answer
+                done += 1
                 if not values.pop("transient"):
                     file.write(json.dumps(values, ensure_ascii=False).encode() + b"\n")
                     file.flush()
@@ -149,11 +153,11 @@ def ask_all(
         running = {pool.submit(work) for _ in range(client.teacher.concurrency)}
         try:
             while running:
-                done, running = wait(running, PROGRESS, "FIRST_COMPLETED")
-                for future in done:
+                ended, running = wait(running, PROGRESS, "FIRST_COMPLETED")
+                for future in ended:
                     future.result()
                 with lock:
-                    log(f"{counts(known.values())}\n")
+                    report(done, counts(known.values()))
         finally:
             client.stop.set()
     return {text: known[key] for text, key in keys.items()}

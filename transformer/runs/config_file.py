@@ -1,11 +1,11 @@
 """``config.yaml`` of a run directory, never half written; its content is not known here."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from transformer.common.errors import InputError
 from transformer.common.files import remove_parts, written_whole
@@ -14,19 +14,19 @@ CONFIG = "config.yaml"
 
 
 @contextmanager
-def saved_config(config: DictConfig, folder: Path) -> Iterator[None]:
+def saved_config(config: Mapping[str, Any], folder: Path) -> Iterator[None]:
     """Write the config; restore the former, for ``checkpoint=auto``, if nothing is trained."""
     file = folder / CONFIG
     before = file.read_bytes() if file.is_file() else None
     checkpoint = _newest(folder)
-    write(OmegaConf.to_yaml(config).encode(), file)
+    write_config(config, folder)
     try:
         yield
     finally:
         # None: a damaged checkpoint has been renamed.
         if before is not None and _newest(folder) in (checkpoint, None):
             with suppress(InputError, OSError):
-                write(before, file)
+                _write(before, file)
 
 
 def read_config(folder: Path) -> dict[str, Any] | None:
@@ -50,7 +50,12 @@ def _newest(folder: Path) -> tuple[int, int] | None:
     return status.st_ino, status.st_mtime_ns
 
 
-def write(content: bytes, file: Path) -> None:
+def write_config(config: Mapping[str, Any], folder: Path) -> None:
+    """Write the plain values of a config to the file of a run directory."""
+    _write(OmegaConf.to_yaml(OmegaConf.create(dict(config))).encode(), folder / CONFIG)
+
+
+def _write(content: bytes, file: Path) -> None:
     """Write the file whole or not at all."""
     remove_parts(file.parent, file.name)
     with written_whole(file) as part:

@@ -4,6 +4,7 @@ import logging
 
 import torch
 
+from transformer.data.modules.base import BatchModule
 from transformer.training.config import RunConfig
 from transformer.training.optimization.schedule import noam
 from transformer.training.precision import multiplies_bfloat16
@@ -12,6 +13,36 @@ logger = logging.getLogger(__name__)
 
 _MIN_FACTOR = 0.05
 """A smaller factor of ``noam`` is probably a learning rate, meant for another schedule."""
+
+
+_FEW = 25
+"""Fewest tokens of the training text for each subword, on average. Gowda and May 2020
+(arXiv:2004.02334) find the best sizes where 95% of the subwords occur at least 100 times."""
+
+_SMALLEST = 1000
+"""Bytes, symbols and the alphabet are in a vocabulary of any size: a smaller one is left alone."""
+
+
+def warn_about_vocabulary(config: RunConfig, data: BatchModule) -> None:
+    """Log a warning if the training text is small for the vocabulary that was learnt from it."""
+    tokenizer, lengths = data.tokenizer, data.lengths().get("train")
+    learnt = {*config.tokenizer.algorithms} <= {"bpe", "unigram"}
+    new = config.checkpoint is None and config.finetune_from is None
+    if lengths is None or not learnt or not new:
+        return
+    tokens = [int(side.sum()) for side in lengths]
+    sizes = [tokenizer.source_vocab_size, tokenizer.target_vocab_size]
+    if config.tokenizer.one_vocabulary:
+        tokens, sizes = [sum(tokens)], sizes[:1]
+    count, size = min(zip(tokens, sizes, strict=True), key=lambda pair: pair[0] / pair[1])
+    if size > _SMALLEST and count < _FEW * size:
+        wanted = max(_SMALLEST, count // 100)
+        wanted -= wanted % 10 ** (len(str(wanted)) - 1)  # 4,521 as 4,000
+        logger.warning(
+            "%s subwords for %s tokens of training text: each occurs %.1f times on average, too "
+            "seldom to be learnt; try tokenizer.vocab_size=%d",
+            *(f"{size:,}", f"{count:,}", count / size, wanted),
+        )
 
 
 def warn_about_config(config: RunConfig) -> None:

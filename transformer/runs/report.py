@@ -80,6 +80,7 @@ def _facts(folder: Path, config: Values, state: str | None) -> Values:
         "validation": _validation(run, curves),
         "curves": curves,
         **{key: record.get(key) for key in ("parameters", "vocabulary", "lengths", "starts")},
+        "one_vocabulary": run.tokenizer.one_vocabulary,
         "log": _log(folder),
         "failures": read_json(folder / failures_file(next(iter(read_scores(folder)), "test"))),
         "stress": read_json(folder / "stress.json"),

@@ -2,7 +2,7 @@
 
 import filecmp
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ def check_no_other_run(folder: Path, *, sweeps: bool = False) -> None:
     if any((folder / "checkpoints").glob("*.ckpt")):
         again, key = ("", "sweep") if sweeps else (f"checkpoint={folder} or ", "run")
         raise InputError(
-            f"{folder} holds a run: go on with {again}checkpoint=auto, or begin another with "
+            f"{folder} holds a run: resume with {again}checkpoint=auto, or begin another with "
             f"hydra.{key}.dir=FOLDER"
         )
 
@@ -53,12 +53,12 @@ def find_run_to_resume(
                 f"{folder} holds a run with another {key}; give another hydra.run.dir, or the "
                 f"same {key}"
             )
-        return folder, f"going on with {folder}"
+        return folder, f"resuming {folder}"
     alike = [run for run in folder.parent.glob("*") if _is_unfinished(run, config, largest)]
     if not alike:
         return None, "no unfinished run has this config: a new one begins"
     newest = max(alike, key=lambda run: (_last_change(run), run))
-    return newest, f"going on with {newest}, the newest unfinished run of this config"
+    return newest, f"resuming {newest}, the newest unfinished run of this config"
 
 
 def _is_unfinished(run: Path, config: Mapping[str, Any], largest: int | None) -> bool:
@@ -74,10 +74,19 @@ def _former_config(run: Path, largest: int | None) -> dict[str, Any]:
     if values is None:
         print(f"checkpoint=auto: {run / CONFIG} is missing or damaged", file=sys.stderr)
         return {}
+    if any("wer" in (value, *_listed(value)) for value in _group(values, "metrics").values()):
+        # Older versions gave this name to another metric; the checkpoint knows.
+        from transformer.model.checkpoint.checkpoint import PORTABLE, find_last
+
+        values["metrics"] = find_last(run)[1][PORTABLE]["config"]["metrics"]
     size = vocab_size(values)
     if largest is not None and size is not None and size < largest:
         values["tokenizer"] = {**values["tokenizer"], "vocab_size": largest}
     return values
+
+
+def _listed(value: object) -> Sequence[object]:
+    return value if isinstance(value, list | tuple) else ()
 
 
 def _last_change(run: Path) -> float:

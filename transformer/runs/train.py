@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,9 +13,13 @@ from pytorch_lightning import Callback, Trainer, seed_everything
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.data.corpora.trust import needs_trust
+from transformer.data.quality.examination import log_faults
+from transformer.data.tokenization.vocabulary_training import VocabularyTooLarge
 from transformer.model.checkpoint.checkpoint import PORTABLE, TEXT_TO_TEXT, load_weights
 from transformer.model.checkpoint.locate import run_folder
-from transformer.runs.config_warnings import warn_about_config
+from transformer.runs.config_file import saved_config, write_config
+from transformer.runs.config_warnings import warn_about_config, warn_about_vocabulary
+from transformer.runs.directory import LOG, run_directory, run_log
 from transformer.runs.reporting import RunReport
 from transformer.runs.resume import changes, check_no_other_run
 from transformer.tasks.base import Task
@@ -25,11 +30,17 @@ from transformer.training.callbacks.progress import shown_update
 from transformer.training.callbacks.sweep_objective import Objective
 from transformer.training.checkpointing.checkpoint_io import consolidate
 from transformer.training.checkpointing.run_directory import is_finished, mark_finished
-from transformer.training.checkpointing.training_state import find_resumable, loader_state
+from transformer.training.checkpointing.training_state import (
+    Resumable,
+    find_resumable,
+    loader_state,
+)
 from transformer.training.config import RunConfig, sized_model, skips_blocks, with_resolved
-from transformer.training.optimization.cpu_allocator import keep_freed_memory, keep_products
+from transformer.training.distributed.ddp import require_gpu
+from transformer.training.distributed.rendezvous import process_rank
 from transformer.training.optimization.divergence import Diverged, save_text
 from transformer.training.precision import resolve_precision, trains_on_gpu
+from transformer.training.process_state import process_state_kept
 from transformer.training.trainer import bound_by_epochs, build_trainer, end_reason
 
 logger = logging.getLogger(__name__)
@@ -38,7 +49,7 @@ logger = logging.getLogger(__name__)
 class ResumeState(NamedTuple):
     """State of a new or resumed run."""
 
-    file: Path | None
+    checkpoint: Resumable | None
     """The checkpoint to resume from."""
     done: int
     loader: dict[str, Any] | None
@@ -50,22 +61,71 @@ def train(
     *,
     callbacks: Sequence[Callback] = (),
     objective: Objective | None = None,
+    resume: Resumable | None = None,
+    fit_vocabulary: bool = False,
 ) -> dict[str, float]:
     """Train in a run directory, then test the best checkpoint once, unless ``test`` is false.
 
-    ``config.checkpoint`` resumes a run. A trial of a sweep has an ``objective``, and tests nothing.
+    The directory is made, locked, and has ``config.yaml`` and ``train.log``; an error before the
+    first checkpoint removes a new one. ``config.checkpoint`` resumes a run; if it has been read,
+    ``resume`` is its content. A trial of a sweep has an ``objective``, and tests nothing. With
+    ``fit_vocabulary``, a vocabulary that is too large for the text gets the largest possible size.
     Returns the last value of every logged metric, and the scores of the test. Raises InputError for
-    a wrong config, text or folder, and Interrupted after a signal, with a checkpoint written.
+    a wrong config, text or folder, and Interrupted after a signal, with a checkpoint written. The
+    settings of the process, such as its random state, are as before when it returns.
     """
     config, folder = with_resolved(config), Path(folder)
-    if config.checkpoint is None:
-        check_no_other_run(folder, sweeps=objective is not None)
-    elif run_folder(config.checkpoint) != folder.resolve():
-        raise InputError(f"checkpoint={config.checkpoint} goes on in its own folder, not {folder}")
-    resume = f"transformer train {_resume(config, folder)}"
-    with RunReport(config, folder) as report, stoppable(folder, resume):
+    is_rank_0 = process_rank() == 0
+    if config.checkpoint is not None and run_folder(config.checkpoint) != folder.resolve():
+        raise InputError(f"checkpoint={config.checkpoint} resumes in its own folder, not {folder}")
+    require_gpu(config.trainer)
+    with ExitStack() as stack:
+        stack.enter_context(process_state_kept())
+        if is_rank_0:
+            stack.enter_context(run_directory(folder))
+            if config.checkpoint is None:
+                check_no_other_run(folder, sweeps=objective is not None)
+            stack.enter_context(saved_config(config.resolved, folder))
+            resumed = config.checkpoint is not None
+            stack.enter_context(run_log(folder / LOG, resumed=resumed))
+        logger.info("run directory %s", folder)
+        if is_rank_0 and is_translation(config.task):
+            log_faults(config.data)
+        while True:
+            try:
+                return _train_and_test(config, folder, callbacks, objective, resume)
+            except VocabularyTooLarge as error:
+                if not fit_vocabulary:
+                    raise
+                config = _with_vocabulary(config, error.largest)
+                if is_rank_0:
+                    write_config(config.resolved, folder)
+
+
+def _with_vocabulary(config: RunConfig, size: int) -> RunConfig:
+    logger.warning(
+        "tokenizer.vocab_size=%d is too large for this text; %d, the largest possible, is taken",
+        *(config.tokenizer.vocab_size, size),
+    )
+    values = {**config.resolved["tokenizer"], "vocab_size": size}
+    return replace(
+        config,
+        tokenizer=replace(config.tokenizer, vocab_size=size),
+        resolved={**config.resolved, "tokenizer": values},
+    )
+
+
+def _train_and_test(
+    config: RunConfig,
+    folder: Path,
+    callbacks: Sequence[Callback],
+    objective: Objective | None,
+    resume: Resumable | None,
+) -> dict[str, float]:
+    command = f"transformer train {_resume(config, folder)}"
+    with RunReport(config, folder) as report, stoppable(folder, command):
         watching = [] if objective is None else [objective]
-        trainer, task, trained = fit(config, folder, [*callbacks, *watching, report])
+        trainer, task, trained = fit(config, folder, [*callbacks, *watching, report], resume)
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
         if not trainer.is_global_zero:
             return metrics
@@ -90,18 +150,18 @@ def train(
 
 
 def fit(
-    config: RunConfig, folder: Path, watching: Sequence[Callback] = ()
+    config: RunConfig,
+    folder: Path,
+    watching: Sequence[Callback] = (),
+    resume: Resumable | None = None,
 ) -> tuple[Trainer, Task, int]:
     """Train with more callbacks; returns the trainer, the task, and the number of new updates."""
-    keep_products()
-    if config.keep_memory:
-        keep_freed_memory()
     seed_everything(config.seed, workers=True, verbose=False)
     given, config = config, replace(config, trainer=resolve_precision(config.trainer))
     if given.trainer != config.trainer:
         logger.info("precision=auto is %s on this device", config.trainer.precision)
     config = _with_compiler(config)
-    config, task, resume_state = _prepare(config)
+    config, task, resume_state = _prepare(config, resume)
     trainer = _fit(config, folder, task, resume_state, watching)
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
@@ -139,10 +199,13 @@ def _resume(config: RunConfig, folder: Path) -> str:
     return f"checkpoint={folder}{' trust=true' if needs_trust(config.resolved) else ''}"
 
 
-def _prepare(config: RunConfig) -> tuple[RunConfig, Task, ResumeState]:
-    resume = payload = None
+def _prepare(
+    config: RunConfig, resume: Resumable | None = None
+) -> tuple[RunConfig, Task, ResumeState]:
+    payload = None
     if config.checkpoint is not None:
-        resume, payload = find_resumable(config.checkpoint)
+        resume = resume or find_resumable(config.checkpoint)
+        payload = resume.payload
         # The fraction of pairs that were left out was checked when the run began.
         config = replace(config, data=replace(config.data, max_left_out=1.0))
     initial = payload
@@ -164,11 +227,14 @@ def _prepare(config: RunConfig) -> tuple[RunConfig, Task, ResumeState]:
         logger.info("beginning with the weights of %s", config.finetune_from)
     _log_size(task)
     warn_about_config(config)
-    if payload is None:
-        return config, task, ResumeState(resume, 0, None)
+    warn_about_vocabulary(config, task.data)
+    if resume is None or payload is None:
+        return config, task, ResumeState(None, 0, None)
     done, state = payload["global_step"], loader_state(payload)
     task.data.resume_from(state)
-    logger.info("going on from %s, after %s", resume, shown_update(done, task.data.epochs(done)))
+    logger.info(
+        "resuming from %s, after %s", resume.file, shown_update(done, task.data.epochs(done))
+    )
     changed = changes(payload[PORTABLE]["config"], config.resolved)
     for line in changed:
         logger.info("changed: %s", line)
@@ -187,10 +253,11 @@ def _fit(
     resume_state: ResumeState,
     watching: Sequence[Callback],
 ) -> Trainer:
-    resume, epochs = resume_state.file, config.trainer.max_epochs
+    read, epochs = resume_state.checkpoint, config.trainer.max_epochs
+    resume: Path | None = None if read is None else read.file
     while True:
         callbacks = [MemoryPreflight(task.data), *task.callbacks(), *watching]
-        trainer = build_trainer(config, folder, callbacks, task.criterion(config))
+        trainer = build_trainer(config, folder, callbacks, task.criterion(config), read)
         bound_by_epochs(trainer, epochs, task.data, resume_state.done, resume_state.loader)
         try:
             trainer.fit(task.module, datamodule=task.data, ckpt_path=resume)
@@ -206,7 +273,7 @@ def _fit(
                     "lengthen schedule.warmup"
                 ) from divergence
             detector.returned += 1
-            resume = folder / "checkpoints" / "last.ckpt"
+            read, resume = None, folder / "checkpoints" / "last.ckpt"
             logger.warning(
                 "%s: going back to %s with the learning rate times %g",
                 *(divergence, resume, detector.lr_scale),

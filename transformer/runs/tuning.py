@@ -1,19 +1,26 @@
-"""The weights and the search of a run that do best on its validation text."""
+"""Better weights and a better search for a run, chosen and tested on its validation text."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 
-from transformer.common.schema import typed
+from transformer.common.errors import InputError, raise_objections
+from transformer.common.schema import Range, out_of_range, typed
 from transformer.data.config import DataConfig
 from transformer.data.corpora.evaluation_text import validation_pairs
 from transformer.decoding.search.config import NEUTRAL, SearchConfig
 from transformer.decoding.translation.document_translator import in_documents
 from transformer.decoding.translation.translator import Translator, trained_with
+from transformer.evaluation.comparison.significance import (
+    SURE,
+    Resampling,
+    TestedScore,
+    paired_tests,
+)
 from transformer.evaluation.metrics import DECIMALS, MetricsConfig, Score, build_metric, score
 from transformer.model.build import build_transformer
 from transformer.model.checkpoint import checkpoint
@@ -36,25 +43,37 @@ class SweepConfig:
     beam_sizes: Sequence[int] = (1, 2, 5, 10)
     length_penalties: Sequence[float] = (0.0, 0.6, 1.0, 1.4, 1.8)
     metric: str | None = None
-    sentences: int | None = None
+    sentences: Annotated[int, Range(1)] | None = None
     batch_tokens: int = 4096
     device: torch.device | str = "cpu"
     scoring: MetricsConfig | None = None
 
+    def __post_init__(self) -> None:
+        raise_objections(out_of_range(self, ""))
+
 
 @dataclass(frozen=True)
 class Trial:
-    """Score on the validation set, and seconds for all its sentences."""
+    """Score on the first ``sentences`` of the validation set, and the seconds they take."""
 
     weights: str
     search: SearchConfig
     score: Score
     seconds: float
     sentences: int
+    hypotheses: Sequence[str] = field(default=(), repr=False)
 
     @property
     def sentences_per_second(self) -> float:
         return self.sentences / self.seconds
+
+    @property
+    def label(self) -> str:
+        search = self.search
+        if search.algorithm == "greedy":
+            return f"{self.weights}, greedy"
+        size, penalty = search.beam_size, search.length_penalty
+        return f"{self.weights}, {search.algorithm} {size}, penalty {penalty:.2f}"
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -104,47 +123,163 @@ def with_search(payload: dict[str, Any], search: SearchConfig) -> dict[str, Any]
     return payload | {checkpoint.PORTABLE: portable | {"config": config}}
 
 
-def sweep(
-    offers: Mapping[str, dict[str, Any]], config: SweepConfig, show: Callable[[Trial], None]
-) -> list[Trial]:
-    """Translate the validation set in each way, first as the run does; ``show`` gets each trial."""
-    portable = next(iter(offers.values()))[checkpoint.PORTABLE]
-    run, whose = portable["config"], Path("the checkpoint")
-    model = build_transformer(typed(ModelConfig, portable["model"], "model"))
-    trained = trained_with(checkpoint.Checkpoint(model, portable["tokenizer"], run, whose))
-    metrics = config.scoring or typed(MetricsConfig, run["metrics"], "metrics")
-    metric = config.metric or metrics.choose
-    build_metric(metric, metrics)
-    searches = grid(trained.search, config.beam_sizes, config.length_penalties)
-    pairs = validation_pairs(typed(DataConfig, run["data"], "data"), config.sentences)
-    sources, references = zip(*pairs, strict=True)
-    trials: list[Trial] = []
+def tune(
+    offers: Mapping[str, dict[str, Any]],
+    config: SweepConfig,
+    show: Callable[["Trial | Challenge"], None],
+) -> "Tuning":
+    """Try all weights with the run's own search, then all searches with the chosen weights.
 
-    def attempt(weights: str, search: SearchConfig) -> None:
-        """Score and time one combination."""
-        checkpoint.load_weights(model, offers[weights], whose)
+    The best of each replaces the run's own only if a paired test on the whole validation set finds
+    it better. ``show`` gets each trial, first that of the run itself, and the result of each test.
+    """
+    validation = _Validation(offers, config)
+    searches = grid(validation.search, config.beam_sizes, config.length_penalties)
+    challenges: list[Challenge] = []
+
+    def attempt(weights: str, search: SearchConfig, sentences: int | None) -> Trial:
+        trial = validation.trial(weights, search, sentences)
+        show(trial)
+        return trial
+
+    def on_all(trial: Trial) -> Trial:
+        """The same on the whole text; no other attempt where it was tried on that."""
+        known = [one for pair in challenges for one in (pair.own, pair.other)]
+        for one in (trial, *known):
+            same = (one.weights, one.search) == (trial.weights, trial.search)
+            if same and one.sentences == validation.size:
+                return one
+        return attempt(trial.weights, trial.search, None)
+
+    def better(trials: Sequence[Trial]) -> Trial:
+        own, winner = trials[0], best_trial(trials)
+        if winner is own:
+            return own
+        challenges.append(validation.test(on_all(own), on_all(winner)))
+        show(challenges[-1])
+        return winner if challenges[-1].wins else own
+
+    few = config.sentences
+    trials = [attempt(weights, validation.search, few) for weights in offers]
+    chosen = better(trials)
+    searched = [attempt(chosen.weights, one, few) for one in searches if one != validation.search]
+    return Tuning([*trials, *searched], challenges, better([chosen, *searched]))
+
+
+@dataclass(frozen=True)
+class Challenge:
+    """The best other trial beside the run's own, both on the whole validation set.
+
+    ``tested`` is the paired test of the other trial; None if the metric cannot be tested, such as
+    one that gives one number for all sentences, and ``reason`` says so.
+    """
+
+    own: Trial
+    other: Trial
+    tested: TestedScore | None
+    reason: str = ""
+
+    @property
+    def gain(self) -> float:
+        """Difference of the scores; above 0 the other trial is better."""
+        sign = -1 if self.own.score.better == "lower" else 1
+        return sign * (self.other.score.value - self.own.score.value)
+
+    @property
+    def wins(self) -> bool:
+        return self.tested is not None and self.tested.is_sure and self.gain > 0
+
+    def __str__(self) -> str:
+        """The result in one line."""
+        name, size, tested = self.own.score.name, self.own.sentences, self.tested
+        side = "better" if self.gain > 0 else "worse"
+        found = f"{abs(self.gain):.{DECIMALS}f} {name} {side} on all {size:,} sentences"
+        if tested is not None:
+            p_values = tested.p_bootstrap, tested.p_randomisation
+            found += ", p = {:.3f} (bootstrap), {:.3f} (randomisation)".format(*p_values)
+        if self.wins:
+            return f"{self.other.label} replaces {self.own.label}: {found}"
+        stays = f"{self.own.label} stays: {self.other.label} is {found}"
+        if tested is None:
+            return f"{stays}; {self.reason}"
+        return f"{stays}; below {SURE} is significant" if self.gain > 0 else stays
+
+    def to_json(self) -> dict[str, Any]:
+        tested = self.tested
+        return {
+            "own": self.own.to_json(),
+            "other": self.other.to_json(),
+            "sentences": self.own.sentences,
+            "p_bootstrap": None if tested is None else tested.p_bootstrap,
+            "p_randomisation": None if tested is None else tested.p_randomisation,
+            "replaces": self.wins,
+        }
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """All trials, the tests of the best of them, and the trial that is to be the default."""
+
+    trials: Sequence[Trial]
+    challenges: Sequence[Challenge]
+    best: Trial
+
+
+class _Validation:
+    """The validation text, and the model that translates it with any weights and search."""
+
+    def __init__(self, offers: Mapping[str, dict[str, Any]], config: SweepConfig) -> None:
+        portable = next(iter(offers.values()))[checkpoint.PORTABLE]
+        run, self.name = portable["config"], Path("the checkpoint")
+        self.offers, self.config = offers, config
+        self.model = build_transformer(typed(ModelConfig, portable["model"], "model"))
+        longest = portable.get("longest_source")
+        parts = checkpoint.Checkpoint(self.model, portable["tokenizer"], run, self.name, longest)
+        self.trained = trained_with(parts)
+        self.scoring = config.scoring or typed(MetricsConfig, run["metrics"], "metrics")
+        self.metric = config.metric or self.scoring.choose
+        build_metric(self.metric, self.scoring)
+        self.pairs = validation_pairs(typed(DataConfig, run["data"], "data"), None)
+
+    @property
+    def search(self) -> SearchConfig:
+        """The run's own search."""
+        return self.trained.search
+
+    @property
+    def size(self) -> int:
+        return len(self.pairs)
+
+    def trial(self, weights: str, search: SearchConfig, sentences: int | None) -> Trial:
+        """Score and time one combination on the first sentences; None: on all."""
+        trained, config = self.trained, self.config
+        checkpoint.load_weights(self.model, self.offers[weights], self.name)
         translator = in_documents(
             Translator(
-                *(model, trained.tokenizer, search, config.batch_tokens, config.device),
+                *(self.model, trained.tokenizer, search, config.batch_tokens, config.device),
                 aligner=trained.aligner,
                 coverage_head=trained.aligner.head,
+                limits=trained.limits,
             )
         )
+        sources, references = zip(*self.pairs[:sentences], strict=True)
         translator.translate(sources[:1])  # the first call of a process takes longer
         start = time.perf_counter()
         texts = [found.text for found in translator.translate(sources)]
         seconds = time.perf_counter() - start
-        [value] = score(texts, references, (metric,), config=metrics, sources=sources)
-        trials.append(Trial(weights, search, value, seconds, len(pairs)))
-        show(trials[-1])
+        scores = score(texts, references, (self.metric,), config=self.scoring, sources=sources)
+        return Trial(weights, search, scores[0], seconds, len(sources), texts)
 
-    for weights in offers:
-        attempt(weights, trained.search)
-    chosen = best_trial(trials).weights
-    for search in searches:
-        if search != trained.search:
-            attempt(chosen, search)
-    return trials
+    def test(self, own: Trial, other: Trial) -> Challenge:
+        """Test two trials of the whole text, as ``compare`` does."""
+        sources, references = zip(*self.pairs, strict=True)
+        metric = build_metric(self.metric, self.scoring)
+        systems = own.hypotheses, other.hypotheses
+        try:
+            [found] = paired_tests(systems, references, [metric], Resampling(), sources)
+        except InputError as error:  # the metric gives one number for a text
+            return Challenge(own, other, None, str(error))
+        return Challenge(own, other, found.systems[1])
 
 
 def best_trial(trials: Sequence[Trial]) -> Trial:

@@ -1,18 +1,16 @@
 """The directions of a service, and the language of a text (Lui and Baldwin 2012: langid.py)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import UNTAGGED, SourceTags, with_tags
+from transformer.decoding.long_inputs import has_sentences
 from transformer.decoding.translation.translator import Translator
 
 _ALIASES = {"zh": "zh-hans", "zt": "zh-hant", "pb": "pt-br"}
 """Codes of LibreTranslate."""
-
-_OF_SENTENCES = ("bleu", "chrf", "ter", "gleu", "comet", "custom")
-"""Metrics of translated sentences; the others are of whole lines."""
 
 _SAMPLE = 2000
 """The first characters of a text decide its language."""
@@ -27,6 +25,16 @@ class Direction:
     translator: Translator
     tags: SourceTags = UNTAGGED
     sentences: bool = True
+    _wider: dict[int, Translator] = field(default_factory=dict, compare=False, repr=False)
+
+    def wider(self, nbest: int) -> Translator:
+        """The translator by beam search with an n-best list; it is made once, for its caches."""
+        if nbest not in self._wider:
+            search = self.translator.search
+            plain: dict[str, Any] = {"algorithm": "beam", "groups": 1, "diversity": 0.0}
+            wide = replace(search, **plain, nbest=nbest, beam_size=max(nbest, search.beam_size))
+            self._wider[nbest] = self.translator.with_search(wide)
+        return self._wider[nbest]
 
     @property
     def whole_lines(self) -> bool:
@@ -78,7 +86,7 @@ def trained_directions(
 ) -> Iterator[Direction]:
     """The directions of a model; ``named`` None: of its data; ``sentences`` None: by its metric."""
     if sentences is None:
-        sentences = config.get("metrics", {}).get("choose", "bleu") in _OF_SENTENCES
+        sentences = has_sentences(config)
     tags = translator.tokenizer.tags
     codes = {_lower(code): code for code in tags.targets}
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Literal, NamedTuple
 
+from transformer.decoding.long_inputs import base_language
+
 Splitting = Literal["sentences", "punctuation", "lines", "none"]
 """Where a text is cut: at the ends of sentences and lines, of sentences, of lines, or nowhere."""
 
@@ -48,7 +50,7 @@ def _chunks(text: str, language: str, splitting: Splitting) -> Iterator[str]:
     import sentencex
 
     for line in [text] if splitting == "punctuation" else text.splitlines(keepends=True):
-        yield from sentencex.segment(language.partition("-")[0], line) if line.strip() else [line]
+        yield from sentencex.segment(base_language(language), line) if line.strip() else [line]
 
 
 def _short(chunk: str) -> Iterator[str]:

@@ -4,8 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jaxtyping import Float
 from torch import Tensor
@@ -129,9 +128,11 @@ def translate_batch(options: Options, sentences: Sequence[Sentence]) -> list[Sen
             "attention; start the server with its run"
         )
     if options.alternatives:
-        translator = _wider(translator, options.alternatives + 1)
+        translator = options.direction.wider(options.alternatives + 1)
     if options.near_best is not None:
-        translator = _linking(translator, options.near_best)
+        aligner = replace(translator.aligner, near_best=options.near_best)
+        translator = copy(translator)
+        translator.aligner = aligner
     tagged = [with_tags(one.text, options.direction.tags) for one in sentences]
     constraints = [one.constraints for one in sentences]
     found = translator.translate(
@@ -139,20 +140,6 @@ def translate_batch(options: Options, sentences: Sequence[Sentence]) -> list[Sen
     )
     results = [_result(one, translation) for one, translation in zip(sentences, found, strict=True)]
     return _with_confidence(translator, tagged, results) if options.confidence else results
-
-
-@cache
-def _wider(translator: Translator, nbest: int) -> Translator:
-    wide = {"algorithm": "beam", "beam_size": max(nbest, translator.search.beam_size)}
-    plain: dict[str, Any] = {**wide, "nbest": nbest, "groups": 1, "diversity": 0.0}
-    return translator.with_search(replace(translator.search, **plain))
-
-
-@cache
-def _linking(translator: Translator, near_best: float) -> Translator:
-    other = copy(translator)
-    other.aligner = replace(translator.aligner, near_best=near_best)
-    return other
 
 
 def _result(sentence: Sentence, found: Translation) -> SentenceTranslation:

@@ -74,9 +74,14 @@ D = TypeVar("D", bound=BatchModule)
 
 
 def build_module(
-    kind: type[M], model: "Transformer | SingleStack", config: RunConfig, tokenizer: Tokenizer
+    kind: type[M],
+    model: "Transformer | SingleStack",
+    config: RunConfig,
+    tokenizer: Tokenizer,
+    longest_source: int | None = None,
 ) -> M:
     """The training step of a model, with its layers as the config says."""
+    resolved = dict(config.resolved)
     module = kind(
         model,
         loss=config.loss,
@@ -85,7 +90,7 @@ def build_module(
         recovery=config.recovery,
         clip=config.trainer.gradient_clip_val,
         seed=config.seed,
-        portable=portable_part(model.config, tokenizer.to_state(), dict(config.resolved)),
+        portable=portable_part(model.config, tokenizer.to_state(), resolved, longest_source),
     )
     if model.config.freeze or model.config.lora_rank:
         from transformer.training.optimization.freezing import freeze

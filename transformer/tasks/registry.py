@@ -63,7 +63,7 @@ def make_task(config: RunConfig, payload: dict[str, Any] | None = None) -> "Task
     if trained != config.task and (resumed or not {trained, config.task} <= {*TEXT_TO_TEXT}):
         key = "checkpoint" if resumed else "finetune_from"
         raise InputError(
-            f"{key}={getattr(config, key)} was trained for task={trained}; it cannot go on with "
+            f"{key}={getattr(config, key)} was trained for task={trained}; it cannot continue with "
             f"task={config.task}"
         )
     return task(config, Tokenizer.from_state(payload[PORTABLE]["tokenizer"]))

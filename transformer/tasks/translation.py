@@ -17,8 +17,10 @@ from transformer.data.corpora.evaluation_text import Texts
 from transformer.data.modules.translation import DataModule
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import guided_head
-from transformer.decoding.long_inputs import warn_about_length_limit
+from transformer.decoding.batched_search import max_subwords
+from transformer.decoding.long_inputs import SourceLimits, warn_about_length_limit
 from transformer.decoding.translation.document_translator import DocumentTranslator, in_documents
+from transformer.decoding.translation.result import length_counts
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.failures.flags import Detector, Output
 from transformer.evaluation.failures.monitor import SentenceFlags, as_outputs, find_failures
@@ -74,16 +76,19 @@ class TranslationTask(Task):
     def module(self) -> TranslationModule:
         tokenizer = self.data.tokenizer
         model = build_transformer(model_config(self.config, tokenizer))
-        return build_module(self.module_class, model, self.config, tokenizer)
+        longest = self.data.longest_source()
+        return build_module(self.module_class, model, self.config, tokenizer, longest)
 
     def callbacks(self) -> Sequence[Callback]:
-        config = self.config
+        config, model = self.config, self.module.model
+        longest = self.module.portable["longest_source"]
         translator = Translator(
-            self.module.model,
+            model,
             self.data.tokenizer,
             config.decoding,
             batch_tokens=self._search_tokens,
-            coverage_head=guided_head(asdict(config.loss), self.module.model.config),
+            coverage_head=guided_head(asdict(config.loss), model.config),
+            limits=SourceLimits.trained(config.resolved, max_subwords(model), longest),
         )
         texts, samples = self.data.texts("validation"), config.callbacks.samples
         usual = Thresholds.fit(self.data.training_sample(SAMPLE), asdict(config.data))
@@ -108,7 +113,7 @@ class TranslationTask(Task):
             by_sentence = in_documents(translator)
             with search_autocast(precision, translator.device):
                 found = by_sentence.translate(texts.sources)
-            warn_about_length_limit([translator.length_limit.pop_counts()])
+            warn_about_length_limit([length_counts(found)])
             failures = find_failures(detector, *texts[:2], as_outputs(found, by_sentence))
             hypotheses = [translation.text for translation in found]
             scores = score(
@@ -197,8 +202,9 @@ class TranslateValidation(Callback):
         windows = self.translator.windows(self.sources)
         with search_autocast(trainer.precision, trainer.strategy.root_device):
             found = self.translator.translate_windows(self.sources, windows[rank::world_size])
-        own = as_outputs([one for window in found for one in window], self.translator)
-        parts = [(own, self.translator.length_limit.pop_counts())] * world_size
+        translations = [one for window in found for one in window]
+        own = as_outputs(translations, self.translator)
+        parts = [(own, length_counts(translations))] * world_size
         if world_size > 1:
             torch.distributed.all_gather_object(parts, parts[rank])
         if trainer.is_global_zero:

@@ -23,16 +23,22 @@ class Criterion:
         return float(metrics[self.metric]), float(metrics["val/loss"])
 
     def better(self, values: tuple[float, float], than: tuple[float, float] | None) -> bool:
-        """Whether a validation is better than another, or is the first; NaN never is."""
+        """Whether a validation is better than another, or is the first; one of NaN never is."""
         if than is not None and values[0] == than[0]:
-            return values[1] < than[1]
+            return _is_better(values[1], than[1], "min")
         return self.improves(values[0], than and than[0])
 
     def improves(self, score: float, than: float | None) -> bool:
         """Whether a score is better than another, or is the first; NaN never is."""
-        if than is None or math.isnan(than):
-            return True
-        return score > than if self.mode == "max" else score < than
+        return _is_better(score, than, self.mode)
+
+
+def _is_better(value: float, than: float | None, mode: Literal["max", "min"]) -> bool:
+    if math.isnan(value):
+        return False
+    if than is None or math.isnan(than):
+        return True
+    return value > than if mode == "max" else value < than
 
 
 def text_criterion(metrics: MetricsConfig) -> Criterion:

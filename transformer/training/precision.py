@@ -4,11 +4,8 @@ from dataclasses import replace
 
 import torch
 
-from transformer.model.layers.mixed_precision import processor_has
+from transformer.common.processor import processor
 from transformer.training.trainer_config import TrainerConfig
-
-_BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16")
-"""Instruction sets that multiply in bfloat16, two of x86-64 and that of ARM."""
 
 
 def resolve_precision(trainer: TrainerConfig) -> TrainerConfig:
@@ -25,10 +22,10 @@ def resolve_precision(trainer: TrainerConfig) -> TrainerConfig:
 
 
 def multiplies_bfloat16(device: torch.device) -> bool | None:
-    """Whether a GPU or CPU has instructions for products in bfloat16; None if torch cannot tell."""
+    """Whether a GPU or CPU has instructions for products in bfloat16; None if unknown."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
-    return processor_has(*_BFLOAT16_INSTRUCTIONS) if device.type == "cpu" else None
+    return processor().bfloat16 if device.type == "cpu" else None
 
 
 def trains_on_gpu(trainer: TrainerConfig) -> bool:

@@ -29,6 +29,7 @@ from transformer.training.checkpointing.callbacks import (
     RecentCheckpoints,
 )
 from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO
+from transformer.training.checkpointing.training_state import Resumable
 from transformer.training.config import RunConfig
 from transformer.training.criterion import Criterion
 from transformer.training.distributed.ddp import ReplicatedStrategy, resolve_devices
@@ -47,7 +48,11 @@ _OURS = (
 
 
 def build_trainer(
-    config: RunConfig, folder: Path, validation: Sequence[Callback], criterion: Criterion
+    config: RunConfig,
+    folder: Path,
+    validation: Sequence[Callback],
+    criterion: Criterion,
+    resume: Resumable | None = None,
 ) -> Trainer:
     """Lightning's trainer with the user's arguments; raises InputError if it rejects one."""
     _quieten_lightning()
@@ -66,7 +71,7 @@ def build_trainer(
             **arguments,
             max_epochs=-1,
             default_root_dir=folder,
-            plugins=[AtomicCheckpointIO()],
+            plugins=[AtomicCheckpointIO(resume)],
             logger=loggers,
             callbacks=callbacks,
             check_val_every_n_epoch=None,
@@ -76,10 +81,7 @@ def build_trainer(
             enable_model_summary=False,
         )
     except (MisconfigurationException, ValueError, TypeError) as error:
-        reason = " ".join(str(error).split())
-        if "No supported gpu backend" in reason:
-            reason = f"accelerator={arguments['accelerator']} is not there; set trainer=cpu"
-        raise InputError(f"trainer: {reason}") from error
+        raise InputError(f"trainer: {' '.join(str(error).split())}") from error
     # Lightning's signal handlers would communicate with other ranks at any time.
     trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
     # It would send, and read, whether there was one before every update.

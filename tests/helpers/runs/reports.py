@@ -46,6 +46,7 @@ def _run(text: str) -> dict[str, Any]:
         "validation": {"metric": "val/bleu", "best": 1.0, "best_update": 2},
         "curves": {"train/loss": [(1, 2.0), (2, 1.0)], f"val/{text}": [(2, 1.0)]},
         "parameters": 1000,
+        "one_vocabulary": False,
         "vocabulary": {"source": 10, "target": 10},
         "lengths": {"train": [[0, 1, 2], [0, 2, 1]], text: [[0, 1], [0, 1]]},
         "starts": [start | {"hardware": {text: text}, "versions": {text: text}}],

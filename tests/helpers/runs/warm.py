@@ -14,7 +14,6 @@ from transformer.__main__ import VERBS
 from transformer.cli.config.compose import compose_config
 from transformer.common.errors import InputError
 from transformer.data.quality.checks.languages import Language
-from transformer.model.layers.linear import onednn_is_faster
 
 LATER = [
     "ctranslate2",
@@ -38,7 +37,6 @@ for verb in VERBS:
             compose_config(verb, given)
 compose_config("train", ["data=files", "tokenizer=bpe", "decoding=greedy"])
 Language.of("en", [])  # loads the model that tells languages apart
-onednn_is_faster()
 # What is frozen is not collected in the children, which would copy its pages.
 gc.freeze()
 gc.enable()

@@ -19,4 +19,6 @@ def ask(server: ChatServer, texts: list[str], path: Path, **changes: Any) -> dic
     """The answers, which are kept in a file."""
     with ExitStack() as stack:
         client = Client(teacher(server.url, **changes))
-        return ask_all(client, texts, open_part(path, stack, ANSWER_START)[0], lambda line: None)
+        return ask_all(
+            client, texts, open_part(path, stack, ANSWER_START)[0], lambda done, counts: None
+        )

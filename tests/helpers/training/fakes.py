@@ -24,6 +24,7 @@ def fake_trainer(**changes: Any) -> Mock:
         "callback_metrics": {},
         "optimizers": [Mock()],
         "loggers": [],
+        "callbacks": [],
         "datamodule": Mock(epochs=lambda done: done / 10),
         "strategy": one_process(),
     }

@@ -61,7 +61,7 @@ def test_a_run_that_is_stopped_is_gone_on_with(tmp_path: Path) -> None:
     assert last.exists()
     run.train(threads=1)
     assert is_finished(run.folder)
-    assert "going on from" in (tmp_path / "run.log").read_text()
+    assert "resuming from" in (tmp_path / "run.log").read_text()
 
 
 @pytest.mark.slow

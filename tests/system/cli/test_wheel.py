@@ -97,7 +97,7 @@ def test_a_user_trains_with_own_code_and_settings(run: Run) -> None:
     assert "same_length" in (work / "runs" / "own" / "test.json").read_text()
     assert "FocalTask" in (work / "runs" / "own" / "config.yaml").read_text()
     more = ("checkpoint=runs/own", "trust=true", "trainer.max_steps=5")
-    assert "going on from" in run("train", *more)
+    assert "resuming from" in run("train", *more)
     assert "same_length" in run("evaluate", "checkpoint=runs/own", "trust=true")
     code = "from transformer import Translator as T; print(T.load('runs/own').translate(['a'])[0])"
     assert "Translation(" in run("-c", code, program="python", TRANSFORMER_TRUST="true")

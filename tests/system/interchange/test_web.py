@@ -13,7 +13,7 @@ from tests.helpers.decoding.translators import PAIRS, wordy_translator
 from tests.helpers.serving.browser import BINARY, Page, browser
 from tests.helpers.suite.checks import no_checks
 from transformer.decoding.translation.translator import Translator
-from transformer.interchange.runtimes.web import check_runtime, write_web
+from transformer.interchange.runtimes.web import find_runtime, write_web
 
 NPM = Path(".cache/npm/node_modules/onnxruntime-web")
 
@@ -44,7 +44,7 @@ def translator() -> Translator:
 @pytest.fixture(scope="module")
 def folder(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("web")
-    runtime = check_runtime(str(NPM))
+    runtime = find_runtime(str(NPM), Path(".cache"))
     with no_checks():
         write_web(translator, {"source": "en", "target": "de"}, folder, "float32", runtime)
     return folder

@@ -124,7 +124,7 @@ def test_stopped_by_a_signal(home: Path, tmp_path: Path, fault: SignalAt, code: 
     begun = (folder / "checkpoints").exists()
     assert begun == (fault.hook != "prepare")
     how = (
-        f"go on with: transformer train checkpoint={folder}" if begun else "the same command again"
+        f"resume with transformer train checkpoint={folder}" if begun else "the same command again"
     )
     assert how in said(folder)
     if fault.hook == "end":
@@ -162,7 +162,7 @@ def test_a_damaged_last_checkpoint_gives_way_to_the_one_before(home: Path, tmp_p
     damaged[len(damaged) // 2] ^= 1
     last.write_bytes(damaged)
     finish(values, folder)
-    assert "going on from" in said(folder)
+    assert "resuming from" in said(folder)
     [unused] = (folder / "checkpoints").glob("unused-last-*.ckpt")
     unused.unlink()
     assert_equals_whole(home, folder)

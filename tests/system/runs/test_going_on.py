@@ -116,7 +116,7 @@ def test_the_same_command_goes_on_by_itself(home: Path, tmp_path: Path) -> None:
     assert "no unfinished run has this config: a new one begins" in said(tmp_path)
     (first,) = (tmp_path / "runs" / "files").iterdir()
     assert call(command, tmp_path) == 0
-    assert f"going on with {first}, the newest unfinished run" in said(tmp_path)
+    assert f"resuming {first}, the newest unfinished run" in said(tmp_path)
     assert list(first.parent.iterdir()) == [first]
     assert differences(outcome(home / "whole"), outcome(first)) == []
     named = [*command, f"hydra.run.dir={first}"]
@@ -128,7 +128,7 @@ def test_the_same_command_goes_on_by_itself(home: Path, tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in files}
     # A call without checkpoint= would begin anew, and one with an earlier end has nothing to do.
     assert call([*tiny_overrides(home), f"hydra.run.dir={first}"], tmp_path) == 2
-    assert f"error: {first} holds a run: go on with checkpoint={first} or" in said(tmp_path)
+    assert f"error: {first} holds a run: resume with checkpoint={first} or" in said(tmp_path)
     assert call([f"checkpoint={first}", "trainer.max_steps=3", "seed=9"], tmp_path) == 0
     (first / "train.log").write_bytes(before[first / "train.log"])
     assert all(path.read_bytes() == text for path, text in before.items())

@@ -78,7 +78,7 @@ def test_distill_is_killed_and_resumes(base: list[str], tmp_path: Path) -> None:
     assert recipe(call, tmp_path) == 0, said(tmp_path)
     assert {name: state(folder / name) for name in before} == before
     assert "03_teacher_2: resumes: " in said(tmp_path)
-    assert "going on from d/03_teacher_2/checkpoints/last.ckpt" in said(tmp_path).replace(
+    assert "resuming from d/03_teacher_2/checkpoints/last.ckpt" in said(tmp_path).replace(
         f"{tmp_path}/", ""
     )
     teachers = ["02_teacher_1", "03_teacher_2", "04_evaluate_teachers"]

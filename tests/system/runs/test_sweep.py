@@ -19,7 +19,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def sweep(home: Path, *more: str) -> tuple[int, str]:
-    # What a call sets is not searched.
     small = [each for each in SMALL if not each.startswith(("optimizer.lr", "model.dropout"))]
     settings = [*corpus_overrides(home), *small, "decoding=greedy", "callbacks.samples=0"]
     length = ("trainer.max_steps=2", "trainer.val_check_interval=1")
@@ -29,8 +28,11 @@ def sweep(home: Path, *more: str) -> tuple[int, str]:
 
 def test_optuna_finds_the_best_validation(home: Path) -> None:
     minimize = ("objective=val/loss", "hydra.sweeper.direction=minimize")
-    code, stderr = sweep(home, "launch=optuna", "hydra.sweeper.n_trials=2", *minimize)
+    ranges = ("optimizer.lr=tag(log,interval(5e-4,1e-2))", "model.dropout=interval(0,0.3)")
+    code, stderr = sweep(home, "launch=optuna", "hydra.sweeper.n_trials=2", *ranges, *minimize)
     assert code == 0, stderr
+    (table,) = (line for line in stderr.splitlines() if line.startswith("job "))
+    assert table.split() == ["job", "optimizer.lr", "model.dropout", "val/loss", "folder"]
     (swept,) = (home / "multirun").iterdir()
     found = yaml.safe_load((swept / "optimization_results.yaml").read_text())
     values = []
@@ -50,7 +52,7 @@ def test_optuna_finds_the_best_validation(home: Path) -> None:
 
 @pytest.mark.slow
 def test_a_trial_that_cannot_be_says_so_in_a_line(home: Path) -> None:
-    code, stderr = sweep(home, "launch=optuna", "objective=val/loss")
+    code, stderr = sweep(home, "launch=optuna", "objective=val/loss", "optimizer.lr=1e-3,2e-3")
     assert code == 2
     assert stderr.splitlines()[-1].startswith("error: objective=val/loss and hydra.sweeper.direc")
     assert "Traceback" not in stderr

@@ -111,7 +111,7 @@ def test_the_tags_of_the_vocabulary_may_be_used_and_others_are_added(
         (["finetune_from=nix"], "^finetune_from: checkpoint=nix does not exist; give a run"),
         (
             ["task=language_modelling", "model.decoder_layers=0"],
-            "was trained for task=translation; it cannot go on with",
+            "was trained for task=translation; it cannot continue with",
         ),
     ],
 )
@@ -128,7 +128,7 @@ def test_what_may_change_and_another_score_is_logged(
 ) -> None:
     free = ["model.dropout=0.5", "model.pattern=sliding", "model.max_length=99"]
     assert initial_payload(run_config(second(home, *free)), home / "first")
-    with pytest.raises(InputError, match="finetune_from cannot change: a run goes on with what it"):
+    with pytest.raises(InputError, match="finetune_from cannot change: a run resumes with what it"):
         resumed_config(home / "first", [f"finetune_from={home}/other"])
     caplog.set_level("INFO", "transformer.runs.finetuning")
     initial_payload(run_config(second(home)), home / "first")

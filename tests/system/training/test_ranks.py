@@ -209,12 +209,12 @@ def test_ranks_end_with_the_command_and_the_run_goes_on(home: Path) -> None:
     assert killed.ended()[0] == -signal.SIGKILL
     resumed = start_verb(["train", "checkpoint=ended", "trust=true"], home, fault=fork_ranks)
     try:
-        wait_for("going on from", home / "ended" / "train.log", resumed)
+        wait_for("resuming from", home / "ended" / "train.log", resumed)
         resumed.process.terminate()
     finally:
         code, _, stderr = resumed.ended(60)
     assert code == 143, stderr
-    assert stderr.count("stopped by SIGTERM; go on with: transformer train checkpoint=") == 1
+    assert stderr.count("stopped by SIGTERM; resume with transformer train checkpoint=") == 1
     assert "Traceback" not in stderr
 
 

@@ -26,7 +26,7 @@ def raising(error: BaseException) -> Callable[[], None]:
     ("error", "code", "said"),
     [
         (InputError("a.en:3: not UTF-8"), 2, "error: a.en:3: not UTF-8\n"),
-        (Interrupted("stopped; go on with: x"), 130, "stopped; go on with: x\n"),
+        (Interrupted("stopped; resume with x"), 130, "stopped; resume with x\n"),
         (KeyboardInterrupt(), 130, "stopped\n"),
         (
             PermissionError(errno.EACCES, "Permission denied", "/home/other/a.en"),

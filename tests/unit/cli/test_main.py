@@ -5,15 +5,19 @@ import os
 import re
 import sys
 import threading
+from pathlib import Path
 from pkgutil import resolve_name
 from unittest.mock import Mock
 
 import pytest
+import yaml
 from torch import distributed as dist
 
 from transformer.__main__ import VERBS, main
 from transformer.cli.config.arguments import config_folder
 from transformer.common.errors import InputError
+from transformer.common.files import CONFIG_DIR
+from transformer.common.processor import processor
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["help"]])
@@ -41,7 +45,7 @@ def test_an_unknown_verb_names_the_known_ones(
     )
 
     assert main(["train", "--config-dir"]) == 2
-    assert capsys.readouterr().err == "error: --config-dir: expected one argument\n"
+    assert capsys.readouterr().err == "error: --config-dir/-cd: expected one argument\n"
     assert main(["train", "--config-dir="]) == 2
     assert capsys.readouterr().err.startswith("error: --config-dir= names no folder")
 
@@ -52,6 +56,24 @@ def test_an_unknown_verb_names_the_known_ones(
     monkeypatch.setattr(importlib, "import_module", stop)
     assert main(["score"]) == 130
     assert capsys.readouterr() == ("", "stopped\n")
+
+
+def test_habits_of_hydra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """-cd FOLDER is --config-dir; + and ++ before a key that is there change nothing."""
+    (tmp_path / "loss").mkdir()
+    (tmp_path / "loss" / "soft.yaml").write_text("defaults: [label_smoothed]\nlabel_smoothing: 0.3")
+    monkeypatch.setenv(CONFIG_DIR, "")
+    for folder in (["-cd", str(tmp_path)], [f"-cd={tmp_path}"]):
+        call = ["train", "+loss=soft", "++model.dropout=0.25", "--cfg", "job"]
+        assert main([*folder, *call]) == 0
+        shown = yaml.safe_load(capfd.readouterr().out)
+        assert (shown["loss"]["label_smoothing"], shown["model"]["dropout"]) == (0.3, 0.25)
+    assert main(["train", "+model.width=9"]) == 2
+    assert capfd.readouterr().err.startswith("error: unknown key model.width")
+    assert main(["train", "--resolve", "seed=1"]) == 2
+    assert "error: The --resolve flag can only be used" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -155,5 +177,7 @@ def test_the_versions_are_one_line(call: list[str], capsys: pytest.CaptureFixtur
     assert main(call) == 0
     said = capsys.readouterr()
     number = r"\d+\.\d+\S*"
-    assert re.fullmatch(f"transformer {number}, torch {number}, Python {number}\n", said.out)
+    versions = f"transformer {number}, torch {number}, Python {number}"
+    kind = re.escape(str(processor()))
+    assert re.fullmatch(f"{versions}, processor {kind}\n", said.out)
     assert said.err == ""

@@ -7,9 +7,9 @@ from threading import Thread
 
 import pytest
 
-from transformer.cli.train.run_log import log_to
 from transformer.common import cache
 from transformer.common.files import open_unlinked, written_whole
+from transformer.runs.directory import run_log
 from transformer.training.callbacks.loggers import ContinuedCSVLogger
 from transformer.training.checkpointing.run_directory import locked, mark_finished
 
@@ -38,7 +38,8 @@ def test_no_file_of_a_run_is_written_through_a_link(tmp_path: Path) -> None:
         with pytest.raises(Exception, match="symbolic links"):
             match name:
                 case "train.log":
-                    log_to(folder / name, 0)
+                    with run_log(folder / name, resumed=False):
+                        pass
                 case "finished":
                     mark_finished(folder)
                 case ".lock":

@@ -1,30 +1,81 @@
-"""Where a text that is too long is cut."""
+"""Where a source that is too long is split."""
 
 import pytest
 
 from tests.helpers.decoding.translators import tiny_tokenizer
 from transformer.decoding.constraints.request import Constraints
-from transformer.decoding.long_inputs import segment_lengths, split_segments
+from transformer.decoding.line_windows import LONG_LINE, make_windows
+from transformer.decoding.long_inputs import (
+    SourceLimits,
+    join_parts,
+    part_lengths,
+    sentence_lengths,
+    split_segments,
+)
 
 
 @pytest.mark.parametrize(
     ("subwords", "limit", "lengths"),
     [
         ("▁a b ▁c d ▁e", 3, [2, 3]),  # before a word
+        ("▁a ▁b ▁c ▁d ▁e", 4, [3, 2]),  # into alike parts
         ("▁a . ▁b ▁c ▁d", 4, [2, 3]),  # rather after a sentence
         ("▁a . ▁b ! ▁c ▁d", 5, [4, 2]),  # rather after the last one
         ("▁a b c d e", 2, [2, 2, 1]),  # no place is good
         ("", 3, [0]),
     ],
 )
-def test_segment_lengths(subwords: str, limit: int, lengths: list[int]) -> None:
-    assert segment_lengths(subwords.split(), limit) == lengths
+def test_part_lengths(subwords: str, limit: int, lengths: list[int]) -> None:
+    assert part_lengths(subwords.split(), limit) == lengths
+
+
+@pytest.mark.parametrize(
+    ("language", "subwords", "lengths"),
+    [
+        ("en", "▁Dr . ▁Sm ith ▁came . ▁He ▁left .", [6, 3]),
+        ("en", "▁a ▁dog ▁. ▁two ▁cats ▁.", [3, 3]),  # words with blanks between
+        ("ja", "▁今日 は 。 元気 ? はい", [3, 2, 1]),
+        ("", "▁a ▁b", [2]),
+    ],
+)
+def test_sentence_lengths(language: str, subwords: str, lengths: list[int]) -> None:
+    assert sentence_lengths(subwords.split(), language) == lengths
+
+
+def test_only_a_source_longer_than_usual_is_split() -> None:
+    limits = SourceLimits(longest=100, usual=6)
+    sentences = ["▁He", "▁came", ".", "▁It", "▁left", "."]
+    assert limits.split(sentences) == [6]
+    assert limits.split([*sentences, "▁So", "▁what", "."]) == [3, 3, 3]
+    # One sentence is cut only if it is much longer.
+    assert limits.split(["▁a"] * 7) == [7]
+    assert limits.split(["▁a"] * 8) == [4, 4]
+
+
+def test_a_model_of_whole_lines_splits_no_sentences() -> None:
+    data = {"max_length": 50, "source": "en_GB"}
+    assert SourceLimits.trained({"data": data}, 99, 20) == SourceLimits(99, 20, "en")
+    # Older checkpoints know the maximum length of their text.
+    assert SourceLimits.trained({"data": data}, 99, None) == SourceLimits(99, 50, "en")
+    for other in ({"metrics": {"choose": "rougel"}}, {"tokenizer": {"features": ";"}}):
+        assert SourceLimits.trained({"data": data, **other}, 99, 20) == SourceLimits(99, 99)
 
 
 def test_the_first_part_alone_has_the_prefix() -> None:
     given = Constraints(prefix="ein", must=("Hund",), never=("Katze",))
-    parts = split_segments([5, 6, 7, 8, 9], given, tiny_tokenizer(), 2, ())
+    parts = split_segments([5, 6, 7, 8, 9], given, tiny_tokenizer(), SourceLimits(2, 2))
     assert len(parts) > 1
     prefixes = [part.constraints and part.constraints.prefix for part in parts]
     assert prefixes == ["ein", *[""] * (len(parts) - 1)]
     assert all(p.constraints and p.constraints.never == ("Katze",) for p in parts)
+
+
+def test_scripts_without_blanks_are_joined_without_one() -> None:
+    assert join_parts(["Ja .", "", "Nein"]) == "Ja . Nein"
+    assert join_parts(["今日は。", "元気ですか？"]) == "今日は。元気ですか？"
+    assert join_parts(["今日 は 。", "はい"]) == "今日 は 。 はい"  # split into words
+
+
+def test_a_long_line_does_not_hold_back_the_lines_before_it() -> None:
+    long = "x" * LONG_LINE
+    assert list(make_windows(["a", "b", long, "c"], None)) == [["a", "b"], [long], ["c"]]

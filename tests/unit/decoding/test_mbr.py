@@ -97,7 +97,7 @@ def test_a_long_text_scores_the_mean_of_its_segments() -> None:
     translator = tiny_translator(200, **asdict(mbr_config()), max_length=40)
     whole = translator.translate([long])[0]
     subwords = translator.tokenizer.encode_source([long])[0]
-    segments = split_segments(subwords, None, translator.tokenizer, translator.max_subwords)
+    segments = split_segments(subwords, None, translator.tokenizer, translator.limits)
     assert len(segments) > 1
     scores = [best.score for best, *_ in translator.searcher(segments)]
     assert whole.score == pytest.approx(sum(scores) / len(scores))

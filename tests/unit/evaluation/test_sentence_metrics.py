@@ -76,22 +76,49 @@ def test_matches_and_edits_are_those_of_torchmetrics_and_of_the_closest_referenc
 ) -> None:
     hypotheses, references, _ = text(seed)
     first = [one[0] for one in references]
-    cer, per = values(hypotheses, first, "cer", "per")
+    cer, wer, per = values(hypotheses, first, "cer", "wer", "per")
     assert cer == pytest.approx(100 * float(reference.char_error_rate(hypotheses, first)))
-    assert per == pytest.approx(100 * float(reference.word_error_rate(hypotheses, first)))
-    exact, wer = values(hypotheses, references, "exact_match", "wer")
+    assert wer == pytest.approx(100 * float(reference.word_error_rate(hypotheses, first)))
+    assert per == wer
+    exact, ser = values(hypotheses, references, "exact_match", "ser")
     found = [one in right for one, right in zip(hypotheses, references, strict=True)]
     assert exact == pytest.approx(100 * sum(found) / len(found))
-    phones = [[one.split() for one in right] for right in references]
-    pairs = list(zip(hypotheses, phones, strict=True))
-    assert wer == pytest.approx(100 * sum(h.split() not in r for h, r in pairs) / len(found))
-    closest = [min((distance(h.split(), p), -len(p)) for p in right) for h, right in pairs]
-    edits, phones_in_all = (sum(column) for column in zip(*closest, strict=True))
-    assert values(hypotheses, references, "per") == [pytest.approx(-100 * edits / phones_in_all)]
+    words = [[one.split() for one in right] for right in references]
+    pairs = list(zip(hypotheses, words, strict=True))
+    assert ser == pytest.approx(100 * sum(h.split() not in r for h, r in pairs) / len(found))
+    closest = [min((distance(h.split(), w), -len(w)) for w in right) for h, right in pairs]
+    edits, words_in_all = (sum(column) for column in zip(*closest, strict=True))
+    rate = pytest.approx(-100 * edits / words_in_all)
+    assert values(hypotheses, references, "wer", "per") == [rate, rate]
     # One symbol, and nothing at all.
-    assert values(["a"], ["a"], "exact_match", "cer", "wer", "per") == [100, 0, 0, 0]
-    assert values([""], ["a"], "exact_match", "cer", "wer", "per") == [0, 100, 100, 100]
+    names = ("exact_match", "cer", "wer", "per", "ser")
+    assert values(["a"], ["a"], *names) == [100, 0, 0, 0, 0]
+    assert values([""], ["a"], *names) == [0, 100, 100, 100, 100]
     assert values(["ab"], [""], "cer") == [200] and values([""], [""], "cer") == [0]
+
+
+@pytest.mark.parametrize(
+    ("hypotheses", "references", "wer", "cer"),
+    [
+        # One word too many, one too few, one wrong; characters of the blank count, too.
+        (["a b c d e x f g h i j"], ["a b c d e f g h i j"], 10, 100 * 2 / 19),
+        (["a b c"], ["a b c d"], 25, 100 * 2 / 7),
+        (["a x c d"], ["a b c d"], 25, 100 / 7),
+        # Sums over the corpus: edits of all lines, words of all references.
+        (["a", "b c d e"], ["x", "b c d e"], 20, 100 / 8),
+        (["a b c d"], ["a"], 300, 600),
+        # The closest reference counts.
+        (["a b c"], [("x y z u", "a b d")], 100 / 3, 20),
+    ],
+)
+def test_word_error_rates_of_a_table(
+    hypotheses: Texts, references: Any, wer: float, cer: float
+) -> None:
+    found = values(hypotheses, references, "wer", "cer")
+    assert found == [pytest.approx(wer), pytest.approx(cer)]
+    if all(isinstance(one, str) for one in references):
+        assert wer == pytest.approx(100 * float(reference.word_error_rate(hypotheses, references)))
+        assert cer == pytest.approx(100 * float(reference.char_error_rate(hypotheses, references)))
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -8,14 +8,12 @@ import pytest
 
 from transformer.data.disturbance.catalog import DISTURBANCES
 from transformer.data.tokenization.tags import SourceTags, TaggedText, parse_tags
-from transformer.decoding.long_inputs import LengthLimit
-from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.translation.result import Candidate, Translation
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.failures.flags import Detector
 from transformer.evaluation.failures.thresholds import Thresholds
 from transformer.evaluation.metrics import MetricsConfig
-from transformer.evaluation.stress import StressReport, StressTest
+from transformer.evaluation.stress import StressReport, StressTest, sample_size
 
 TEXTS = [
     (f"the {animal} number {n} sees the {other} , and it runs .", (f"x{n} y {animal} z {n} w .",))
@@ -28,7 +26,6 @@ class Fake(Translator):
 
     def __init__(self, translate: Callable[[str], str]) -> None:
         self.function, self.seen = translate, list[str]()
-        self.length_limit = LengthLimit(SearchConfig(), 100)
 
     def translate(self, texts: Sequence[str], *_: Any, **__: Any) -> list[Translation]:
         self.seen += texts
@@ -64,6 +61,24 @@ def test_a_translator_of_clean_text_alone_loses_everything_else() -> None:
     assert (found["single_word"].score, found["single_word"].loss) == (None, None)
     assert (found["empty"].inputs, found["empty"].unchanged) == (1, 0)
     assert (found["joined"].inputs, found["very_long"].inputs) == (6, 1)
+
+
+def test_the_flags_of_the_clean_text_are_counted() -> None:
+    report = stress(lambda text: "" if "fish" in text else CLEAN.get(text, ""), "empty")
+    assert report.clean_failures["empty"] == 4
+
+
+def test_a_sample_takes_about_as_long_as_it_should(monkeypatch: pytest.MonkeyPatch) -> None:
+    translator, sources = Fake(str), [str(number) for number in range(1000)]
+    # 20 translations of n sentences take n / 10 seconds.
+    monkeypatch.setattr(
+        "transformer.evaluation.stress.perf_counter", lambda: 0.005 * (len(translator.seen) - 1)
+    )
+    sizes = []
+    for seconds in (0.1, 6.0, 14.0, 900.0):
+        translator.seen.clear()
+        sizes.append(sample_size(translator, sources, 20, seconds))
+    assert sizes == [20, 50, 100, 1000]
 
 
 def test_a_translator_that_follows_the_reference_loses_nothing() -> None:

@@ -1,9 +1,15 @@
 """A model in ONNX computes what ours does, and its tokenizer cuts as ours."""
 
+import hashlib
+import io
 import json
 import random
+import tarfile
 from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -18,9 +24,10 @@ from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import EOS, PAD, Tokenizer, TokenizerConfig
 from transformer.decoding.alignment import Aligner, batched_attention
 from transformer.decoding.translation.translator import Translator
+from transformer.interchange.runtimes import web
 from transformer.interchange.runtimes.onnx import OnnxGreedy, verify_onnx, write_onnx
 from transformer.interchange.runtimes.tokenizer_json import tokenizer_files
-from transformer.interchange.runtimes.web import check_runtime
+from transformer.interchange.runtimes.web import find_runtime
 from transformer.model.heads import HeadName
 
 TEXTS = [source for source, _ in PAIRS]
@@ -161,4 +168,32 @@ def test_what_onnx_cannot_hold_is_refused(translator: Translator, tmp_path: Path
     with pytest.raises(InputError, match="pattern=sliding cannot be expressed in ONNX"):
         write_onnx(sparse, tmp_path, "float32")
     with pytest.raises(InputError, match="npm install onnxruntime-web"):
-        check_runtime(str(tmp_path))
+        find_runtime(str(tmp_path), tmp_path)
+
+
+def test_the_runtime_of_a_page_is_fetched_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm", "another.mjs")
+    with tarfile.open(tmp_path / "package.tgz", "w:gz") as archive:
+        for name in names:
+            member = tarfile.TarInfo(f"package/dist/{name}")
+            member.size = len(name)
+            archive.addfile(member, io.BytesIO(name.encode()))
+    monkeypatch.chdir(tmp_path)  # where no node_modules are
+    handler = partial(SimpleHTTPRequestHandler, directory=tmp_path)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever).start()
+        address = f"http://127.0.0.1:{server.server_port}/package.tgz"
+        monkeypatch.setattr(web, "_ARCHIVE", address)
+        with pytest.raises(InputError, match=r"cannot fetch .*hash"):
+            find_runtime(None, tmp_path / "cache")
+        digest = hashlib.sha512((tmp_path / "package.tgz").read_bytes()).hexdigest()
+        monkeypatch.setattr(web, "_SHA512", digest)
+        found = find_runtime(None, tmp_path / "cache")
+        server.shutdown()
+    assert {file.name: file.read_text() for file in found.iterdir()} == {n: n for n in names[:2]}
+    # The server is gone.
+    assert find_runtime(None, tmp_path / "cache") == found
+    with pytest.raises(InputError, match="cannot fetch"):
+        find_runtime(None, tmp_path / "other")

@@ -1,6 +1,7 @@
 """The model card of an export, and its program."""
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -20,8 +21,8 @@ from transformer.interchange.safetensors import write_settings
 from .test_ctranslate2_engine import TEXTS, let_end
 
 
-def test_the_program_of_a_card_translates_with_the_engine(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_the_program_of_a_card_translates_in_its_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokenizer = Tokenizer.train(TokenizerConfig("bpe", 310, False, 0.0, 1.0, 1000), lambda: PAIRS)
     sizes = tokenizer.source_vocab_size, tokenizer.target_vocab_size
@@ -32,9 +33,9 @@ def test_the_program_of_a_card_translates_with_the_engine(
     ours = Translator(model, tokenizer, greedy, 200)
     write_ctranslate2(model, tokenizer, tmp_path)
     write_settings(model.config, tokenizer, {}, tmp_path / "transformer.json")
-    about = {"license": "mit", "repo": str(tmp_path)}
-    card = model_card(tokenizer, RUN, {}, "ctranslate2", about)
+    card = model_card(tokenizer, RUN, {}, "ctranslate2", {"license": "mit"})
     [program] = re.findall(r"```python\n(.*?)```", card, re.S)
+    monkeypatch.chdir(tmp_path)
     for text in TEXTS[:3]:
         exec(program.replace("…", text).replace("beam_size=4", "beam_size=1"), {})
         assert capsys.readouterr().out == f"{ours.translate([text])[0].text}\n"
@@ -67,12 +68,14 @@ def test_a_card_has_no_interval_of_former_scores(tmp_path: Path) -> None:
         assert f"| test | BLEU | 41.0 | {interval} |" in text
 
 
-@pytest.mark.parametrize("tuned", [False, True])
-def test_a_model_card_has_the_scores_of_its_checkpoint(tuned: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("tuned", ["", "before", "after"])
+def test_a_model_card_has_the_scores_of_its_checkpoint(tuned: str, tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
-    for name in ["best", *["tuned"] * tuned]:
+    for name in ["best", *["tuned"] * bool(tuned)]:
         (tmp_path / "checkpoints" / f"{name}.ckpt").touch()
     (tmp_path / "test.json").write_text(json.dumps(SCORES))
+    if tuned == "after":  # the test
+        os.utime(tmp_path / "checkpoints" / "tuned.ckpt", (4e9, 4e9))
     data = RUN["data"] | {"train": ["/home/someone/own.en", "/home/someone/own.de"]}
     text = model_card(
         tiny_tokenizer().with_tags(Tags(targets=("de", "fr"))),
@@ -87,8 +90,10 @@ def test_a_model_card_has_the_scores_of_its_checkpoint(tuned: bool, tmp_path: Pa
     assert "`own.en`, `own.de`" in text
     assert card.base_model == "ann/base" and "from the weights of `ann/base`" in text
     assert "someone" not in text
-    if tuned:  # its scores are others
-        assert (card.eval_results, card.metrics) == (None, None)
+    assert "| test | BLEU | 41.0 |" in text
+    assert ("Measured before `transformer tune`" in text) is (tuned == "after")
+    if tuned == "after":  # its scores are others
+        assert card.eval_results is None
         return
     assert card.metrics == ["bleu", "chrf", "squad"]
     assert [

@@ -13,6 +13,7 @@ from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from tests.helpers.model.models import tiny_transformer
 from tests.helpers.runs.tuning_runs import write_run
 from transformer.common.errors import InputError
+from transformer.common.processor import PROCESSORS
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 from transformer.decoding.translation.translator import Translator
@@ -33,6 +34,12 @@ def written(folder: Path, **changes: Any) -> Path:
     translator = tiny_translator(**changes)
     write_safetensors(translator.model, translator.tokenizer, RUN, folder)
     return folder
+
+
+def test_reading_draws_no_weights(tmp_path: Path) -> None:
+    folder, before = written(tmp_path), torch.get_rng_state()
+    read_safetensors(folder)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def is_int8(module: torch.nn.Module) -> bool:
@@ -193,7 +200,8 @@ def test_a_folder_translates_in_python(tmp_path: Path) -> None:
 def test_a_model_that_was_loaded_to_translate_is_written_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transformer.model.layers.linear.onednn_is_faster", lambda: False)
+    row = PROCESSORS["amd-avx2"]
+    monkeypatch.setattr("transformer.model.layers.linear.processor", lambda: row)
     translator = Translator.load(write_run(tmp_path))
     assert translator.model.encoder.layers[0].attention.query.weight.t().is_contiguous()  # type: ignore[union-attr]
     expected = translator.model.state_dict()

@@ -5,10 +5,12 @@ import math
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tests.helpers.model.models import tiny_config, tiny_transformer
 from transformer.cli.config.compose import compose_config
 from transformer.common.errors import InputError
+from transformer.model.attention.attention_bias import AttentionBias
 from transformer.model.attention.kernels import sdpa
 from transformer.model.build import build_transformer
 from transformer.model.config import ModelConfig
@@ -28,7 +30,9 @@ def size(model: Transformer) -> int:
 
 
 @pytest.mark.parametrize("backend", ["any", "cudnn"])
-def test_cudnn_attends_only_if_forced(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cudnn_attends_only_if_forced_and_the_process_keeps_it(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     enabled = []
 
     def attend(query: Tensor, *_: object, **__: object) -> Tensor:
@@ -36,10 +40,12 @@ def test_cudnn_attends_only_if_forced(backend: str, monkeypatch: pytest.MonkeyPa
         return query
 
     monkeypatch.setattr(sdpa, "attend_fused", attend)
-    torch.backends.cuda.enable_cudnn_sdp(True)
     attention = tiny_transformer(sdpa_backend=backend).encoder.layers[0].attention
-    attention.train()(*[torch.zeros(1, sdpa.SHORT + 1, 16)] * 3)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        query = torch.zeros(1, 2, sdpa.SHORT + 1, 8, device="cuda")
+        attention.kernel(query, query, query, AttentionBias(), 0.0)
     assert enabled == [backend == "cudnn"]
+    assert torch.backends.cuda.cudnn_sdp_enabled()  # torch's default
 
 
 @pytest.mark.parametrize(("tie_embeddings", "tables"), [("none", 3), ("decoder", 2), ("all", 1)])

@@ -5,13 +5,19 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 
 from tests.helpers.runs.plans import plan, refused
 from tests.unit.recipes.test_refusals import write_checkpoint
 from transformer.cli.config.arguments import config_folder
 from transformer.cli.config.compose import compose_config
 from transformer.cli.recipe import RECIPES
+from transformer.common.files import CONFIG_DIR
+from transformer.common.own_code import TRUST
+from transformer.data.config import check_unused_keys
+from transformer.data.corpora.mixture import corpus_configs
 from transformer.recipes.stage import Stage
+from transformer.training.config import run_config
 
 
 def test_a_dry_run_writes_nothing(
@@ -102,6 +108,83 @@ def test_the_pocket_corpus_and_its_experiment(capsys: pytest.CaptureFixture[str]
     assert stages["01_text"] == text
     assert "experiment=pocket" in stages["05_student"] and "seed=4" in stages["05_student"]
     assert "data.corpus=files" in stages["05_student"]
+
+
+OWN_CODE = """
+from pytorch_lightning import Callback
+from torch import nn
+
+class Watch(Callback):
+    pass
+
+class Thin(nn.Linear):
+    def __init__(self, d_model, ffn_dim, *, activation, dropout):
+        super().__init__(d_model, d_model)
+"""
+
+MINE = """# @package _global_
+defaults:
+  - override /data: {data}
+  - override /tokenizer: words
+  - override /metrics: exact
+  - _self_
+data: {{{text}}}
+model: {{feed_forward: "own_code:Thin", tie_embeddings: none}}
+callbacks: {{own: ["own_code:Watch"], patience: 3}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ("tanaka_enja", "root: {root}"),
+        ("g2p", "root: {root}, lang: dut"),
+        ("folder", "root: {root}, source: en, target: ja, test_size: 0"),
+    ],
+)
+@pytest.mark.parametrize("recipe", ["distill", "backtranslate"])
+def test_every_stage_of_any_experiment_is_checked_before_the_first(
+    recipe: str,
+    data: str,
+    text: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for split in ("train", "dev", "test"):
+        for name in (f"{split}.en", f"{split}.ja", f"dut_{split}.tsv"):
+            (tmp_path / name).write_text("a\tb\n")
+    (tmp_path / "own_code.py").write_text(OWN_CODE)
+    (tmp_path / "conf" / "experiment").mkdir(parents=True)
+    file = tmp_path / "conf" / "experiment" / "mine.yaml"
+    file.write_text(MINE.format(data=data, text=text.format(root=tmp_path)))
+    monkeypatch.setenv(CONFIG_DIR, str(tmp_path / "conf"))
+    monkeypatch.delenv(TRUST, raising=False)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    call = [f"recipe={recipe}", "experiment=mine", "output=r"]
+    call += [f"monolingual={tmp_path}/dev.ja"] if recipe == "backtranslate" else []
+    stages = plan(call, capsys)
+    # Each call begins with its verb and --config-dir FOLDER.
+    trained = [arguments[3:] for arguments in stages.values() if arguments[0] == "train"]
+    assert len(trained) == 2
+    for arguments in trained:
+        config = run_config(OmegaConf.to_container(compose_config("train", arguments)))
+        for corpus in corpus_configs(config.data).values() or [config.data]:
+            check_unused_keys(corpus)
+        assert config.metrics.choose == "exact_match"
+    # The recipe trusts the layers of the models that it trains.
+    read = [arguments for arguments in stages.values() if arguments[0] in ("translate", "evaluate")]
+    assert len(read) == 3 and all("trust=true" in arguments for arguments in read)
+    assert "own_code:Thin is no Callback" in refused(
+        [*call, "callbacks.own=['own_code:Thin']"], capsys
+    )
+
+
+def test_a_root_that_the_first_stage_does_not_read_is_refused(
+    base: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = refused(["recipe=distill", *base, "data.root=x", "output=r"], capsys)
+    assert told.startswith("data.root is not read with data.corpus=files")
 
 
 @pytest.mark.thorough

@@ -83,6 +83,8 @@ BACK = ["recipe=backtranslate", "output=r"]
         ([*DISTILL, "student.data.target_tag=true"], "data.target_tag=true does not go with a"),
         ([*DISTILL, "translate.alignment=true"], "translate.alignment cannot"),
         ([*DISTILL, "evaluate.terms=gone"], "gone: no such file"),
+        ([*DISTILL, "evaluate.scores=[blue]"], "evaluate: metric blue is unknown"),
+        ([*DISTILL, "translate.flags=3"], "translate: flags=3 must be true or false"),
         ([*BACK, "monolingual=a.tsv"], "monolingual=a.tsv must be plain"),
         ([*BACK, "monolingual=a", "bitext_share=1"], "bitext_share=1.0 "),
         ([*DISTILL, "monolingual=nix", "dry_run=true"], "nix: no such file"),

@@ -21,6 +21,8 @@ from transformer.tasks.base import Task
 from transformer.tasks.registry import make_task
 from transformer.tasks.translation import model_config
 from transformer.training.callbacks.early_stopping import Patience
+from transformer.training.callbacks.sweep_objective import Objective
+from transformer.training.checkpointing.training_state import Resumable
 from transformer.training.config import RunConfig
 from transformer.training.criterion import Criterion
 from transformer.training.distributed.ddp import ReplicatedStrategy
@@ -35,15 +37,24 @@ def test_two_vocabularies_of_one_size_cannot_share_an_embedding(tmp_path: Path) 
     assert model_config(apart, tokenizer).tie_embeddings == "decoder"
     # Nor does a run go on with another task.
     payload = {PORTABLE: {"config": {"task": "tagging"}}}
-    with pytest.raises(InputError, match="trained for task=tagging; it cannot go on with task=tr"):
+    with pytest.raises(
+        InputError, match="trained for task=tagging; it cannot continue with task=tr"
+    ):
         make_task(composed([], tmp_path), payload)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
-def test_a_gpu_that_is_not_there_is_named(tmp_path: Path) -> None:
-    config = composed(["trainer=gpu"], tmp_path)
-    with pytest.raises(InputError, match="accelerator=gpu is not there; set trainer=cpu"):
-        build_trainer(config, tmp_path, [], Criterion("val/bleu", "max"))
+@pytest.mark.parametrize(
+    ("trainer", "command"),
+    [("gpu", "trainer=cpu"), ("ddp", "trainer.accelerator=cpu trainer.devices=2")],
+)
+def test_a_missing_gpu_is_an_error_before_the_text_is_read(
+    tmp_path: Path, trainer: str, command: str
+) -> None:
+    config = composed(["data=files", "data.train=missing.tsv", f"trainer={trainer}"], tmp_path)
+    with pytest.raises(InputError, match=f"no GPU here; on a CPU train with {command}$"):
+        train.train(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("strategy", ["auto", "ddp"])
@@ -87,7 +98,8 @@ def test_what_is_left_out_is_judged_where_a_run_begins(
         raise InputError("enough")
 
     monkeypatch.setattr(train, "make_task", prepared)
-    monkeypatch.setattr(train, "find_resumable", lambda path: (path, {"global_step": 1}))
+    read = Resumable(tmp_path, {"global_step": 1})
+    monkeypatch.setattr(train, "find_resumable", lambda path: read)
     for checkpoint in ("null", str(tmp_path)):
         with pytest.raises(InputError, match="enough"):
             train._prepare(composed([f"checkpoint={checkpoint}"], tmp_path))
@@ -163,7 +175,7 @@ def test_ranks_part_at_the_end_of_a_good_run(
     config = composed([], tmp_path)
     trained = Mock(spec=Trainer, global_step=9, max_steps=9, callbacks=[])
     prepared = config, Mock(spec=Task), train.ResumeState(None, 0, None)
-    monkeypatch.setattr(train, "_prepare", lambda _: prepared)
+    monkeypatch.setattr(train, "_prepare", lambda *_: prepared)
     monkeypatch.setattr(train, "_fit", lambda *_: trained)
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     assert train.fit(config, tmp_path)[0] is trained
@@ -172,6 +184,14 @@ def test_ranks_part_at_the_end_of_a_good_run(
 
 def test_a_run_goes_on_in_its_own_folder(tmp_path: Path) -> None:
     config = replace(composed([], tmp_path), checkpoint=tmp_path / "one")
-    with pytest.raises(InputError, match=r"one goes on in its own folder, not .*other"):
+    with pytest.raises(InputError, match=r"one resumes in its own folder, not .*other"):
         train.train(config, tmp_path / "other")
     assert not (tmp_path / "other").exists()
+
+
+def test_a_trial_of_a_sweep_replaces_no_run(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "last.ckpt").touch()
+    trial = Objective("val/bleu")
+    with pytest.raises(InputError, match=r"with checkpoint=auto, or .* hydra\.sweep\.dir=FOLDER$"):
+        train.train(composed([], tmp_path), tmp_path, objective=trial)

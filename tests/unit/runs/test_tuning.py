@@ -20,7 +20,7 @@ from transformer.runs.tuning import (
     best_trial,
     grid,
     offered_weights,
-    sweep,
+    tune,
     with_search,
 )
 
@@ -79,12 +79,13 @@ def settings(**changes: Any) -> SweepConfig:
 
 def test_weights_come_first_then_searches_with_the_best_of_them(tmp_path: Path) -> None:
     offers, _ = offered_weights(write_run(tmp_path), ["average"], 5)
-    shown: list[Trial] = []
-    trials = sweep(offers, settings(), shown.append)
-    assert trials == shown
+    shown: list[Any] = []
+    found = tune(offers, settings(), shown.append)
+    trials = list(found.trials)
+    assert [one for one in shown if isinstance(one, Trial)] == trials
+    assert [one for one in shown if not isinstance(one, Trial)] == list(found.challenges)
     assert [one.weights for one in trials[:2]] == ["single", "average"]
-    chosen = best_trial(trials[:2]).weights
-    assert {one.weights for one in trials[2:]} == {chosen}
+    assert {one.weights for one in trials[2:]} == {found.best.weights}
     # Beam 2 without a penalty is the run's own search, and has been tried.
     assert [(one.search.beam_size, one.search.length_penalty) for one in trials[2:]] == [
         *[(1, 0.0), (2, 1.0)],
@@ -97,7 +98,7 @@ def test_weights_come_first_then_searches_with_the_best_of_them(tmp_path: Path) 
 def test_what_is_written_scores_what_the_trial_scored(tmp_path: Path) -> None:
     offers, _ = offered_weights(write_run(tmp_path), ["average"], 5)
     sources, references = zip(*PAIRS, strict=True)
-    for trial in sweep(offers, settings(beam_sizes=[1, 3]), lambda trial: None):
+    for trial in tune(offers, settings(beam_sizes=[1, 3]), lambda trial: None).trials:
         file = tmp_path / "written.ckpt"
         write_payload(with_search(offers[trial.weights], trial.search), file)
         translator = Translator.load(file)
@@ -110,7 +111,7 @@ def test_trials_are_scored_as_the_run_is(tmp_path: Path) -> None:
     offers, _ = offered_weights(write_run(tmp_path), [], 5)
     offers["single"][PORTABLE]["config"]["metrics"] = {"tokenize": "char", "lowercase": True}
     config = settings(beam_sizes=[], metric="bleu", sentences=2)
-    (only,) = sweep(offers, config, lambda trial: None)
+    (only,) = tune(offers, config, lambda trial: None).trials
     assert "|case:lc|eff:no|tok:char|" in only.score.signature
     assert only.sentences == 2
 
@@ -121,7 +122,7 @@ def test_what_cannot_be_tuned_is_refused(tmp_path: Path) -> None:
     for side in ("en", "de"):
         (tmp_path / f"validation.{side}").write_text("")
     with pytest.raises(InputError, match=r"validation\.en: the text has no line"):
-        sweep(offers, settings(), lambda trial: None)
+        tune(offers, settings(), lambda trial: None)
     payload = read_payload(run / "checkpoints" / "best.ckpt")
     payload[PORTABLE]["config"]["task"] = "tagging"
     write_payload(payload, run / "checkpoints" / "best.ckpt")

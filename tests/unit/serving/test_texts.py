@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from tests.helpers.decoding.translators import tiny_translator
 from transformer.common.errors import InputError
 from transformer.common.language_names import language_name
+from transformer.decoding.constraints.request import Constraints
+from transformer.decoding.constraints.terms import Glossary
 from transformer.serving.access import Access, Client, read_keys
-from transformer.serving.interfaces.deepl.glossaries import Glossary, parse_entries
+from transformer.serving.interfaces.deepl.glossaries import parse_entries
 from transformer.serving.languages import (
     Detector,
     Direction,
@@ -94,9 +96,9 @@ def test_a_glossary_asks_for_its_phrases() -> None:
     entries = parse_entries('dog\tHund\n"cat\tKatze\n', "tsv")
     assert entries == {"dog": "Hund", '"cat': "Katze"}
     assert parse_entries('"red dog",Hund,en,de\n', "csv") == {"red dog": "Hund"}
-    glossary = Glossary("animals", "en", "de", entries)
+    glossary = Glossary(entries)
     asked = glossary.constraints("A dog and a dogma.")
-    assert asked is not None and asked.must == ("Hund",)
+    assert asked == Constraints(terms=(("dog", "Hund"),))
     assert glossary.constraints("A dogma.") is None
     for wrong in ("dog", "", "dog\t ", "dog\t" + "d" * 101):
         with pytest.raises(InputError, match="The glossary is no tsv of SOURCE and TARGET: "):

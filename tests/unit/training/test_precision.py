@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from transformer.common.processor import PROCESSORS
 from transformer.training.precision import resolve_precision, search_autocast
 from transformer.training.trainer_config import TrainerConfig
 
@@ -33,8 +34,8 @@ def test_auto_is_the_fastest_of_the_device(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: accelerator == "gpu")
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: has_bfloat16)
-    known = {} if has_bfloat16 is None else {"avx2": True, "avx512_bf16": has_bfloat16}
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: known, raising=False)
+    row = replace(PROCESSORS["other"], bfloat16=has_bfloat16)
+    monkeypatch.setattr("transformer.training.precision.processor", lambda: row)
     try:
         given = TrainerConfig(precision=precision, accelerator=accelerator)
         assert resolve_precision(given) == replace(given, precision=resolved)

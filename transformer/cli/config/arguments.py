@@ -5,7 +5,7 @@ from argparse import ArgumentError, ArgumentParser
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,7 @@ def own_config_folder() -> Path | None:
 def take_config_folder(arguments: Sequence[str]) -> list[str]:
     """The arguments without ``--config-dir``, which is kept for `own_config_folder`."""
     parser = ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument("--config-dir")
+    parser.add_argument("--config-dir", "-cd")
     with _argument_errors():
         found, rest = parser.parse_known_args(arguments)
     if not found.config_dir:
@@ -110,14 +110,22 @@ def choices(group: str) -> list[str]:
     return [name for name in names if (group, name) != ("data", BASE_OF_CORPORA)]
 
 
+def without_plus(argument: str) -> str:
+    """``+KEY=VALUE`` and ``++KEY=VALUE`` as ``KEY=VALUE``: every key is there, Hydra's aside."""
+    bare = argument.lstrip("+")
+    return argument if "=" not in bare or bare.startswith("hydra") else bare
+
+
 def parse_override(override: str, verb: str = "train", *, sweeps: str | None = "") -> Override:
     """Parse ``KEY=VALUE``; ``sweeps`` is the advice for several values, and None allows them."""
     key, equals, text = override.partition("=")
     advice = ""
     if override.startswith("-"):
         advice = "keys have no dashes before them"
-    elif override.startswith(("+", "~")) and override != "~experiment":
-        advice = "no key can be added or removed"
+        advice += "" if verb == "train" else ", and only train takes flags of Hydra"
+    elif override.startswith("~") and override != "~experiment":
+        key = override[1:].partition("=")[0]
+        advice = f"no key can be removed; write {key}=null, if it may be null"
     elif not equals and "checkpoint" in _verb_file(verb) and os.path.exists(override):
         advice = f"a run is given as checkpoint={override}"
     if advice or (not equals and override != "~experiment"):
@@ -168,8 +176,13 @@ def flags_and_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]
     """The flags of Hydra with their values, and the other arguments, in any order."""
     parser = get_args_parser()
     parser.allow_abbrev = parser.exit_on_error = False
+    # An --info without a value would take the KEY=VALUE after it.
+    followed = pairwise([*arguments, "="])
+    arguments = [
+        "--info=all" if one in ("--info", "-i") and "=" in after else one for one, after in followed
+    ]
     with _argument_errors():
-        parsed, unknown = parser.parse_known_intermixed_args(list(arguments))
+        parsed, unknown = parser.parse_known_intermixed_args(arguments)
     for flag in unknown:
         parse_override(flag)
     overrides = parsed.overrides or []

@@ -23,6 +23,7 @@ from transformer.cli.config.arguments import (
 from transformer.common.errors import ALSO, InputError
 from transformer.common.files import HUB, given_path, hub_run
 from transformer.common.schema import override_key, typed_value
+from transformer.data.tokenization.config import FILES
 
 _OWN_METRIC = {
     "train": ("metrics.custom={}", "metrics.choose=custom"),
@@ -79,6 +80,7 @@ def compose_config(verb: str, arguments: Sequence[str]) -> DictConfig:
         OmegaConf.resolve(config)
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise composition_error(verb, overrides, error) from error
+    _check_vocabulary_size(config, overrides)
     several, given = "averaging" in config or verb == "serve", config.get("checkpoint")
     if isinstance(given, ListConfig) and not (several and given):
         takes = "one checkpoint or more" if several else "one checkpoint, and no list"
@@ -96,6 +98,19 @@ def compose_config(verb: str, arguments: Sequence[str]) -> DictConfig:
         if not config.runs:
             raise InputError("report needs a run: report RUN (or runs=[RUN])")
     return config
+
+
+def _check_vocabulary_size(config: DictConfig, overrides: Sequence[str]) -> None:
+    """Raise InputError for a size in the command of a vocabulary that is not learnt."""
+    if "tokenizer.vocab_size" not in map(override_key, overrides):
+        return
+    tokenizer = config.tokenizer
+    kinds = {tokenizer.source or tokenizer.algorithm, tokenizer.target or tokenizer.algorithm}
+    if kinds <= {*FILES} and tokenizer.vocab_size is not None:
+        raise InputError(
+            f"tokenizer.vocab_size={tokenizer.vocab_size} is not read with "
+            f"tokenizer={min(kinds)}, whose vocabulary has its own size; leave it out"
+        )
 
 
 def fetch_models(config: DictConfig) -> None:
@@ -117,7 +132,7 @@ def composition_error(verb: str, overrides: Sequence[str], error: Exception) -> 
         except HydraException:
             config, groups = compose(verb), []
     known = {*known_keys(config), "~experiment", *map(override_key, groups)}
-    keys = [key for key in map(override_key, overrides) if not key.startswith("hydra")]
+    keys = [key for key in map(override_key, overrides) if not key.lstrip("+").startswith("hydra")]
     unknown = [f"unknown key {key}{nearest_key(key, config)}" for key in keys if key not in known]
     return InputError(ALSO.join(unknown) or " ".join(str(error).split()))
 

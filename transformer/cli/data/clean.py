@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 
 from omegaconf import DictConfig
@@ -10,14 +11,20 @@ from omegaconf import DictConfig
 from transformer.cli import load
 from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.data import corpus_options
+from transformer.cli.progress import counted
 from transformer.cli.translate.score import Scorer, load_scorer
 from transformer.common.errors import InputError, errors_name
 from transformer.data.config import DataConfig
-from transformer.data.quality.cleaning import CleanedSplit, Drop, choose_pairs, clean
+from transformer.data.quality.cleaning import CleanedSplit, choose_pairs, clean
 from transformer.data.quality.factory import Checks
-from transformer.data.quality.texts import given_texts
+from transformer.data.quality.texts import given_texts, numbered
 from transformer.data.text.parallel import Pair
 from transformer.report.scores import print_json
+
+CrossEntropies = Callable[[Sequence[Pair]], list[float]]
+
+_REPORTED = 1024
+"""Pairs between two reports; enough to be sorted into full batches."""
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
@@ -27,7 +34,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     repairs = resolve_value(config, "repairs", Mapping[str, bool])
     folder = resolve_path(config, "output")
     data = corpus_options.data_config(config)
-    drop = _load_models(config, data, any(one.startswith("keep=") for one in arguments))
+    models, keep = _load_models(config, data, any(one.startswith("keep=") for one in arguments))
     enabled = {name for name, is_on in filters.items() if is_on}
     settings = corpus_options.examination_config(config, data, enabled, examples=0)
     texts = given_texts(data)
@@ -36,8 +43,15 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     if tokenizer is None and "unknown_characters" in enabled:
         raise InputError("filters.unknown_characters=true needs checkpoint=RUN or tokenizer=bpe")
     checks = Checks(texts, settings, tokenizer)
-    chosen = [name for name, is_on in repairs.items() if is_on]
-    cleaned = clean(checks, names, folder, drop, repair=repair, repairs=chosen)
+    with ExitStack() as stack:
+        drop = None
+        if models:
+            total = sum(1 for name in {*names} for _ in numbered(texts[name]))
+            what = "scored by models= (faulty pairs aside)"
+            forward, reverse = _reporting(models, stack.enter_context(counted(what, total)))
+            drop = partial(choose_pairs, forward, reverse, keep)
+        chosen = [name for name, is_on in repairs.items() if is_on]
+        cleaned = clean(checks, names, folder, drop, repair=repair, repairs=chosen)
     _show(cleaned, checks.skipped, repair)
     report = {
         "output": str(folder),
@@ -56,16 +70,18 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     print_json(json.dumps(report, indent=1, ensure_ascii=False))
 
 
-def _load_models(config: DictConfig, data: DataConfig, needed: bool) -> Drop | None:
-    """The filter by ``models=`` and ``keep=``; InputError if a model has another direction."""
+def _load_models(
+    config: DictConfig, data: DataConfig, needed: bool
+) -> tuple[list[CrossEntropies], float]:
+    """The models of ``models=``, and ``keep=``; InputError if a model has another direction."""
     names = resolve_value(config, "models", Sequence[str] | None) or []
     keep = resolve_value(config, "keep", float)
     if not names and not needed:
-        return None
+        return [], keep
     if len(names) != 2 or not 0 < keep < 1:
         given = f"models=[{','.join(names)}] keep={keep}"
         raise InputError(f"{given}: give models=[RUN,REVERSE], and a keep above 0 and below 1")
-    sides, models = (data.source, data.target), []
+    sides, models = (data.source, data.target), list[CrossEntropies]()
     for name in names:
         checkpoints = load.load_checkpoints(name)
         learnt = checkpoints[0].config["data"]
@@ -75,12 +91,30 @@ def _load_models(config: DictConfig, data: DataConfig, needed: bool) -> Drop | N
             raise InputError(f"{name} translates {source} to {target}, and {wanted}")
         models.append(partial(_cross_entropies, name, load_scorer(config, checkpoints)))
         sides = sides[1], sides[0]
-    return partial(choose_pairs, models[0], models[1], keep)
+    return models, keep
 
 
 def _cross_entropies(name: str, score: Scorer, pairs: Sequence[Pair]) -> list[float]:
     with errors_name(name):
         return [-one.log_probability / len(one.tokens) for one in score(pairs, first=None)]
+
+
+def _reporting(
+    models: Sequence[CrossEntropies], report: Callable[[int, str], None]
+) -> Iterator[CrossEntropies]:
+    """The models of one direction each, which report how many pairs both have scored."""
+    scores = 0
+
+    def score(model: CrossEntropies, pairs: Sequence[Pair]) -> list[float]:
+        nonlocal scores
+        found = list[float]()
+        for start in range(0, len(pairs), _REPORTED):
+            found += model(pairs[start : start + _REPORTED])
+            scores += len(pairs[start : start + _REPORTED])
+            report(scores // len(models), "")
+        return found
+
+    return (partial(score, model) for model in models)
 
 
 def _show(cleaned: Mapping[str, CleanedSplit], skipped: Mapping[str, str], repair: bool) -> None:

@@ -20,6 +20,7 @@ from transformer.data.text.lines import read_lines
 from transformer.data.text.parallel import Referenced
 from transformer.decoding.long_inputs import warn_about_length_limit
 from transformer.decoding.translation.document_translator import in_documents
+from transformer.decoding.translation.result import length_counts
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.comparison.compare import (
     ComparedText,
@@ -152,7 +153,7 @@ def _run_system(
 ) -> System:
     print(f"{path}: decoding {len(pairs)} sentences of {name}", file=sys.stderr, flush=True)
     found = in_documents(translator).translate([source for source, _ in pairs])
-    warn_about_length_limit([translator.length_limit.pop_counts()])
+    warn_about_length_limit([length_counts(found)])
     hypotheses = [translation.text for translation in found]
     return System(str(path), hypotheses, {**about, "search": asdict(translator.search)})
 

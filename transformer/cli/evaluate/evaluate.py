@@ -23,6 +23,7 @@ from transformer.decoding.batched_search import ModelSearcher
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.long_inputs import warn_about_length_limit
 from transformer.decoding.translation.document_translator import in_documents
+from transformer.decoding.translation.result import length_counts
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.alignment_error import count_links
 from transformer.evaluation.failures.flags import Detector
@@ -90,7 +91,7 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     deque(named, maxlen=0)
     by_sentence = in_documents(translator)
     found = by_sentence.translate(sources, constraints)
-    warn_about_length_limit([translator.length_limit.pop_counts()])
+    warn_about_length_limit([length_counts(found)])
     hypotheses = [translation.text for translation in found]
     scores = score(hypotheses, references, names, config=metrics, sources=sources)
     if terms is not None:

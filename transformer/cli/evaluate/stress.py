@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from omegaconf import DictConfig
@@ -16,9 +16,12 @@ from transformer.common.errors import InputError, did_you_mean
 from transformer.data.disturbance.catalog import DISTURBANCES
 from transformer.evaluation.failures.flags import Detector
 from transformer.evaluation.metrics import build_metric
-from transformer.evaluation.stress import StressReport, StressTest
+from transformer.evaluation.stress import StressReport, StressTest, sample_size
 from transformer.model.checkpoint.locate import run_folder
 from transformer.report.scores import build_table, require_writable, write_whole
+
+SECONDS = 120.0
+"""Of a test without ``sentences=``, about."""
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
@@ -37,7 +40,13 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     build_metric(metric, metrics)
     split = scored_text.own_text(config, trained) or scored_text.scored_split(config, trained)
     pairs = scored_text.pairs_to_score(split)
-    if config.sentences is not None:
+    if config.sentences == "auto":
+        size = sample_size(translator, [pair[0] for pair in pairs], len(names) + 1, SECONDS)
+        if size < len(pairs):
+            sample = f"the first {size:,} of {len(pairs):,} sentences, about two minutes"
+            _say(f"{sample}; sentences=null takes all, sentences=N others")
+        pairs = pairs[:size]
+    elif config.sentences is not None:
         pairs = pairs[: resolve_positive(config, "sentences")]
     path = checkpoint_paths(config.checkpoint)[0]
     output = scored_text.writable_output(config)
@@ -47,23 +56,32 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     seed = resolve_positive(config, "seed", 0)
     detector = Detector.load(path, trained["data"])
     test = StressTest(translator, detector, pairs, metrics, metric, seed)
-    report = test.run(names, lambda name: print(f"stress: {name}", file=sys.stderr, flush=True))
+    progress = (f"{number}/{len(names)} {name}" for number, name in enumerate(names, 1))
+    report = test.run(names, lambda _: _say(next(progress)))
     Console(width=10_000, soft_wrap=True).print(stress_table(scored_text.text_name(config), report))
     save_stress(output, report)
+
+
+def _say(text: str) -> None:
+    print(f"stress: {text}", file=sys.stderr, flush=True)
 
 
 def stress_table(name: str, report: StressReport) -> Text:
     """A line for each disturbance: score, loss, outputs and the most frequent flags."""
     columns = ("disturbance", "inputs", report.metric, "loss", "same output", "chrF to clean")
-    rows: list[Sequence[str]] = [("none", str(report.sentences), f"{report.clean:.2f}", *[""] * 4)]
+    clean = ("none", str(report.sentences), f"{report.clean:.2f}", *[""] * 3)
+    rows: list[Sequence[str]] = [(*clean, _most_frequent(report.clean_failures))]
     for one in report.disturbances:
         numbers = (one.score, one.loss, one.unchanged, one.agreement)
-        flags = sorted(one.failures.items(), key=lambda item: -item[1])[:3]
-        shown = ", ".join(f"{flag} {count}" for flag, count in flags if count)
         cells = ("-" if number is None else f"{number:.2f}" for number in numbers)
-        rows.append((one.name, str(one.inputs), *cells, shown))
+        rows.append((one.name, str(one.inputs), *cells, _most_frequent(one.failures)))
     title = f"{name} disturbed, {report.signature}"
     return build_table(title, (*columns, "flags"), rows, right=range(1, 6))
+
+
+def _most_frequent(failures: Mapping[str, int]) -> str:
+    flags = sorted(failures.items(), key=lambda item: -item[1])[:3]
+    return ", ".join(f"{flag} {count}" for flag, count in flags if count)
 
 
 def save_stress(folder: Path | None, report: StressReport) -> None:

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -13,6 +13,9 @@ from transformer.common.files import given_path
 from transformer.common.schema import typed_value
 from transformer.runs.config_file import read_config
 from transformer.runs.resume import find_run_to_resume, fixed_key_that_differs, vocab_size
+
+if TYPE_CHECKING:
+    from transformer.training.checkpointing.training_state import Resumable
 
 COPIES = {
     "precision": "trainer.precision",
@@ -38,15 +41,20 @@ def named_checkpoint(arguments: Sequence[str]) -> Path | None:
     return None
 
 
-def resumed_config(checkpoint: Path, arguments: Sequence[str]) -> DictConfig:
-    """The config of the checkpoint, with the user's ``KEY=VALUE`` on top where a key may change."""
+def resumed_config(
+    checkpoint: Path, arguments: Sequence[str], resume: "Resumable | None" = None
+) -> DictConfig:
+    """The config of the checkpoint, with the user's ``KEY=VALUE`` on top where a key may change.
+
+    ``resume`` is the checkpoint, if it has been read.
+    """
     from transformer.data.corpora.trust import require_trust
     from transformer.model.checkpoint.checkpoint import PORTABLE
     from transformer.training.checkpointing.training_state import find_resumable
     from transformer.training.config import run_config
 
-    file, payload = find_resumable(checkpoint)
-    saved = payload[PORTABLE]["config"]
+    resume = resume or find_resumable(checkpoint)
+    file, saved = resume.file, resume.payload[PORTABLE]["config"]
     with errors_name(file):
         run_config(saved)
     before = OmegaConf.create(saved)
@@ -67,7 +75,7 @@ def resumed_config(checkpoint: Path, arguments: Sequence[str]) -> DictConfig:
         if OmegaConf.select(before, copy) == OmegaConf.select(before, key):
             OmegaConf.update(config, copy, value)
     if fixed := fixed_key_that_differs(before, config):
-        raise InputError(f"{fixed} cannot change: a run goes on with what it began with")
+        raise InputError(f"{fixed} cannot change: a run resumes with what it began with")
     return config
 
 

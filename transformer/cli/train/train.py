@@ -3,7 +3,9 @@
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -20,6 +22,7 @@ from transformer.cli.config.arguments import (
 )
 from transformer.cli.train.ranks import train_assigned, train_run
 from transformer.cli.train.resume import AUTO, TRUST, auto_run, named_checkpoint, resumed_config
+from transformer.cli.train.sweep import directory_override, recorded, show_jobs, sweep_directory
 from transformer.cli.train.vocabulary import names_size, untie_kinds
 from transformer.common.errors import InputError
 from transformer.common.own_code import import_code
@@ -30,6 +33,9 @@ from transformer.training.checkpointing.run_directory import has_checkpoint
 from transformer.training.distributed.launcher import RUN
 from transformer.training.distributed.rendezvous import external_rank
 
+if TYPE_CHECKING:
+    from transformer.training.callbacks.sweep_objective import Objective
+
 
 def run(arguments: Sequence[str]) -> None:
     """Train, as one of the processes of a run or as the one that starts them."""
@@ -39,7 +45,11 @@ def run(arguments: Sequence[str]) -> None:
         return
     checkpoint = named_checkpoint(arguments)
     if checkpoint is not None:
-        train_run(resumed_config(checkpoint, arguments), run_folder(checkpoint))
+        from transformer.training.checkpointing.training_state import find_resumable
+
+        resume = find_resumable(checkpoint)
+        config = resumed_config(checkpoint, arguments, resume)
+        train_run(config, run_folder(checkpoint), resume=resume)
         return
     flags, overrides = flags_and_overrides(arguments)
     if flags:
@@ -74,13 +84,26 @@ def _hydra(flags: Sequence[str], overrides: Sequence[str]) -> None:
     """Let Hydra run the sweep of --multirun, or show what its other flags ask for."""
     overrides = compose.as_overrides("train", overrides)
     check_overrides("train", overrides, sweep=True)
-    sys.argv[1:] = [*flags, *compose.with_recipe(overrides), *search_path()]
+    sweeps = bool({"--multirun", "-m"} & {*flags})
+    if sweeps and len(flags) > 1:
+        raise InputError(f"{' '.join(flags)}: --multirun goes with no other flag")
+    overrides = compose.with_recipe(overrides)
     # Otherwise Hydra would print exceptions itself.
     os.environ["HYDRA_FULL_ERROR"] = "1"
-    try:
-        hydra.main(str(config_folder()), "train", version_base="1.3")(_trial)()
-    except HydraException as error:
-        raise compose.composition_error("train", overrides, error) from error
+    with ExitStack() as stack:
+        try:
+            if sweeps:
+                directory = sweep_directory(overrides)
+                overrides.append(directory_override(directory))
+                stack.callback(show_jobs, directory)
+            sys.argv[1:] = [*flags, *overrides, *search_path()]
+            hydra.main(str(config_folder()), "train", version_base="1.3")(_job)()
+        except HydraException as error:
+            raise compose.composition_error("train", overrides, error) from error
+        except ValueError as error:  # of flags that do not go together
+            if sweeps:
+                raise
+            raise InputError(" ".join(str(error).split())) from error
 
 
 def _resolve_auto(config: DictConfig, folder: Path, *, named: bool, sized: bool) -> Path:
@@ -92,16 +115,26 @@ def _resolve_auto(config: DictConfig, folder: Path, *, named: bool, sized: bool)
     return folder
 
 
-def _trial(config: DictConfig) -> float:
-    """Run one job of a sweep and return its best score on the validation text."""
+def _job(config: DictConfig) -> float:
+    """Run one job of a sweep, and record its score for the table at the end."""
+    job = HydraConfig.get()
+    if job.mode != RunMode.MULTIRUN:
+        raise InputError("flags of Hydra go with --multirun, or show a config: --cfg job")
+    with recorded(job) as record:
+        best, objective = _trial(config)
+        better = "lower" if objective.direction == "minimize" else "higher"
+        record |= {"metric": objective.metric, "score": best, "better": better}
+    return best
+
+
+def _trial(config: DictConfig) -> "tuple[float, Objective]":
+    """The best score of a job of a sweep on the validation text, and its objective."""
     from transformer.model.checkpoint.checkpoint import find_last
     from transformer.tasks.registry import task_class
     from transformer.training.callbacks.sweep_objective import Objective, check_direction
     from transformer.training.config import run_config
 
     job = HydraConfig.get()
-    if job.mode != RunMode.MULTIRUN:
-        raise InputError("flags of Hydra go with --multirun, or show a config: --cfg job")
     compose.fetch_models(config)
     sized = names_size(job.overrides.task)
     # The directory of a trial has its number: a sweep resumes only in a directory that is named.
@@ -121,4 +154,4 @@ def _trial(config: DictConfig) -> float:
         objective.recall(find_last(folder)[1])
     if objective.best is None:
         raise InputError("the trial ends before its first validation; let it train longer")
-    return objective.best
+    return objective.best, objective

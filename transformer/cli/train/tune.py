@@ -34,11 +34,13 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     )
     # The search takes hours; its result is written at its end.
     require_writable(path / "checkpoints" if path.is_dir() else path.parent)
-    trials = tuning.sweep(candidates, settings, partial(_show, first=iter([True])))
-    best = tuning.best_trial(trials)
+    found = tuning.tune(candidates, settings, partial(_show, first=iter([True])))
+    best, before = found.best, found.trials[0]
     file = find_checkpoint(path)
-    if best is trials[0] and (path == file or file.stem != TUNED):
-        print(f"nothing is written: no other is better than {file} as it is:", file=sys.stderr)
+    if best is before and (path == file or file.stem != TUNED):
+        print(
+            f"nothing is written: no other is surely better than {file} as it is:", file=sys.stderr
+        )
     else:
         # A file keeps all that training needs to resume from it.
         payload = candidates[best.weights] if path.is_dir() else checkpoint.read_payload(path)
@@ -49,8 +51,9 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     report = {
         "checkpoint": str(file),
         "best": best.to_json(),
-        "before": trials[0].to_json(),
-        "trials": [trial.to_json() for trial in trials],
+        "before": before.to_json(),
+        "trials": [trial.to_json() for trial in found.trials],
+        "tests": [challenge.to_json() for challenge in found.challenges],
     }
     print_json(json.dumps(report, indent=1, ensure_ascii=False))
 
@@ -69,17 +72,20 @@ def _candidates(config: DictConfig, path: Path) -> Mapping[str, dict[str, Any]]:
     return candidates
 
 
-def _show(trial: tuning.Trial, first: Iterable[bool] = ()) -> None:
+def _show(found: tuning.Trial | tuning.Challenge, first: Iterable[bool] = ()) -> None:
     """A line of the table; an iterator with one item puts the header above the first alone."""
-    search, name = trial.search, trial.score.name
+    if isinstance(found, tuning.Challenge):
+        print(found, file=sys.stderr, flush=True)
+        return
+    search, name = found.search, found.score.name
     penalty = "-" if search.algorithm == "greedy" else f"{search.length_penalty:.2f}"
     for _ in first:
-        header = f"weights  algorithm  beam  penalty  {name:>6}  seconds  sentences/s"
+        header = f"weights  algorithm  beam  penalty  {name:>6}  sentences  seconds  sentences/s"
         print(header, file=sys.stderr)
     print(
-        f"{trial.weights:7}  {search.algorithm:9}  {search.beam_size:4}  "
-        f"{penalty:>7}  {trial.score.value:{max(6, len(name))}.2f}  {trial.seconds:7.1f}  "
-        f"{trial.sentences_per_second:11.1f}",
+        f"{found.weights:7}  {search.algorithm:9}  {search.beam_size:4}  {penalty:>7}  "
+        f"{found.score.value:{max(6, len(name))}.2f}  {found.sentences:9,}  {found.seconds:7.1f}  "
+        f"{found.sentences_per_second:11.1f}",
         file=sys.stderr,
         flush=True,
     )

@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from transformer.cli.config.compose import resolve_fields, resolve_path
+from transformer.cli.progress import counted
 from transformer.cli.translate.part_files import open_part
 from transformer.cli.translate.select import candidate_choice
 from transformer.common.errors import InputError
@@ -35,12 +35,16 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     if (config.reference, config.reverse).count(None) != 2 - (values["candidates"] > 1):
         raise InputError("candidates=N goes with one of reference=FILE and reverse=RUN")
     client = Client(RemoteTeacher(**values))
-    choose = candidate_choice(config, MetricsConfig(**resolve_fields(config, MetricsConfig)))
+    metrics = MetricsConfig(**resolve_fields(config, MetricsConfig))
+    choose = candidate_choice(config, metrics, (config.source, config.target))
     pairs = [*plain_pairs([*map(read_lines, paths)], paths)]
     output.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         file = open_part(answers, stack, ANSWER_START)[0]
-        found = ask_all(client, [text for text, _ in pairs], file, sys.stderr.write)
+        texts = [text for text, _ in pairs]
+        different = len({text for text in texts if text.strip()})
+        with counted("asked for different lines", different) as report:
+            found = ask_all(client, texts, file, report)
     lists: list[tuple[dict[str, float], str]] = []
     for number, (text, other) in enumerate(pairs, 1):
         answer = found.get(text, Answer([], "blank"))

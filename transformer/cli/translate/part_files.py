@@ -1,6 +1,5 @@
 """Part files: all the state of a translation by several processes, or in several calls."""
 
-import fcntl
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,6 +11,7 @@ from typing import BinaryIO, cast
 
 from transformer.common.errors import InputError
 from transformer.common.files import named, open_unlinked, written_whole
+from transformer.common.locks import lock_open
 
 BLOCK = 64
 """Consecutive lines of one process."""
@@ -94,10 +94,8 @@ def open_part(path: Path, stack: ExitStack, start: bytes = b"") -> tuple[BinaryI
     """Open and lock a file with this start to append to; count the whole lines, cut the rest."""
     stack.enter_context(named(path))
     file = cast(BinaryIO, stack.enter_context(open_unlinked(path, "a+b")))
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise InputError(f"{path} is being written by another process; let it end") from error
+    if not lock_open(file):
+        raise InputError(f"{path} is being written by another process; let it end")
     if not start.startswith(os.pread(file.fileno(), len(start), 0)):
         raise InputError(f"{path} was not written by such a call; give another name")
     file.seek(0)

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice, starmap
+from typing import Any
 
 from omegaconf import DictConfig
 
@@ -12,6 +13,7 @@ from transformer.cli.config.compose import resolve_path
 from transformer.cli.translate.line_io import check_output_path
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import written_whole
+from transformer.common.language_names import language_name
 from transformer.data.text.lines import read_lines
 from transformer.data.text.parallel import plain_pairs
 from transformer.evaluation.metrics import MetricsConfig, nearest
@@ -36,16 +38,22 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
         file.writelines(best.encode() + b"\n" for best in choose(lists))
 
 
-def candidate_choice(config: DictConfig, metrics: MetricsConfig) -> Callable[..., Iterator[str]]:
+def candidate_choice(
+    config: DictConfig, metrics: MetricsConfig, languages: tuple[str, str] | None = None
+) -> Callable[..., Iterator[str]]:
     """The best of candidates and their log-probabilities: by BLEU with a reference; with a source
     by log P(candidate | source) + log P(source | candidate), the latter of ``reverse=`` (Li and
-    Jurafsky 2016, arXiv:1601.00372)."""
+    Jurafsky 2016, arXiv:1601.00372). Where the languages of source and candidates are known, a
+    model of another direction is an InputError."""
     if config.reverse is None:
         return partial(starmap, partial(nearest, bleu=metrics.bleu(effective_order=True)))
     from transformer.cli import load
     from transformer.cli.translate.score import WINDOW, load_scorer
 
-    score = load_scorer(config, load.load_checkpoints(config.reverse))
+    checkpoints = load.load_checkpoints(config.reverse)
+    if languages is not None:
+        _check_direction(config.reverse, checkpoints[0].config["data"], languages)
+    score = load_scorer(config, checkpoints)
 
     def choose(lists: Iterable[tuple[Mapping[str, float], str]]) -> Iterator[str]:
         lists = iter(lists)
@@ -58,6 +66,19 @@ def candidate_choice(config: DictConfig, metrics: MetricsConfig) -> Callable[...
                 yield max(found, key=found.__getitem__)
 
     return choose
+
+
+def _check_direction(name: str, data: Mapping[str, Any], languages: tuple[str, str]) -> None:
+    """Raise InputError unless a model translates from the second language to the first."""
+    learnt, wanted = (data["source"], data["target"]), languages[::-1]
+    codes = [code.replace("_", "-").partition("-")[0] for code in (*learnt, *wanted)]
+    named = [language_name(code) for code in codes]  # en and eng are one language
+    is_known = all(name != code for name, code in zip(named, codes, strict=True))
+    if is_known and named[:2] != named[2:] and not data.get("target_tag"):
+        raise InputError(
+            "reverse={} translates {} to {}, and {} to {} is wanted; give a model of that "
+            "direction".format(name, *learnt, *wanted)
+        )
 
 
 def _candidates(line: str, where: str) -> dict[str, float]:

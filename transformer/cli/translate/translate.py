@@ -6,6 +6,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,7 +24,8 @@ from transformer.common.files import given_path
 from transformer.data.text.lines import file_digest
 from transformer.data.tokenization.tags import parse_tags
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.constraints.request import Request
+from transformer.decoding.constraints.request import Constraints, Request
+from transformer.decoding.constraints.terms import Glossary
 from transformer.decoding.long_inputs import warn_about_length_limit
 from transformer.decoding.search.shortlist import ENGINE_FILE
 from transformer.decoding.translation.document_translator import DocumentTranslator
@@ -36,13 +38,7 @@ from transformer.report.unknown_symbols import checked_symbols
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Translate the lines of the input, one by one."""
-    for key in ("attention", "alignment", "flags"):
-        resolve_value(config, key, bool)
-    for key in ("format", "input_format"):
-        resolve_value(config, key, Form)
-    nbest = any(one.startswith("decoding.nbest=") for one in arguments)
-    if config.format == "text" and (config.attention or nbest):
-        raise InputError("attention=true and decoding.nbest= need format=json")
+    check(config, arguments)
     assignment = LineAssignment.from_environment()
     source, target, regular = line_files(config)
     if not regular and assignment.world > 1:
@@ -55,7 +51,7 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
             return f"{source}:{index + 1}"
 
         # Errors of the input come now: a corrected file is another job, which starts again.
-        requests = _requests(config.input_format, lines, where, translator.tokenizer)
+        requests = _requests(config, lines, where, translator.tokenizer)
         deque(checked_symbols(requests, translator.tokenizer, where), maxlen=0)
         try:
             _translate_file(config, translator, assignment, source, target)
@@ -66,6 +62,19 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
         lines, ready = open_input(source)
         output = open_output(target, stack)
         _stream(config, translator, lines, output, lambda index: index + 1, ready=ready)
+
+
+def check(config: DictConfig, arguments: Sequence[str]) -> None:
+    """Raise InputError for a value of another type, or that does not go with the others."""
+    for key in ("attention", "alignment", "flags"):
+        resolve_value(config, key, bool)
+    for key in ("format", "input_format"):
+        resolve_value(config, key, Form)
+    nbest = any(one.startswith("decoding.nbest=") for one in arguments)
+    typed = [f"decoding.nbest={config.decoding.nbest}"] * nbest
+    typed += ["attention=true"] * bool(config.attention)
+    if config.format == "text" and typed:
+        raise InputError(f"{' '.join(typed)}: plain text has no place for it; add format=json")
 
 
 def _translator(
@@ -130,7 +139,7 @@ def _stream(
     def where(index: int) -> str:
         return f"{name}:{number(index)}"
 
-    requests = _requests(config.input_format, lines, where, translator.tokenizer)
+    requests = _requests(config, lines, where, translator.tokenizer)
     if not checked:
         requests = checked_symbols(requests, translator.tokenizer, where)
     if isinstance(translator, Translator):
@@ -143,10 +152,13 @@ def _stream(
         )
     else:
         found = translator.translate_stream(requests, ready=ready, done=done)
+    reached = searched = 0
     for index, translation in enumerate(found, start=done):
         output.write(_line(translation, where(index), config.format).encode() + b"\n")
         output.flush()
-    warn_about_length_limit([translator.length_limit.pop_counts()])
+        reached += translation.is_unfinished
+        searched += bool(translation.source_tokens)
+    warn_about_length_limit([(reached, searched)])
 
 
 def _line(translation: Translation, where: str, form: str) -> str:
@@ -161,15 +173,26 @@ def _line(translation: Translation, where: str, form: str) -> str:
 
 
 def _requests(
-    input_format: str, lines: Iterator[str], where: Callable[[int], str], tokenizer: Tokenizer
+    config: DictConfig, lines: Iterator[str], where: Callable[[int], str], tokenizer: Tokenizer
 ) -> Iterator[Any]:
-    if input_format == "text":
+    glossary = Glossary({})
+    if config.glossary is not None:
+        glossary = Glossary.read(resolve_path(config, "glossary"))
+    elif config.input_format == "text":
         yield from lines
         return
     for index, line in enumerate(lines):
-        request = Request.parse(line, where(index))
-        with errors_name(where(index)):
-            tokenizer.tags.indices(parse_tags(request.text).over(tokenizer.source_tags))
+        if config.input_format == "text":
+            request = Request.from_line(line)
+        else:
+            request = Request.parse(line, where(index))
+            with errors_name(where(index)):
+                tokenizer.tags.indices(parse_tags(request.text).over(tokenizer.source_tags))
+        if found := glossary.constraints(request.text):
+            own = request.constraints or Constraints()
+            terms = tuple(dict([*found.terms, *own.terms]).items())
+            with errors_name(where(index)):
+                request = Request(request.text, replace(own, terms=terms))
         yield request
 
 
@@ -186,6 +209,8 @@ def _job(config: DictConfig, translator: "Translator | DocumentTranslator", sour
     settings: Any = OmegaConf.to_container(config)
     for key in ("device", "batch_tokens", "checkpoint", "input", "output"):
         del settings[key]
+    if config.glossary is not None:
+        settings["glossary"] = file_digest(resolve_path(config, "glossary")).hex()
     device = next(translator.members[0].parameters()).device
     settings["precision"] = resolve_precision(config, device)
     text = file_digest(source).hex()

@@ -124,7 +124,7 @@ class UpdateLoader(Generic[B]):
         now, before = self.assignment, RankAssignment(state["ranks"], state["accumulation"])
         if now != before:
             logger.info(
-                f"going on with {now.ranks} x {now.accumulation} batches an update (ranks x "
+                f"resuming with {now.ranks} x {now.accumulation} batches an update (ranks x "
                 f"accumulation), {before.ranks} x {before.accumulation} before; every pair is "
                 "still used once in an epoch"
             )

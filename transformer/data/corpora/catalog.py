@@ -73,6 +73,7 @@ def _fetch(corpus: PublishedCorpus, name: str, cache: Path) -> Path:
     # pooch raises a ValueError for a name without a checksum.
     registry = {name: f"sha256:{checksum}"} if checksum else {}
     fetcher = pooch.create(path=cache, base_url=corpus.url, registry=registry, retry_if_failed=2)
+    level = pooch.get_logger().level
     pooch.get_logger().setLevel(logging.WARNING)
     if not (cache / name).exists():
         logger.info("fetching %s%s", corpus.url, name)
@@ -84,6 +85,8 @@ def _fetch(corpus: PublishedCorpus, name: str, cache: Path) -> Path:
             f"cannot fetch {corpus.url}{name} ({reason}); "
             "set data.root=FOLDER to a folder with the files, or try again"
         ) from error
+    finally:
+        pooch.get_logger().setLevel(level)
 
 
 def find(corpus: PublishedCorpus, language: str | None, split: str, root: Path) -> Path:

@@ -109,14 +109,13 @@ class ConstrainedStep:
         if (automaton := self.automaton) is None:
             return
         states = [of_sentence for _, *of_sentence in numbers]
-        banned = automaton.completing(states)
+        # A phrase in the prefix cannot be avoided: it bans nothing, or nothing could follow it.
+        self.banned = automaton.completing(states)
         # After the last subword the search forces the end.
         if any(limit == self.position + 1 for limit, *_ in numbers):
             last = self.limits == self.position + 1
             at_end = automaton.completing(states, at_end=True)
-            banned = banned | (last[:, None, None] & at_end)
-        # A phrase in the prefix cannot be avoided; without this nothing could follow it.
-        self.banned = banned & ~automaton.found[self.states][..., None]
+            self.banned |= last[:, None, None] & at_end
 
     def reorder(self, beams: Int[Tensor, "batch beam"]) -> None:
         self.step.reorder(beams)

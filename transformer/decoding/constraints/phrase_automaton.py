@@ -7,6 +7,7 @@ Bibliographic Search".
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,6 +21,8 @@ from transformer.decoding.constraints.vocabulary_spelling import WITHIN, Spellin
 EDGE = 256
 """The symbol at the beginning or end of a word; bytes are 0 to 255."""
 _KINDS = 3
+_MOST_REMEMBERED = 2**20
+"""Subwords in the memory of an automaton, four bytes each."""
 
 
 class PhraseAutomaton:
@@ -47,14 +50,25 @@ class PhraseAutomaton:
         nodes = np.arange(len(moves)).repeat(_KINDS)
         at_end = np.where(before == WORD, moves[nodes, len(known) + 1], nodes)
         self.starts = torch.tensor(roots) * _KINDS + OTHER
-        self.found = torch.from_numpy(terminal[nodes])
-        self.found_at_end = torch.from_numpy(terminal[at_end])
+        found, found_at_end = terminal[nodes], terminal[at_end]
+        self.found, self.found_at_end = torch.from_numpy(found), torch.from_numpy(found_at_end)
         self.depths = torch.tensor(depths).repeat_interleave(_KINDS)
         self.spaced = torch.from_numpy(before == SPACE)
-        self._table = torch.from_numpy(_table(moves))
-        self._classes = torch.from_numpy(_classes(vocabulary, known))
-        self._lengths = torch.from_numpy(vocabulary.lengths)
-        self._rows: dict[tuple[int, bool], Bool[Tensor, " vocab"]] = {}
+        table, classes = _table(moves), _classes(vocabulary, known)
+        self._table, self._classes = torch.from_numpy(table), torch.from_numpy(classes)
+        ends_word = _ends_word(vocabulary)
+        self._host = _Host(
+            table.reshape(-1),
+            classes.T,
+            found,
+            found_at_end,
+            found_at_end & ~found,
+            ends_word,
+        )
+        # Rows: without and with ``lacks_edge``.
+        self._usual = torch.from_numpy(np.stack((np.zeros_like(ends_word), ends_word)))
+        self._unusual: dict[tuple[int, bool], Int[np.ndarray, " subwords"]] = {}
+        self._remembered = 0
 
     def to(self, device: torch.device) -> "PhraseAutomaton":
         """Move it in place."""
@@ -74,21 +88,65 @@ class PhraseAutomaton:
     def completing(
         self, states: Sequence[Sequence[int]], at_end: bool = False
     ) -> Bool[Tensor, "batch beam vocab"]:
-        """Which subwords, or the end of the text, would complete a phrase (``at_end``: there)."""
-        visited = {state: None for row in states for state in row}
-        rows = torch.stack([self._completing(state, at_end) for state in visited])
-        order = {state: index for index, state in enumerate(visited)}
-        indices = torch.tensor([[order[state] for state in row] for row in states])
-        return rows[indices.to(rows.device, non_blocking=True)]
+        """Which subwords, or the end of the text, would complete a phrase (``at_end``: there).
 
-    def _completing(self, state: int, at_end: bool) -> Bool[Tensor, " vocab"]:
-        if (state, at_end) not in self._rows:
-            subwords = torch.arange(len(self._lengths), device=self.found.device)
-            after = self.read(torch.full_like(subwords, state), subwords)
-            row = (self.found_at_end if at_end else self.found)[after]
-            row[EOS] = self.found_at_end[state]
-            self._rows[state, at_end] = row
-        return self._rows[state, at_end]
+        Nothing completes a phrase in a state that has found one.
+        """
+        flat = [state for row in states for state in row]
+        unusual = {state: self._find_unusual(state, at_end) for state in dict.fromkeys(flat)}
+        counts = [len(unusual[state]) for state in flat]
+        rows = torch.from_numpy(self._host.lacks_edge[flat].astype(np.int64))
+        completing = self._usual[rows.to(self._usual.device, non_blocking=True)]
+        # batch beam vocab -> (batch beam vocab)
+        first = np.arange(len(flat)).repeat(counts) * completing.size(1)
+        index = torch.from_numpy(first + np.concatenate([unusual[state] for state in flat]))
+        index = index.to(completing.device, non_blocking=True)
+        completing.view(-1)[index] = ~completing.view(-1)[index]
+        return completing.view(len(states), -1, completing.size(1))
+
+    def _find_unusual(self, state: int, at_end: bool) -> Int[np.ndarray, " subwords"]:
+        """The few subwords that do not follow the rule for this state.
+
+        The rule: if a phrase lacks only the edge of a word, each subword that ends the word
+        completes it; otherwise none does. A row of the vocabulary for each state would be large.
+        """
+        if (state, at_end) not in self._unusual:
+            if self._remembered > _MOST_REMEMBERED:
+                self._unusual, self._remembered = {}, 0
+            self._unusual[state, at_end] = unusual = self._host.unusual(state, at_end)
+            self._remembered += len(unusual)
+        return self._unusual[state, at_end]
+
+
+class _Host(NamedTuple):
+    """The automaton in the memory of the host."""
+
+    table: Int[np.ndarray, " states_classes"]
+    classes: Int[np.ndarray, "longest vocab"]
+    found: Bool[np.ndarray, " states"]
+    found_at_end: Bool[np.ndarray, " states"]
+    lacks_edge: Bool[np.ndarray, " states"]
+    """Whether the edge of a word completes a phrase."""
+    ends_word: Bool[np.ndarray, " vocab"]
+
+    def unusual(self, state: int, at_end: bool) -> Int[np.ndarray, " subwords"]:
+        if self.found[state]:
+            return np.empty(0, dtype=np.int32)
+        width = len(self.table) // len(self.found)
+        after = np.full(self.classes.shape[1], state)
+        for symbols in self.classes:
+            after = self.table[after * width + symbols]
+        completing = (self.found_at_end if at_end else self.found)[after]
+        completing[EOS] = self.found_at_end[state]
+        usual = self.ends_word & self.lacks_edge[state]
+        return np.flatnonzero(completing != usual).astype(np.int32)
+
+
+def _ends_word(vocabulary: Vocabulary) -> Bool[np.ndarray, " vocab"]:
+    """Whether a word before this subword, or before the end of the text, ends."""
+    ends = np.isin(vocabulary.kinds[:, 0], (SPACE, OTHER)) & (vocabulary.lengths > 0)
+    ends[EOS] = True
+    return ends
 
 
 def with_edges(phrase: Spelling) -> list[int]:

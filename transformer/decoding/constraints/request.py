@@ -1,7 +1,7 @@
 """Requests: texts with the constraints of their translations."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from transformer.common.errors import InputError, errors_name, raise_objections
@@ -9,6 +9,9 @@ from transformer.common.schema import typed, typed_value
 from transformer.data.text.phrases import occurs, one_line
 from transformer.data.tokenization.tags import SourceTags, with_tags
 from transformer.decoding.line_windows import without_end
+
+Term = tuple[str, str]
+"""A phrase of the source, and the phrase that must translate it."""
 
 
 @dataclass(frozen=True)
@@ -22,12 +25,23 @@ class Constraints:
     """Phrases that occur in the translation, between the edges of words (``occurs``)."""
     never: tuple[str, ...] = ()
     """Phrases that do not occur in it: ``der`` does not rule out "wieder"."""
+    terms: tuple[Term, ...] = ()
+    """Where the source has the first phrase of a term, the second is required, and the model's own
+    translation of the first is forbidden if its word links show it (``terms.py``)."""
 
     def __post_init__(self) -> None:
         raise_objections(_contradictions(self))
 
     def __bool__(self) -> bool:
-        return bool(self.prefix.strip() or self.must or self.never)
+        return bool(self.prefix.strip() or self.must or self.never or self.terms)
+
+    def on_source(self, source: str, own: Sequence[str] = ()) -> "Constraints | None":
+        """Constraints of this source without terms; ``own`` words are forbidden for them."""
+        targets = [target for phrase, target in self.terms if occurs(phrase, source)]
+        must = tuple(dict.fromkeys((*self.must, *targets)))
+        fixed = (*must, self.prefix)
+        forbidden = [word for word in own if not any(occurs(word, phrase) for phrase in fixed)]
+        return Constraints(self.prefix, must, (*self.never, *forbidden)) or None
 
     def unmet(self, text: str) -> tuple[str, ...]:
         """The constraints that a translation violates, such as ``must: Haus``."""
@@ -58,7 +72,7 @@ class Request:
 
     @classmethod
     def parse(cls, line: str, where: str) -> "Request":
-        """Read ``{"text": "…", "prefix": "…", "must": ["…"], "never": ["…"]}``.
+        """Read ``{"text": "…", "prefix": "…", "must": ["…"], "never": ["…"], "terms": {…}}``.
 
         All keys but ``"text"`` are optional; ``"to"``, ``"tag"`` and ``"from"`` become its tags
         (``SourceTags``). The message of an InputError begins with ``where``.
@@ -73,8 +87,9 @@ class Request:
             if not isinstance(values, dict) or "text" not in values:
                 raise InputError('not JSON with a text; write {"text": "…"}, one object a line')
             source = typed_value(values.pop("from", None), str | None, "request.from")
+            terms = typed_value(values.pop("terms", {}), Mapping[str, str], "request.terms")
             read = typed(_Line, values, "request")
-        constraints = Constraints(read.prefix, read.must, read.never)
+        constraints = Constraints(read.prefix, read.must, read.never, tuple(terms.items()))
         return cls(with_tags(read.text, SourceTags(read.to, read.tag, source)), constraints or None)
 
 
@@ -89,7 +104,10 @@ def _contradictions(constraints: Constraints) -> Iterator[str]:
     for name in ("must", "never"):
         if not all(map(one_line, getattr(constraints, name))):
             yield f"a phrase of {name} is empty; drop it"
+    if not all(one_line(phrase) for term in constraints.terms for phrase in term):
+        yield "a phrase of terms is empty; drop it"
     required = [("must", phrase) for phrase in constraints.must]
+    required += [("terms", phrase) for _, phrase in constraints.terms]
     for name, phrase in [*required, ("prefix", constraints.prefix)]:
         for never in constraints.never:
             if occurs(never, phrase):

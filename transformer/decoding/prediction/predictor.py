@@ -4,6 +4,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
@@ -16,7 +17,7 @@ from transformer.decoding.line_windows import make_windows, without_end
 from transformer.model.checkpoint import checkpoint
 from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.model.config import ModelConfig
-from transformer.model.single_stack import SingleStack, build_single_stack
+from transformer.model.single_stack import SingleStack, assemble_single_stack
 
 
 @runtime_checkable
@@ -65,8 +66,8 @@ class Predictor(ABC):
             tokenizer = Tokenizer.from_state(portable["tokenizer"])
             if (config.source_vocab_size, config.target_vocab_size) != cls.sizes(tokenizer):
                 raise InputError("its model and its tokenizer have different sizes")
-        model = build_single_stack(config, causal=cls.causal)
-        checkpoint.load_weights(model, payload, file)
+        model = checkpoint.assemble_empty(config, partial(assemble_single_stack, causal=cls.causal))
+        checkpoint.load_weights(model, payload, file, assign=True)
         return cls(model.to(device), tokenizer, batch_tokens)
 
     @staticmethod

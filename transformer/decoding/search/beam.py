@@ -2,8 +2,8 @@
 
 A hypothesis is finished if it ends within the ``beam_size`` best candidates of its step. The best
 candidates that do not end stay live, so a sentence has ``beam_size`` live hypotheses to its last
-step. A sentence is done when no live hypothesis can enter the n-best list, or, with
-``stopping=full``, when ``beam_size`` hypotheses are finished.
+step. A sentence is done when no live hypothesis can enter the n-best list (``done``), or, with
+``stopping=full`` and in a hopeless search, when ``beam_size`` hypotheses are finished.
 
 Sources: Graves 2012, "Sequence Transduction with Recurrent Neural Networks", section 2.5, for
 the search; Wu et al. 2016, section 7, for scores under a length penalty.
@@ -24,6 +24,9 @@ from transformer.decoding.search.loop import Advanced, Finished, Rows, Sentences
 
 BLOCK = 128
 """Candidates of a block; ``largest`` ranks blocks by their maxima first."""
+
+GOING_WELL = math.log(1 / 4)
+"""Mean log-probability of the tokens of a hypothesis that is not hopeless; of its end, too."""
 
 
 @dataclass(frozen=True)
@@ -167,13 +170,21 @@ def done(
     falls, and the penalty is monotone in the length. So the best possible score of a live
     hypothesis is its present log-probability divided by the penalty of its shortest or its longest
     possible target.
+
+    For a text that the model cannot translate, this bound stays far above all scores almost to the
+    limit. Such a search is hopeless if no hypothesis, finished or live, has a mean log-probability
+    of ``GOING_WELL`` or more. A hopeless search ends as with ``full``.
     """
-    shortest = config.penalty(live.tokens.size(2))
-    longest = config.penalty(limits + 1)
+    length = live.tokens.size(2) - 1
     # The first hypothesis is not always the most probable one: diverse groups rank by more.
-    bound = live.log_probabilities.amax(1) / longest.clamp(min=shortest)
-    over = bound <= finished.scores[:, config.nbest - 1]
-    return over | (finished.scores[:, -1] > -math.inf) if config.stopping == "full" else over
+    best = live.log_probabilities.amax(1)
+    shortest, longest = config.penalty(length + 1), config.penalty(limits + 1)
+    over = best / longest.clamp(min=shortest) <= finished.scores[:, config.nbest - 1]
+    full = finished.scores[:, -1] > -math.inf
+    if config.stopping == "full":
+        return over | full
+    means = (finished.log_probabilities / (finished.lengths + 1)).amax(1)
+    return over | (full & (means.maximum(best / length) < GOING_WELL))
 
 
 def _pick(

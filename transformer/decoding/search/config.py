@@ -51,7 +51,8 @@ class SearchConfig:
     Recognition with Time-Depth Separable Convolutions", section 3.2.2); 0 is off."""
     stopping: Literal["exact", "full"] = "exact"
     """When a beam ends. ``exact``: no live hypothesis can still enter the n-best list. ``full``:
-    also when ``beam_size`` hypotheses are finished, as in other toolkits."""
+    also when ``beam_size`` hypotheses are finished, as in other toolkits; ``exact`` does so, too,
+    if all hypotheses are hopeless (``beam.done``)."""
     groups: Count = 1
     """``diverse``: number of groups of the beam."""
     diversity: Weight = 0.0

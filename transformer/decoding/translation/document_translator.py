@@ -25,7 +25,6 @@ class DocumentTranslator:
         self.tokenizer = translator.tokenizer
         self.search = translator.search
         self.members = translator.members
-        self.length_limit = translator.length_limit
         self.tags = self.tokenizer.tags
 
     def translate(
@@ -47,8 +46,14 @@ class DocumentTranslator:
         See ``Translator.translate_stream``. An error ends the document. ``ready`` never changes the
         windows. The first ``done`` lines are skipped; this does not change the other windows.
         """
+        with self.translator.split_lines.warning_once():
+            yield from self._stream(map(Request.from_line, lines), ready, done)
+
+    def _stream(
+        self, requests: Iterable[Request], ready: Callable[[], bool] | None, done: int
+    ) -> Iterator[Translation]:
         held: list[Request] = []
-        reading = make_windows(map(Request.from_line, lines), ready)
+        reading = make_windows(requests, ready, lambda request: len(request.text))
         ended, failure = False, None
         while not ended:
             try:
@@ -79,7 +84,7 @@ class DocumentTranslator:
         """The indices of the texts of each window."""
         constraints = constraints or [None] * len(texts)
         encoded = self.tokenizer.encode_source(texts)
-        limit = min(self.tags.subwords, self.translator.max_subwords)
+        limit = min(self.tags.subwords, self.translator.limits.usual)
         starts: list[int] = []
         # Other tags begin another document.
         for _, group in groupby(range(len(texts)), lambda index: parse_tags(texts[index])):
@@ -98,14 +103,15 @@ class DocumentTranslator:
         constraints: Sequence[Constraints | None] | None = None,
     ) -> list[list[Translation]]:
         constraints = constraints or [None] * len(texts)
-        together = self.translator.translate(
-            [_joined([texts[index] for index in window]) for window in windows],
-            [constraints[window.start] if len(window) == 1 else None for window in windows],
-        )
-        found = [self._split(one, len(w)) for one, w in zip(together, windows, strict=True)]
-        pairs = list(zip(windows, found, strict=True))
-        alone = [_joined([texts[i]]) for window, parts in pairs if not parts for i in window]
-        again = iter(self.translator.translate(alone))
+        with self.translator.split_lines.warning_once():
+            together = self.translator.translate(
+                [_joined([texts[index] for index in window]) for window in windows],
+                [constraints[window.start] if len(window) == 1 else None for window in windows],
+            )
+            found = [self._split(one, len(w)) for one, w in zip(together, windows, strict=True)]
+            pairs = list(zip(windows, found, strict=True))
+            alone = [_joined([texts[i]]) for window, parts in pairs if not parts for i in window]
+            again = iter(self.translator.translate(alone))
         return [parts or [next(again) for _ in window] for window, parts in pairs]
 
     def _split(self, translation: Translation, count: int) -> list[Translation]:
@@ -125,10 +131,13 @@ class DocumentTranslator:
     def _sentences(self, candidate: Candidate) -> list[Candidate]:
         parts = _split_at(self.tags.spelt[0], candidate.tokens)
         ids = [[self._ids[subword] for subword in tokens] for tokens in parts]
-        return [
-            replace(candidate, text=text.replace("\n", " "), tokens=tokens)
-            for text, tokens in zip(self.tokenizer.decode_target(ids), parts, strict=True)
+        texts = [text.replace("\n", " ") for text in self.tokenizer.decode_target(ids)]
+        sentences = [
+            replace(candidate, text=text, tokens=tokens, is_unfinished=False)
+            for text, tokens in zip(texts, parts, strict=True)
         ]
+        sentences[-1] = replace(sentences[-1], is_unfinished=candidate.is_unfinished)
+        return sentences
 
     @cached_property
     def _ids(self) -> dict[str, int]:

@@ -1,8 +1,10 @@
 """Raw text to raw text: validation, ``evaluate`` and ``translate`` all translate with it."""
 
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from statistics import fmean
 from typing import NamedTuple
 
@@ -12,20 +14,23 @@ from torch import Tensor
 from transformer.common.errors import errors_name
 from transformer.common.files import local_path
 from transformer.common.schema import typed
+from transformer.data.text.phrases import occurs
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.alignment import Aligner, batched_attention, segment_links
+from transformer.decoding.alignment import Aligner, batched_attention, joined_links
 from transformer.decoding.batched_search import (
     ModelSearcher,
     hypothesis_texts,
     max_subwords,
 )
-from transformer.decoding.constraints.request import Constraints, Request
+from transformer.decoding.constraints.request import Constraints, Request, Term
+from transformer.decoding.constraints.terms import LinkedWords
 from transformer.decoding.line_windows import make_windows
 from transformer.decoding.long_inputs import (
-    LengthLimit,
     Segment,
+    SourceLimits,
+    SplitLines,
+    join_parts,
     split_segments,
-    warn_about_segments,
 )
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.ensemble import Model, ensemble_members
@@ -46,6 +51,7 @@ class Trained(NamedTuple):
     tokenizer: Tokenizer
     search: SearchConfig
     aligner: Aligner
+    limits: SourceLimits
 
 
 def trained_with(checkpoint: Checkpoint) -> Trained:
@@ -55,7 +61,10 @@ def trained_with(checkpoint: Checkpoint) -> Trained:
         tokenizer = Tokenizer.from_state(checkpoint.tokenizer)
         tokenizer.check_vocabulary_sizes(model.source_vocab_size, model.target_vocab_size)
         search = typed(SearchConfig, checkpoint.config["decoding"], "decoding")
-        return Trained(tokenizer, search, Aligner.trained(checkpoint.config["loss"], model))
+        aligner = Aligner.trained(checkpoint.config["loss"], model)
+        longest = max_subwords(checkpoint.model)
+        limits = SourceLimits.trained(checkpoint.config, longest, checkpoint.longest_source)
+        return Trained(tokenizer, search, aligner, limits)
 
 
 class Translator:
@@ -73,11 +82,13 @@ class Translator:
         device: torch.device | str = "cpu",
         aligner: Aligner | None = None,
         coverage_head: HeadName | None = None,
+        limits: SourceLimits | None = None,
     ) -> None:
         """Move the model, or ensemble, to the device; each call uses its present weights.
 
         ``batch_tokens`` counts padded source tokens once per hypothesis; ``coverage_head`` is the
-        head that the coverage penalty reads.
+        head that the coverage penalty reads. Without ``limits`` only a source that exceeds the
+        positions of the model is split.
         """
         self._model = model.to(device)
         self.members = ensemble_members(model)
@@ -87,7 +98,10 @@ class Translator:
         self.aligner = aligner or Aligner()
         self.aligner.check(self.model.config)
         self.searcher = ModelSearcher(model, tokenizer, search, batch_tokens, coverage_head)
-        self.length_limit = LengthLimit(search, max_subwords(model))
+        most = max_subwords(model)
+        limits = limits or SourceLimits(most, most)
+        self.limits = replace(limits, longest=most, usual=min(most, limits.usual))
+        self.split_lines = SplitLines(self.limits)
 
     @classmethod
     def load(
@@ -113,6 +127,7 @@ class Translator:
             *(trained.tokenizer, search, batch_tokens, device),
             aligner=aligner or trained.aligner,
             coverage_head=trained.aligner.head,
+            limits=trained.limits,
         )
 
     def with_search(self, search: SearchConfig) -> "Translator":
@@ -121,6 +136,7 @@ class Translator:
             *(self._model, self.tokenizer, search, self.batch_tokens, self.device),
             aligner=self.aligner,
             coverage_head=self.coverage_head,
+            limits=self.limits,
         )
 
     @property
@@ -130,8 +146,8 @@ class Translator:
 
     @property
     def max_subwords(self) -> int:
-        """Maximum length of a text without segments."""
-        return max_subwords(self._model)
+        """Maximal subwords of a source in one part, with its tags."""
+        return self.limits.longest
 
     def translate(
         self,
@@ -144,24 +160,30 @@ class Translator:
     ) -> list[Translation]:
         """Translate texts, in their order; a blank text has a blank translation.
 
-        A text longer than ``model.max_length`` is cut into segments, with a warning that uses
-        ``names``. A ``TaggedText`` has its own tags, other texts have the tokenizer's. Attention
-        and word links are those of the best candidate.
+        A text that is longer than the model knows is split (``SourceLimits``), with a warning that
+        uses ``names``. A ``TaggedText`` has its own tags, other texts have the tokenizer's.
+        Attention and word links are those of the best candidate.
         """
         if isinstance(texts, str):
             raise TypeError("translate takes a list of texts, not one string; give [text]")
+        if wrong := [text for text in texts if not isinstance(text, str)]:
+            raise TypeError(f"translate takes a list of texts; {wrong[0]!r} is no string")
         constraints = [None] * len(texts) if constraints is None else constraints
-        limit = self.max_subwords
-        with evaluating(self._model):
+        with self.split_lines.warning_once(), evaluating(self._model):
             encoded, given = self.tokenizer.encode_source(texts), self.tokenizer.target_tags(texts)
             rows = zip(texts, encoded, constraints, given, strict=True)
             segmented = [
-                split_segments(row if text.strip() else [], one, self.tokenizer, limit, tags)
+                split_segments(row if text.strip() else [], one, self.tokenizer, self.limits, tags)
                 for text, row, one, tags in rows
             ]
-            warn_about_segments(list(map(len, segmented)), names, self._model.config.max_length)
+            self.split_lines.count(list(map(len, segmented)), names)
+            segmented = [
+                self._with_phrases(segments, one.must) if one and len(segments) > 1 else segments
+                for segments, one in zip(segmented, constraints, strict=True)
+            ]
             flat = [segment for segments in segmented for segment in segments]
-            found = self.length_limit.count(flat, self.searcher(flat))
+            flat = self._without_terms(flat)
+            found = self.searcher(flat)
             maps = [torch.empty(0, 0)] * len(flat)
             if attention or alignment:
                 # The search keeps its fast kernel: the attention is computed again.
@@ -172,7 +194,10 @@ class Translator:
                 self._join(segments, [next(parts) for _ in segments], attention, alignment)
                 for segments in segmented
             ]
-        return [one.checked(limits) for one, limits in zip(joined, constraints, strict=True)]
+        return [
+            one.checked(limits and limits.on_source(text))
+            for one, limits, text in zip(joined, constraints, texts, strict=True)
+        ]
 
     def windows(self, texts: Sequence[str]) -> list[range]:
         """The indices of the texts that are translated together: each text is translated alone."""
@@ -199,16 +224,71 @@ class Translator:
         If reading fails, or the next line is not ``ready`` without waiting, the lines read so far
         are translated first. ``name`` makes the name of a line from its index, for warnings.
         """
-        start = 0
-        for window in make_windows(map(Request.from_line, lines), ready):
-            yield from self.translate(
-                [request.text for request in window],
-                [request.constraints for request in window],
-                attention=attention,
-                alignment=alignment,
-                names=[name(start + index) for index in range(len(window))],
-            )
-            start += len(window)
+        start, requests = 0, map(Request.from_line, lines)
+        with self.split_lines.warning_once():
+            for window in make_windows(requests, ready, lambda one: len(one.text)):
+                yield from self.translate(
+                    [request.text for request in window],
+                    [request.constraints for request in window],
+                    attention=attention,
+                    alignment=alignment,
+                    names=[name(start + index) for index in range(len(window))],
+                )
+                start += len(window)
+
+    def _with_phrases(self, segments: list[Segment], must: Sequence[str]) -> list[Segment]:
+        """Require each phrase of a split text where it is anyway, or where it costs the least."""
+        if not must:
+            return segments
+        free = self.searcher(segments)
+        texts = self._best_texts(free)
+        placed: list[list[str]] = [[] for _ in segments]
+        for phrase in must:
+            costs = [0.0 if occurs(phrase, text) else math.inf for text in texts]
+            if math.inf in costs and 0.0 not in costs:
+                forced = self.searcher([segment.requiring([phrase]) for segment in segments])
+                costs = [
+                    own[0].log_probability - other[0].log_probability
+                    if occurs(phrase, text)
+                    else math.inf
+                    for own, other, text in zip(free, forced, self._best_texts(forced), strict=True)
+                ]
+            placed[costs.index(min(costs))].append(phrase)
+        return [segment.requiring(own) for segment, own in zip(segments, placed, strict=True)]
+
+    def _best_texts(self, beams: Sequence[Sequence[Hypothesis]]) -> list[str]:
+        return hypothesis_texts([best for best, *_ in beams], self.tokenizer)
+
+    def _without_terms(self, segments: list[Segment]) -> list[Segment]:
+        """Terms become required phrases, and forbidden words of a free translation."""
+        texts: dict[int, str] = {}
+        terms: dict[int, tuple[Term, ...]] = {}
+        free: list[Segment] = []
+        for index, segment in enumerate(segments):
+            if (constraints := segment.constraints) and constraints.terms:
+                [texts[index]] = self.tokenizer.decode_source([segment.subwords])
+                if found := [one for one in constraints.terms if occurs(one[0], texts[index])]:
+                    terms[index] = tuple(found)
+                    rest = replace(constraints, must=(), terms=()) or None
+                    free.append(replace(segment, constraints=rest))
+        if not texts:
+            return segments
+        own: dict[int, tuple[str, ...]] = {}
+        if free and self.device.type != "meta":
+            pairs = [
+                (segment.subwords, beam[0].tokens)
+                for segment, beam in zip(free, self.searcher(free), strict=True)
+            ]
+            maps = batched_attention(self.model, pairs, self.aligner.head, self.batch_tokens)
+            for index, pair, weights in zip(terms, pairs, maps, strict=True):
+                linked = LinkedWords.from_attention(*pair, weights, self.tokenizer)
+                own[index] = linked.own(terms[index])
+        return [
+            replace(segment, constraints=segment.constraints.on_source(texts[i], own.get(i, ())))
+            if i in texts and segment.constraints
+            else segment
+            for i, segment in enumerate(segments)
+        ]
 
     def _join(
         self,
@@ -219,21 +299,30 @@ class Translator:
     ) -> Translation:
         if not segments:
             return replace(BLANK, alignment=frozenset()) if alignment else BLANK
-        nbest = tuple(map(self._candidate, zip(*(beam for beam, _ in parts), strict=False)))
-        weights = torch.block_diag(*(part for _, part in parts))
-        source = [p for s in segments for p in self.tokenizer.source_subwords(s.subwords)]
+        limits = [self._limit(segment) for segment in segments]
+        beams = zip(*(beam for beam, _ in parts), strict=False)
+        nbest = tuple(self._candidate(hypotheses, limits) for hypotheses in beams)
+        source = [self.tokenizer.source_subwords(segment.subwords) for segment in segments]
         links = None
         if alignment:
             targets = [self.tokenizer.subwords(best.tokens) for (best, *_), _ in parts]
-            links = segment_links(weights, source, targets, self.aligner.near_best)
+            maps = [weights for _, weights in parts]
+            links = joined_links(maps, source, targets, self.aligner.near_best)
         return Translation(
-            *(nbest[0].text, nbest[0].score, nbest[0].tokens, nbest, tuple(source)),
-            attention=weights if attention else None,
+            *(nbest[0].text, nbest[0].score, nbest[0].tokens, nbest),
+            tuple(chain.from_iterable(source)),
+            attention=torch.block_diag(*(part for _, part in parts)) if attention else None,
             alignment=links,
+            parts=len(segments),
         )
 
-    def _candidate(self, hypotheses: Sequence[Hypothesis]) -> Candidate:
-        text = " ".join(text for text in hypothesis_texts(hypotheses, self.tokenizer) if text)
+    def _limit(self, segment: Segment) -> int:
+        """Maximal subwords of its translation."""
+        limit = self.search.limit(len(segment.subwords)) + len(segment.given)
+        return min(self.limits.longest, limit)
+
+    def _candidate(self, hypotheses: Sequence[Hypothesis], limits: Sequence[int]) -> Candidate:
+        text = join_parts(hypothesis_texts(hypotheses, self.tokenizer))
         total = sum(hypothesis.log_probability for hypothesis in hypotheses)
         tokens = [token for hypothesis in hypotheses for token in hypothesis.tokens]
         score = hypotheses[0].score
@@ -241,4 +330,5 @@ class Translator:
             score = total / self.search.penalty(len(tokens) + len(hypotheses))
             if self.search.algorithm == "mbr":
                 score = fmean(hypothesis.score for hypothesis in hypotheses)
-        return Candidate(text, score, total, tuple(self.tokenizer.subwords(tokens)))
+        is_unfinished = any(len(h.tokens) >= n for h, n in zip(hypotheses, limits, strict=True))
+        return Candidate(text, score, total, tuple(self.tokenizer.subwords(tokens)), is_unfinished)

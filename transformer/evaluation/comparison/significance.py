@@ -30,9 +30,9 @@ SEED = "SACREBLEU_SEED"
 class Resampling:
     """Number of resamples and their seed."""
 
-    bootstrap: Annotated[int, Range(1)]
-    randomisation: Annotated[int, Range(1)]
-    seed: Annotated[int, Range(1)]
+    bootstrap: Annotated[int, Range(1)] = 1000
+    randomisation: Annotated[int, Range(1)] = 10_000
+    seed: Annotated[int, Range(1)] = 12345
     """Of both; with 0 sacreBLEU would draw without a seed."""
 
     def __post_init__(self) -> None:
@@ -168,10 +168,13 @@ def _seeded(seed: int) -> Iterator[None]:
     """SacreBLEU reads its seed only from the environment."""
     before = os.environ.get(SEED)
     os.environ[SEED] = str(seed)
-    logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # it logs every system
+    logger = logging.getLogger("sacrebleu")
+    level = logger.level
+    logger.setLevel(logging.WARNING)  # it logs every system
     try:
         yield
     finally:
+        logger.setLevel(level)
         del os.environ[SEED]
         if before is not None:
             os.environ[SEED] = before

@@ -72,7 +72,7 @@ class FlaggingTranslator(Translator):
         views = more.get("attention") or more.get("alignment")
         if views or self.on_failure not in ("next_best", "resample"):
             return flagged
-        must = [one is not None and bool(one.must) for one in constraints]
+        must = [one is not None and bool(one.must or one.terms) for one in constraints]
         failed = [
             index
             for index, one in enumerate(flagged)
@@ -85,11 +85,12 @@ class FlaggingTranslator(Translator):
             better = (self._flagged(texts[index], one) for one in self._by_candidate(other))
             good = (one for one in better if not ACTING & {*(one.flags or ())})
             if new := next(good, None):
-                flagged[index] = new.checked(constraints[index])
+                asked = constraints[index]
+                flagged[index] = new.checked(asked and asked.on_source(texts[index]))
         return flagged
 
     def _flagged(self, source: str, found: Translation) -> Translation:
-        flags = self.detector.flags(source, as_output(found, self.length_limit))
+        flags = self.detector.flags(source, as_output(found))
         return replace(found, flags=flags)
 
     def _by_candidate(self, found: Translation) -> Iterator[Translation]:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from transformer.decoding.long_inputs import LengthLimit
 from transformer.decoding.translation.document_translator import DocumentTranslator
 from transformer.decoding.translation.result import Translation
 from transformer.decoding.translation.translator import Translator
@@ -90,12 +89,10 @@ def _flag_all(
     return found
 
 
-def as_output(found: Translation, limit: LengthLimit) -> Output:
+def as_output(found: Translation) -> Output:
     """The best candidate of a translation, with its probability and whether it was cut."""
     per_token = found.nbest[0].log_probability / (len(found.tokens) + 1)
-    return Output(
-        found.text, per_token, limit.is_reached(len(found.source_tokens), len(found.tokens))
-    )
+    return Output(found.text, per_token, found.is_unfinished)
 
 
 def as_outputs(
@@ -104,4 +101,4 @@ def as_outputs(
     """The best candidates; the text alone of documents, whose sentences are searched together."""
     if isinstance(translator, DocumentTranslator):
         return [Output(one.text) for one in found]
-    return [as_output(one, translator.length_limit) for one in found]
+    return list(map(as_output, found))

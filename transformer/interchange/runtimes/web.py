@@ -1,33 +1,79 @@
 """A static folder that translates in a browser: page, model, and onnxruntime-web from npm."""
 
+import logging
 import shutil
+import tarfile
 from collections.abc import Mapping
 from importlib.resources import as_file, files
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from transformer.common.errors import InputError
+from transformer.common.files import written_whole
 from transformer.common.language_names import language_name
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.files import write_json
 from transformer.interchange.runtimes.graphs import DECODER, ENCODER
 from transformer.interchange.runtimes.onnx import write_onnx
 
+logger = logging.getLogger(__name__)
+
 MODEL, RUNTIME = "model", "runtime"
 """Folders of the export: that of ``format=onnx``, and the files of onnxruntime-web."""
 
 _SCRIPT, _BINARY = "ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm"
 
+_VERSION = "1.30.0"
+_ARCHIVE = f"https://registry.npmjs.org/onnxruntime-web/-/onnxruntime-web-{_VERSION}.tgz"
+_SHA512 = (
+    "ab4cbe26baedba45d2cec05610c71c55fa97db92d19a8b171c5f8269126683ca"
+    "590a5cdc57bb2f35ce2b298de32f4d956fb42644c0ecd528a0a91e025c07ca61"
+)
 
-def check_runtime(folder: str | None) -> Path:
-    """The files of the package onnxruntime-web; raises InputError if they are not there."""
+
+def find_runtime(folder: str | None, cache: Path) -> Path:
+    """The folder of the files of onnxruntime-web; InputError if the package lacks one.
+
+    Without a folder of the package it is ``node_modules/onnxruntime-web`` or, where that is not
+    there, a fixed version in the cache, downloaded from npm once.
+    """
     given = Path(folder or "node_modules/onnxruntime-web") / "dist"
-    if missing := [name for name in (_SCRIPT, _BINARY) if not (given / name).is_file()]:
+    missing = [name for name in (_SCRIPT, _BINARY) if not (given / name).is_file()]
+    if not missing:
+        return given
+    if folder is None:
+        return _fetch_runtime(cache / f"onnxruntime-web-{_VERSION}")
+    raise InputError(
+        f"{given / missing[0]} does not exist, which format=web copies; npm install "
+        "onnxruntime-web, and set onnxruntime_web=FOLDER/node_modules/onnxruntime-web"
+    )
+
+
+def _fetch_runtime(folder: Path) -> Path:
+    """Download the archive, check its digest, and take the two files out of it."""
+    if all((folder / name).is_file() for name in (_SCRIPT, _BINARY)):
+        return folder
+    import pooch
+
+    pooch.get_logger().setLevel(logging.WARNING)
+    logger.info("fetching %s", _ARCHIVE)
+    try:
+        with TemporaryDirectory() as part:
+            archive = pooch.retrieve(_ARCHIVE, f"sha512:{_SHA512}", "archive.tgz", part)
+            folder.mkdir(parents=True, exist_ok=True)
+            with tarfile.open(archive) as packed:
+                for name in (_SCRIPT, _BINARY):
+                    content = packed.extractfile(f"package/dist/{name}")
+                    with written_whole(folder / name) as file:
+                        file.write_bytes(content.read() if content else b"")
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
         raise InputError(
-            f"{given / missing[0]} does not exist, which format=web copies; npm install "
-            "onnxruntime-web, and set onnxruntime_web=FOLDER/node_modules/onnxruntime-web"
-        )
-    return given
+            f"cannot fetch {_ARCHIVE} ({reason}); npm install onnxruntime-web elsewhere, and set "
+            "onnxruntime_web=FOLDER/node_modules/onnxruntime-web"
+        ) from error
+    return folder
 
 
 def write_web(

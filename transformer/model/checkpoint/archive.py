@@ -5,9 +5,12 @@ loading, and the nesting before use, so that the size of the file bounds time an
 """
 
 import errno
+import io
 import os
 import pickletools
+import struct
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -70,16 +73,18 @@ class UnreadableFile(InputError):
 
 
 def read_archive(path: Path) -> Any:
-    """Read a file onto the CPU: dicts, lists, tuples, texts, numbers, None, dense tensors.
+    """Read a file once onto the CPU: dicts, lists, tuples, texts, numbers, None, dense tensors.
 
     Checksums are verified; torch alone would load a weight with a flipped bit. Raises InputError if
     the file does not exist, is damaged, or contains other types; UnreadableFile if the system could
     not read it.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
+        with _SummedReader(open(path, "rb", buffering=0)) as file, zipfile.ZipFile(file) as archive:
             size = _checked_size(archive, path)
-        values = torch.load(path, map_location="cpu", weights_only=True)
+            file.seek(0)
+            values = torch.load(file, map_location="cpu", weights_only=True)
+            _check_sums(archive, file)
     except Interrupted:
         raise
     except Exception as error:  # readers of a damaged archive raise almost any
@@ -87,6 +92,36 @@ def read_archive(path: Path) -> Any:
     if (wrong := _first_fault(values, size)) is not None:
         raise InputError(f"{path} cannot be read as a checkpoint: {wrong}; use another")
     return values
+
+
+class _SummedReader(io.BufferedReader):
+    """A file that keeps size and checksum of what is read into a buffer, by its position.
+
+    torch reads a tensor into its memory by one call.
+    """
+
+    def __init__(self, raw: io.RawIOBase) -> None:
+        super().__init__(raw)
+        self.sums: dict[int, tuple[int, int]] = {}
+
+    def readinto(self, buffer: Any) -> int:
+        position = self.tell()
+        size = super().readinto(buffer)
+        self.sums[position] = size, zlib.crc32(memoryview(buffer)[:size])
+        return size
+
+
+def _check_sums(archive: zipfile.ZipFile, file: _SummedReader) -> None:
+    """Compare checksums with those of the archive; BadZipFile at the first that differs."""
+    for record in archive.infolist():
+        # The header of a record: 30 bytes, of which the last four have the lengths of two texts.
+        file.seek(record.header_offset + 26)
+        start = record.header_offset + 30 + sum(struct.unpack("<HH", file.read(4)))
+        if file.sums.get(start) != (record.file_size, record.CRC):
+            # torch has not read it, or in several parts.
+            with archive.open(record) as part:
+                while part.read(2**20):
+                    pass
 
 
 def _unreadable(path: Path, error: Exception) -> InputError:
@@ -113,7 +148,6 @@ def _checked_size(archive: zipfile.ZipFile, path: Path) -> int:
         and sum(record.file_size for record in records) <= path.stat().st_size
         and pickled.file_size <= _MAX_STRUCTURE
         and all(_is_plain(c.name, a) for c, a, _ in pickletools.genops(archive.read(pickled)))
-        and archive.testzip() is None
     )
     if not sound:
         raise zipfile.BadZipFile("torch writes no such archive")

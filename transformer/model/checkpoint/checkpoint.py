@@ -1,25 +1,36 @@
 """The checkpoint: one file of plain values and tensors that needs no other file."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import nn
 
+import transformer
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
 from transformer.common.schema import typed
-from transformer.model.build import build_transformer
+from transformer.model.build import assemble_transformer
 from transformer.model.checkpoint.archive import SHARDS, UnreadableFile, read_archive, write_archive
 from transformer.model.checkpoint.locate import LAST, PREVIOUS, find_checkpoint
-from transformer.model.checkpoint.validation import FORMAT, validate_portable, validate_weights
+from transformer.model.checkpoint.validation import (
+    FORMAT,
+    rename_metrics,
+    validate_portable,
+    validate_weights,
+)
 from transformer.model.config import ModelConfig
 from transformer.model.layers.absolute_positions import SinusoidalPositions, sinusoids
 from transformer.model.transformer import Transformer
+
+if TYPE_CHECKING:
+    from transformer.model.single_stack import SingleStack
+
+Model = TypeVar("Model", bound=nn.Module)
 
 PORTABLE = "transformer"
 
@@ -35,13 +46,25 @@ class Checkpoint:
     tokenizer: dict[str, Any]
     config: dict[str, Any]
     path: Path
+    longest_source: int | None = None
+    """Subwords that at most one in 1,000 sources of the training text exceeds, if it is known."""
 
 
 def portable_part(
-    model: ModelConfig, tokenizer: dict[str, Any], config: dict[str, Any]
+    model: ModelConfig,
+    tokenizer: dict[str, Any],
+    config: dict[str, Any],
+    longest_source: int | None = None,
 ) -> dict[str, Any]:
     """The data for inference besides the weights, stored under the key ``PORTABLE``."""
-    return {"format": FORMAT, "model": model.to_dict(), "tokenizer": tokenizer, "config": config}
+    return {
+        "format": FORMAT,
+        "version": transformer.__version__,
+        "model": model.to_dict(),
+        "tokenizer": tokenizer,
+        "config": config,
+        "longest_source": longest_source,
+    }
 
 
 def read_payload(path: Path) -> dict[str, Any]:
@@ -59,6 +82,7 @@ def read_payload(path: Path) -> dict[str, Any]:
         payload = join_shards(payload, path.parent)
     with errors_name(path):
         validate_weights(validate_portable(payload[PORTABLE]), payload)
+    rename_metrics(payload[PORTABLE])
     return payload
 
 
@@ -93,7 +117,7 @@ def find_last(path: Path) -> tuple[Path, dict[str, Any]]:
         except InputError as error:
             damages.append(str(error))
     best = file.with_name("best.ckpt")
-    hint = f"; checkpoint={best} goes on from the best validation" if best.is_file() else ""
+    hint = f"; resume with checkpoint={best} from the best validation" if best.is_file() else ""
     raise InputError("; and ".join(dict.fromkeys(damages)) + hint)
 
 
@@ -120,7 +144,7 @@ def require_translation(payload: dict[str, Any], file: Path) -> None:
 
 
 def load_weights(
-    model: nn.Module, payload: dict[str, Any], file: Path, *, assign: bool = False
+    model: "Transformer | SingleStack", payload: dict[str, Any], file: Path, *, assign: bool = False
 ) -> None:
     """Load weights, with ``assign`` by reference, and set evaluation mode; or InputError."""
     weights = {k: w for k, w in model.state_dict().items() if ".lora_" in k}
@@ -131,6 +155,8 @@ def load_weights(
     }
     with _weights_fit(file):
         model.load_state_dict(weights, assign=assign)
+    if assign:
+        model.tie_weights()
     model.eval()
 
 
@@ -145,10 +171,15 @@ def _weights_fit(file: Path) -> Iterator[None]:
 
 def build_empty(config: ModelConfig) -> Transformer:
     """Build a model whose weights take no memory yet (torch's device ``meta``), to be loaded."""
+    return assemble_empty(config, assemble_transformer)
+
+
+def assemble_empty(config: ModelConfig, assemble: Callable[[ModelConfig], Model]) -> Model:
+    """``build_empty`` for a model of any kind."""
     if config.has_own_layers:
-        return build_transformer(config)  # a class of the user may make more than weights
+        return assemble(config)  # a class of the user may make more than weights
     with torch.device("meta"):
-        model = build_transformer(config)
+        model = assemble(config)
     for module in model.modules():
         if isinstance(module, SinusoidalPositions):
             module.table = sinusoids(*module.table.shape, fairseq=module.fairseq)
@@ -164,9 +195,8 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     with errors_name(file):
         model = build_empty(typed(ModelConfig, portable["model"], "model"))
     load_weights(model, payload, file, assign=True)
-    if model.config.tie_embeddings in ("decoder", "all"):
-        model.projection.weight = model.target_embedding.tokens.lookup.weight
-    return Checkpoint(model, portable["tokenizer"], portable["config"], file)
+    longest = portable.get("longest_source")
+    return Checkpoint(model, portable["tokenizer"], portable["config"], file, longest)
 
 
 def write_payload(payload: Any, path: Path) -> None:

@@ -19,11 +19,20 @@ from transformer.common.errors import (
     readable,
     require_package,
 )
-from transformer.model.build import build_transformer
-from transformer.model.checkpoint.checkpoint import Checkpoint, load_checkpoint
+from transformer.model.checkpoint.checkpoint import (
+    WEIGHTS_PREFIX,
+    Checkpoint,
+    build_empty,
+    load_checkpoint,
+    load_weights,
+)
 from transformer.model.checkpoint.locate import SAFETENSORS as WEIGHTS
 from transformer.model.checkpoint.locate import is_exported
-from transformer.model.checkpoint.validation import validate_portable, validate_weights
+from transformer.model.checkpoint.validation import (
+    rename_metrics,
+    validate_portable,
+    validate_weights,
+)
 from transformer.model.config import ModelConfig
 
 SETTINGS = "config.json"
@@ -49,31 +58,34 @@ def read_safetensors(folder: Path) -> Checkpoint:
         checkpoint = read_settings(
             folder / SETTINGS, lambda model: validate_weights(model, {"state_dict": weights})
         )
-        model = checkpoint.model
-        tied = {one.data_ptr() for name, one in model.state_dict().items() if name in weights}
-        absent = {name for name, one in model.state_dict().items() if one.data_ptr() not in tied}
+        checkpoint.model.tie_weights()
+        names = checkpoint.model.state_dict(keep_vars=True)
+        # A tied weight is written once, under one of its names.
+        written = {id(names[name]): one for name, one in weights.items() if name in names}
         with errors_name(folder / WEIGHTS):
+            absent = [name for name, one in names.items() if id(one) not in written]
             raise_objections(f"it lacks {name}" for name in sorted(absent))
-        model.load_state_dict(model.state_dict() | weights)
+        weights |= {name: written[id(one)] for name, one in names.items()}
+        weights = {WEIGHTS_PREFIX + name: one for name, one in weights.items()}
+        load_weights(checkpoint.model, {"state_dict": weights}, folder / WEIGHTS, assign=True)
         return checkpoint
 
 
-def read_settings(
-    file: Path, check: Callable[[ModelConfig], None], device: str = "cpu"
-) -> Checkpoint:
-    """Read what ``write_settings`` wrote; ``check`` may refuse it. ``meta`` gives no weights."""
+def read_settings(file: Path, check: Callable[[ModelConfig], None]) -> Checkpoint:
+    """Read what ``write_settings`` wrote; the model has no weights. ``check`` may refuse it."""
     folder = file.parent
     with errors_name(folder), readable(folder):
         values = json.loads(file.read_text(encoding="utf-8"))
         if "model_type" in values:
             raise InputError("it is a model of transformers; import it: transformer import")
         config = validate_portable(values)
+        rename_metrics(values)
         check(config)
-        with torch.device(device):
-            model = build_transformer(config)
+        model = build_empty(config)
         tokenizer = {"config": values["tokenizer"], "tags": values["tags"]}
         tokenizer |= {side: _read_subwords(folder, side) for side in SIDES}
-        return Checkpoint(model.eval(), tokenizer, values["config"], folder)
+        longest = values.get("longest_source")
+        return Checkpoint(model.eval(), tokenizer, values["config"], folder, longest)
 
 
 def _read_subwords(folder: Path, side: str) -> torch.Tensor | None:

@@ -36,6 +36,22 @@ def validate_portable(portable: Mapping[str, Any]) -> ModelConfig:
     return model
 
 
+def rename_metrics(portable: dict[str, Any]) -> None:
+    """Give the metrics in the config of an old checkpoint their present names.
+
+    Checkpoints without a ``version`` have the sentence error rate, ``ser``, under the name ``wer``.
+    """
+    config = portable["config"]
+    if "version" not in portable:
+        config["metrics"] = {key: _present_name(v) for key, v in config["metrics"].items()}
+
+
+def _present_name(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_present_name(one) for one in value]
+    return "ser" if value == "wer" else value
+
+
 def _faults(portable: Mapping[str, Any]) -> Iterator[str]:
     """Faults: values that training never writes. Later checks need the earlier ones to pass."""
     found = portable.get("format")
@@ -49,6 +65,9 @@ def _faults(portable: Mapping[str, Any]) -> Iterator[str]:
     for name in ("model", "tokenizer", "config"):
         if not isinstance(portable.get(name), dict):
             yield f"it has no {name}, as every checkpoint has"
+    longest = portable.get("longest_source")  # later than the format
+    if longest is not None and (type(longest) is not int or longest < 1):
+        yield f"its longest_source is {str(longest)[:20]}, and must be a number of subwords"
     config: Mapping[str, Any] = portable["config"]
     for group in GROUPS:
         if not isinstance(config.get(group), dict):

@@ -36,7 +36,9 @@ class SinusoidalPositions(nn.Module):
     def __init__(self, d_model: int, expected_length: int, *, fairseq: bool = False) -> None:
         super().__init__()
         self.fairseq = fairseq
-        table = sinusoids(min(expected_length, _TABLE), d_model, fairseq=fairseq)
+        table = torch.empty(min(expected_length, _TABLE), d_model)
+        if not table.is_meta:  # torch would import its compiler to compute nothing
+            table = sinusoids(*table.shape, fairseq=fairseq)
         self.register_buffer("table", table, persistent=False)
 
     def forward(self, length: int, start: int = 0) -> Float[Tensor, "length width"]:

@@ -9,6 +9,15 @@ from transformer.model.layers.absolute_positions import LearnedPositions, Sinuso
 from transformer.model.layers.dropout import Dropout, HiddenStates, TokenDropout
 
 
+class _Table(nn.Embedding):
+    """A vector for each token."""
+
+    def reset_parameters(self) -> None:
+        """Draw the vectors; on the device ``meta``, torch would import its compiler for nothing."""
+        if not self.weight.is_meta:
+            super().reset_parameters()
+
+
 class TokenEmbedding(nn.Module):
     """Look up a token and scale by ``sqrt(d_model)`` (Vaswani et al. 2017, section 3.4).
 
@@ -18,7 +27,7 @@ class TokenEmbedding(nn.Module):
 
     def __init__(self, vocab_size: int, d_model: int, pad: int, *, scaled: bool = True) -> None:
         super().__init__()
-        self.lookup = nn.Embedding(vocab_size, d_model, padding_idx=pad)
+        self.lookup = _Table(vocab_size, d_model, padding_idx=pad)
         self.scale = math.sqrt(d_model) if scaled else 1.0
 
     def forward(self, tokens: Int[Tensor, "batch length"]) -> HiddenStates:

@@ -2,26 +2,18 @@
 
 torch multiplies float32 with MKL. MKL is faster if the weight lies transposed in memory, and uses
 only half of the vector width of some processors that are not Intel's. There oneDNN, which comes
-with torch too, is faster. docs/decoding.md has measurements.
+with torch too, is faster. common/processor.py chooses; docs/decoding.md has measurements.
 """
 
-import timeit
-from collections.abc import Callable
-from functools import cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
+
+from transformer.common.processor import processor
 
 Model = TypeVar("Model", bound=nn.Module)
-
-ONEDNN_FROM = 2**20
-"""Multiplications from which on oneDNN's start of 10 to 30 microseconds pays, if it is faster."""
-
-PAYS = 1.25
-"""oneDNN replaces MKL where it is so many times as fast: noise does not change the choice."""
 
 onednn_linear = (
     torch.ops.mkldnn._linear_pointwise
@@ -42,12 +34,12 @@ class Linear(nn.Linear):
     def _onednn_computes(self, x: Tensor) -> bool:
         return (
             not torch.compiler.is_compiling()
-            and x.numel() * self.out_features >= ONEDNN_FROM
-            and x.dtype == torch.float32
             and x.device.type == "cpu"
+            and x.dtype == torch.float32
             and not torch.is_grad_enabled()
             and not torch.is_autocast_enabled("cpu")
-            and onednn_is_faster()
+            and (least := processor().onednn_from) is not None
+            and x.numel() * self.out_features >= least
         )
 
 
@@ -58,7 +50,7 @@ def lay_out(model: Model, *, untie: bool = False) -> Model:
     embedding reads its rows; ``untie`` gives the linear map a copy, for models that are neither
     trained nor saved.
     """
-    if onednn_is_faster():
+    if onednn_linear is not None and processor().onednn_from is not None:
         return model
     embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
     for module in model.modules():
@@ -68,19 +60,3 @@ def lay_out(model: Model, *, untie: bool = False) -> Model:
                 transposed = module.weight.detach().t().contiguous().t()
                 module.weight = nn.Parameter(transposed, module.weight.requires_grad)
     return model
-
-
-@cache
-def onednn_is_faster() -> bool:
-    """Whether oneDNN multiplies float32 faster than MKL on this processor, measured once."""
-    if onednn_linear is None:
-        return False
-    with torch.inference_mode():
-        x, weight = torch.ones(64, 512), torch.ones(512, 512)
-        mkl = best_time(F.linear, x, weight)
-        return mkl > PAYS * best_time(onednn_linear, x, weight, None, "none", [], "")
-
-
-def best_time(compute: Callable[..., Tensor], *arguments: Any) -> float:
-    """Seconds of the fastest of six calls."""
-    return min(timeit.repeat(lambda: compute(*arguments), repeat=6, number=1))

@@ -1,4 +1,4 @@
-"""Types of products under autocast, and instruction sets of the processor."""
+"""Types of products under autocast."""
 
 import torch
 from jaxtyping import Float
@@ -27,9 +27,3 @@ def product_dtype(hidden: Float[Tensor, "*axes"]) -> torch.dtype:
 def for_products(hidden: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
     """Cast the input of several products once, as autocast would cast it for each."""
     return hidden.to(product_dtype(hidden)) if hidden.dtype == torch.float32 else hidden
-
-
-def processor_has(*instructions: str) -> bool | None:
-    """Whether the processor has one of these instruction sets; None before torch 2.13."""
-    known = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
-    return any(known.get(name) for name in instructions) if known else None

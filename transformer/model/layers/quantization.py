@@ -9,29 +9,16 @@ from jaxtyping import Float, Int, Int8
 from torch import Tensor, nn
 
 from transformer.common.errors import InputError
+from transformer.common.processor import VARIABLE, processor
 from transformer.model.config import Precision
-from transformer.model.layers.linear import Linear, best_time, lay_out
-from transformer.model.layers.mixed_precision import processor_has
+from transformer.model.layers.linear import Linear, lay_out
 
 Model = TypeVar("Model", bound=nn.Module)
 
+_by_fbgemm = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
+
 LARGEST = 127
 """Largest quantized value; the symmetric range leaves -128 unused."""
-_WIDE_SUMS = ("avx512_vnni", "avx_vnni", "amx_int8")
-"""Instruction sets of x86-64 that add up products of bytes in 32 bits."""
-
-
-_FEW, _SEVERAL, _MANY = 16, 48, 128
-"""Rows: with fewer than ``_SEVERAL``, the engine that is the fastest for ``_FEW`` multiplies."""
-
-_measured: dict[torch.Size, tuple[str, str]] = {}
-"""The engines of a shape for few and for many rows, measured in milliseconds."""
-
-
-def engines() -> list[str]:
-    """torch's engines for int8 on this processor."""
-    supported = map(str, torch.backends.quantized.supported_engines)
-    return sorted({"fbgemm", "onednn"}.intersection(supported)) or ["qnnpack"]
 
 
 def rounded(
@@ -43,49 +30,70 @@ def rounded(
     return (weight / scales[:, None]).round().to(torch.int8), scales
 
 
-def pack(quantized: Tensor, bias: Tensor | None, engine: str) -> Any:
+def pack(quantized: Tensor, engine: str) -> Any:
     """The weight in the format of an engine."""
     before = torch.backends.quantized.engine
     torch.backends.quantized.engine = engine
     try:
-        return torch.ops.quantized.linear_prepack(quantized, bias)
+        return torch.ops.quantized.linear_prepack(quantized, None)
     finally:
         torch.backends.quantized.engine = before
 
 
 class Int8Linear(nn.Module):
-    """``x W^T + b`` in bytes, for a CPU; input and output are float32."""
+    """``x W^T + b`` in bytes, for a CPU; input and output are float32.
+
+    Each row of ``x`` is divided by its largest magnitude and rounded with a constant scale, and its
+    product is multiplied by that magnitude. So no row depends on the others.
+    """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
         self.out_features, self.in_features = weight.shape
         self._joined: list[Int8Linear] = []  # no part of the state
+        self._bias = None if bias is None else bias.detach().float()
         weight = weight.detach().float()
         scales, zeros = rounded(weight)[1].double(), torch.zeros(len(weight), dtype=torch.long)
-        bias = None if bias is None else bias.detach().float()
         with warnings.catch_warnings():
             # torch has deprecated such tensors, and has no other dynamic product yet.
             warnings.filterwarnings("ignore", "torch.quantize_per", UserWarning)
             quantized = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
-        # Without them x86-64 adds two products in 16 bits, which overflow if the input has 8 bits.
-        self.seven_bits = processor_has("avx2") is not False and not processor_has(*_WIDE_SUMS)
-        known = _measured.get(weight.shape)
-        self.packed = {name: pack(quantized, bias, name) for name in known or engines()}
-        if known is None:
-            known = _measured[weight.shape] = self._fastest(_FEW), self._fastest(_MANY)
-            self.packed = {name: self.packed[name] for name in known}
-        self.fastest = known
+        self.engine = processor().int8_engine(weight.numel())
+        self.packed = pack(quantized, self.engine)
+        self.zero = 64 if processor().seven_bits else 128
+        self.scale = 1 / (self.zero - 1)
+        if self.engine == "onednn":
+            layout = torch.ops.onednn.qlinear_prepack(quantized.int_repr(), None)
+            self._for_onednn = layout, scales.float(), zeros
 
     def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width_out"]:
-        few, many = self.fastest
-        return self._map(x, few if x.numel() < _SEVERAL * x.size(-1) else many)
+        x = x.detach()
+        magnitudes = x.abs()
+        largest = magnitudes.amax(-1, keepdim=True)
+        # A row of zeros is NaN here, which becomes any integers. Then it is multiplied by 0.
+        x = torch.div(x, largest, out=magnitudes)
+        if self.engine == "fbgemm":
+            product = _by_fbgemm(x, self.scale, self.zero, self.packed)
+        elif self.engine == "onednn":
+            product = self._by_onednn(x)
+        else:
+            product = self._by_range(x)
+        if self._bias is None:
+            return product.mul_(largest)
+        return torch.addcmul(self._bias, product, largest, out=product)
 
-    def _map(self, x: Tensor, engine: str) -> Tensor:
-        return torch.ops.quantized.linear_dynamic(x, self.packed[engine], self.seven_bits)
+    def _by_onednn(self, x: Tensor) -> Tensor:
+        x = x.mul_(self.zero - 1).round_().add_(self.zero).to(torch.uint8)
+        plain: Any = (None, 1.0, 0, torch.float32, "none", [], "")  # without a bias
+        multiply = torch.ops.onednn.qlinear_pointwise
+        return multiply(x, self.scale, self.zero, *self._for_onednn, *plain)
 
-    def _fastest(self, rows: int) -> str:
-        x = torch.ones(rows, self.in_features)
-        return min(self.packed, key=lambda engine: best_time(self._map, x, engine))
+    def _by_range(self, x: Tensor) -> Tensor:
+        # The engine takes the scale from the range of its input: two more rows make it constant.
+        rows = x.nan_to_num_().flatten(0, -2)
+        ends = rows.new_tensor([[-self.zero * self.scale], [1.0]]).expand(2, self.in_features)
+        product = torch.ops.quantized.linear_dynamic(torch.cat((rows, ends)), self.packed)[:-2]
+        return product.view(*x.shape[:-1], self.out_features)
 
     def concatenated(self, layers: "Sequence[Int8Linear]") -> "Int8Linear":
         """One map with the outputs of all, of which it is the first: always the same."""
@@ -99,8 +107,7 @@ class Int8Linear(nn.Module):
         self,
     ) -> tuple[Float[Tensor, "width_out width"], Float[Tensor, " width_out"] | None]:
         """The rounded weights and the bias; ``state_dict`` has neither."""
-        weight, bias = torch.ops.quantized.linear_unpack(next(iter(self.packed.values())))
-        return weight.dequantize(), bias
+        return torch.ops.quantized.linear_unpack(self.packed)[0].dequantize(), self._bias
 
 
 def with_outputs(linear: nn.Linear | Int8Linear, rows: Int[Tensor, " rows"]) -> Linear:
@@ -127,6 +134,11 @@ def in_precision(
     if precision == "int8":
         if torch.device(device).type != "cpu":
             raise InputError(f"precision=int8 computes on a CPU, not on device={device}")
+        if processor().int8 not in torch.backends.quantized.supported_engines:
+            raise InputError(
+                f"precision=int8 needs {processor().int8}, which this torch does not have; set "
+                f"precision=float32, or {VARIABLE} to another kind of processor"
+            )
         # Shared layers have the same module several times: it is packed once.
         packed: dict[nn.Module, Int8Linear] = {}
         for module in list(model.modules()):

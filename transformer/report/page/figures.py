@@ -10,62 +10,90 @@ from markupsafe import Markup
 Number = float | int
 Point = tuple[Number, Number]
 
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 420, 220, 50, 14, 10, 26
+_LEFT, _RIGHT, _TOP, _BOTTOM = 50, 14, 10, 26
+_CHARACTER = 6.5
+"""Width of a character of a label, in units of a chart, rounded up."""
 _MOST_POINTS = 240
 """Points of a line: about as many as it has pixels."""
 
 
+class Size(NamedTuple):
+    """Size of a chart, in pixels of its labels."""
+
+    width: int
+    height: int
+
+
+LARGE, SMALL = Size(420, 220), Size(270, 130)
+
+
 class Line(NamedTuple):
-    """A line of a chart; the points are in the order of x."""
+    """A line of a chart; the points are in the order of x; ``color`` is one of six."""
 
     name: str
     points: Sequence[Point]
+    color: int = 0
 
 
-def line_chart(label: str, lines: Sequence[Line], mark: Number | None = None) -> Markup:
+def line_chart(
+    label: str, lines: Sequence[Line], mark: Number | None = None, size: Size = LARGE
+) -> Markup:
     """A chart with axes; ``mark`` is an x to point out. The label is for screen readers."""
-    lines = [Line(line.name, _thinned(line.points)) for line in lines]
+    lines = [line._replace(points=_thinned(line.points)) for line in lines]
     xs, ys = zip(*(point for line in lines for point in line.points), strict=True)
-    (left, right), ticks = (min(xs), max(xs)), _ticks(min(ys), max(ys), 5)
-    (low, high), base = (ticks[0], ticks[-1]), _HEIGHT - _BOTTOM
+    (left, right), ticks = (min(xs), max(xs)), _ticks(min(ys), max(ys), size.height // 40)
+    (low, high), base = (ticks[0], ticks[-1]), size.height - _BOTTOM
+    labels = [_shown(y, ticks) for y in ticks]
+    begin, end = max(_LEFT, 10 + _CHARACTER * max(map(len, labels))), size.width - _RIGHT
 
     def at(x: Number, y: Number) -> tuple[float, float]:
-        across = _LEFT + (x - left) / (right - left or 1) * (_WIDTH - _LEFT - _RIGHT)
+        across = begin + (x - left) / (right - left or 1) * (end - begin)
         return round(across, 1), round(_TOP + (high - y) / (high - low) * (base - _TOP), 1)
 
-    parts = [_rule(at(left, y)[1], _shown(y, ticks)) for y in ticks]
-    across = _ticks(left, right, 6, least=1.0)  # updates and lengths are whole
-    tick = Markup('<text x="{}" y="{}" text-anchor="middle">{}</text>')
+    parts = [
+        _rule(at(left, y)[1], begin, end, label) for y, label in zip(ticks, labels, strict=True)
+    ]
+    across = _ticks(left, right, size.width // 70, least=1.0)  # updates and lengths are whole
     parts += [
-        tick.format(at(x, low)[0], base + 17, _shown(x, across))
+        _tick(at(x, low)[0], base + 17, _shown(x, across), size)
         for x in across
         if left <= x <= right
     ]
     if mark is not None:
         vertical = Markup('<line class="mark" x1="{0}" x2="{0}" y1="{1}" y2="{2}"/>')
         parts.append(vertical.format(at(mark, low)[0], _TOP, base))
-    for color, line in enumerate(lines):
+    for line in lines:
         points = [at(*point) for point in line.points]
         path = " ".join("{},{}".format(*point) for point in points)
-        parts.append(Markup('<polyline class="c{}" points="{}"/>').format(color, path))
+        parts.append(Markup('<polyline class="c{}" points="{}"/>').format(line.color, path))
         circle = Markup('<circle class="c{}" cx="{}" cy="{}" r="3.2"/>')
         marked = (own for own, (x, _) in zip(points, line.points, strict=True) if x == mark)
-        parts += [circle.format(color, *own) for own in (points if len(points) == 1 else marked)]
+        parts += [
+            circle.format(line.color, *own) for own in (points if len(points) == 1 else marked)
+        ]
     return Markup(
         '<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}" data-box="{}" '
         'data-lines="{}">{}</svg>'
     ).format(
-        *(_WIDTH, _HEIGHT, label, json.dumps([_LEFT, _WIDTH - _RIGHT, left, right])),
+        *(*size, label, json.dumps([begin, end, left, right])),
         json.dumps(lines, ensure_ascii=False, separators=(",", ":")),
         Markup("").join(parts),
     )
 
 
-def _rule(y: float, label: str) -> Markup:
+def _rule(y: float, begin: Number, end: Number, label: str) -> Markup:
     return Markup(
         '<line class="grid" x1="{0}" x2="{1}" y1="{2}" y2="{2}"/>'
         '<text x="{3}" y="{2}" dy="4" text-anchor="end">{4}</text>'
-    ).format(_LEFT, _WIDTH - _RIGHT, y, _LEFT - 6, label)
+    ).format(begin, end, y, begin - 6, label)
+
+
+def _tick(x: Number, y: Number, label: str, size: Size) -> Markup:
+    """A label below the axis, moved to the left where the chart would cut it."""
+    half = _CHARACTER * len(label) / 2
+    return Markup('<text x="{}" y="{}" text-anchor="middle">{}</text>').format(
+        round(min(x, size.width - half), 1), y, label
+    )
 
 
 def bar(value: Number | None, most: Number, color: int = 0) -> Markup:

@@ -12,20 +12,29 @@ from markupsafe import Markup
 
 from transformer.common.escaping import escaped
 from transformer.evaluation.metrics import METRICS
-from transformer.report.page.figures import Line, Number, bar, distribution, line_chart
+from transformer.report.page.figures import (
+    LARGE,
+    SMALL,
+    Line,
+    Number,
+    Size,
+    bar,
+    distribution,
+    line_chart,
+)
 
 Values = dict[str, Any]
 
 _CHARTS = (
     ("Loss", "nats per token", r"(train|val)/loss"),
     ("Quality on validation", "", r"val/(?!loss$|failures/).*"),
-    ("Failures on validation", "% of outputs", r"val/failures/.*"),
     ("Learning rate", "", "lr"),
     ("Speed", "tokens per second", "train/tokens_per_second"),
     ("Gradient norm", "before clipping", "train/grad_norm"),
 )
 """Title, unit, and a pattern of the curves of each chart."""
 
+_FAILURES = "val/failures/"
 _COLORS = 6
 """Lines of a chart; more are drawn in another."""
 
@@ -36,37 +45,88 @@ def report_page(values: Values) -> str:
     lengths = alone and (alone["lengths"] or {}).get("train")
     page = _environment().get_template("report.html")
     lines = [
-        Line(n, distribution(c)) for n, c in zip(("source", "target"), lengths or (), strict=False)
+        Line(name, distribution(counts), color)
+        for color, (name, counts) in enumerate(
+            zip(("source", "target"), lengths or (), strict=False)
+        )
     ]
     unit = "% of pairs, by tokens"
     return page.render(
         **values,
         alone=alone,
         charts=_charts(values),
+        flags=_flag_charts(values),
         lengths=_chart("Length of training sentences", unit, lines) if lines else None,
     )
 
 
 def _charts(values: Values) -> list[Values]:
-    runs, found = values["runs"], []
-    chosen = runs[0]["validation"] if len(runs) == 1 else None
+    """Charts of one run, each with all curves of a kind; of several, each with one curve of all."""
+    runs = values["runs"]
+    names = list(dict.fromkeys(name for run in runs for name in run["curves"]))
+    found = []
     for title, unit, pattern in _CHARTS:
-        lines = [
-            Line(name if len(runs) == 1 else f"{letter} {name}", points)
-            for letter, run in zip(values["letters"], runs, strict=True)
-            for name, points in run["curves"].items()
-            if re.fullmatch(pattern, name)
-        ]
+        matching = [name for name in names if re.fullmatch(pattern, name)]
+        if len(runs) > 1:
+            titles = [title if len(matching) == 1 else f"{title}, {name}" for name in matching]
+            charts = [_lines(values, [name]) for name in matching]
+        else:
+            charts = [_lines(values, matching[n : n + _COLORS]) for n in _starts(matching)]
+            titles = [title if n == 0 else f"{title}, continued" for n in range(len(charts))]
         found += [
-            _chart(title, unit, lines[at : at + _COLORS], chosen and chosen["best_update"])
-            for at in range(0, len(lines), _COLORS)
+            _chart(own, unit, lines, _best_update(values))
+            for own, lines in zip(titles, charts, strict=True)
         ]
     return found
 
 
-def _chart(title: str, unit: str, lines: Sequence[Line], mark: Number | None = None) -> Values:
+def _flag_charts(values: Values) -> list[Values]:
+    """A small chart for each flag that some output of a validation has; of one run with the
+    references, which do not change."""
+    curves = [run["curves"] for run in values["runs"]]
+    names = dict.fromkeys(name for run in curves for name in run if name.startswith(_FAILURES))
+    found = []
+    for name in names:
+        points = [point for run in curves for point in run.get(name, ())]
+        if name.endswith("_reference") or not any(value for _, value in points):
+            continue
+        lines = _lines(values, [name])
+        references = curves[0].get(f"{name}_reference")
+        if len(curves) == 1 and references:
+            lines = [Line("outputs", lines[0].points), Line("references", references, 1)]
+        flag = name.removeprefix(_FAILURES)
+        found.append(_chart(flag, "% of outputs", lines, _best_update(values), SMALL))
+    return found
+
+
+def _lines(values: Values, names: Sequence[str]) -> list[Line]:
+    """The curves of these names; of several runs, each by the letter of its run."""
+    runs = values["runs"]
+    if len(runs) == 1:
+        return [Line(name, runs[0]["curves"][name], color) for color, name in enumerate(names)]
+    pairs = enumerate(zip(values["letters"], runs, strict=True))
+    return [
+        Line(letter, run["curves"][name], number % _COLORS)
+        for number, (letter, run) in pairs
+        for name in names
+        if name in run["curves"]
+    ]
+
+
+def _starts(names: Sequence[str]) -> range:
+    return range(0, len(names), _COLORS)
+
+
+def _best_update(values: Values) -> Number | None:
+    chosen = values["runs"][0]["validation"] if len(values["runs"]) == 1 else None
+    return chosen and chosen["best_update"]
+
+
+def _chart(
+    title: str, unit: str, lines: Sequence[Line], mark: Number | None = None, size: Size = LARGE
+) -> Values:
     label = f"{title}, {unit}: {', '.join(line.name for line in lines)}"
-    figure = line_chart(label, lines, mark)
+    figure = line_chart(label, lines, mark, size)
     return {"title": title, "unit": unit, "figure": figure, "lines": lines}
 
 

@@ -120,7 +120,7 @@ def stoppable(folder: Path, resume: str) -> Iterator[None]:
             if stopped.code == 128 + signal.SIGUSR1:
                 _requeue()
             again = "there is no checkpoint yet: give the same command again"
-            advice = f"go on with: {resume}" if has_checkpoint(folder) else again
+            advice = f"resume with {resume}" if has_checkpoint(folder) else again
             raise Interrupted(f"{stopped}; {advice}", stopped.code) from stopped
 
 

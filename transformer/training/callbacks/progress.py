@@ -8,8 +8,9 @@ from datetime import timedelta
 from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning.callbacks import Timer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column
 from rich.text import Text
 
@@ -44,7 +45,7 @@ class ProgressBar(Callback):
             return
         console = Console(stderr=True)
         line = TextColumn("{task.fields[line]}", markup=False, table_column=Column(no_wrap=True))
-        columns = (BarColumn(20), line, TimeRemainingColumn(compact=True))
+        columns = (BarColumn(20), line, _TimeLeft(_timer(trainer)))
         self.progress = Progress(*columns, console=console, speed_estimate_period=300)
         self.above = LogAboveBar(console)
         self.progress.start()
@@ -95,18 +96,36 @@ class ProgressBar(Callback):
             logger.info("%s: %s", update, "  ".join(shown), extra={"on_bar": periodic})
 
     def _time_left(self, trainer: Trainer) -> list[str]:
-        """The time left at the mean speed of this process, if the number of updates is known."""
+        """The time left at the mean speed of this process, or of ``trainer.max_time`` if less."""
         total, done = _max_updates(trainer), trainer.global_step
         first, start = self.start
-        if total is None or not first < done < total:
+        if total is not None and done >= total:
             return []
-        seconds = (time.monotonic() - start) / (done - first) * (total - done)
-        return [f"left {timedelta(seconds=round(seconds))}"]
+        seconds = None
+        if total is not None and first < done:
+            seconds = (time.monotonic() - start) / (done - first) * (total - done)
+        left = _bounded(seconds, _timer(trainer))
+        return [] if left is None else [f"left {left}"]
 
     def _metrics(self, trainer: Trainer) -> dict[str, str]:
         logged = trainer.callback_metrics
         shown = [(name, text) for name, text in self.formats.items() if name in logged]
         return {name: text.format(float(logged[name]), self.validated) for name, text in shown}
+
+
+class _TimeLeft(ProgressColumn):
+    """The time left at the speed of the last minutes, or of ``trainer.max_time`` if less."""
+
+    max_refresh = 0.5
+
+    def __init__(self, timer: Timer | None) -> None:
+        super().__init__()
+        self.timer = timer
+
+    def render(self, task: Task) -> Text:
+        left = _bounded(task.time_remaining, self.timer)
+        text = "--:--" if left is None else str(left).removeprefix("0:")
+        return Text(text, style="progress.remaining")
 
 
 class LogAboveBar:
@@ -154,6 +173,18 @@ def _shown(epochs: float | None) -> str:
 
 def _epochs(trainer: Any) -> float | None:
     return trainer.datamodule.epochs(trainer.global_step)
+
+
+def _timer(trainer: Any) -> Timer | None:
+    """Lightning's timer of ``trainer.max_time``."""
+    return next((one for one in trainer.callbacks if isinstance(one, Timer)), None)
+
+
+def _bounded(seconds: float | None, timer: Timer | None) -> timedelta | None:
+    """A time left, at most that of the timer; None if neither is known."""
+    bounds = [seconds, None if timer is None else timer.time_remaining()]
+    known = [bound for bound in bounds if bound is not None]
+    return timedelta(seconds=max(0, round(min(known)))) if known else None
 
 
 def _not_on_bar(record: logging.LogRecord) -> bool:

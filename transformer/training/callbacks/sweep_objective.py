@@ -29,7 +29,7 @@ class Objective(SavedCallback):
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         value = float(trainer.callback_metrics[self.metric])
-        if self.criterion.improves(value, self.best):
+        if self.best is None or self.criterion.improves(value, self.best):
             self.best = value
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -14,16 +14,24 @@ from transformer.model.checkpoint.archive import write_archive
 from transformer.model.checkpoint.checkpoint import read_payload, write_payload
 from transformer.model.checkpoint.locate import LAST, TUNED
 from transformer.model.checkpoint.sharded import SUFFIX, delete_unnamed, shard_names
-from transformer.training.checkpointing.training_state import LIGHTNING_READS, check_saved_state
+from transformer.training.checkpointing.training_state import (
+    LIGHTNING_READS,
+    Resumable,
+    check_saved_state,
+)
 
 logger = logging.getLogger(__name__)
 
 
 class AtomicCheckpointIO(CheckpointIO):
-    """Writes files atomically; ``error`` of a write is not raised, because other ranks wait."""
+    """Writes files atomically; ``error`` of a write is not raised, because other ranks wait.
 
-    def __init__(self) -> None:
+    The checkpoint ``read`` is not read again when training begins with it.
+    """
+
+    def __init__(self, read: Resumable | None = None) -> None:
         self.error: InputError | None = None
+        self.read = read
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
@@ -38,8 +46,12 @@ class AtomicCheckpointIO(CheckpointIO):
     def load_checkpoint(
         self, path: Any, map_location: Any = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
-        payload = read_payload(Path(path))
-        check_saved_state(payload, Path(path))
+        read, self.read = self.read, None
+        if read is None:
+            payload = read_payload(Path(path))
+            check_saved_state(payload, Path(path))
+        else:
+            payload = read.take()
         known = {key: payload[key] for key in LIGHTNING_READS if key in payload}
         # Lightning would migrate files of its older versions.
         return known | {"pytorch-lightning_version": pytorch_lightning.__version__}
@@ -62,7 +74,7 @@ def set_aside_unused(folder: Path, resume: str | PathLike[str] | None) -> Path |
     if resume is None or Path(resume).resolve() == last.resolve() or not last.exists():
         return None
     aside = _set_aside(last, "unused")
-    logger.warning("going on from %s: %s is not used, and kept as %s", resume, last, aside.name)
+    logger.warning("resuming from %s: %s is not used, and kept as %s", resume, last, aside.name)
     return aside
 
 

@@ -1,13 +1,11 @@
 """State of a run directory, by the names of its files: finished, locked, with a checkpoint."""
 
-import errno
-import fcntl
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO
+from typing import NoReturn
 
+from transformer.common import locks
 from transformer.common.errors import InputError
 from transformer.common.files import open_unlinked
 
@@ -38,43 +36,27 @@ def is_finished(folder: Path) -> bool:
 
 @contextmanager
 def locked(folder: Path, verb: str = "trains") -> Iterator[None]:
-    """Lock a folder while this process lives; InputError if another has it, or it fails."""
+    """Lock a folder within a block; InputError if another has it, or it cannot be locked."""
+
+    def refuse() -> NoReturn:
+        raise InputError(
+            f"another process {verb} in {folder}; wait, stop it, or take another folder"
+        )
+
     with ExitStack() as stack:
         try:
-            lock = stack.enter_context(open_unlinked(folder / LOCK, "w"))
-            until = time.monotonic() + _PATIENCE
-            while not (free := _lock(lock, fcntl.LOCK_EX)) and time.monotonic() <= until:
-                time.sleep(_PATIENCE / 20)
+            stack.enter_context(locks.locked(folder / LOCK, refuse, _PATIENCE))
         except OSError as error:
             reason = error.strerror or error
             raise InputError(
                 f"{folder / LOCK} cannot be locked: {reason}; put the run on another disk"
             ) from error
-        if not free:
-            raise InputError(
-                f"another process {verb} in {folder}; wait, stop it, or take another folder"
-            )
         yield
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether another process trains in a run directory; the check takes a shared lock."""
-    try:
-        with open(folder / LOCK) as lock:
-            return not _lock(lock, fcntl.LOCK_SH)
-    except OSError as error:
-        # If the file system has no locks, `locked` reports it.
-        return error.errno not in (errno.ENOENT, errno.ENOLCK)
-
-
-def _lock(lock: IO[str], how: int) -> bool:
-    """Lock a file unless another process holds it; OSError if the file system has no locks."""
-    try:
-        # Unlike those of flock, children do not inherit it.
-        fcntl.lockf(lock, how | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):  # either one means that the lock is held
-        return False
-    return True
+    """Whether a process, perhaps this one, trains in a run directory."""
+    return locks.is_locked(folder / LOCK)
 
 
 def has_checkpoint(folder: Path) -> bool:

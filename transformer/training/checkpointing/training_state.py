@@ -83,7 +83,26 @@ LIGHTNING_READS = (
 """Keys of a file for a resumed run; the schedule follows from the number of updates."""
 
 
-def find_resumable(path: Path) -> tuple[Path, dict[str, Any]]:
+class Resumable:
+    """A checkpoint to resume from, which has been read and checked; its content is taken once."""
+
+    def __init__(self, file: Path, payload: dict[str, Any]) -> None:
+        self.file = file
+        self._payload: dict[str, Any] | None = payload
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """The content; AssertionError once it is taken."""
+        assert self._payload is not None
+        return self._payload
+
+    def take(self) -> dict[str, Any]:
+        """Hand the content to its last reader, so that its memory is freed after that."""
+        payload, self._payload = self.payload, None
+        return payload
+
+
+def find_resumable(path: Path) -> Resumable:
     """Find and read the checkpoint to resume from (``find_last``); InputError if there is none."""
     file, payload = find_last(path)
     if "optimizer_states" not in payload:
@@ -91,7 +110,7 @@ def find_resumable(path: Path) -> tuple[Path, dict[str, Any]]:
             f"{file} has only weights; resume from a run directory, best.ckpt or last.ckpt"
         )
     check_saved_state(payload, file)
-    return file, payload
+    return Resumable(file, payload)
 
 
 def check_saved_state(payload: Mapping[str, Any], file: Path) -> None:
@@ -137,7 +156,7 @@ def optimizer_state(states: Any, optimizer: Optimizer) -> dict[str, Any]:
     fresh = optimizer.state_dict()
     if not whole or numbers != [group["params"] for group in fresh["param_groups"]]:
         raise InputError(
-            "the moments of the optimiser in the checkpoint do not fit the weights; go on from "
+            "the moments of the optimiser in the checkpoint do not fit the weights; resume with "
             "another checkpoint, or begin a run with its weights, finetune_from=CHECKPOINT"
         )
     return {"state": moments, "param_groups": fresh["param_groups"]}

@@ -42,6 +42,21 @@ class ReplicatedStrategy(DDPStrategy):
             torch.distributed.broadcast(tensor.detach(), src=0)
 
 
+def require_gpu(trainer: TrainerConfig) -> None:
+    """Raise InputError if training wants a GPU and there is none, with what trains here."""
+    if trainer.accelerator not in ("gpu", "cuda") or torch.cuda.is_available():
+        return
+    if trainer.accelerator == "gpu" and torch.backends.mps.is_available():
+        return
+    here = "trainer=cpu"
+    if trainer.devices not in (1, "1") or trainer.strategy != "auto":
+        here = "trainer.accelerator=cpu trainer.devices=2"
+    raise InputError(
+        f"trainer.accelerator={trainer.accelerator}: torch finds no GPU here; on a CPU train with "
+        f"{here}"
+    )
+
+
 def resolve_devices(trainer: TrainerConfig) -> TrainerConfig:
     """The arguments of the trainer, with the number of processes of torchrun."""
     devices, nodes = trainer.devices, trainer.num_nodes

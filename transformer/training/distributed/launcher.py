@@ -103,7 +103,7 @@ def _error(codes: Mapping[int, int], received: list[int]) -> Exception:
         return AnotherRankFailed("", code or 1)
     rank, signum = killed[0]
     name = signal.Signals(signum).name if signum in set(signal.Signals) else f"signal {signum}"
-    advice = "give the command again with checkpoint=auto, or checkpoint=RUN"
+    advice = "resume with checkpoint=auto, or checkpoint=RUN"
     return AnotherRankFailed(f"rank {rank} was killed by {name}; {advice}", 1)
 
 

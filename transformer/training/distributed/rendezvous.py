@@ -82,6 +82,12 @@ def external_rank() -> Rank | None:
     return None
 
 
+def process_rank() -> int:
+    """The rank of this process, which torchrun, SLURM or Lightning may have started; else 0."""
+    rank = external_rank()
+    return int(os.environ.get("LOCAL_RANK", 0)) if rank is None else rank.rank
+
+
 @contextmanager
 def reporting_once(rank: Rank | None) -> Iterator[None]:
     """Let only the first rank that fails report its error; the others raise AnotherRankFailed."""

@@ -1,6 +1,7 @@
 """Sums over the ranks, of an update and of a validation; the host reads an update's sums later."""
 
 import math
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -106,19 +107,26 @@ class Means:
     """Means over all predictions of a validation; Lightning would average those of the ranks."""
 
     def __init__(self) -> None:
-        self._counted: dict[str, tuple[float, int]] = {}
+        self._sums: defaultdict[str, list[Tensor]] = defaultdict(list)
+        self._numbers: Counter[str] = Counter()
 
     def add(self, name: str, summed: Tensor, number: int) -> None:
-        before, count = self._counted.get(name, (0.0, 0))
-        self._counted[name] = (before + float(summed.detach()), count + number)
+        """Count a sum over ``number`` predictions, which the host does not read yet."""
+        self._sums[name].append(summed.detach())
+        self._numbers[name] += number
 
     def over_all_ranks(self) -> dict[str, float]:
         """The means of all names counted by any rank, equal on all ranks; resets them."""
-        ranks = [self._counted]
+        own = {
+            name: (math.fsum(torch.stack(sums).tolist()), self._numbers[name])
+            for name, sums in self._sums.items()
+        }
+        ranks = [own]
         if dist.is_initialized():
             ranks *= dist.get_world_size()
-            dist.all_gather_object(ranks, self._counted)
-        self._counted = {}
+            dist.all_gather_object(ranks, own)
+        self._sums.clear()
+        self._numbers.clear()
         means = {}
         for name in dict.fromkeys(name for counted in ranks for name in counted):
             parts = [counted[name] for counted in ranks if name in counted]

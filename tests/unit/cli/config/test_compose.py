@@ -20,7 +20,7 @@ from transformer.evaluation.metrics import MetricsConfig
     [
         ("train", "model.d_modle=64", "unknown key model.d_modle (did you mean model.d_model?)"),
         ("train", "data.train=[a", "data.train=[a is not KEY=VALUE as Hydra reads it (no viable"),
-        ("train", "~decoding", "'~decoding' is not of the form KEY=VALUE; no key can be added"),
+        ("train", "~decoding", "'~decoding' is not of the form KEY=VALUE; no key can be removed; "),
         # Groups that the verb does not have.
         ("translate", "model=RUN", "unknown key model (did you mean checkpoint?)"),
         ("text", "README.md", "'README.md' is not of the form KEY=VALUE"),
@@ -71,6 +71,10 @@ def test_an_unknown_choice_names_the_known_ones() -> None:
     [
         ("a=1,2 --multirun c=d", ["--multirun"], ["a=1,2", "c=d"]),
         ("a=b -c job --resolve ~c", ["-c", "job", "--resolve"], ["a=b", "~c"]),
+        # Hydra would take the KEY=VALUE for what to show.
+        ("--info a=b", ["--info=all"], ["a=b"]),
+        ("a=b -i", ["--info=all"], ["a=b"]),
+        ("--info config a=b", ["--info", "config"], ["a=b"]),
         ("", [], []),
     ],
 )

@@ -30,7 +30,8 @@ def test_all_disturbances_are_in_the_table_and_the_file(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["stress", *CALL, "output=out"]) == 0
-    table = capsys.readouterr().out
+    table, said = capsys.readouterr()
+    assert f"stress: 3/{len(DISTURBANCES)} {list(DISTURBANCES)[2]}\n" in said
     found = json.loads((home / "out" / "stress.json").read_text())
     assert [one["name"] for one in found["disturbances"]] == list(DISTURBANCES)
     assert found["sentences"] == len(PAIRS) and found["signature"] in table

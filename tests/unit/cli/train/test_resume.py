@@ -159,7 +159,7 @@ def test_what_is_held_out_stays(run: Path) -> None:
         if key is None:
             resumed_config(run, [argument])
             continue
-        with pytest.raises(InputError, match=rf"^data\.{key} cannot change: a run goes on with"):
+        with pytest.raises(InputError, match=rf"^data\.{key} cannot change: a run resumes with"):
             resumed_config(run, [argument])
     payload[PORTABLE]["config"]["data"] |= {"corpora": {"web": {"validation_size": 3}}}
     write_payload(payload, file)
@@ -173,7 +173,7 @@ def test_what_is_held_out_stays(run: Path) -> None:
         ("model=base", r"model=… cannot be chosen again: .* keys, such as model\.KEY=VALUE$"),
         ("trainer.max_step=3", r"unknown key trainer\.max_step \(did you mean trainer\.max_steps"),
         ("hydra.run.dir=x", r"hydra\.run\.dir cannot change: a run resumes in its own"),
-        ("tokenizer.vocab_size=1", r"tokenizer\.vocab_size cannot change: a run goes on with"),
+        ("tokenizer.vocab_size=1", r"tokenizer\.vocab_size cannot change: a run resumes with"),
         ("metrics.tokenize=none", r"metrics\.tokenize cannot change: .* it began with"),
         ("seed=1,2", r"seed=1,2: write"),
     ],

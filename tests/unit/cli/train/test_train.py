@@ -1,7 +1,5 @@
 """What the verb asks of a run before anything is trained."""
 
-import logging
-import multiprocessing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,16 +12,17 @@ from transformer.__main__ import main
 from transformer.cli.config.compose import compose_config
 from transformer.cli.train import ranks, train
 from transformer.common.errors import InputError
-from transformer.training.checkpointing.run_directory import locked
 from transformer.training.distributed.rendezvous import Rank
+from transformer.training.optimization import cpu_allocator
 
 
 @pytest.fixture
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What would be trained."""
     runs: list[Any] = []
-    monkeypatch.setattr(ranks, "_run", lambda *run: runs.append(run))
-    monkeypatch.setattr(ranks, "log_to", lambda file, rank, **how: logging.getLogger(__name__))
+    monkeypatch.setattr("transformer.runs.train.train", lambda *run, **how: runs.append(how))
+    monkeypatch.setattr(ranks, "log_to_stderr", lambda *run, **how: None)
+    monkeypatch.setattr(cpu_allocator, "keep_freed_memory", lambda: True)
     return runs
 
 
@@ -55,11 +54,6 @@ def test_a_sweep_is_refused_before_its_trials_train(
     monkeypatch.setattr(train, "HydraConfig", SimpleNamespace(get=lambda: job))
     with pytest.raises(InputError, match=r"^objective=val/bleu .* val/loss, val/exact_match, val/"):
         train._trial(config)
-    config.objective = None
-    (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "checkpoints" / "last.ckpt").touch()
-    with pytest.raises(InputError, match=r"checkpoint=auto, or begin .* hydra\.sweep\.dir=FOLDER$"):
-        train._trial(config)
     assert not trained
 
 
@@ -87,23 +81,18 @@ def test_every_rank_knows_whether_the_size_was_asked_for(
     trained: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exact: bool
 ) -> None:
     told: list[str] = []
-    shrinks: list[object] = []
 
     def agreed(value: str) -> str:
         told.append(value)
         return told[0]
 
-    monkeypatch.setattr(ranks, "with_largest", lambda config, learn: shrinks.append(learn()))
     monkeypatch.setattr(Rank, "agreed", lambda index, value: agreed(value))
     monkeypatch.setattr(ranks, "external_rank", lambda: Rank(0, 2, "first", 29500))
-    # The text is not looked through.
-    monkeypatch.setattr("transformer.data.quality.examination.log_faults", lambda config: [])
     ranks.train_as_rank(0, compose_config("train", []), tmp_path / "run", exact=exact)
     for module in (ranks, train):
         monkeypatch.setattr(module, "external_rank", lambda: Rank(1, 2, "first", 29500))
     train.run([])
-    assert len(trained) == 2
-    assert len(shrinks) == (0 if exact else 2)
+    assert [how["fit_vocabulary"] for how in trained] == [not exact] * 2
 
 
 def test_a_search_without_multirun_is_no_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,41 +122,3 @@ def test_all_that_is_wrong_with_a_group_is_told_at_once(
     said = str(caught.value).split("; also ")
     assert len(said) == len(parts)
     assert all(any(one.startswith(part) for one in said) for part in parts)
-
-
-def test_a_folder_that_cannot_be_written_to_is_named(trained: list[Any], tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    for folder in (tmp_path / "file", tmp_path / "file" / "run"):
-        with pytest.raises(OSError, match="/file"):  # one line, by cli/exit.py
-            ranks.train_as_rank(0, compose_config("train", []), folder)
-    assert not trained
-
-
-def test_a_folder_where_another_process_trains_is_left_as_it_is(
-    trained: list[Any], tmp_path: Path
-) -> None:
-    with multiprocessing.get_context("fork").Pool(1, _take, (tmp_path,)) as other:
-        other.apply(int)
-        with pytest.raises(InputError, match=f"another process trains in {tmp_path}; wait, stop"):
-            ranks.train_as_rank(0, compose_config("train", []), tmp_path)
-    assert {file.name for file in tmp_path.iterdir()} == {".lock", "train.log"}
-
-
-HELD: list[Any] = []
-
-
-def _take(folder: Path) -> None:
-    HELD.append(locked(folder))
-    HELD[0].__enter__()
-
-
-@pytest.mark.parametrize("file", ["report.html", "metrics.csv"])
-def test_a_run_that_ends_at_its_start_leaves_no_folder(tmp_path: Path, file: str) -> None:
-    def fail() -> None:
-        for name in ("config.yaml", "run.json", "report.json", file):
-            (tmp_path / "run" / name).touch()
-        raise InputError("no memory")
-
-    with pytest.raises(InputError), ranks._new_directory(tmp_path / "run"):
-        fail()
-    assert (tmp_path / "run").exists() is (file == "metrics.csv")

@@ -1,7 +1,9 @@
 """``tune`` on files with random weights: what it writes where, and what it refuses."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -51,6 +53,46 @@ def test_a_file_keeps_all_but_its_search(
     assert {path for path, data in contents(run).items() if others.get(path) != data} <= {file}
 
 
+class Oracle:
+    """A translator that is right on some lines, by its beam size."""
+
+    def __init__(self, translator: Any, right: dict[int, range]) -> None:
+        self.right = right[translator.search.beam_size]
+
+    def translate(self, sources: Sequence[str]) -> list[SimpleNamespace]:
+        numbers = (int(source.removeprefix("line ")) for source in sources)
+        texts = (f"good {n}" if n in self.right else f"bad {n}" for n in numbers)
+        return [SimpleNamespace(text=text) for text in texts]
+
+
+@pytest.mark.parametrize("sentences", ["10", "null"])
+@pytest.mark.parametrize(("right", "replaces"), [(52, False), (80, True)])
+def test_only_a_search_that_is_surely_better_on_all_of_validation_replaces_that_of_the_run(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    right: int,
+    replaces: bool,
+    sentences: str,
+) -> None:
+    run = write_run(tmp_path)
+    (tmp_path / "validation.en").write_text("".join(f"line {n}\n" for n in range(100)))
+    (tmp_path / "validation.de").write_text("".join(f"good {n}\n" for n in range(100)))
+    # Of the first 10 lines the run's own beam of 2 has 5 right, the other has all.
+    lines = {2: range(5, 55), 3: range(right)}
+    monkeypatch.setattr("transformer.runs.tuning.in_documents", lambda one: Oracle(one, lines))
+    given = ("metric=exact_match", "beam_sizes=[3]", "length_penalties=[0.0]", "weights=[single]")
+    code, stdout, stderr = call(capsys, f"checkpoint={run}", f"sentences={sentences}", *given)
+    assert code == 0, stderr
+    assert (run / "checkpoints" / "tuned.ckpt").exists() == replaces
+    report = json.loads(stdout)
+    assert report["best"]["beam_size"] == (3 if replaces else 2)
+    [test] = report["tests"]
+    assert (test["replaces"], test["sentences"]) == (replaces, 100)
+    says = "beam 3, penalty 0.00 replaces single, beam 2" if replaces else "beam 2, penalty 0.00 st"
+    assert f"single, {says}" in stderr and " on all 100 sentences, p = " in stderr
+
+
 def test_if_nothing_is_better_nothing_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -62,10 +104,10 @@ def test_if_nothing_is_better_nothing_is_written(
     assert code == 0, stderr
     assert contents(run) == before
     best = run / "checkpoints" / "best.ckpt"
-    assert f"nothing is written: no other is better than {best} as it is:" in stderr
+    assert f"nothing is written: no other is surely better than {best} as it is:" in stderr
     report = json.loads(stdout)
     assert (report["checkpoint"], report["best"]) == (str(best), report["before"])
-    assert "penalty  exact_match  seconds" in stderr
+    assert "penalty  exact_match  sentences" in stderr
 
 
 @pytest.mark.parametrize(
@@ -98,7 +140,7 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["weights=[swa]"], "weights='swa' must be single or average or ema"),
         (["last=1"], "last=1 must be at least 2"),
         (["beam_sizes=[0]"], "decoding.beam_size=0 must be from 1 to 10000"),
-        (["sentences=0"], "sentences=0 must be at least 1, or null"),
+        (["sentences=0"], "sentences=0 must be at least 1"),
     ],
 )
 def test_what_is_refused_leaves_nothing(
@@ -120,7 +162,7 @@ def test_where_nothing_can_be_written_nothing_is_searched(
 
     run = untouched
     monkeypatch.setattr("transformer.cli.train.tune.require_writable", raise_objections)
-    monkeypatch.setattr("transformer.runs.tuning.sweep", None)
+    monkeypatch.setattr("transformer.runs.tuning.tune", None)
     for given, folder in ((run, run / "checkpoints"), (run / "checkpoints" / "best.ckpt",) * 2):
         parent = folder if folder.is_dir() else folder.parent
         code, _, stderr = call(capsys, f"checkpoint={given}", "beam_sizes=[1]")

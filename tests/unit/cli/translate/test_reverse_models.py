@@ -10,6 +10,7 @@ from tests.helpers.decoding.translators import PAIRS
 from tests.helpers.serving.chat_server import ChatServer, chatting
 from tests.unit.cli.test_load import RUN, written
 from transformer.__main__ import main
+from transformer.cli import progress
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.forced import TargetScore, score_pairs
 from transformer.model.checkpoint.checkpoint import load_checkpoint
@@ -38,9 +39,14 @@ def clean(*arguments: str) -> int:
     return main(["clean", *files, "output=out", *arguments])
 
 
-def test_clean_rejects_by_two_models(capsys: pytest.CaptureFixture[str]) -> None:
+def test_clean_rejects_by_two_models(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "EVERY", 0.0)
     assert clean("models=[a.ckpt,b.ckpt]", "keep=0.5") == 0
-    assert "2 of 5 pairs kept" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "2 of 5 pairs kept" in said
+    assert "scored by models= (faulty pairs aside): 4 of 5\n" in said
     rows = [json.loads(line) for line in Path("out/train.rejected.jsonl").read_text().splitlines()]
     dual = {row["line"]: row["cross_entropy"] for row in rows if row["faults"] != ["empty"]}
     assert len(dual) == 2 and all(row["faults"] == ["cross_entropy"] for row in rows[:-1])
@@ -110,6 +116,11 @@ def test_select_and_ask_choose_by_a_reverse_model(capsys: pytest.CaptureFixture[
         ask = ["ask", f"server={server.url}", "model_name=m", "input=in", "source=en", "target=de"]
         assert main([*ask, "output=out", "candidates=3", "reverse=none"]) == 2
         assert not server.asked
+        assert main([*ask, "output=out", "candidates=3", "reverse=a.ckpt"]) == 2
+        assert not server.asked
+        said = capsys.readouterr().err
+        assert "reverse=a.ckpt translates en to de, and de to en is wanted" in said
         assert main([*ask, "output=out", "candidates=3", "reverse=b.ckpt"]) == 0
+        assert "asked for different lines: 2 of 2 (answered 2, " in capsys.readouterr().err
     assert Path("out/target.txt").read_text().splitlines() == best()
     assert Path("out/source.txt").read_text() == Path("in").read_text()

@@ -185,7 +185,7 @@ def test_another_accumulation_goes_on_in_the_same_row(
     with caplog.at_level(logging.INFO):
         after, run = train(folder, 6, checkpoint=folder / "stopped.ckpt", accumulation=3)
     assert before + after == whole[: 3 * 2 + 3 * 3]
-    assert "going on with 1 x 3 batches an update (ranks x accumulation), 1 x 2" in caplog.text
+    assert "resuming with 1 x 3 batches an update (ranks x accumulation), 1 x 2" in caplog.text
     run.save_checkpoint(folder / "again.ckpt")
     last, _ = train(folder, 9, checkpoint=folder / "again.ckpt")
     assert before + after + last == whole

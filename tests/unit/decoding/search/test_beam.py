@@ -8,6 +8,7 @@ from torch import Tensor
 
 from tests.helpers.decoding.steps import RecurrentStep, search_config
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
+from transformer.decoding.search import beam
 from transformer.decoding.search.beam import BLOCK, beam_search, largest
 from transformer.decoding.search.config import SearchConfig, length_penalty
 from transformer.decoding.search.interface import Hypothesis
@@ -128,6 +129,41 @@ def test_a_full_beam_may_stop_before_the_winner_is_found() -> None:
         assert calls["full"] < calls["exact"]
         missed += sum(e > f for e, f in zip(found["exact"], found["full"], strict=True))
     assert missed
+
+
+def test_a_hopeless_search_takes_no_more_steps_than_a_full_beam() -> None:
+    # No token is likely. With the length penalty, one of the 400th step could still be better.
+    values = [-9.0, -9.0, -9.0, -2.0, -2.1, -2.2, -2.3, -2.4]
+    steps = {}
+    for stopping in ("exact", "full"):
+        step = TableStep(values, 1, 3)
+        config = search_config(length_penalty=1.0, stopping=stopping)
+        [[steps[stopping, "best"]]] = beam_search(step, torch.tensor([400]), config)
+        steps[stopping] = len(step.beams)
+    assert steps["exact"] == steps["full"] < 9
+    assert steps["exact", "best"] == steps["full", "best"]
+
+
+def test_a_search_goes_on_while_a_hypothesis_goes_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds, hopeless, later = list(range(300)), 0, 0
+    limits = torch.full((300,), 12)
+    for alpha in (0.6, 1.0, 2.0):
+        found = {}
+        for rule in ("bounded", "full", "exact"):
+            config = search_config(
+                length_penalty=alpha, stopping="full" if rule == "full" else "exact"
+            )
+            step = RecurrentStep(seeds, 3)
+            if rule == "exact":
+                monkeypatch.setattr(beam, "GOING_WELL", -math.inf)
+            found[rule] = [row[0] for row in beam_search(step, limits, config)]
+            monkeypatch.undo()
+        for bounded, full, exact in zip(*found.values(), strict=True):
+            going_well = bounded.log_probability / (len(bounded.tokens) + 1) >= beam.GOING_WELL
+            assert bounded.tokens == exact.tokens or not going_well
+            hopeless += bounded.tokens != exact.tokens
+            later += bounded.tokens != full.tokens
+    assert hopeless and later
 
 
 def test_no_control_symbols_and_no_more_than_exist() -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import count
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from transformer.decoding.constraints.request import Constraints, Request
 from transformer.decoding.long_inputs import Segment
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.translation.document_translator import DocumentTranslator, in_documents
+from transformer.decoding.translation.result import length_counts
 from transformer.decoding.translation.translator import Translator
 
 TEXTS = ["a dog .", "two cats .", "a child .", "", "the dog sees a cat .", "  ", "a dog ."]
@@ -80,6 +80,18 @@ def test_a_window_is_translated_together_and_parted() -> None:
     documents = translator(lost=1)
     assert [one.text for one in documents.translate(TEXTS)] == cleaned(TEXTS)
     assert sentences_asked(documents) == [3, 1, 1, 1, 1, 1]
+
+
+def test_a_discarded_translation_of_a_window_counts_for_nothing() -> None:
+    documents = translator(lost=1)
+    sentences = documents.translator
+    # A sentence ends before its limit, a window does not.
+    search = replace(sentences.search, max_length_ratio=0.0, max_length_offset=15)
+    limited = Translator(sentences.model, sentences.tokenizer, search, 512)
+    limited.searcher = sentences.searcher
+    found = DocumentTranslator(limited).translate(TEXTS[:3])
+    assert sentences_asked(documents) == [3, 1, 1, 1]
+    assert length_counts(found) == (0, 3)
 
 
 def test_other_tags_and_constraints_begin_a_window() -> None:
@@ -159,11 +171,13 @@ def test_a_separator_in_a_single_translation_is_of_no_word(monkeypatch: pytest.M
 
     monkeypatch.setattr("transformer.decoding.alignment.word_links", seen)
     sentences = translator().translator
-    sentences.model.config = replace(sentences.model.config, max_length=11)
+    short = sentences.model
+    short.config = replace(short.config, max_length=11)
+    sentences = Translator(short, sentences.tokenizer, sentences.search, 512)
+    sentences.searcher = Echo()
     [found] = sentences.translate([SENTENCE_END.join(["dog ."] * 6)], alignment=True)
     assert len(found.source_tokens) > 11  # cut in two
-    counted = count()
-    assert words == [NO_WORD if is_tag(token) else next(counted) for token in found.tokens]
+    assert [word == NO_WORD for word in words] == list(map(is_tag, found.tokens))
     assert words.count(NO_WORD) == 5
 
 

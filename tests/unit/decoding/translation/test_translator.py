@@ -11,13 +11,14 @@ import torch
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_translator
 from tests.helpers.model.models import portable
+from tests.helpers.suite.checks import no_checks
 from transformer.common.errors import InputError
 from transformer.decoding.batched_search import ModelSearcher
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.forced import attention_maps
 from transformer.decoding.long_inputs import Segment, warn_about_length_limit
 from transformer.decoding.search.model_step import ModelStep
-from transformer.decoding.translation.result import BLANK
+from transformer.decoding.translation.result import BLANK, length_counts
 from transformer.decoding.translation.translator import Translator
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
@@ -44,8 +45,9 @@ def test_translations_that_reach_the_longest_length_are_counted(
     limits = {"max_length_ratio": 0.0, "max_length_offset": 3, "nbest": 1}
     wide = {"beam_size": 1 if algorithm == "greedy" else 4, "algorithm": algorithm}
     translator = tiny_translator(**limits, **wide)
-    longest = [len(translation.tokens) == 3 for translation in translator.translate(TEXTS)]
-    counts = translator.length_limit.pop_counts()
+    found = translator.translate(TEXTS)
+    longest = [len(translation.tokens) == 3 for translation in found]
+    counts = length_counts(found)
     assert counts == (sum(longest), 6) and counts[0] > 0  # the blank ones are not there
     warn_about_length_limit([counts, (0, 4)])
     assert caplog.messages[0].startswith(f"{counts[0]} of 10 outputs reached the maximum")
@@ -53,7 +55,7 @@ def test_translations_that_reach_the_longest_length_are_counted(
     free = tiny_translator(max_length_offset=12, max_length=14, **wide)
     free.translate(TEXTS[:1])
     # The model has no more positions.
-    assert free.length_limit.max_subwords == 13
+    assert free.max_subwords == 13
     warn_about_length_limit([(0, 6)])
     assert not caplog.messages
 
@@ -87,6 +89,8 @@ def test_a_blank_text_has_a_blank_translation(blank: str) -> None:
     assert translation.tokens
     with pytest.raises(TypeError, match="a list of texts, not one string"):
         tiny_translator().translate("a b")
+    with no_checks(), pytest.raises(TypeError, match="a list of texts; 1 is no string"):
+        tiny_translator().translate([1])  # type: ignore[list-item]
 
 
 def test_nbest_is_ranked_and_led_by_the_translation() -> None:
@@ -112,9 +116,9 @@ def test_a_long_text_is_cut_with_a_warning(
     text = " ".join(source for source, _ in PAIRS)
     with caplog.at_level(logging.WARNING):
         whole, short = translator.translate([text, "a dog ."], attention=True)
-    said = "a text: longer than model.max_length=24 allows; decoded in 3 segments"
+    said = "a text: longer than the 23 subwords that the model knows; translated in 4 parts"
     assert [record.message for record in caplog.records] == [said]
-    parts = translator.translate([PAIRS[0][0] + " " + PAIRS[1][0], PAIRS[2][0], PAIRS[3][0]])
+    parts = translator.translate([source for source, _ in PAIRS])
     assert whole.text == " ".join(part.text for part in parts)
     assert whole.tokens == tuple(token for part in parts for token in part.tokens)
     assert whole.nbest[0].log_probability == pytest.approx(
@@ -131,8 +135,35 @@ def test_a_long_text_is_cut_with_a_warning(
         [*["a dog"] * 9, long, long], name=lambda index: f"stdin:{index + 1}"
     )
     assert len(list(found)) == 11
-    said = "stdin:10 and 1 more: longer than model.max_length=24 allows; decoded in 6 segments"
+    said = "stdin:10 and 1 more: longer than the 23 subwords that the model knows; "
+    said += "translated in 8 parts"
     assert [record.message for record in caplog.records] == [said]
+
+
+def test_a_line_longer_than_the_training_text_is_split_into_sentences(tmp_path: Path) -> None:
+    translator = tiny_translator(max_length=64, max_length_ratio=1.0)
+    sentences = [source for source, _ in PAIRS]
+    config = {
+        "task": "translation",
+        "decoding": {name: getattr(translator.search, name) for name in vars(search_config())},
+        "loss": {"alignment_weight": 0.0, "alignment_layer": None, "alignment_head": 0},
+    }
+    part = portable(translator.model.config, tiny_tokenizer().to_state(), config)
+    weights = {f"model.{k}": v for k, v in translator.model.state_dict().items()}
+    file = tmp_path / "best.ckpt"
+    write_payload({"state_dict": weights, PORTABLE: part | {"longest_source": 23}}, file)
+    loaded = Translator.load(file)
+    whole, short = loaded.translate([" ".join(sentences), " ".join(sentences[:1])])
+    assert whole.text == " ".join(one.text for one in loaded.translate(sentences))
+    assert (whole.parts, short.parts) == (4, 1)
+    assert (whole.to_json()["parts"], "parts" in short.to_json()) == (4, False)
+
+
+def test_a_required_phrase_is_in_one_part_of_a_split_text() -> None:
+    translator = tiny_translator(beam_size=4, max_length=24, max_length_ratio=1.0)
+    long = " ".join(source for source, _ in PAIRS)
+    [found] = translator.translate([long], [Constraints(must=("buch",))])
+    assert (found.parts, found.unmet) == (4, ())
 
 
 def test_segments_of_a_long_text_share_batches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +179,7 @@ def test_segments_of_a_long_text_share_batches(monkeypatch: pytest.MonkeyPatch) 
     translators = [tiny_translator(size, max_length=24) for size in (3, 10_000)]
     alone, together = (translator.translate([long])[0] for translator in translators)
     assert (alone.text, alone.tokens) == (together.text, together.tokens)
-    assert searched == [8, 1, 9]
+    assert searched == [8, 4, 12]
 
 
 def test_attention_is_that_of_the_best_candidate() -> None:

@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 
 from transformer.common.errors import InputError
-from transformer.decoding.long_inputs import LengthLimit
-from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.translation.result import BLANK, Candidate, Translation
 from transformer.evaluation.failures.flags import Detector, Output
 from transformer.evaluation.failures.monitor import as_output, find_failures
@@ -57,15 +55,11 @@ def test_the_same_output_of_one_source_is_not_detached() -> None:
 
 
 def test_outputs_know_their_probability_and_whether_they_were_cut() -> None:
-    limit = LengthLimit(SearchConfig(max_length_ratio=1.0, max_length_offset=1), 99)
     best = Candidate("x y", -1.0, -3.0, ("x", "y"))
     found = Translation("x y", -1.0, best.tokens, (best,), ("a", "b"))
-    assert as_output(found, limit) == Output("x y", -1.0, is_unfinished=False)
-    assert as_output(replace(found, source_tokens=("a",)), limit).is_unfinished
-    assert as_output(BLANK, limit) == Output("", 0.0)
-    # Two parts of a text that is too long for the model.
-    assert not LengthLimit(SearchConfig(), 10).is_reached(15, 11)
-    assert LengthLimit(SearchConfig(), 10).is_reached(15, 20)
+    assert as_output(found) == Output("x y", -1.0, is_unfinished=False)
+    assert as_output(replace(found, nbest=(replace(best, is_unfinished=True),))).is_unfinished
+    assert as_output(BLANK) == Output("", 0.0)
 
 
 def test_thresholds_are_read_as_they_were_written(tmp_path: Path) -> None:

@@ -149,6 +149,17 @@ def test_a_torch_file_of_others(tmp_path: Path, foreign: Any) -> None:
     assert_one_line(caught.value, path)
 
 
+def test_a_metric_of_an_older_version_has_its_present_name(file: Path) -> None:
+    payload = read_payload(file)
+    payload[PORTABLE]["config"]["metrics"] = {"test": ["wer", "per"], "choose": "wer"}
+    write_payload(payload, file)
+    assert read_payload(file)[PORTABLE]["config"]["metrics"]["choose"] == "wer"
+    del payload[PORTABLE]["version"]
+    write_payload(payload, file)
+    found = read_payload(file)[PORTABLE]["config"]["metrics"]
+    assert found == {"test": ["ser", "per"], "choose": "ser"}
+
+
 @pytest.mark.parametrize(("other", "advice"), [(1, "install a newer version"), (-1, "train the")])
 def test_another_format_is_refused(file: Path, other: int, advice: str) -> None:
     payload = read_payload(file)

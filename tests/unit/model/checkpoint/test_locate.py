@@ -75,10 +75,10 @@ def test_an_unreadable_file_is_not_taken_for_damaged(
         write_payload(tiny_payload(global_step=step), last)
     whole = torch.load
 
-    def fails(path: Path, **how: Any) -> Any:
-        if path == last:
+    def fails(file: Any, **how: Any) -> Any:
+        if Path(file.name) == last:
             raise error
-        return whole(path, **how)
+        return whole(file, **how)
 
     monkeypatch.setattr("torch.load", fails)
     with pytest.raises(InputError, match=rf"last\.ckpt .*{says}"):
@@ -108,7 +108,7 @@ def test_a_damaged_last_file_gives_way_to_the_one_before(tmp_path: Path) -> None
         find_last(tmp_path)
     best = last.with_name("best.ckpt")
     best.touch()
-    with pytest.raises(InputError, match=both + f".*; checkpoint={best} goes on from the best"):
+    with pytest.raises(InputError, match=both + f".*; resume with checkpoint={best} from the best"):
         find_last(tmp_path)
 
 

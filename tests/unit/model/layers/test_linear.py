@@ -6,8 +6,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tests.helpers.model.tolerance import assert_close
+from transformer.common.processor import PROCESSORS
 from transformer.model.layers import linear as module
-from transformer.model.layers.linear import ONEDNN_FROM, Linear, lay_out, onednn_is_faster
+from transformer.model.layers.linear import Linear, lay_out
 from transformer.model.layers.one_product import linear_together, one_product
 
 
@@ -24,13 +25,13 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
         return mapped
 
     monkeypatch.setattr(module, "onednn_linear", counted)
-    monkeypatch.setattr(module, "onednn_is_faster", lambda: True)
+    monkeypatch.setattr(module, "processor", lambda: PROCESSORS["amd-avx512"])
     return shapes
 
 
 def large(*, bias: bool = True) -> tuple[Linear, Tensor]:
     torch.manual_seed(1)
-    return Linear(64, 256, bias=bias), torch.randn(4, ONEDNN_FROM // (4 * 64 * 256), 64)
+    return Linear(64, 256, bias=bias), torch.randn(4, 2**20 // (4 * 64 * 256), 64)
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -56,21 +57,12 @@ def test_torch_computes_gradients_small_products_other_types(calls: list[tuple[i
     assert calls == []
 
 
-@pytest.mark.parametrize(("mkl", "onednn", "faster"), [(2.0, 1.0, True), (1.2, 1.0, False)])
-def test_onednn_computes_where_it_is_measured_to_be_faster(
-    mkl: float, onednn: float, faster: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seconds = iter([mkl, onednn])
-    monkeypatch.setattr(module, "best_time", lambda *_: next(seconds))
-    assert onednn_is_faster.__wrapped__() is faster
-    monkeypatch.setattr(module, "onednn_is_faster", lambda: faster)
-    assert lay_out(Linear(4, 8)).weight.is_contiguous() is faster
-
-
 @torch.inference_mode()
 def test_without_onednn_torch_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "processor", lambda: PROCESSORS["amd-avx512"])
+    assert lay_out(Linear(4, 8)).weight.is_contiguous()
     monkeypatch.setattr(module, "onednn_linear", None)
-    assert onednn_is_faster.__wrapped__() is False
+    assert not lay_out(Linear(4, 8)).weight.is_contiguous()
     linear, x = large()
     assert torch.equal(linear(x), F.linear(x, linear.weight, linear.bias))
 
@@ -79,7 +71,7 @@ def test_without_onednn_torch_computes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_laid_out_model_keeps_names_and_values(
     untie: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "onednn_is_faster", lambda: False)
+    monkeypatch.setattr(module, "processor", lambda: PROCESSORS["amd-avx2"])
     model = nn.ModuleDict(
         {"tokens": nn.Embedding(5, 4), "inner": Linear(4, 4), "out": Linear(4, 5)}
     )

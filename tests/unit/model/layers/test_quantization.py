@@ -1,5 +1,8 @@
 """Models in bfloat16 and int8 say nearly what they said."""
 
+import math
+from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -7,6 +10,7 @@ import torch
 
 from tests.helpers.model.models import tiny_transformer
 from transformer.common.errors import InputError
+from transformer.common.processor import PROCESSORS, Processor
 from transformer.model.config import Precision
 from transformer.model.layers import quantization
 from transformer.model.layers.linear import Linear
@@ -38,21 +42,48 @@ def test_logits_come_near(changes: dict[str, Any], precision: Precision, near: f
     assert 0 < distance < near
 
 
+SUPPORTED = torch.backends.quantized.supported_engines
+ENGINES = [
+    replace(PROCESSORS[kind], int8_onednn_from=least)
+    for kind, least in [*product(("amd-avx2", "amd-avx512"), (None, 0)), ("arm", None)]
+    if PROCESSORS[kind].int8 in SUPPORTED
+]
+"""Every way to multiply in int8 that is in this build of torch; each is right on any processor."""
+
+
+def int8(linear: Linear, processor: Processor) -> Int8Linear:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quantization, "processor", lambda: processor)
+        return Int8Linear(linear.weight, linear.bias)
+
+
+@pytest.mark.parametrize("processor", ENGINES)
 @torch.inference_mode()
-def test_int8_is_the_product_of_rounded_numbers() -> None:
+def test_int8_is_the_product_of_rounded_numbers(processor: Processor) -> None:
     torch.manual_seed(1)
     linear, x = Linear(32, 8), torch.randn(5, 32)
-    quantized = Int8Linear(linear.weight, linear.bias)
     scale = linear.weight.abs().amax(1, keepdim=True) / 127
     rounded = (linear.weight / scale).round() * scale
-    # Seven bits do not overflow anywhere; eight are what most processors take.
-    for seven_bits in {quantized.seven_bits, True}:
-        quantized.seven_bits = seven_bits
-        # Activations have 256 or 128 values from the least to the largest, zero included.
-        steps = 127 if seven_bits else 255
-        step = (x.max().clamp(min=0) - x.min().clamp(max=0)) / steps
-        expected = torch.nn.functional.linear((x / step).round() * step, rounded, linear.bias)
-        torch.testing.assert_close(quantized(x), expected, rtol=0, atol=1e-4)
+    # Each row of activations has its own 127 or 255 values.
+    step = x.abs().amax(1, keepdim=True) / (63 if processor.seven_bits else 127)
+    expected = torch.nn.functional.linear((x / step).round() * step, rounded, linear.bias)
+    torch.testing.assert_close(int8(linear, processor)(x), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("processor", ENGINES)
+@torch.inference_mode()
+def test_a_row_does_not_depend_on_the_others(processor: Processor) -> None:
+    torch.manual_seed(1)
+    linear = Linear(40, 300)
+    quantized = int8(linear, processor)
+    x = torch.randn(70, 40) * torch.logspace(-3, 3, 70)[:, None]
+    x[1], x[2, 3] = 0.0, math.nan
+    together = quantized(x.view(7, 10, 40)).view(70, 300)
+    for alone, row in zip(together, x, strict=True):
+        torch.testing.assert_close(quantized(row[None])[0], alone, rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(together[1], linear.bias)
+    assert together.isnan().any(1).nonzero().flatten().tolist() == [2]
+    assert quantized(x[:0]).shape == (0, 300)
 
 
 @pytest.mark.parametrize("biased", [True, False])
@@ -79,30 +110,9 @@ def test_what_is_converted_and_what_is_not(monkeypatch: pytest.MonkeyPatch) -> N
     first, _, last = model.encoder.layers
     assert first.attention.query is last.attention.query  # type: ignore[union-attr]
     before = tiny_transformer().state_dict()
-    monkeypatch.setattr("transformer.model.layers.linear.onednn_is_faster", lambda: False)
+    monkeypatch.setattr("transformer.model.layers.linear.processor", lambda: PROCESSORS["amd-avx2"])
     after = in_precision(tiny_transformer(), "float32").state_dict()
     assert all(after[name].t().is_contiguous() for name in after if name.endswith("query.weight"))
     assert all(torch.equal(after[name], weight) for name, weight in before.items())
     with pytest.raises(InputError, match="precision=int8 computes on a CPU, not on device=cuda"):
         in_precision(tiny_transformer(), "int8", "cuda")
-
-
-@torch.inference_mode()
-def test_int8_keeps_the_engines_that_are_the_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
-    if len(both := quantization.engines()) < 2:
-        pytest.skip("this processor has one engine")
-    monkeypatch.setattr(quantization, "_measured", {})
-    times = iter([2.0, 1.0, 1.0, 2.0])
-    monkeypatch.setattr(quantization, "best_time", lambda *_: next(times))
-    mixed = Int8Linear(torch.randn(8, 24), None)
-    assert mixed.fastest == (both[1], both[0])
-    # Another map of the shape is not measured again.
-    assert Int8Linear(torch.randn(8, 24), None).fastest == mixed.fastest
-    few, many = torch.randn(4, 24), torch.randn(2, 40, 24)
-    for x in (few, many):
-        first, second = (mixed._map(x, engine) for engine in both)
-        torch.testing.assert_close(first, second, rtol=0, atol=0.05)
-    used: list[str] = []
-    monkeypatch.setattr(mixed, "_map", lambda x, engine: used.append(engine) or x)
-    _ = mixed(few), mixed(many)
-    assert used == list(mixed.fastest)

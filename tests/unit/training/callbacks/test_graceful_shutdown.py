@@ -73,7 +73,7 @@ def test_a_signal_waits_for_the_update(
     assert [signal.getsignal(n) for n in SIGNALS] == handlers
     for written, says in (
         (False, "there is no checkpoint yet: give the same command again"),
-        (True, "; go on with: train checkpoint=run"),
+        (True, "; resume with train checkpoint=run"),
     ):
         (tmp_path / "checkpoints").mkdir(exist_ok=True)
         if written:

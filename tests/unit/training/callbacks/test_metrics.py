@@ -10,14 +10,11 @@ import pytest
 import torch
 
 from tests.helpers.decoding.metrics import RAW
-from tests.helpers.decoding.steps import search_config
 from tests.helpers.training.fakes import fake_module, fake_trainer, logged, one_process
 from transformer.data.batching.batch import collate
 from transformer.data.batching.loader import Update
 from transformer.data.corpora.evaluation_text import Texts
-from transformer.decoding.long_inputs import LengthLimit, Segment
-from transformer.decoding.search.interface import Hypothesis
-from transformer.decoding.translation.result import BLANK, Translation
+from transformer.decoding.translation.result import BLANK, Candidate, Translation
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.failures.flags import Detector, Output
 from transformer.evaluation.failures.thresholds import Thresholds
@@ -178,16 +175,20 @@ def test_measure_counts_over_all_micro_batches_and_ranks(clock: Clock) -> None:
 
 
 class Dictionary(Translator):
-    """Translates a source into its reference, but for one, and notes what it was asked."""
+    """Translates a source into its reference, but for the last, which reaches its limit."""
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
-        self.length_limit = LengthLimit(search_config(), 99)
 
     def translate(self, texts: Sequence[str], attention: bool = False) -> list[Translation]:
         self.asked.append(list(texts))
         hypotheses = dict(zip(SOURCES, HYPOTHESES, strict=True))
-        return [replace(BLANK, text=hypotheses[text]) for text in texts]
+        return [translation(text, hypotheses[text]) for text in texts]
+
+
+def translation(source: str, text: str) -> Translation:
+    best = Candidate(text, 0.0, 0.0, (), is_unfinished=source == SOURCES[-1])
+    return replace(BLANK, text=text, nbest=(best,), source_tokens=(source,))
 
 
 HYPOTHESES = [*REFERENCES[:-1], "six !"]
@@ -195,9 +196,6 @@ HYPOTHESES = [*REFERENCES[:-1], "six !"]
 
 def test_validation_scores_real_translations(caplog: pytest.LogCaptureFixture) -> None:
     translator, module = Dictionary(), fake_module()
-    # One of five has the eight pieces that any translation may have at most.
-    short, longest = (Hypothesis((4,) * length, 0.0, 0.0) for length in (7, 8))
-    translator.length_limit.count([Segment([4])] * 5, [[short]] * 4 + [[longest, short]])
     validation = TranslateValidation(translator, TEXTS, samples=2, metrics=RAW)
     with caplog.at_level(logging.INFO):
         validation.on_validation_epoch_start(fake_trainer(global_step=7), module)
@@ -208,7 +206,6 @@ def test_validation_scores_real_translations(caplog: pytest.LogCaptureFixture) -
     assert f"update 7, epoch 0.7: BLEU {bleu.value:.2f}" in caplog.messages[1]
     assert len(caplog.messages) == 4
     assert "zwei => two birds sing now . (reference: two birds" in caplog.messages[3]
-    assert translator.length_limit.pop_counts() == (0, 0)
 
 
 def test_validation_logs_flags_and_keeps_their_thresholds(
@@ -285,9 +282,11 @@ def test_the_ranks_share_the_sentences(
     shares: dict[int, Any] = {}
     for rank in range(world_size):
         sources = SOURCES[rank::world_size]
-        # Of two on each rank one reaches its limit.
-        texts = [HYPOTHESES[SOURCES.index(source)] for source in sources]
-        shares[rank] = [Output(text, 0.0) for text in texts], (1, 2)
+        outputs = [
+            Output(HYPOTHESES[SOURCES.index(source)], 0.0, source == SOURCES[-1])
+            for source in sources
+        ]
+        shares[rank] = outputs, (int(SOURCES[-1] in sources), len(sources))
 
     def all_gather_object(gathered: list[Any], own: Any) -> None:
         assert own == shares[trainer.global_rank]
@@ -297,8 +296,6 @@ def test_the_ranks_share_the_sentences(
     asked, values = [], []
     for rank in range(world_size):
         translator, module = Dictionary(), fake_module()
-        both = [[Hypothesis((4,) * length, 0.0, 0.0)] for length in (8, 7)]
-        translator.length_limit.count([Segment([4])] * 2, both)
         trainer = fake_trainer(global_rank=rank, world_size=world_size, is_global_zero=not rank)
         validation = TranslateValidation(translator, TEXTS, 0, metrics=RAW)
         validation.on_validation_epoch_start(trainer, module)
@@ -306,8 +303,7 @@ def test_the_ranks_share_the_sentences(
         values += logged(module)
     assert sorted(asked) == sorted(SOURCES)  # each once
     bleu, chrf = score(HYPOTHESES, REFERENCES, ("bleu", "chrf"), config=RAW)
-    warning = f"{world_size} of {2 * world_size} outputs reached the maximum"
     warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
-    assert [line.startswith(warning) for line in warnings] == [True]
+    assert [line.startswith("1 of 5 outputs reached the maximum") for line in warnings] == [True]
     # Every rank logs the score of all sentences in their own order.
     assert values == [{"val/bleu": bleu.value, "val/chrf": chrf.value}] * world_size

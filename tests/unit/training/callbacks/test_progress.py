@@ -10,6 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from pytorch_lightning.callbacks import Timer
 
 from tests.helpers.training.fakes import fake_module, fake_trainer
 from transformer.training.callbacks.progress import ProgressBar
@@ -54,6 +55,15 @@ def test_no_terminal_no_bar(
         f"update 4/40, epoch 0.4: {shown}  left 0:15:00",
         f"update 6/40, epoch 0.6: {shown}  left 0:28:20",
     ]
+    # A bound in time may be reached first.
+    caplog.clear()
+    monkeypatch.setattr("time.monotonic", Mock(side_effect=[0.0, 100.0, 0.0]))
+    timer = Mock(spec=Timer, time_remaining=lambda: 90.2)
+    endless = {"estimated_stepping_batches": float("inf")}
+    with caplog.at_level(logging.INFO):
+        run(fake_trainer(callbacks=[timer]), [1, 3, 4])
+        run(fake_trainer(callbacks=[timer], **endless), [1, 3, 4])
+    assert [line[-12:] for line in caplog.messages] == ["left 0:01:30"] * 2
     # Other ranks log nothing.
     caplog.clear()
     monkeypatch.undo()

@@ -193,6 +193,22 @@ def test_of_equal_scores_that_of_the_lower_loss_is_better(tmp_path: Path) -> Non
     assert waited == [0, 0, 1, 2, 3, 0]
 
 
+def test_nan_is_never_better_and_the_first_number_after_it_is(tmp_path: Path) -> None:
+    criterion, (trainer, written) = Criterion("val/loss", "min"), saving_trainer()
+    best, patience, waited = BestCheckpoint(tmp_path, criterion), Patience(criterion, 9), []
+    for loss in (math.nan, math.nan, 3.0, math.nan, 2.0):
+        trainer.global_step += 1
+        trainer.callback_metrics = {"val/loss": loss}
+        for callback in (best, patience):
+            callback.on_validation_end(trainer, module())
+        waited.append(patience.waited)
+    assert written == ["best 3", "best 5"]
+    assert waited == [1, 2, 0, 1, 0]
+    # Earlier versions kept a NaN as the best.
+    assert not criterion.better((math.nan, math.nan), (math.nan, math.nan))
+    assert criterion.better((1.0, 1.0), (math.nan, math.nan))
+
+
 def test_the_best_score_goes_with_the_directory_wherever_it_is(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()

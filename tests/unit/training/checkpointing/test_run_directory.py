@@ -167,7 +167,7 @@ def test_one_living_process_trains_in_a_directory(tmp_path: Path) -> None:
     child = os.fork()
     if not child:  # a process that only looks is in nobody's way
         with open(tmp_path / LOCK) as lock:
-            fcntl.lockf(lock, fcntl.LOCK_SH)
+            fcntl.flock(lock, fcntl.LOCK_SH)
             os.write(looks, b"1")
             time.sleep(0.2)
             os._exit(0)
@@ -175,6 +175,10 @@ def test_one_living_process_trains_in_a_directory(tmp_path: Path) -> None:
     assert not is_locked(tmp_path)
     with locked(tmp_path):
         os.waitpid(child, 0)
+        # The holder may ask, and does not lose the lock by it.
+        assert is_locked(tmp_path)
+        with pytest.raises(InputError, match="another process trains in"), locked(tmp_path):
+            pass
         child = os.fork()
         if not child:
             code = 1
@@ -187,11 +191,21 @@ def test_one_living_process_trains_in_a_directory(tmp_path: Path) -> None:
                 os._exit(code)
         assert os.waitpid(child, 0)[1] == 0
     assert not is_locked(tmp_path)
+
+
+def test_a_killed_process_holds_no_lock_even_if_its_children_live(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
     child = os.fork()
     if not child:
         with locked(tmp_path):
+            if not os.fork():  # such as a process that loads data: it may live longer
+                os.write(writer, b"1")
+                time.sleep(5)
+                os._exit(0)
+            os.read(reader, 1)
             os.kill(os.getpid(), 9)
     os.waitpid(child, 0)
+    assert not is_locked(tmp_path)
     with locked(tmp_path):
         pass
 
@@ -214,7 +228,7 @@ def test_systems_say_in_two_ways_that_a_lock_is_held(
         raise OSError(number, os.strerror(number))
 
     (tmp_path / LOCK).touch()
-    monkeypatch.setattr(fcntl, "lockf", held)
+    monkeypatch.setattr(fcntl, "flock", held)
     assert is_locked(tmp_path)
     with pytest.raises(InputError, match="another process trains in"), locked(tmp_path):
         pass
@@ -224,7 +238,7 @@ def test_systems_say_in_two_ways_that_a_lock_is_held(
         raise OSError(errno.ENOLCK, "No locks available")
 
     (tmp_path / LOCK).touch()
-    monkeypatch.setattr(fcntl, "lockf", none)
+    monkeypatch.setattr(fcntl, "flock", none)
     with pytest.raises(InputError, match="cannot be locked: No locks"), locked(tmp_path):
         pass
     (tmp_path / LOCK).unlink()

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from tests.helpers.model.tolerance import assert_close
 from tests.helpers.training.losses import loss_config
+from transformer.common.processor import PROCESSORS
 from transformer.training.losses import cross_entropy as losses
 from transformer.training.losses.config import LossConfig
 from transformer.training.losses.cross_entropy import (
@@ -84,13 +85,12 @@ def test_validation_takes_larger_chunks_on_a_gpu(
 
 
 @pytest.mark.parametrize(
-    ("known", "chosen"),
-    [({"avx512_bf16": True}, True), ({"avx2": True}, False), ({}, False)],
+    ("kind", "chosen"), [("amd-avx512", True), ("amd-avx2", False), ("other", False)]
 )
 def test_auto_is_bfloat16_where_the_processor_has_it(
-    known: dict[str, bool], chosen: bool, monkeypatch: pytest.MonkeyPatch
+    kind: str, chosen: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: known, raising=False)
+    monkeypatch.setattr("transformer.training.precision.processor", lambda: PROCESSORS[kind])
     found, expected = (loss_function(config(bfloat16=one), *inputs()) for one in ("auto", chosen))
     assert torch.equal(found, expected)
     assert not torch.equal(found, loss_function(config(bfloat16=not chosen), *inputs()))

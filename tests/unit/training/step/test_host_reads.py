@@ -81,6 +81,25 @@ def test_no_single_stack_reads(kind: type[UpdateModule], causal: bool, batch: An
     forward_and_backward(on_device(kind(model, **module_settings())), batch)
 
 
+@pytest.mark.parametrize(
+    ("module", "batch"),
+    [
+        (translation_module(tiny_transformer()), PAIRS),
+        (
+            TaggingModule(build_single_stack(tiny_config(), causal=False), **module_settings()),
+            TAGGED,
+        ),
+    ],
+)
+def test_no_batch_of_a_validation_reads(module: UpdateModule, batch: Any) -> None:
+    on_device(module).eval()
+    moved = batch.to("meta")
+    with HostReads() as host, torch.no_grad():
+        module.validation_step(moved, 0)
+        module.validation_step(moved, 1)
+    assert host.copies == 0
+
+
 def updating(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> UpdateModule:
     """A module whose trainer and optimiser work on the device."""
     monkeypatch.setattr(optimizer, "_get_fused_kernels_supported_devices", lambda: ["meta"])

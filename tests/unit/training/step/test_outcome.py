@@ -26,7 +26,7 @@ def test_each_prediction_counts_once() -> None:
 def test_ranks_with_unequal_parts_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     # An odd number in all, and none for the last rank.
     ranks = [means_of(part) for part in (BATCHES[0::2], BATCHES[1::2], [])]
-    everything = [means._counted for means in ranks]
+    everything = [{"val/loss": (49.125, 11)}, {"val/loss": (3.5, 3)}, {}]
 
     def gather(gathered: list[object], own: object) -> None:
         assert own in everything and len(gathered) == 3

@@ -7,15 +7,14 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import islice
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from transformer.common.errors import InputError
-from transformer.data.text.phrases import occurs
 from transformer.decoding.constraints.request import Constraints
+from transformer.decoding.constraints.terms import Glossary
 from transformer.serving.access import Client
 from transformer.serving.interfaces.http import Refusal, read_parameters
 from transformer.serving.service import TranslationService
@@ -28,26 +27,16 @@ _MOST_GLOSSARIES = 100
 
 _MOST_ENTRIES, _LONGEST_PHRASE = 1000, 100
 
-_MOST_PHRASES = 8
-"""Phrases that a sentence must have: each of their subwords widens the beam of its search."""
 
-
-@dataclass(frozen=True)
-class Glossary:
-    """Phrases of one language, and the phrases of another that must translate them."""
+@dataclass(frozen=True, kw_only=True)
+class NamedGlossary(Glossary):
+    """A glossary of one client."""
 
     name: str
     source: str
     target: str
-    entries: Mapping[str, str]
     id: str = field(default_factory=lambda: secrets.token_hex(16))
     created: datetime = field(default_factory=lambda: datetime.now(UTC))
-
-    def constraints(self, text: str) -> Constraints | None:
-        """The first phrases that the translation of a sentence must have."""
-        found = (target for source, target in self.entries.items() if occurs(source, text))
-        must = tuple(islice(dict.fromkeys(found), _MOST_PHRASES))
-        return Constraints(must=must) if must else None
 
     def to_json(self) -> dict[str, Any]:
         """The JSON of the interface, without the entries."""
@@ -84,7 +73,7 @@ class DeepLGlossaries:
 
     def __init__(self, service: TranslationService) -> None:
         self.service, self.directions = service, service.directions
-        self._glossaries: defaultdict[Client | None, dict[str, Glossary]] = defaultdict(dict)
+        self._glossaries: defaultdict[Client | None, dict[str, NamedGlossary]] = defaultdict(dict)
 
     def options(self, request: Request, asked: Mapping[str, Any], texts: Sequence[str]) -> Options:
         """The requested direction and the constraints of the glossary; Refusal if there is none."""
@@ -122,7 +111,9 @@ class DeepLGlossaries:
         if source is None or target is None or (source, target) not in self.directions.by_codes:
             raise Refusal(400, "Unsupported glossary source and target language pair")
         text, form = str(asked.get("entries", "")), str(asked.get("entries_format", "tsv"))
-        glossary = Glossary(str(asked.get("name", "")), source, target, parse_entries(text, form))
+        entries = parse_entries(text, form)
+        name = str(asked.get("name", ""))
+        glossary = NamedGlossary(entries=entries, name=name, source=source, target=target)
         glossaries[glossary.id] = glossary
         return JSONResponse(glossary.to_json(), 201)
 
@@ -141,7 +132,7 @@ class DeepLGlossaries:
         del self._glossaries[request.state.client][self._find(request).id]
         return Response(status_code=204)
 
-    def _find(self, request: Request, name: str | None = None) -> Glossary:
+    def _find(self, request: Request, name: str | None = None) -> NamedGlossary:
         found = self._glossaries[request.state.client].get(name or request.path_params["id"])
         if found is None:
             raise Refusal(404, "Glossary not found")

@@ -1,0 +1,154 @@
+"""A run from Python makes what the command makes, has its folder alone, and changes no process."""
+
+import logging
+import os
+import random
+import sys
+import threading
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pytorch_lightning import Callback
+from torch.fx.experimental import _config as shape_settings
+
+from tests.helpers.runs.processes import call, tiny_overrides
+from tests.helpers.runs.runs import composed
+from transformer.common.errors import InputError
+from transformer.runs.config_file import read_config
+from transformer.runs.report import run_report
+from transformer.runs.resume import changes
+from transformer.runs.train import train
+from transformer.training.checkpointing.run_directory import is_locked
+from transformer.training.config import RunConfig
+
+SHORT = (
+    *("trainer.max_steps=4", "trainer.val_check_interval=2", "trainer.log_every_n_steps=2"),
+    *("report=end", "seed=7"),
+)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> RunConfig:
+    """As a program writes it: of dataclasses alone."""
+    return replace(composed([*tiny_overrides(tmp_path), *SHORT], tmp_path / "cache"), resolved={})
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def test_python_and_the_command_make_the_same_directory(config: RunConfig, tmp_path: Path) -> None:
+    python, command = tmp_path / "python", tmp_path / "command"
+    train(config, python)
+    overrides = [*tiny_overrides(tmp_path), *SHORT, f"hydra.run.dir={command}"]
+    assert call(overrides, tmp_path) == 0
+    assert files(python) == files(command) >= {"config.yaml", "train.log", "report.html", ".lock"}
+    configs = [read_config(folder) or {} for folder in (python, command)]
+    assert changes(*configs) == []
+    assert run_report([python])["runs"][0]["state"] == "finished"
+    log = (python / "train.log").read_text()
+    assert "update 4/4" in log and "done; new text: transformer translate" in log
+    # The command resumes it, and takes what it has.
+    resume = [f"checkpoint={python}", "trainer.max_steps=6"]
+    assert call(resume, tmp_path, reads_written) == 0
+    assert "update 6/6" in (python / "train.log").read_text()
+    assert (tmp_path / "reads").read_text().split() == ["last.ckpt"]
+
+
+def reads_written() -> None:
+    """Write the name of each checkpoint of training that is opened to be read to a file."""
+    file = os.open("reads", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def audit(event: str, values: tuple[Any, ...]) -> None:
+        if event == "open" and str(values[0]).endswith("last.ckpt"):
+            os.write(file, b"last.ckpt\n")
+
+    sys.addaudithook(audit)
+
+
+class Second(Callback):
+    """Tries to train in the folder of a run that trains."""
+
+    def __init__(self, config: RunConfig, folder: Path) -> None:
+        self.config, self.folder, self.errors = config, folder, list[str]()
+
+    def try_to_train(self) -> None:
+        try:
+            train(self.config, self.folder)
+        except InputError as error:
+            self.errors.append(str(error))
+
+    def on_train_start(self, *_: object) -> None:
+        self.try_to_train()
+        other = threading.Thread(target=self.try_to_train)
+        other.start()
+        other.join()
+        child = os.fork()
+        if not child:
+            self.try_to_train()
+            os._exit(len(self.errors))
+        self.errors += [self.errors[0]] * (os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) - 2)
+        assert is_locked(self.folder)
+
+
+def test_a_second_run_in_the_folder_is_refused(config: RunConfig, tmp_path: Path) -> None:
+    second = Second(config, tmp_path / "run")
+    metrics = train(config, tmp_path / "run", callbacks=[second])
+    refusal = f"another process trains in {tmp_path / 'run'}; wait, stop it, or take another folder"
+    assert second.errors == [refusal] * 3
+    assert metrics["val/bleu"] >= 0
+    assert not is_locked(tmp_path / "run")
+    with pytest.raises(InputError, match=r"holds a run: resume with checkpoint="):
+        train(config, tmp_path / "run")
+
+
+def process_state() -> dict[str, Any]:
+    loggers = [logging.getLogger(), *logging.root.manager.loggerDict.values()]
+    return {
+        "environment": {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"},
+        "filters": list(warnings.filters),
+        "loggers": {
+            one.name: (one.level, one.propagate, list(one.handlers))
+            for one in loggers
+            if isinstance(one, logging.Logger)
+            and one.name.startswith(("root", "transformer", "sacrebleu"))
+        },
+        "lightning": [
+            logging.getLogger(n).level for n in ("pytorch_lightning", "lightning_fabric")
+        ],
+        "products": torch.get_float32_matmul_precision(),
+        "duck shapes": shape_settings.use_duck_shape,
+        "torch": torch.get_rng_state().tolist(),
+        "numpy": np.random.get_state()[1].tolist(),  # type: ignore[index,union-attr]
+        # Without the position in it: beartype, which checks calls in tests, draws numbers.
+        "random": random.getstate()[1][:-1],
+        "threads": torch.get_num_threads(),
+        "gradients": torch.is_grad_enabled(),
+    }
+
+
+def test_the_process_is_left_as_it_was(config: RunConfig, tmp_path: Path) -> None:
+    class Changes(Callback):
+        """What compiled layers and precision=auto set on a GPU."""
+
+        def on_train_start(self, *_: object) -> None:
+            torch.set_float32_matmul_precision("high")
+            shape_settings.use_duck_shape = False
+
+    random.seed(1)
+    random.random()
+    before = process_state()
+    train(config, tmp_path / "run", callbacks=[Changes()])
+    after = process_state()
+    new = {"loggers": {**after["loggers"], **before["loggers"]}}  # loggers are made when needed
+    assert after["loggers"] == new["loggers"]
+    assert {**after, **new} == {**before, **new}
+    with pytest.raises(InputError):
+        train(replace(config, finetune_from=tmp_path / "missing"), tmp_path / "other")
+    assert {**process_state(), **new} == {**before, **new}
+    assert not (tmp_path / "other").exists()

@@ -1,0 +1,117 @@
+"""Terms of a glossary: the required phrase stands in place of the model's own word for it.
+
+A required phrase alone is often added to the model's own word. So a sentence with a term is first
+translated freely. The words that are linked to the term in both directions are the model's own
+translation of it, and are forbidden in the second search, exactly as they were written.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+from pathlib import Path
+from typing import NamedTuple
+
+from jaxtyping import Float
+from torch import Tensor
+
+from transformer.common.errors import InputError
+from transformer.data.text.phrases import WORD, char_kind, occurs, one_line, read_phrases
+from transformer.data.text.word_alignment import Links, subword_words
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.decoding.alignment import word_links
+from transformer.decoding.constraints.request import Constraints, Term
+
+MOST_TERMS = 8
+"""Terms of one text that are required: each of their subwords widens the beam of its search."""
+
+
+@dataclass(frozen=True)
+class Glossary:
+    """Phrases of the source language, and the phrases that must translate them."""
+
+    entries: Mapping[str, str]
+
+    @classmethod
+    def read(cls, path: Path) -> "Glossary":
+        """Read lines of SOURCE and TARGET with a tab between; raises InputError."""
+        entries: dict[str, str] = {}
+        for number, phrases in enumerate(read_phrases(path), start=1):
+            if len(phrases) != 2:
+                raise InputError(f"{path}:{number}: write SOURCE<TAB>TARGET, one term a line")
+            entries[phrases[0]] = phrases[1]
+        return cls(entries)
+
+    def constraints(self, text: str) -> Constraints | None:
+        """The first terms that occur in a text, in the order of the glossary."""
+        found = (term for term in self.entries.items() if occurs(term[0], text))
+        terms = tuple(islice(found, MOST_TERMS))
+        return Constraints(terms=terms) if terms else None
+
+
+class LinkedWords(NamedTuple):
+    """The words of a source and of its translation, without punctuation, and their links."""
+
+    source: list[str]
+    target: list[str]
+    links: Links
+
+    @classmethod
+    def from_attention(
+        cls,
+        source: Sequence[int],
+        target: Sequence[int],
+        weights: Float[Tensor, "target source"],
+        tokenizer: Tokenizer,
+    ) -> "LinkedWords":
+        """Link words that have their largest weight with each other, in both directions."""
+        rows = subword_words(tokenizer.source_subwords(source))
+        columns = subword_words(tokenizer.subwords(target))
+        backward = word_links(weights.T, columns, rows, 1.0)
+        links = word_links(weights, rows, columns, 1.0) & {(s, t) for t, s in backward}
+        return cls(
+            [_bare(text) for text in tokenizer.decode_source(_words(source, rows))],
+            [_bare(text) for text in tokenizer.decode_target(_words(target, columns))],
+            links,
+        )
+
+    def translations(self, phrase: str) -> Iterator[str]:
+        """The words linked to each occurrence of a phrase, unless they occur elsewhere, too."""
+        count = len(one_line(phrase).split())
+        inside = {
+            start + offset
+            for start in range(len(self.source) - count + 1)
+            if occurs(phrase, " ".join(self.source[start : start + count]))
+            for offset in range(count)
+        }
+        linked = sorted({target for source, target in self.links if source in inside})
+        # Consecutive words have one difference between number and rank.
+        for _, run in groupby(enumerate(linked), lambda pair: pair[1] - pair[0]):
+            words = [target for _, target in run]
+            found = " ".join(self.target[word] for word in words).strip()
+            rest = [*self.target[: words[0]], "", *self.target[words[-1] + 1 :]]
+            if found and not occurs(found, " ".join(rest)):
+                yield found
+
+    def own(self, terms: Sequence[Term]) -> tuple[str, ...]:
+        """The model's translations of terms, except those that overlap with a required phrase."""
+        required = [target for _, target in terms]
+        found = dict.fromkeys(own for source, _ in terms for own in self.translations(source))
+        return tuple(
+            own
+            for own in found
+            if not any(occurs(own, one) or occurs(one, own) for one in required)
+        )
+
+
+def _words(ids: Sequence[int], words: Sequence[int]) -> list[list[int]]:
+    found: list[list[int]] = [[] for _ in range(max(words, default=-1) + 1)]
+    for token, word in zip(ids, words, strict=True):
+        if word >= 0:
+            found[word].append(token)
+    return found
+
+
+def _bare(text: str) -> str:
+    """A text without the characters before its first and after its last letter or digit."""
+    inside = [index for index, one in enumerate(text) if char_kind(one) == WORD or one.isalnum()]
+    return text[inside[0] : inside[-1] + 1] if inside else ""
