@@ -1,7 +1,9 @@
 """The page of the architecture: what it adds to the program works."""
 
+import ast
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +15,14 @@ from omegaconf import OmegaConf
 
 from tests.helpers.decoding.steps import RecurrentStep, search_config
 from tests.helpers.decoding.translators import tiny_translator
+from transformer.__main__ import VERBS, main
+from transformer.cli.config import arguments
+from transformer.cli.config.arguments import config_folder
+from transformer.cli.config.compose import compose_config
+from transformer.cli.interchange import export
 from transformer.common.errors import InputError
+from transformer.common.files import CONFIG_DIR
+from transformer.common.schema import typed
 from transformer.data.corpora.catalog import PUBLISHED
 from transformer.decoding.batched_search import SEARCHES
 from transformer.evaluation.metrics import METRICS, MetricsConfig, score
@@ -23,12 +32,14 @@ from transformer.model.attention.attention_bias import AttentionBias
 from transformer.model.attention.positions.alibi import AlibiBias
 from transformer.model.attention.record_weights import recording
 from transformer.model.attention.scaled_dot_product import attend_with_weights, eager
-from transformer.tasks.registry import task_class
+from transformer.model.checkpoint.checkpoint import PORTABLE, require_translation
+from transformer.tasks.registry import TASKS, is_translation, task_class
 
 PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
-EXAMPLES = dict(
-    re.findall(r"^\*\*An? (\w+)\*\*.*?```python\n(.*?)```", PAGE.read_text("utf-8"), re.M | re.S)
-)
+TEXT = PAGE.read_text("utf-8")
+EXAMPLES = dict(re.findall(r"^\*\*An? (\w+)\*\*.*?```python\n(.*?)```", TEXT, re.M | re.S))
+METRIC_YAML, VERB_YAML = re.findall(r"```yaml\n(.*?)```", TEXT, re.S)
+ENTRIES = re.findall(r"of `(?:VERBS|TASKS)`: `(.*?)`", TEXT)
 
 
 def run(name: str) -> dict[str, Any]:
@@ -86,16 +97,40 @@ def test_a_program_without_the_formula_is_refused() -> None:
         check_formula(model, "CTranslate2")
 
 
-def test_the_format_is_written(tmp_path: Path) -> None:
+def test_the_format_is_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export, "load_translator", lambda *_: (tiny_translator(), {}))
+    monkeypatch.chdir(tmp_path)
+    call = ["export", "checkpoint=run", "format=vocabulary", "output=new"]
+    assert main(call) == 2
     run("format")
-    written = FORMATS.pop("vocabulary").write(tiny_translator(), {}, tmp_path, OmegaConf.create())
-    assert json.loads((tmp_path / "vocabulary.json").read_text()) == written
+    try:
+        assert main(call) == 0
+    finally:
+        del FORMATS["vocabulary"]
+    assert json.loads((tmp_path / "new" / "vocabulary.json").read_text()) == {"target": 310}
 
 
-def test_the_verb_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_verb_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(config_folder(), tmp_path / "conf")
+    (tmp_path / "conf" / "where.yaml").write_text(VERB_YAML)
+    monkeypatch.setattr(arguments, "PACKAGE", tmp_path)
+    [(verb, (path, description))] = ast.literal_eval(f"{{{ENTRIES[0]}}}").items()
+    monkeypatch.setitem(VERBS, verb, (path, description))
+    module = f"transformer.cli.{path.partition(':')[0]}"
+    monkeypatch.setitem(sys.modules, module, SimpleNamespace(**run("verb")))
     (tmp_path / "best.ckpt").touch()
-    run("verb")["run"](OmegaConf.create({"checkpoint": str(tmp_path / "best.ckpt")}), [])
+    assert main(["where", f"checkpoint={tmp_path}/best.ckpt"]) == 0
     assert capsys.readouterr().out == f"{tmp_path}/best.ckpt\n"
+    assert main(["where", "--help"]) == 0
+    assert capsys.readouterr().out == f"# where: {description}\n{VERB_YAML}"
+
+
+def test_the_readme_has_a_row_for_each_verb() -> None:
+    readme = (PAGE.parents[1] / "README.md").read_text("utf-8")
+    [commands] = re.findall(r"^## Commands\n(.*?)^## ", readme, re.M | re.S)
+    assert set(re.findall(r"^\| `(\w+)` \|", commands, re.M)) == set(VERBS)
 
 
 def test_the_search_ends_early() -> None:
@@ -110,15 +145,30 @@ def test_the_corpus_has_its_files() -> None:
     assert PUBLISHED.pop("tiny").file_name("de", "validation") == "dev.de"
 
 
-def test_the_metric_scores() -> None:
+def test_the_metric_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "metrics").mkdir()
+    (tmp_path / "metrics" / "chrfpp.yaml").write_text(METRIC_YAML)
+    monkeypatch.setenv(CONFIG_DIR, str(tmp_path))
+    values = OmegaConf.to_container(compose_config("train", ["metrics=chrfpp"]).metrics)
+    with pytest.raises(InputError, match=r"metric chrf\+\+ is unknown"):
+        typed(MetricsConfig, values, "metrics")
     run("metric")
-    config = MetricsConfig(tokenize="13a", lowercase=False)
-    [found] = score(["a cat"], ["a cat"], ["chrf++"], config=config)
-    assert (found.name, found.value) == ("chrF2++", 100)
-    del METRICS["chrf++"]
+    try:
+        config = typed(MetricsConfig, values, "metrics")
+        [found, _] = score(["a cat"], ["a cat"], config=config)
+    finally:
+        del METRICS["chrf++"]
+    assert (config.choose, found.name, found.value) == ("chrf++", "chrF2++", 100)
 
 
 def test_the_task_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     names = run("task")
     monkeypatch.setitem(sys.modules, "my_task", SimpleNamespace(**names))
     assert task_class("my_task:Copying") is names["Copying"]
+    [(name, path)] = ast.literal_eval(f"{{{ENTRIES[1]}}}").items()
+    monkeypatch.setitem(sys.modules, path.partition(":")[0], SimpleNamespace(**names))
+    monkeypatch.setitem(TASKS, name, path)
+    config = compose_config("train", ["task=copying"])
+    assert task_class(config.task) is names["Copying"]
+    assert is_translation(config.task)
+    require_translation({PORTABLE: {"config": {"task": config.task}}}, Path("best.ckpt"))

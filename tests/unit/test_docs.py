@@ -7,9 +7,12 @@ import re
 import runpy
 from functools import cache
 from pathlib import Path
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 import torch
+
+from transformer.model.config import ModelConfig
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = (ROOT / "data", ROOT / "docs")
@@ -203,3 +206,18 @@ def test_the_site_lists_every_page() -> None:
     listed = {name for names in config["CONTENTS"].values() for name in names.split()}
     pages = {page.stem for kind in ("*.md", "*.rst") for page in (ROOT / "docs").glob(kind)}
     assert listed == pages
+
+
+def test_every_choice_of_the_model_is_explained() -> None:
+    pages = [
+        (ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in ("attention", "configuration")
+    ]
+    named = set(re.findall(r"[`=](\w+)`", " ".join(pages)))
+    for key, hint in get_type_hints(ModelConfig).items():
+        choices = [
+            one
+            for part in (hint, *get_args(hint))
+            if get_origin(part) is Literal
+            for one in get_args(part)
+        ]
+        assert set(choices) <= named, key

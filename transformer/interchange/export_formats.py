@@ -30,11 +30,20 @@ Values = dict[str, Any]
 
 
 class Format(NamedTuple):
-    """A format: its package, the extra that has it, and what writes and verifies an export."""
+    """A format of ``export``.
 
-    package: str
-    extra: str
+    Attributes:
+        write: Writes a model into a new folder; returns what its verification found.
+        package, extra: A package that it needs, and the extra of this project that has it.
+        quantized: The default folder has the name of ``quantization``, too.
+        any_tokens: It keeps any tokens; else only those that SentencePiece cuts.
+    """
+
     write: Callable[[Translator, Values, Path, DictConfig], Values]
+    package: str | None = None
+    extra: str = ""
+    quantized: bool = False
+    any_tokens: bool = False
 
 
 def folder_name(config: DictConfig) -> str:
@@ -45,7 +54,7 @@ def folder_name(config: DictConfig) -> str:
         for key, known in (("format", FORMATS), ("quantization", QUANTIZATIONS))
         if config[key] not in known
     )
-    quantized = form in ("ctranslate2", "onnx", "safetensors", "web") and quantization != "float32"
+    quantized = FORMATS[form].quantized and quantization != "float32"
     return f"{form}-{quantization}" if quantized else str(form)
 
 
@@ -136,10 +145,10 @@ def _web(translator: Translator, run: Values, folder: Path, config: DictConfig) 
 
 
 FORMATS = {
-    "argos": Format("ctranslate2", "export", _argos),
-    "ctranslate2": Format("ctranslate2", "export", _ctranslate2),
-    "huggingface": Format("transformers", "huggingface", _huggingface),
-    "onnx": Format("onnxruntime", "onnx", _onnx),
-    "safetensors": Format("safetensors", "export", _safetensors),
-    "web": Format("onnxruntime", "onnx", _web),
+    "argos": Format(_argos, "ctranslate2", "export"),
+    "ctranslate2": Format(_ctranslate2, "ctranslate2", "export", quantized=True),
+    "huggingface": Format(_huggingface, "transformers", "huggingface", any_tokens=True),
+    "onnx": Format(_onnx, "onnxruntime", "onnx", quantized=True),
+    "safetensors": Format(_safetensors, "safetensors", "export", quantized=True, any_tokens=True),
+    "web": Format(_web, "onnxruntime", "onnx", quantized=True),
 }

@@ -2,7 +2,7 @@
 
 import filecmp
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,7 @@ def _former_config(run: Path, largest: int | None) -> dict[str, Any]:
     if values is None:
         print(f"checkpoint=auto: {run / CONFIG} is missing or damaged", file=sys.stderr)
         return {}
-    if "wer" in str(values.get("metrics")):
+    if any("wer" in (value, *_listed(value)) for value in _group(values, "metrics").values()):
         # Older versions gave this name to another metric; the checkpoint knows.
         from transformer.model.checkpoint.checkpoint import PORTABLE, find_last
 
@@ -87,6 +87,10 @@ def _former_config(run: Path, largest: int | None) -> dict[str, Any]:
     if largest is not None and size is not None and size < largest:
         values["tokenizer"] = {**values["tokenizer"], "vocab_size": largest}
     return values
+
+
+def _listed(value: object) -> Sequence[object]:
+    return value if isinstance(value, list | tuple) else ()
 
 
 def _last_change(run: Path) -> float:

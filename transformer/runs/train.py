@@ -284,10 +284,13 @@ def _log_size(task: Task) -> None:
     config, parameters = task.module.model.config, list(task.module.parameters())
     total = sum(one.numel() for one in parameters)
     learns = sum(one.numel() for one in parameters if one.requires_grad)
+    source, target = config.source_vocab_size, config.target_vocab_size
+    vocabulary = f"vocabularies of {source:,} (source) and {target:,} (target)"
+    if task.data.tokenizer.joint and source == target:
+        vocabulary = f"one vocabulary of {target:,}"
     logger.info(
-        "%s parameters%s, vocabulary %d source, %d target",
+        "%s parameters%s, %s",
         f"{total:,}",
         f", {learns:,} of them learn" if learns < total else "",
-        config.source_vocab_size,
-        config.target_vocab_size,
+        vocabulary,
     )

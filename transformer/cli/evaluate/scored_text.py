@@ -29,11 +29,11 @@ def checkpoint_kind(config: DictConfig) -> tuple[str, bool]:
     if isinstance(config.checkpoint, ListConfig) or is_exported(path):
         return "translation", True
     task = checkpoint_task(read_payload(find_checkpoint(path)))
-    if ":" in task:
-        from transformer.tasks.registry import is_translation
+    if task == "translation":
+        return task, True
+    from transformer.tasks.registry import is_translation
 
-        return task, is_translation(task)
-    return task, task == "translation"
+    return task, is_translation(task)
 
 
 def own_text(config: DictConfig, run: Mapping[str, Any] | None = None) -> Split | None:

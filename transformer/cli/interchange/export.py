@@ -28,10 +28,11 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
 def write_export(config: DictConfig, arguments: Sequence[str], folder: Path) -> None:
     """Write the model in its format as a new folder, and show how it was verified."""
     chosen = FORMATS[config.format]
-    require_package(chosen.package, f"format={config.format}", chosen.extra)
+    if chosen.package is not None:
+        require_package(chosen.package, f"format={config.format}", chosen.extra)
     translator, run = load_translator(config, arguments)
     given = {"bytes", "char", "huggingface", "words"} & {*translator.tokenizer.config.algorithms}
-    if given and config.format not in ("safetensors", "huggingface"):
+    if given and not chosen.any_tokens:
         raise InputError(
             f"format={config.format} cuts text with SentencePiece, not as tokenizer={min(given)} "
             "does; choose format=safetensors"

@@ -25,7 +25,7 @@ from transformer.decoding.search.loop import Advanced, Finished, Rows, Sentences
 BLOCK = 128
 """Candidates of a block; ``largest`` ranks blocks by their maxima first."""
 
-GOING_WELL = math.log(1 / 3)
+GOING_WELL = math.log(1 / 4)
 """Mean log-probability of the tokens of a hypothesis that is not hopeless; of its end, too."""
 
 

@@ -124,6 +124,9 @@ def find_last(path: Path) -> tuple[Path, dict[str, Any]]:
 TEXT_TO_TEXT = ("translation", "denoising")
 """Tasks of an encoder-decoder: one begins with the weights of the other."""
 
+SINGLE_STACKS = ("tagging", "language_modelling")
+"""Tasks of an encoder alone, or a decoder alone."""
+
 
 def checkpoint_task(payload: dict[str, Any]) -> str:
     """The task of the run that wrote the checkpoint."""
@@ -131,9 +134,9 @@ def checkpoint_task(payload: dict[str, Any]) -> str:
 
 
 def require_translation(payload: dict[str, Any], file: Path) -> None:
-    """Raise InputError if the model was trained for another task."""
-    # A task of the user may be anything; a model without a decoder is refused when it is built.
-    if (task := checkpoint_task(payload)) not in TEXT_TO_TEXT and ":" not in task:
+    """Raise InputError if the model is a tagger or a language model."""
+    # Another task may be anything; a model without a decoder is refused when it is built.
+    if (task := checkpoint_task(payload)) in SINGLE_STACKS:
         raise InputError(
             f"{file} was trained for task={task}, not text to text; predict checkpoint=… "
             "takes new text, evaluate checkpoint=… split=test scores it"
