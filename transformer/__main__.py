@@ -104,7 +104,7 @@ def _run_verb(verb: str, arguments: list[str]) -> None:
 
 @contextmanager
 def _imports_not_collected() -> Iterator[None]:
-    """Keep what a new process imports out of every garbage collection, also the last: it stays."""
+    """Exclude the imports of a new process from garbage collections: they live as long as it."""
     if "torch" in sys.modules:  # a program calls us: its objects may be garbage later
         yield
         return

@@ -18,8 +18,8 @@ SMALL_WEIGHT = 2**18
 (docs/performance.md)."""
 
 CROWDED, FREE = 0.4, 0.25
-"""Seconds that the threads have waited for a core, in a second: above the one they sleep, below the
-other they keep their cores again."""
+"""Seconds of waiting for a core in each second, summed over all threads: above ``CROWDED`` waiting
+threads sleep; below ``FREE`` they keep their cores again."""
 
 _INTERVAL = 0.25
 _WATCH = "core-watch"

@@ -41,7 +41,7 @@ class SourceLimits:
     ) -> "SourceLimits":
         """The limits of a run; a model of whole lines, such as a summarizer, splits no sentences.
 
-        A checkpoint without ``longest_source`` has at least the maximum length of its text.
+        Older checkpoints have no ``longest_source``: then it is ``data.max_length``.
         """
         data = config["data"]
         if not has_sentences(config):
