@@ -223,22 +223,22 @@ def _mark_up(tags: Sequence[re.Match[str]], text: str) -> bool:
     plain = "".join(_between(tags, text))
     if _BRACKET.search(plain) or not all(_is_known(one[2].lower()) for one in tags if one[2]):
         return False
-    begun, alone, removed = defaultdict[str, list[tuple[int, re.Match[str]]]](list), list[int](), 0
+    opened, alone, removed = defaultdict[str, list[tuple[int, re.Match[str]]]](list), list[int](), 0
     for one in tags:
         place, name = one.start() - removed, (one[2] or "").lower()
         removed += len(one[0])
         if not name:
             if not _COMMENT.fullmatch(one[0]) or _COMMENT_WORD.search(plain):
                 return False
-        elif one[1] and begun[name]:
-            start, first = begun[name].pop()
+        elif one[1] and opened[name]:
+            start, first = opened[name].pop()
             if not _is_around(first, one, text, plain[start:place]):
                 return False
         elif one[1]:
             alone.append(place)
         else:
-            begun[name].append((place, one))
-    for place, one in chain.from_iterable(begun.values()):
+            opened[name].append((place, one))
+    for place, one in chain.from_iterable(opened.values()):
         if len(one[2]) == 1 and text[one.start() - 1 : one.start()].isalnum():
             return False  # list<p> of a program
         alone.append(place)
