@@ -6,11 +6,11 @@ about markup (the <b> tag, "&amp;", <form> ... </form>) has no fault, and is not
 
 import html
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from html.entities import name2codepoint
-from itertools import accumulate, chain
+from itertools import accumulate, islice
 
 from transformer.data.quality.base import SIDES, Fault, NumberedPair, quoted
 
@@ -75,8 +75,9 @@ _SUBJECT = re.compile(
     r"(?<![./])\b(?:tags?|Tags|(?i:elements?|attributes?|markup|x?html\d?|x[ms]l\w*|sgml|dtd|cdata"
     r"|docbook|entit(?:y|ies)|(?:un)?escap\w+|(?:angle|pointed)[- ]brackets?|ampersands?"
     r"|placeholders?|character references?|source code|page source|markdown|latex|roff|pango"
-    r"|bold(?:face)?|italics?|underlin\w+|rich text|line ?breaks?|newlines?"
-    r"|fett\w*|kursiv\w*|(?:unter|durch)gestrichen\w*|unterstr\w+|zeilenumbr\w+|gras|italique"
+    r"|bold(?:face)?|italics?|underlin\w+|rich text|line ?breaks?|newlines?|syntax"
+    r"|convert\w*|konvertier\w*|umge\w*wandelt|encod\w+|[ck]odier\w*"
+    r"|fett\w*|kursiv\w*|(?:unter|durch)gestrichen\w*|unterstr\w+|zeilenumbr\w+"
     r"|elemente[ns]?|attribut(?:e[ns]?|s)?|\w*entität(?:en)?|\w*maskier\w+|auszeichnungs\w+"
     r"|platzhaltern?|spitzen? klammern?|zeichenreferenz(?:en)?|quelltext\w*|quellcode\w*"
     r"|éléments?|balises?|entités?|étiquettes?|etichett[ae]|etiquetas?|entidad(?:es)?|elementos?))\b"
@@ -96,7 +97,7 @@ _MENTION = re.compile(
     rf"|{_BEGIN} (?:\w+ ){{1,2}}{_BEGIN}(?!\w)"
     rf"|(?:[Ee]xamples?|[Bb]eispiele?|\be\. ?g\.|\bz\. ?B\.)[:,]? ?{_BEGIN}|\w-{_BEGIN}"
     # B<bold> of a manual, and not H<sub>2</sub>O.
-    r"|(?<![^\W_])[A-Z]<(?!/?su[bp]>)"
+    r"|(?<![^\W_])[A-Z]<(?!/|su[bp]>)"
     # What one types, or what something looks like.
     r"|(?i:\b(?:writ\w+|typ(?:e[sd]?|ing)|us(?:e[sd]?|ing)|insert\w*|instead of|as|like|into"
     r"|schreib\w*|tipp\w*|verwende\w*|benutz\w*|als|wie|statt|anstelle von)(?: Sie)?:? "
@@ -109,10 +110,11 @@ _CODE = re.compile(r"[\\{}`]|\*\*|\w\(\)|;\s*$|[=!]=|&&|\|")
 _ALONE = r"&(?:lt|gt|amp|quot|apos|nbsp|#\w+);"
 _ENTITY_MENTION = re.compile(
     rf"{_OPEN}\s?&#?\w+;?(?:\s?{_CLOSE}| \w)"
-    rf"|(?<!\S){_ALONE}(?:,? ?[/|,] ?|,? (?:and|or|und|oder|et|ou|y|o|e) ){_ALONE}(?![^\s.,;:)])"
+    rf"|(?<!\S){_ALONE}(?:,? ?[/|,] ?|,? (?:(?:and|or|und|oder|et|ou|y|o|e) )?)"
+    rf"{_ALONE}(?![^\s.,;:)])"
     rf"|(?<!\S){_ALONE} (?:is|stands|means|becomes|for|instead|ist|steht|bedeutet|wird|für|statt)\b"
-    r"|\b(?:[Uu]se|[Ww]rite|[Tt]ype|[Vv]erwende\w*|[Bb]enutze\w*|[Ss]chreibe\w*)(?: Sie)?"
-    rf" {_ALONE}(?!\S)"
+    r"|(?i:\b(?:use|write|type|an?|the|with|by|of|verwende\w*|benutze\w*|schreibe\w*|ein|das|mit"
+    rf"|durch|von)(?: Sie)?) {_ALONE}(?!\S|\s\d)"
 )
 _BRACKETED = re.compile(r"<[^\s<>][^<>]*>?")
 # What else is in angle brackets: <file>, <%s id='%s'>, <ann@example.org>.
@@ -134,11 +136,14 @@ _LONE = re.compile(r"(?<![^\s(])&(?:#\w+|[A-Za-z]+);(?=[\s.,;:)]|$)")
 _SIGN_ALONE = re.compile(r"(?<!\w)[&<>](?!\w)")
 _NAME_OF = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 # Where a tag may stand that has no other half.
-_END, _START = re.compile(r"(?:[\w.!?…:;,)%]|[.!?…]\s+)$"), re.compile(r"[\w%&$„“”\"«»(]")
+_END, _START = (
+    re.compile(r"(?:[\w.!?…:;,)%。！？]|[.!?…。！？]\s+)$"),
+    re.compile(r"[\w%&$„“”\"«»(]"),
+)
 # Signs beside a tag that decide.
 _NEAR = 20
 # What may stand before an element that is a block: nothing, a whole sentence, or a bullet.
-_BEFORE_BLOCK = re.compile(r"(?:^|[.!?…][\"'”“»)]?|^\W+)\s*$")
+_BEFORE_BLOCK = re.compile(r"(?:^|[.!?…。！？][\"'”“»)]?|^\W+)\s*$")
 
 
 def same_tags(source: str, target: str) -> bool:
@@ -219,7 +224,7 @@ def _mentions_entity(text: str) -> bool:
     """Whether a text quotes an entity, or has one beside its sign: "& becomes &amp;"."""
     if "&" not in text:
         return False
-    plain = _TAG.sub("", _ENTITY.sub("", text))
+    plain = _ENTITY.sub("", "".join(_between(_tags(text), text)))
     is_beside = any(_NAME_OF[sign] in text for sign in set(_SIGN_ALONE.findall(plain)))
     return is_beside or _ENTITY_MENTION.search(text) is not None
 
@@ -249,15 +254,21 @@ def _mark_up(tags: Sequence[re.Match[str]], text: str) -> bool:
         return False
     removed = accumulate((len(one[0]) for one in tags), initial=0)
     places = [one.start() - before for one, before in zip(tags, removed, strict=False)]
-    begun, elements, alone = defaultdict[str, list[int]](list), list[tuple[int, int]](), list[int]()
+    elements, alone = list[tuple[int, int]](), list[int]()
+    begun, names_begun = list[int](), Counter[str]()
     for number, (one, name) in enumerate(zip(tags, names, strict=True)):
-        if one[1] and begun[name]:
-            elements.append((begun[name].pop(), number))
+        if one[1] and names_begun[name]:
+            names_begun[name] -= 1
+            while names[begun[-1]] != name:
+                alone.append(begun.pop())
+                names_begun[names[alone[-1]]] -= 1
+            elements.append((begun.pop(), number))
         elif one[1] or not name:
             alone.append(number)
         else:
-            begun[name].append(number)
-    alone += chain.from_iterable(begun.values())
+            begun.append(number)
+            names_begun[name] += 1
+    alone += begun
     return all(
         _is_around(tags[first], tags[last], text, plain, (places[first], places[last]))
         for first, last in elements
@@ -277,6 +288,9 @@ def _is_around(
         is_first = _BEFORE_BLOCK.search(before) or text[first.start() - 1] == ">"
         follows = plain[places[1] : places[1] + _NEAR].lstrip()[:1]
         return bool(is_first) and not (follows.islower() or follows in {*".,;:)"})
+    again = re.finditer(rf"(?<!\w){re.escape(words.strip())}(?!\w)", plain)
+    if len(list(islice(again, 2))) > 1:
+        return False  # Change <b>word</b> to *word*.
     is_free = text[last.start() - 1].isspace() and text[first.end()].isspace()
     is_whole = last.end() - first.start() == len(text) and len(words.split()) > 4
     # Tokenised text has spaces within tags, too.
@@ -293,7 +307,7 @@ def _stands_alone(tag: re.Match[str], text: str, plain: str, place: int) -> bool
     before, after = plain[max(0, place - _NEAR) : place], plain[place : place + _NEAR]
     is_at_an_end = bool(_END.search(before) or _START.match(after))
     if not tag[2]:
-        is_inside = before.strip() and after.strip()
+        is_inside = (before.strip() and after.strip()) or after.lstrip()[:1].islower()
         return bool(_COMMENT.fullmatch(tag[0])) and (is_at_an_end or not is_inside)
     if not tag[1] and before.strip():
         # list<p> is of a program.
