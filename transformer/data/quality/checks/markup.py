@@ -113,7 +113,7 @@ _ENTITY_MENTION = re.compile(
     rf"|(?<!\S){_ALONE}(?:,? ?[/|,] ?|,? (?:(?:and|or|und|oder|et|ou|y|o|e) )?)"
     rf"{_ALONE}(?![^\s.,;:)])"
     rf"|(?<!\S){_ALONE} (?:is|stands|means|becomes|for|instead|ist|steht|bedeutet|wird|für|statt)\b"
-    r"|(?i:\b(?:use|write|type|an?|the|with|by|of|verwende\w*|benutze\w*|schreibe\w*|ein|das|mit"
+    r"|(?i:\b(?:use|write|type|the|with|by|of|verwende\w*|benutze\w*|schreibe\w*|das|mit"
     rf"|durch|von)(?: Sie)?) {_ALONE}(?!\S|\s\d)"
 )
 _BRACKETED = re.compile(r"<[^\s<>][^<>]*>?")
@@ -140,6 +140,8 @@ _END, _START = (
     re.compile(r"(?:[\w.!?…:;,)%。！？]|[.!?…。！？]\s+)$"),
     re.compile(r"[\w%&$„“”\"«»(]"),
 )
+# A line with more tags stays: each is looked for in all of it.
+_MOST = 200
 # Signs beside a tag that decide.
 _NEAR = 20
 # What may stand before an element that is a block: nothing, a whole sentence, or a bullet.
@@ -245,7 +247,7 @@ def _mark_up(tags: Sequence[re.Match[str]], text: str) -> bool:
     """Whether the tags of a text all mark it up, and nothing else is in angle brackets."""
     plain = "".join(_between(tags, text))
     # Entities of brackets show a tag: H<sub>2</sub>O is written H&lt;sub&gt;.
-    if _BRACKET.search(_decoded(plain)) or _CODE.search(plain):
+    if len(tags) > _MOST or _BRACKET.search(_decoded(plain)) or _CODE.search(plain):
         return False
     names = [(one[2] or "").lower() for one in tags]
     if not all(_is_known(name) for name in names if name):

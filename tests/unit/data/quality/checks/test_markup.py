@@ -139,7 +139,22 @@ def test_markup_is_compared_by_names() -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["<", "<a ", '<a "', "<a b=", "</", "<!--", "<!--<", 'a="', "&", "&amp", "&amp;", ">"]
+    "piece",
+    [
+        "<b>x</b> y ",
+        "<",
+        "<a ",
+        '<a "',
+        "<a b=",
+        "</",
+        "<!--",
+        "<!--<",
+        'a="',
+        "&",
+        "&amp",
+        "&amp;",
+        ">",
+    ],
 )
 def test_a_long_line_takes_no_minutes(piece: str) -> None:
     text = piece * (200_000 // len(piece))
