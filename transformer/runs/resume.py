@@ -74,11 +74,13 @@ def _former_config(run: Path, largest: int | None) -> dict[str, Any]:
     if values is None:
         print(f"checkpoint=auto: {run / CONFIG} is missing or damaged", file=sys.stderr)
         return {}
-    if "wer" in str(values.get("metrics")):
-        # Older versions gave this name to another metric; the checkpoint knows.
+    metrics = _group(values, "metrics").values()
+    if any(one == "wer" or (isinstance(one, list) and "wer" in one) for one in metrics):
+        # Older versions gave this name to another metric; the checkpoint knows, if it is whole.
         from transformer.model.checkpoint.checkpoint import PORTABLE, find_last
 
-        values["metrics"] = find_last(run)[1][PORTABLE]["config"]["metrics"]
+        with suppress(InputError):
+            values["metrics"] = find_last(run)[1][PORTABLE]["config"]["metrics"]
     size = vocab_size(values)
     if largest is not None and size is not None and size < largest:
         values["tokenizer"] = {**values["tokenizer"], "vocab_size": largest}
