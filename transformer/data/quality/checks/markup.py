@@ -255,40 +255,40 @@ def _mark_up(tags: Sequence[re.Match[str]], text: str) -> bool:
     if "" in names and _COMMENT_WORD.search(plain):
         return False
     removed = accumulate((len(one[0]) for one in tags), initial=0)
-    places = [one.start() - before for one, before in zip(tags, removed, strict=False)]
+    positions = [one.start() - before for one, before in zip(tags, removed, strict=False)]
     elements, alone = list[tuple[int, int]](), list[int]()
-    begun, names_begun = list[int](), Counter[str]()
+    open_tags, open_names = list[int](), Counter[str]()
     for number, (one, name) in enumerate(zip(tags, names, strict=True)):
-        if one[1] and names_begun[name]:
-            names_begun[name] -= 1
-            while names[begun[-1]] != name:
-                alone.append(begun.pop())
-                names_begun[names[alone[-1]]] -= 1
-            elements.append((begun.pop(), number))
+        if one[1] and open_names[name]:
+            open_names[name] -= 1
+            while names[open_tags[-1]] != name:
+                alone.append(open_tags.pop())
+                open_names[names[alone[-1]]] -= 1
+            elements.append((open_tags.pop(), number))
         elif one[1] or not name:
             alone.append(number)
         else:
-            begun.append(number)
-            names_begun[name] += 1
-    alone += begun
+            open_tags.append(number)
+            open_names[name] += 1
+    alone += open_tags
     return all(
-        _is_around(tags[first], tags[last], text, plain, (places[first], places[last]))
+        _is_around(tags[first], tags[last], text, plain, (positions[first], positions[last]))
         for first, last in elements
-    ) and all(_stands_alone(tags[one], text, plain, places[one]) for one in alone)
+    ) and all(_stands_alone(tags[one], text, plain, positions[one]) for one in alone)
 
 
 def _is_around(
-    first: re.Match[str], last: re.Match[str], text: str, plain: str, places: tuple[int, int]
+    first: re.Match[str], last: re.Match[str], text: str, plain: str, positions: tuple[int, int]
 ) -> bool:
     """Whether an element marks up its words, unlike <b> and </b>, <b></b> and <b>bold</b>."""
-    words = plain[slice(*places)]
+    words = plain[slice(*positions)]
     if _HTML.fullmatch(first[2]) and _SHOWN.fullmatch(words):
         return False
     if _BLOCK.fullmatch(first[2]):
         # No word of a sentence: It gives <p>Hello</p>.
-        before = plain[max(0, places[0] - _NEAR) : places[0]]
+        before = plain[max(0, positions[0] - _NEAR) : positions[0]]
         is_first = _BEFORE_BLOCK.search(before) or text[first.start() - 1] == ">"
-        follows = plain[places[1] : places[1] + _NEAR].lstrip()[:1]
+        follows = plain[positions[1] : positions[1] + _NEAR].lstrip()[:1]
         return bool(is_first) and not (follows.islower() or follows in {*".,;:)"})
     again = re.finditer(rf"(?<!\w){re.escape(words.strip())}(?!\w)", plain)
     if len(list(islice(again, 2))) > 1:
@@ -301,12 +301,12 @@ def _is_around(
     )
 
 
-def _stands_alone(tag: re.Match[str], text: str, plain: str, place: int) -> bool:
+def _stands_alone(tag: re.Match[str], text: str, plain: str, position: int) -> bool:
     """Whether a comment, or a tag without its other half, is at an end of a line, sentence or word.
 
     Of the line alone, if it begins what is not a block: one of the keys <b> and <i> is no tag.
     """
-    before, after = plain[max(0, place - _NEAR) : place], plain[place : place + _NEAR]
+    before, after = plain[max(0, position - _NEAR) : position], plain[position : position + _NEAR]
     is_at_an_end = bool(_END.search(before) or _START.match(after))
     if not tag[2]:
         is_inside = (before.strip() and after.strip()) or after.lstrip()[:1].islower()
