@@ -12,6 +12,7 @@ from transformer.common.errors import InputError
 from transformer.common.escaping import escaped, escaped_json
 from transformer.common.files import read_json
 from transformer.common.schema import FORMER
+from transformer.evaluation.metrics import MetricsConfig
 from transformer.report.comparison import letters
 from transformer.report.page import REPORT
 from transformer.report.page.page import report_page
@@ -66,7 +67,8 @@ def require_config(folder: Path) -> Values:
 
 
 def _facts(folder: Path, config: Values, state: str | None) -> Values:
-    run, record, curves = run_config(config), read_record(folder), _curves(folder)
+    run, record = run_config(config), read_record(folder)
+    curves = _curves(folder, run.metrics)
     direction = f", {run.data.source} to {run.data.target}" if is_translation(run.task) else ""
     if state is None:
         running = "training" if is_locked(folder) else "stopped"
@@ -88,7 +90,7 @@ def _facts(folder: Path, config: Values, state: str | None) -> Values:
     }
 
 
-def _curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
+def _curves(folder: Path, metrics: MetricsConfig) -> dict[str, list[tuple[int, float]]]:
     """Points (update, value) of ``metrics.csv``; a value that is not finite is left out."""
     found: dict[str, list[tuple[int, float]]] = {}
     with suppress(OSError), open(folder / "metrics.csv", encoding="utf-8", errors="replace") as f:
@@ -100,6 +102,9 @@ def _curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
                     known = name and cell and (name in _CURVES or name.startswith("val/"))
                     if known and math.isfinite(value := float(cell)):
                         found.setdefault(name, []).append((update, value))
+    # A run that an older version began: it called the sentence error rate wer.
+    if "wer" not in (*metrics.validation, metrics.choose) and (former := found.pop("val/wer", [])):
+        found["val/ser"] = former + found.get("val/ser", [])
     return found
 
 

@@ -71,8 +71,9 @@ def train(
     ``resume`` is its content. A trial of a sweep has an ``objective``, and tests nothing. With
     ``fit_vocabulary``, a vocabulary that is too large for the text gets the largest possible size.
     Returns the last value of every logged metric, and the scores of the test. Raises InputError for
-    a wrong config, text or folder, and Interrupted after a signal, with a checkpoint written. The
-    settings of the process, such as its random state, are as before when it returns.
+    a wrong config or text or another run in the folder, OSError for a folder that cannot be made,
+    and Interrupted after a signal, with a checkpoint written. The settings of the process, such as
+    its random state, are as before when it returns.
     """
     config, folder = with_resolved(config), Path(folder)
     is_rank_0 = process_rank() == 0

@@ -113,7 +113,10 @@ def choices(group: str) -> list[str]:
 def without_plus(argument: str) -> str:
     """``+KEY=VALUE`` and ``++KEY=VALUE`` as ``KEY=VALUE``: every key is there, Hydra's aside."""
     bare = argument.lstrip("+")
-    return argument if "=" not in bare or bare.startswith("hydra") else bare
+    if "=" not in bare or bare == argument:
+        return argument
+    # ++ sets a key of Hydra that is there, too.
+    return f"++{bare}" if bare.startswith("hydra") else bare
 
 
 def parse_override(override: str, verb: str = "train", *, sweeps: str | None = "") -> Override:

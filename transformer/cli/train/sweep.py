@@ -1,6 +1,7 @@
 """The jobs of a sweep: their overrides and scores, recorded one by one and shown at its end."""
 
 import json
+import math
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -60,7 +61,7 @@ def recorded(job: Any) -> Iterator[dict[str, Any]]:
             raise
         print(stop, file=sys.stderr)
         raise SystemExit(stop.code) from stop
-    except Exception as error:
+    except BaseException as error:  # Ctrl-C before the training, too
         record["error"] = str(error) or type(error).__name__
         raise
     finally:
@@ -85,13 +86,14 @@ def show_jobs(folder: Path) -> None:
     rows = []
     for job in jobs:
         score = f"{job['score']:.4f}" if "score" in job else "-"
-        where = os.path.relpath(job["folder"]) if "score" in job else job["error"]
+        where = job.get("error") or os.path.relpath(job["folder"])
         values = [_short(job["overrides"].get(key, "")) for key in varied]
         rows.append((str(job["job"]), *values, score, where))
     title = f"{folder}: {len(jobs)} job{'s' * (len(jobs) > 1)}"
     if scored:
         choose = max if scored[0]["better"] == "higher" else min
-        best = choose(scored, key=lambda job: job["score"])
+        numbers = [job for job in scored if not math.isnan(job["score"])]
+        best = choose(numbers or scored, key=lambda job: job["score"])
         title += f", best {best['job']} ({metric} {best['score']:.4f})"
     header = ("job", *varied, metric, "folder")
     right = range(len(header) - 1)

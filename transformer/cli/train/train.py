@@ -64,7 +64,7 @@ def run(arguments: Sequence[str]) -> None:
         raise InputError(f"{launch[0]} is for a sweep; add --multirun")
     config = compose.compose_config("train", [one for one in overrides if one not in trust])
     folder = Path(HydraConfig.get().run.dir).absolute()
-    given = {override_key(one) for one in overrides}
+    given = {override_key(one).lstrip("+") for one in overrides}
     compose.fetch_models(config)
     if config.finetune_from is not None:
         from transformer.runs.finetuning import take_model

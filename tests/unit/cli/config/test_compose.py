@@ -7,7 +7,12 @@ from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
-from transformer.cli.config.arguments import choices, config_folder, flags_and_overrides
+from transformer.cli.config.arguments import (
+    choices,
+    config_folder,
+    flags_and_overrides,
+    without_plus,
+)
 from transformer.cli.config.compose import compose_config, with_recipe
 from transformer.common.errors import InputError
 from transformer.common.files import CONFIG_DIR
@@ -192,3 +197,17 @@ def test_a_folder_of_the_user_adds_choices(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv(CONFIG_DIR, str(tmp_path / "gone"))
     with pytest.raises(InputError, match=r"--config-dir=.*gone is no folder"):
         compose_config("train", [])
+
+
+@pytest.mark.parametrize(
+    ("argument", "read"),
+    [
+        ("++optimizer.lr=1", "optimizer.lr=1"),
+        ("optimizer.lr=1", "optimizer.lr=1"),
+        # Of Hydra's own keys some are there, and others are not.
+        ("+hydra.run.dir=a", "++hydra.run.dir=a"),
+        ("hydra.run.dir=a", "hydra.run.dir=a"),
+    ],
+)
+def test_a_plus_before_a_key_is_understood(argument: str, read: str) -> None:
+    assert without_plus(argument) == read

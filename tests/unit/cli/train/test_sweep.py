@@ -47,6 +47,21 @@ def test_a_table_of_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert rows[2] == ["2", "0.01", "-", "it", "diverges"]
 
 
+def test_jobs_without_a_number_are_in_the_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, score in enumerate((float("nan"), 2.0)):
+        with recorded(job(tmp_path, number)) as record:
+            record |= {"metric": "val/loss", "score": score, "better": "lower"}
+    # A second Ctrl-C, or one before the training.
+    with pytest.raises(KeyboardInterrupt), recorded(job(tmp_path, 2)):
+        raise KeyboardInterrupt
+    show_jobs(tmp_path)
+    title, _, *rows = capsys.readouterr().err.splitlines()
+    assert "best 1 (val/loss 2.0000)" in title
+    assert rows[2].split() == ["2", "-", "KeyboardInterrupt"]
+
+
 def test_ctrl_c_ends_the_sweep_and_not_one_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,6 +82,17 @@ def test_folders_of_others_break_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     assert chosen(tmp_path / "new") is None
 
 
+def test_a_damaged_checkpoint_beside_is_not_read(tmp_path: Path) -> None:
+    metrics = {"choose": "bleu", "lowercase": False, "custom_better": "lower"}
+    config = STARTED | {"metrics": metrics}
+    write_run(tmp_path / "old", config=config)
+    assert find_run_to_resume(config, tmp_path / "new", named=False)[0] == tmp_path / "old"
+    # A run of an older version: its metrics stay unknown.
+    former = STARTED | {"metrics": {"choose": "wer"}}
+    write_run(tmp_path / "former", config=former)
+    assert find_run_to_resume(config, tmp_path / "new", named=False)[0] == tmp_path / "old"
+
+
 def test_a_named_directory_goes_on_if_it_holds_a_checkpoint(tmp_path: Path) -> None:
     write_run(tmp_path / "other")
     (tmp_path / "run").mkdir()

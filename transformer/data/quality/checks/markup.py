@@ -6,11 +6,11 @@ about markup (the <b> tag, "&amp;", <form> ... </form>) has no fault, and is not
 
 import html
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from html.entities import name2codepoint
-from itertools import chain
+from itertools import accumulate, islice
 
 from transformer.data.quality.base import SIDES, Fault, NumberedPair, quoted
 
@@ -74,7 +74,10 @@ _DEPTH = 3
 _SUBJECT = re.compile(
     r"(?<![./])\b(?:tags?|Tags|(?i:elements?|attributes?|markup|x?html\d?|x[ms]l\w*|sgml|dtd|cdata"
     r"|docbook|entit(?:y|ies)|(?:un)?escap\w+|(?:angle|pointed)[- ]brackets?|ampersands?"
-    r"|placeholders?|character references?|source code|page source"
+    r"|placeholders?|character references?|source code|page source|markdown|latex|roff|pango"
+    r"|bold(?:face)?|italics?|underlin\w+|rich text|line ?breaks?|newlines?|syntax"
+    r"|convert\w*|konvertier\w*|umge\w*wandelt|encod\w+|[ck]odier\w*"
+    r"|fett\w*|kursiv\w*|(?:unter|durch)gestrichen\w*|unterstr\w+|zeilenumbr\w+"
     r"|elemente[ns]?|attribut(?:e[ns]?|s)?|\w*entität(?:en)?|\w*maskier\w+|auszeichnungs\w+"
     r"|platzhaltern?|spitzen? klammern?|zeichenreferenz(?:en)?|quelltext\w*|quellcode\w*"
     r"|éléments?|balises?|entités?|étiquettes?|etichett[ae]|etiquetas?|entidad(?:es)?|elementos?))\b"
@@ -94,17 +97,24 @@ _MENTION = re.compile(
     rf"|{_BEGIN} (?:\w+ ){{1,2}}{_BEGIN}(?!\w)"
     rf"|(?:[Ee]xamples?|[Bb]eispiele?|\be\. ?g\.|\bz\. ?B\.)[:,]? ?{_BEGIN}|\w-{_BEGIN}"
     # B<bold> of a manual, and not H<sub>2</sub>O.
-    r"|(?<![^\W_])[A-Z]<(?!/?su[bp]>)"
+    r"|(?<![^\W_])[A-Z]<(?!/|su[bp]>)"
+    # What one types, or what something looks like.
+    r"|(?i:\b(?:writ\w+|typ(?:e[sd]?|ing)|us(?:e[sd]?|ing)|insert\w*|instead of|as|like|into"
+    r"|schreib\w*|tipp\w*|verwende\w*|benutz\w*|als|wie|statt|anstelle von)(?: Sie)?:? "
+    r"<(?:[abiu]|em|font|small|span|strike|strong|tt)(?: [^<>]*)?>)"
 )
+# Code of a program, of TeX or of Markdown.
+_CODE = re.compile(r"[\\{}`]|\*\*|\w\(\)|;\s*$|[=!]=|&&|\|")
 # An entity in quotes or brackets, one of two that stand alone in a list, or one that is the subject
 # of a sentence or its object.
 _ALONE = r"&(?:lt|gt|amp|quot|apos|nbsp|#\w+);"
 _ENTITY_MENTION = re.compile(
     rf"{_OPEN}\s?&#?\w+;?(?:\s?{_CLOSE}| \w)"
-    rf"|(?<!\S){_ALONE}(?:,? ?[/|,] ?|,? (?:and|or|und|oder|et|ou|y|o|e) ){_ALONE}(?![^\s.,;:)])"
+    rf"|(?<!\S){_ALONE}(?:,? ?[/|,] ?|,? (?:(?:and|or|und|oder|et|ou|y|o|e) )?)"
+    rf"{_ALONE}(?![^\s.,;:)])"
     rf"|(?<!\S){_ALONE} (?:is|stands|means|becomes|for|instead|ist|steht|bedeutet|wird|für|statt)\b"
-    r"|\b(?:[Uu]se|[Ww]rite|[Tt]ype|[Vv]erwende\w*|[Bb]enutze\w*|[Ss]chreibe\w*)(?: Sie)?"
-    rf" {_ALONE}(?!\S)"
+    r"|(?i:\b(?:use|write|type|the|with|by|of|verwende\w*|benutze\w*|schreibe\w*|das|mit"
+    rf"|durch|von)(?: Sie)?) {_ALONE}(?!\S|\s\d)"
 )
 _BRACKETED = re.compile(r"<[^\s<>][^<>]*>?")
 # What else is in angle brackets: <file>, <%s id='%s'>, <ann@example.org>.
@@ -120,13 +130,22 @@ _SHOWN = re.compile(
     r"unterstrichen)\s*",
     re.IGNORECASE,
 )
-# An entity of a letter that is no part of a word, or of a blank between blanks.
+# An entity between blanks.
 _LONE = re.compile(r"(?<![^\s(])&(?:#\w+|[A-Za-z]+);(?=[\s.,;:)]|$)")
 
 _SIGN_ALONE = re.compile(r"(?<!\w)[&<>](?!\w)")
 _NAME_OF = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 # Where a tag may stand that has no other half.
-_END, _START = re.compile(r"(?:[\w.!?…:;,)%]|[.!?…]\s+)$"), re.compile(r"[\w%&$„“”\"«»(]")
+_END, _START = (
+    re.compile(r"(?:[\w.!?…:;,)%。！？]|[.!?…。！？]\s+)$"),
+    re.compile(r"[\w%&$„“”\"«»(]"),
+)
+# A line with more tags stays: each is looked for in all of it.
+_MOST = 200
+# Signs beside a tag that decide.
+_NEAR = 20
+# What may stand before an element that is a block: nothing, a whole sentence, or a bullet.
+_BEFORE_BLOCK = re.compile(r"(?:^|[.!?…。！？][\"'”“»)]?|^\W+)\s*$")
 
 
 def same_tags(source: str, target: str) -> bool:
@@ -147,9 +166,11 @@ def decode_entities(source: str, target: str) -> tuple[str, str]:
     is_on_both = all(map(_ENTITY.search, texts))
     if is_about_markup(*texts) if is_on_both else any(map(_mentions_entity, texts)):
         return texts
-    if all(any(_is_letter(one[0]) for one in _LONE.finditer(text)) for text in texts):
+    if all(any(_is_shown(one) for one in _LONE.finditer(text)) for text in texts):
         return texts
-    return _decoded(source), _decoded(target)
+    after = _decoded(source), _decoded(target)
+    # What is still in it is shown, not marked up: It prints &lt;b&gt;.
+    return texts if any(map(_tags, remove_tags(*after))) else after
 
 
 def remove_tags(source: str, target: str) -> tuple[str, str]:
@@ -187,16 +208,14 @@ def find_markup_fault(both: bool, pair: NumberedPair) -> Fault | None:
         return None
     names = [_HTML if "<" in other else _HTML_ALONE for other in pair.texts[::-1]]
     kinds, shown = zip(*map(_markup_of, pair.texts, names), strict=True)
-    if (kinds[0] == kinds[1]) is not both or (both and _is_other_language(kinds[0])):
+    if (kinds[0] == kinds[1]) is not both:
+        return None
+    # Whole tags and entities on both sides may be what a text is about.
+    repairs = (remove_tags, decode_entities)
+    if both and not kinds[0]["rest"] and all(one(*pair.texts) == pair.texts for one in repairs):
         return None
     found = (Fault(side, text) for side, text in zip(SIDES, shown, strict=True) if text)
     return next(found, None)
-
-
-def _is_other_language(kinds: Counter[str]) -> bool:
-    """Whether a tag has a name that no repair knows, as of code in another language."""
-    names = {kind.removeprefix("/") for kind in kinds} - {"comment", "rest", "entities"}
-    return not all(map(_is_known, names))
 
 
 def _is_known(name: str) -> bool:
@@ -207,59 +226,96 @@ def _mentions_entity(text: str) -> bool:
     """Whether a text quotes an entity, or has one beside its sign: "& becomes &amp;"."""
     if "&" not in text:
         return False
-    plain = _TAG.sub("", _ENTITY.sub("", text))
+    plain = _ENTITY.sub("", "".join(_between(_tags(text), text)))
     is_beside = any(_NAME_OF[sign] in text for sign in set(_SIGN_ALONE.findall(plain)))
     return is_beside or _ENTITY_MENTION.search(text) is not None
 
 
-def _is_letter(entity: str) -> bool:
-    """Whether an entity stands for a letter or a no-break space."""
-    sign = _expanded(entity)
-    return len(sign) == 1 and (sign.isalpha() or sign == " ")
+def _is_shown(lone: re.Match[str]) -> bool:
+    """Whether an entity is shown, and no part of its text: a letter, a no-break space, or a sign
+    that ends a sentence, unlike 5 &euro;, or begins one: &copy; gives the sign."""
+    sign, text = _expanded(lone[0]), lone.string
+    if len(sign) > 1:  # another name
+        return False
+    before, after = text[: lone.start()].rstrip(), text[lone.end() :].lstrip()
+    ends = (not after or after[0] in ".,;:)") and before[-1:].isalpha()
+    begins = not before and after[:1].islower()
+    return sign.isalpha() or sign == " " or (sign in '©®™§€£&"' and (ends or begins))
 
 
 def _mark_up(tags: Sequence[re.Match[str]], text: str) -> bool:
     """Whether the tags of a text all mark it up, and nothing else is in angle brackets."""
     plain = "".join(_between(tags, text))
-    if _BRACKET.search(plain) or not all(_is_known(one[2].lower()) for one in tags if one[2]):
+    # Entities of brackets show a tag: H<sub>2</sub>O is written H&lt;sub&gt;.
+    if len(tags) > _MOST or _BRACKET.search(_decoded(plain)) or _CODE.search(plain):
         return False
-    opened, alone, removed = defaultdict[str, list[tuple[int, re.Match[str]]]](list), list[int](), 0
-    for one in tags:
-        place, name = one.start() - removed, (one[2] or "").lower()
-        removed += len(one[0])
-        if not name:
-            if not _COMMENT.fullmatch(one[0]) or _COMMENT_WORD.search(plain):
-                return False
-        elif one[1] and opened[name]:
-            start, first = opened[name].pop()
-            if not _is_around(first, one, text, plain[start:place]):
-                return False
-        elif one[1]:
-            alone.append(place)
+    names = [(one[2] or "").lower() for one in tags]
+    if not all(_is_known(name) for name in names if name):
+        return False
+    if "" in names and _COMMENT_WORD.search(plain):
+        return False
+    removed = accumulate((len(one[0]) for one in tags), initial=0)
+    positions = [one.start() - before for one, before in zip(tags, removed, strict=False)]
+    elements, alone = list[tuple[int, int]](), list[int]()
+    open_tags, open_names = list[int](), Counter[str]()
+    for number, (one, name) in enumerate(zip(tags, names, strict=True)):
+        if one[1] and open_names[name]:
+            open_names[name] -= 1
+            while names[open_tags[-1]] != name:
+                alone.append(open_tags.pop())
+                open_names[names[alone[-1]]] -= 1
+            elements.append((open_tags.pop(), number))
+        elif one[1] or not name:
+            alone.append(number)
         else:
-            opened[name].append((place, one))
-    for place, one in chain.from_iterable(opened.values()):
-        if len(one[2]) == 1 and text[one.start() - 1 : one.start()].isalnum():
-            return False  # list<p> of a program
-        alone.append(place)
-    return all(_is_at_an_end(plain, place) for place in alone)
+            open_tags.append(number)
+            open_names[name] += 1
+    alone += open_tags
+    return all(
+        _is_around(tags[first], tags[last], text, plain, (positions[first], positions[last]))
+        for first, last in elements
+    ) and all(_stands_alone(tags[one], text, plain, positions[one]) for one in alone)
 
 
-def _is_around(first: re.Match[str], last: re.Match[str], text: str, words: str) -> bool:
+def _is_around(
+    first: re.Match[str], last: re.Match[str], text: str, plain: str, positions: tuple[int, int]
+) -> bool:
     """Whether an element marks up its words, unlike <b> and </b>, <b></b> and <b>bold</b>."""
+    words = plain[slice(*positions)]
     if _HTML.fullmatch(first[2]) and _SHOWN.fullmatch(words):
         return False
-    if not words.strip():
-        return bool(_BLOCK.fullmatch(first[2]))
+    if _BLOCK.fullmatch(first[2]):
+        # No word of a sentence: It gives <p>Hello</p>.
+        before = plain[max(0, positions[0] - _NEAR) : positions[0]]
+        is_first = _BEFORE_BLOCK.search(before) or text[first.start() - 1] == ">"
+        follows = plain[positions[1] : positions[1] + _NEAR].lstrip()[:1]
+        return bool(is_first) and not (follows.islower() or follows in {*".,;:)"})
+    again = re.finditer(rf"(?<!\w){re.escape(words.strip())}(?!\w)", plain)
+    if len(list(islice(again, 2))) > 1:
+        return False  # Change <b>word</b> to *word*.
     is_free = text[last.start() - 1].isspace() and text[first.end()].isspace()
     is_whole = last.end() - first.start() == len(text) and len(words.split()) > 4
     # Tokenised text has spaces within tags, too.
-    return bool(not is_free or is_whole or first[3] or first[0][1].isspace())
+    return bool(words.strip()) and bool(
+        not is_free or is_whole or first[3] or first[0][1].isspace()
+    )
 
 
-def _is_at_an_end(plain: str, place: int) -> bool:
-    """Whether a tag without its other half is at a word, or behind a sentence."""
-    return bool(_END.search(plain, max(0, place - 3), place) or _START.match(plain, place))
+def _stands_alone(tag: re.Match[str], text: str, plain: str, position: int) -> bool:
+    """Whether a comment, or a tag without its other half, is at an end of a line, sentence or word.
+
+    Of the line alone, if it begins what is not a block: one of the keys <b> and <i> is no tag.
+    """
+    before, after = plain[max(0, position - _NEAR) : position], plain[position : position + _NEAR]
+    is_at_an_end = bool(_END.search(before) or _START.match(after))
+    if not tag[2]:
+        is_inside = (before.strip() and after.strip()) or after.lstrip()[:1].islower()
+        return bool(_COMMENT.fullmatch(tag[0])) and (is_at_an_end or not is_inside)
+    if not tag[1] and before.strip():
+        # list<p> is of a program.
+        is_type = tag[2].lower() == "p" and text[tag.start() - 1].isalnum()
+        return is_at_an_end and not is_type and bool(_BLOCK.fullmatch(tag[2]))
+    return is_at_an_end
 
 
 def _markup_of(text: str, names: re.Pattern[str]) -> tuple[Counter[str], str | None]:
