@@ -140,7 +140,12 @@ def check_verb(call: list[str], *, elided: bool) -> None:
         arguments = [word for word in arguments[2:] if not word.startswith("experiment=")]
     flags, overrides = flags_and_overrides(arguments) if verb == "train" else ([], arguments)
     if "--multirun" in flags:
-        overrides = [re.sub(r"=([^\[{(,]+),.*", r"=\1", override) for override in overrides]
+        ranges = re.compile(r"[\w.]+=(tag|interval|range|choice)\(")
+        overrides = [
+            re.sub(r"=([^\[{(,]+),.*", r"=\1", override)
+            for override in overrides
+            if not ranges.match(override)
+        ]
     keys = [override.partition("=")[0] for override in overrides]
     if verb == "train" and "checkpoint" in keys and "checkpoint=auto" not in overrides:
         groups = [key for key in keys if (config_folder() / key).is_dir()]

@@ -15,7 +15,6 @@ from hydra.core.hydra_config import HydraConfig
 from transformer.cli.config.arguments import config_folder, parse_override, search_path
 from transformer.common.errors import InputError, Interrupted
 from transformer.common.files import read_json, written_whole
-from transformer.recipes.overrides import override
 
 JOBS = "jobs"
 """Folder of a sweep's directory: one file of JSON a job, ``NUMBER.json``."""
@@ -40,6 +39,8 @@ def sweep_directory(overrides: Sequence[str]) -> Path:
 
 def directory_override(folder: Path) -> str:
     """The override that gives a sweep this directory."""
+    from transformer.recipes.overrides import override
+
     return override("hydra.sweep.dir", str(folder))
 
 
