@@ -71,6 +71,7 @@ def with_flags(
 def load_checkpoints(names: Any) -> list[Checkpoint]:
     """``checkpoint=PATH``, or ``checkpoint=[PATH,…]`` of one vocabulary."""
     first, *more = checkpoints = [_load(path) for path in checkpoint_paths(names)]
+    set_search_threads(weight for one in checkpoints for weight in one.model.parameters())
     vocabulary = Tokenizer.from_state(first.tokenizer).fingerprint
     for other in more:
         if Tokenizer.from_state(other.tokenizer).fingerprint != vocabulary:
@@ -110,8 +111,6 @@ def load_checkpoint_model(config: DictConfig, checkpoints: Sequence[Checkpoint])
             raise InputError(f"{checkpoint.path} {locate.ENGINE_EXPORT}")
         switch_off(checkpoint.model, parse_heads(checkpoint.model, map(str, given)))
     models = [checkpoint.model for checkpoint in checkpoints]
-    if device.type == "cpu":
-        set_search_threads(models)
     # What only computes has this key; what reads or writes weights needs them as they are.
     if "precision" in config:
         models = [in_precision(model, precision, device) for model in models]

@@ -38,8 +38,8 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     thread = ThreadPoolExecutor(1)
     directions = thread.submit(lambda: Directions(_directions(config, arguments))).result()
     models = [one.translator.model for one in directions.all]
-    if all(one.translator.device.type == "cpu" for one in directions.all):
-        thread.submit(set_search_threads, models).result()  # loading has set them for the last
+    weights = [weight for model in models for weight in model.parameters()]
+    thread.submit(set_search_threads, weights).result()  # loading has set them for the last
     tokens = min(one.translator.batch_tokens for one in directions.all)
     width = max(one.translator.search.width for one in directions.all)
     service = TranslationService(

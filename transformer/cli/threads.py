@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor
 
-SMALL_WEIGHT = 2**18
+SMALL_WEIGHT = 2**19
 """Elements of a model's largest weight up to which a second thread gains nothing in a search
 (docs/performance.md)."""
 
@@ -27,14 +27,14 @@ _DEFAULT_THREADS = torch.get_num_threads()
 _TASKS = Path("/proc/self/task")
 
 
-def set_search_threads(models: Iterable[nn.Module]) -> None:
-    """Search with one thread if all models are small; let threads sleep on a crowded machine.
+def set_search_threads(weights: Iterable[Tensor]) -> None:
+    """Search with one thread if all weights are small; let threads sleep on a crowded machine.
 
     ``OMP_NUM_THREADS`` sets the number instead.
     """
     if "OMP_NUM_THREADS" not in os.environ:
-        sizes = [weight.numel() for model in models for weight in model.parameters()]
-        torch.set_num_threads(1 if max(sizes) <= SMALL_WEIGHT else _DEFAULT_THREADS)
+        largest = max(weight.numel() for weight in weights)
+        torch.set_num_threads(1 if largest <= SMALL_WEIGHT else _DEFAULT_THREADS)
     sleep_when_crowded()
 
 

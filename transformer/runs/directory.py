@@ -11,7 +11,7 @@ from transformer.common.files import PACKAGE, open_unlinked
 from transformer.report.page import REPORT
 from transformer.runs.config_file import CONFIG
 from transformer.runs.record import RECORD
-from transformer.training.checkpointing.run_directory import LOCK, locked
+from transformer.training.checkpointing.run_directory import LOCK, is_locked, locked
 
 LOG = "train.log"
 
@@ -31,8 +31,8 @@ def run_directory(folder: Path) -> Iterator[None]:
 
     Raises InputError at once if another process or thread trains in it.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder):
+    with ExitStack() as stack:
+        _make_and_lock(folder, stack)
         new = {path.name for path in folder.iterdir()} <= {LOG, LOCK}
         try:
             yield
@@ -41,6 +41,24 @@ def run_directory(folder: Path) -> Iterator[None]:
             if new and {path.name for path in folder.iterdir()} <= written:
                 shutil.rmtree(folder)
             raise
+
+
+def _make_and_lock(folder: Path, stack: ExitStack) -> None:
+    """Make and lock a folder; another process may remove it after an error at its start."""
+    for _ in range(3):
+        folder.mkdir(parents=True, exist_ok=True)
+        held = ExitStack()
+        try:
+            held.enter_context(locked(folder))
+        except InputError:
+            if folder.is_dir():
+                raise
+            continue
+        if is_locked(folder):  # not a file of the folder that is gone
+            stack.push(held)
+            return
+        held.close()
+    raise InputError(f"{folder} is removed again and again by another process; wait for it")
 
 
 class OnlyNew(logging.Filter):

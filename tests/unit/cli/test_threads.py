@@ -26,13 +26,13 @@ def two_threads(monkeypatch):
 
 def test_a_small_model_searches_with_one_thread(two_threads, monkeypatch):
     monkeypatch.setattr(threads, "sleep_when_crowded", lambda: None)
-    small, large = nn.Linear(128, 1000), nn.Linear(512, 1024)
-    threads.set_search_threads([small])
+    small, large = nn.Linear(128, 1000), nn.Linear(512, 2048)
+    threads.set_search_threads(small.parameters())
     assert torch.get_num_threads() == 1
-    threads.set_search_threads([small, large])
+    threads.set_search_threads([*small.parameters(), *large.parameters()])
     assert torch.get_num_threads() == 2
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    threads.set_search_threads([small])
+    threads.set_search_threads(small.parameters())
     assert torch.get_num_threads() == 2
 
 

@@ -1,9 +1,10 @@
 """``train``: compose a config, or take that of the run to resume, and train."""
 
+import logging
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from transformer.cli.train.sweep import directory_override, recorded, show_jobs,
 from transformer.cli.train.vocabulary import names_size, untie_kinds
 from transformer.common.errors import InputError
 from transformer.common.own_code import import_code
+from transformer.common.processes import COMMAND, command_line
 from transformer.common.schema import override_key
 from transformer.data.corpora.trust import named_classes
 from transformer.model.checkpoint.locate import run_folder
@@ -96,6 +98,12 @@ def _hydra(flags: Sequence[str], overrides: Sequence[str]) -> None:
                 directory = sweep_directory(overrides)
                 overrides.append(directory_override(directory))
                 stack.callback(show_jobs, directory)
+            else:
+                # The reader of --info may close the pipe: logging would print a traceback a line.
+                stack.callback(setattr, logging, "raiseExceptions", logging.raiseExceptions)
+                logging.raiseExceptions = False
+            # The runs record the command of the user, which Hydra reads in another form.
+            stack.enter_context(_environment(COMMAND, command_line()))
             sys.argv[1:] = [*flags, *overrides, *search_path()]
             hydra.main(str(config_folder()), "train", version_base="1.3")(_job)()
         except HydraException as error:
@@ -104,6 +112,18 @@ def _hydra(flags: Sequence[str], overrides: Sequence[str]) -> None:
             if sweeps:
                 raise
             raise InputError(" ".join(str(error).split())) from error
+
+
+@contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        os.environ.pop(name)
+        if before is not None:
+            os.environ[name] = before
 
 
 def _resolve_auto(config: DictConfig, folder: Path, *, named: bool, sized: bool) -> Path:

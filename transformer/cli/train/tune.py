@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 from transformer.cli.config.compose import resolve_path, resolve_positive, resolve_value
 from transformer.cli.evaluate.scored_text import require_trusted, resolve_metrics
 from transformer.cli.load import resolve_batch_tokens, resolve_device
+from transformer.cli.threads import set_search_threads
 from transformer.model.checkpoint import checkpoint
 from transformer.model.checkpoint.locate import TUNED, find_checkpoint
 from transformer.report.scores import print_json, require_writable
@@ -24,6 +25,7 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     candidates = _candidates(config, path)
     of_run = next(iter(candidates.values()))[checkpoint.PORTABLE]["config"]
     require_trusted(config, of_run)
+    set_search_threads(next(iter(candidates.values()))["state_dict"].values())
     hints, device = get_type_hints(tuning.SweepConfig), resolve_device(config.device)
     keys = ("beam_sizes", "length_penalties", "metric", "sentences")
     settings = tuning.SweepConfig(

@@ -28,8 +28,7 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     device = resolve_device(config.device)
     batch_tokens = resolve_batch_tokens(config, device)
     predictor = kind.load(file, batch_tokens=batch_tokens, device=device)
-    if device.type == "cpu":
-        set_search_threads([predictor.model])
+    set_search_threads(predictor.model.parameters())
     with ExitStack() as stack:
         lines, ready = open_input(source)
         if regular and target is not None:

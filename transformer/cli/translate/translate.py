@@ -84,6 +84,11 @@ def _translator(
     documents = resolve_value(config, "documents", bool | None)
     on_failure = resolve_value(config, "on_failure", OnFailure | None)
     translator, trained = translator_by_engine(config, arguments)
+    if config.glossary is not None and translator.search.algorithm != "beam":
+        raise InputError(
+            f"decoding.algorithm={translator.search.algorithm} cannot look for the phrases of "
+            "glossary=; set decoding=beam"
+        )
     flags, looks = config.flags or on_failure is not None, config.alignment or config.attention
     if looks and on_failure in ("next_best", "resample"):
         raise InputError(
