@@ -17,7 +17,7 @@ from transformer.common.schema import typed
 from transformer.decoding.translation.result import OnFailure
 from transformer.serving.languages import Direction, Directions, trained_directions
 
-_PACKAGES = (*("lxml", "multipart", "prometheus_client", "py3langid", "starlette", "uvicorn"),)
+_PACKAGES = ("lxml", "multipart", "prometheus_client", "py3langid", "starlette", "uvicorn")
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:

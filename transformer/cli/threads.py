@@ -7,6 +7,7 @@ These are settings of the process, so that only commands call this module.
 
 import os
 import threading
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -54,11 +55,12 @@ def sleep_when_crowded() -> None:
 
 def _watch(ended: threading.Event) -> None:
     team: _IdleTeam | None = None
-    before = _seconds_without_core()
+    before, start = _seconds_without_core(), time.monotonic()
     while not ended.wait(_INTERVAL):
-        now = _seconds_without_core()
-        waited = sum(now[task] - before[task] for task in now.keys() & before.keys()) / _INTERVAL
-        before = now
+        now, end = _seconds_without_core(), time.monotonic()
+        seconds = sum(now[task] - before[task] for task in now.keys() & before.keys())
+        waited = seconds / (end - start)
+        before, start = now, end
         if team is None and waited > CROWDED:
             team = _IdleTeam()
         elif team is not None and waited < FREE:

@@ -58,4 +58,4 @@ def test_a_trial_that_cannot_be_says_so_in_a_line(home: Path) -> None:
     assert "Traceback" not in stderr
     code, stderr = sweep(home, "optimizer.lr=-1,1e-3")
     assert code == 2
-    assert stderr.splitlines()[-1] == "error: optimizer.lr=-1.0 must be positive"
+    assert stderr.splitlines()[-1] == "error: optimizer.lr=-1.0 must be above 0"

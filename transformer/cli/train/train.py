@@ -3,8 +3,8 @@
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,7 +103,8 @@ def _hydra(flags: Sequence[str], overrides: Sequence[str]) -> None:
                 stack.callback(setattr, logging, "raiseExceptions", logging.raiseExceptions)
                 logging.raiseExceptions = False
             # The runs record the command of the user, which Hydra reads in another form.
-            stack.enter_context(_environment(COMMAND, command_line()))
+            os.environ[COMMAND] = command_line()
+            stack.callback(os.environ.pop, COMMAND)
             sys.argv[1:] = [*flags, *overrides, *search_path()]
             hydra.main(str(config_folder()), "train", version_base="1.3")(_job)()
         except HydraException as error:
@@ -112,18 +113,6 @@ def _hydra(flags: Sequence[str], overrides: Sequence[str]) -> None:
             if sweeps:
                 raise
             raise InputError(" ".join(str(error).split())) from error
-
-
-@contextmanager
-def _environment(name: str, value: str) -> Iterator[None]:
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        os.environ.pop(name)
-        if before is not None:
-            os.environ[name] = before
 
 
 def _resolve_auto(config: DictConfig, folder: Path, *, named: bool, sized: bool) -> Path:

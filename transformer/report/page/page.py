@@ -71,8 +71,9 @@ def _charts(values: Values) -> list[Values]:
             titles = [title if len(matching) == 1 else f"{title}, {name}" for name in matching]
             charts = [_lines(values, [name]) for name in matching]
         else:
-            charts = [_lines(values, matching[n : n + _COLORS]) for n in _starts(matching)]
-            titles = [title if n == 0 else f"{title}, continued" for n in range(len(charts))]
+            starts = range(0, len(matching), _COLORS)
+            charts = [_lines(values, matching[start : start + _COLORS]) for start in starts]
+            titles = [title if n == 1 else f"{title}, part {n}" for n in range(1, len(charts) + 1)]
         found += [
             _chart(own, unit, lines, _best_update(values))
             for own, lines in zip(titles, charts, strict=True)
@@ -111,10 +112,6 @@ def _lines(values: Values, names: Sequence[str]) -> list[Line]:
         for name in names
         if name in run["curves"]
     ]
-
-
-def _starts(names: Sequence[str]) -> range:
-    return range(0, len(names), _COLORS)
 
 
 def _best_update(values: Values) -> Number | None:
