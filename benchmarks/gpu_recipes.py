@@ -4,7 +4,7 @@
     python benchmarks/gpu_recipes.py --rehearse     # one seed, small and on a CPU
 
 FOLDER holds ``multi30k`` and ``multi30k_tok``, as ``data.root`` wants them: nothing is downloaded.
-English to German raw and tokenised, German to English and English to French, the first seed of each
+English to German raw and tokenized, German to English and English to French, the first seed of each
 before the second. Validation chooses the checkpoint; the test set is scored once. At the deadline
 running trainings write a checkpoint and end; the same command goes on with them. What a finished
 run has given is a line of runs/gpu_recipes/recipes.jsonl (``--folder``), and in the table that is
@@ -99,7 +99,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def tables(found: Sequence[Measured]) -> list[str]:
-    """A row for each recipe; tokenised text has a table of its own."""
+    """A row for each recipe; tokenized text has a table of its own."""
     lines: list[str] = []
     for text in ("B", "A"):
         there = {

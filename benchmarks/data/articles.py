@@ -101,7 +101,7 @@ FACTS = {
     "town": (
         "All this happened in {town}.",
         "The scene lies in {town}.",
-        "Neighbours in {town} saw it.",
+        "Neighbors in {town} saw it.",
     ),
     "day": ("It took place on {day}.", "It began and ended on {day}.", "That was on {day}."),
 }

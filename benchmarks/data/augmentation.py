@@ -13,9 +13,9 @@ from statistics import median
 from omegaconf import OmegaConf
 
 from transformer.cli.config.compose import compose_config
+from transformer.settings.run import run_config
 from transformer.tasks.base import Task
 from transformer.tasks.registry import make_task
-from transformer.training.config import run_config
 
 BATCHES, PASSES, ROUNDS = 50, 10, 4
 

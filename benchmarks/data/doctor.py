@@ -1,4 +1,4 @@
-"""Precision and recall of transformer clean: faults planted by rule, and pairs labelled by eye.
+"""Precision and recall of transformer clean: faults planted by rule, and pairs labeled by eye.
 
     python benchmarks/data/doctor.py --data-root FOLDER [--write docs/doctor.md]
     python benchmarks/data/doctor.py --data-root FOLDER --text FILE.tsv --languages en de [--seed 1]
@@ -6,7 +6,7 @@
 FOLDER holds multi30k and tanaka_enja. Faults, and good pairs that look like faults, are put in
 place of random pairs of a corpus; it is then cleaned as ``transformer clean`` does by default. What
 is rejected of the corpus itself counts as wrong, though much of it is: the precisions are lower
-bounds. The pairs of benchmarks/data/doctor_pairs.tsv are labelled by eye, and are cleaned behind
+bounds. The pairs of benchmarks/data/doctor_pairs.tsv are labeled by eye, and are cleaned behind
 the English and German corpus.
 """
 
@@ -23,10 +23,10 @@ from benchmarks.data.doctor_faults import Kind, Pair, Planted, kinds, plant
 from benchmarks.results.page import write_between
 from transformer.cli.config.compose import compose_config
 from transformer.data.corpora.split import Split
-from transformer.data.quality.base import ExaminationConfig
-from transformer.data.quality.cleaning import clean
-from transformer.data.quality.factory import Checks
 from transformer.data.text.parallel import Corpus, read_lines
+from transformer.quality.base import ExaminationConfig
+from transformer.quality.cleaning import clean
+from transformer.quality.factory import Checks
 
 PAIRS = Path(__file__).with_name("doctor_pairs.tsv")
 

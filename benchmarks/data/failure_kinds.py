@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 
-from transformer.evaluation.failures.flags import Output
+from transformer.quality.failures.flags import Output
 
 Pair = tuple[str, str]
 Spoil = Callable[[random.Random, str, str, int], str]
@@ -13,7 +13,7 @@ Spoil = Callable[[random.Random, str, str, int], str]
 
 
 @dataclass(frozen=True)
-class Labelled:
+class Labeled:
     """An output, whether it fails, and the right translation."""
 
     source: str
@@ -82,7 +82,7 @@ def _foreign(rng: random.Random, source: str, target: str, index: int) -> str:
     return " ".join([*words[middle:], *words[:middle]]).capitalize() + "."
 
 
-def labelled(pairs: Sequence[Pair], count: int = 200, seed: int = 1) -> dict[str, list[Labelled]]:
+def labeled(pairs: Sequence[Pair], count: int = 200, seed: int = 1) -> dict[str, list[Labeled]]:
     """For each flag of a text ``count`` outputs; every second one is the translation itself."""
     rng, taken = random.Random(seed), cycle(pairs)
     numbered = [(f"Room {n}: {s}", f"Zimmer {n}: {t}") for n, (s, t) in enumerate(pairs, 100)]
@@ -111,17 +111,17 @@ def labelled(pairs: Sequence[Pair], count: int = 200, seed: int = 1) -> dict[str
     # Three of six sources have the output of the first.
     sixes = [long[start : start + 6] for start in range(0, count, 6)]
     made["detached"] = [
-        Labelled(source, Output(six[0][1] if index < 3 else target), index < 3, target)
+        Labeled(source, Output(six[0][1] if index < 3 else target), index < 3, target)
         for six in sixes
         for index, (source, target) in enumerate(six)
     ]
     return made
 
 
-def _made(rng: random.Random, pairs: Sequence[Pair], spoil: Spoil, count: int) -> list[Labelled]:
+def _made(rng: random.Random, pairs: Sequence[Pair], spoil: Spoil, count: int) -> list[Labeled]:
     found = []
     for index, (source, target) in zip(range(count), pairs, strict=False):
         fails = index % 2 == 0
         text = spoil(rng, source, target, index) if fails else target
-        found.append(Labelled(source, Output(text), fails, target))
+        found.append(Labeled(source, Output(text), fails, target))
     return found

@@ -15,14 +15,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.data.failure_kinds import Labelled, Pair, labelled
+from benchmarks.data.failure_kinds import Labeled, Pair, labeled
 from benchmarks.results.page import write_between
 from transformer.data.corpora.pocket import pocket_text
 from transformer.data.text.lines import read_lines
 from transformer.decoding.translation.translator import Translator
-from transformer.evaluation.failures.flags import Detector, Output
-from transformer.evaluation.failures.monitor import Failures, as_outputs, find_failures
-from transformer.evaluation.failures.thresholds import SAMPLE, Thresholds
+from transformer.quality.failures.flags import Detector, Output
+from transformer.quality.failures.monitor import Failures, as_outputs, find_failures
+from transformer.quality.failures.thresholds import SAMPLE, Thresholds
 
 CORPORA = {
     "Multi30k en-de": ("multi30k/{}.en.gz", "multi30k/{}.de.gz"),
@@ -46,14 +46,14 @@ def pocket_detector() -> Detector:
     return Detector(Thresholds.fit(pairs[:SAMPLE], {"source": "en", "target": "de"}))
 
 
-def flagged(detector: Detector, made: Sequence[Labelled]) -> Failures:
+def flagged(detector: Detector, made: Sequence[Labeled]) -> Failures:
     """The flags of outputs that were made."""
     sources, references = [one.source for one in made], [(one.reference,) for one in made]
     return find_failures(detector, sources, references, [one.output for one in made])
 
 
 def precision_and_recall(
-    detector: Detector, kinds: Mapping[str, Sequence[Labelled]]
+    detector: Detector, kinds: Mapping[str, Sequence[Labeled]]
 ) -> dict[str, tuple[float, float]]:
     """Of each flag on the outputs of its kind."""
     found = {}
@@ -84,7 +84,7 @@ def tables(root: Path) -> list[str]:
     pocket = read_pairs(*(pocket_text(language)["test"] for language in ("en", "de")))
     lines = ["| flag | precision | recall |", "| --- | --- | --- |"]
     for name, (precision, recall) in precision_and_recall(
-        pocket_detector(), labelled(pocket)
+        pocket_detector(), labeled(pocket)
     ).items():
         lines.append(f"| `{name}` | {precision:.3f} | {recall:.3f} |")
     lines += ["", "| references | sentences | with a flag | flags |", "| --- | --- | --- | --- |"]

@@ -18,8 +18,8 @@ from tokenizers import Tokenizer as ByteLevelBpe
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from transformer.data.text.lines import read_lines
-from transformer.data.tokenization.config import UNK
-from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig, normalize
+from transformer.data.tokenization.tokenizer import Tokenizer, normalize
+from transformer.settings.tokenizer import UNK, TokenizerConfig
 
 _SAMPLE, _SIZE, _AT_ONCE = 40_000, 8_000, 5_000
 
@@ -39,8 +39,8 @@ def main(files: Sequence[str]) -> None:
         _count("huggingface byte-level", _opened("huggingface", file=path), lines, _exact)
         _count("bytes", _opened("bytes"), lines, _exact)
         pairs = [(text, text) for text in sample]
-        learnt = Tokenizer.train(TokenizerConfig(vocab_size=_SIZE), lambda: pairs)
-        _count("bpe", learnt, lines, normalize)
+        learned = Tokenizer.train(TokenizerConfig(vocab_size=_SIZE), lambda: pairs)
+        _count("bpe", learned, lines, normalize)
 
 
 def _opened(algorithm: str, file: str | None = None) -> Tokenizer:

@@ -24,7 +24,7 @@ from benchmarks.data.made_up_text import write_text
 from benchmarks.training.process_memory import Measurement, measure
 
 if TYPE_CHECKING:
-    from transformer.data.modules.translation import DataModule
+    from transformer.data.datamodules.translation import DataModule
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGES = ("generate", "prepare", "train", "batches")
@@ -79,8 +79,8 @@ def _data(folder: Path, extra: Sequence[str]) -> "DataModule":
     from omegaconf import OmegaConf
 
     from transformer.cli.config.compose import compose_config
-    from transformer.data.modules.translation import DataModule
-    from transformer.training.config import run_config
+    from transformer.data.datamodules.translation import DataModule
+    from transformer.settings.run import run_config
 
     composed = OmegaConf.to_container(compose_config("train", overrides(folder, extra)))
     config = run_config(cast("dict[str, Any]", composed))

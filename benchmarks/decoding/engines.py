@@ -14,13 +14,13 @@ import torch
 
 from transformer.common.processor import processor
 from transformer.data.batching.batch import pad_source
-from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 from transformer.decoding.batched_search import search_batch
 from transformer.decoding.length_bucketing import bucket_batches
-from transformer.decoding.search.config import SearchConfig
-from transformer.model.config import Precision
 from transformer.model.layers.quantization import in_precision
 from transformer.model.transformer import Transformer
+from transformer.settings.decoding import SearchConfig
+from transformer.settings.model import Precision
+from transformer.settings.tokenizer import BOS, EOS, PAD
 
 if TYPE_CHECKING:
     from benchmarks.decoding.subjects import Subject
@@ -172,8 +172,8 @@ def ctranslate2_engine(
 ) -> Translate:
     """CTranslate2; a batch has so many source tokens.
 
-    It is given pieces as it wants them, spelt, and what it says is spelt too; only a table look-up
-    of ours is timed with it.
+    It is given pieces as it wants them, spelled, and what it says is spelled too; only a table
+    look-up of ours is timed with it.
     """
     import ctranslate2
 
@@ -181,7 +181,7 @@ def ctranslate2_engine(
         str(folder), "cpu", compute_type=precision, inter_threads=1, intra_threads=threads
     )
     tokenizer = subject.tokenizer
-    spelt = tokenizer.source_subwords(range(tokenizer.source_vocab_size))
+    spelled = tokenizer.source_subwords(range(tokenizer.source_vocab_size))
     targets = tokenizer.subwords(range(tokenizer.target_vocab_size))
     ids = {subword: number for number, subword in enumerate(targets)}
     call = partial(
@@ -195,7 +195,7 @@ def ctranslate2_engine(
     def translate(sources: Sequence[Pieces], batch_tokens: int) -> list[Pieces]:
         limits = [search.limit(len(source)) for source in sources]
         found = call(
-            [[spelt[subword] for subword in source] for source in sources],
+            [[spelled[subword] for subword in source] for source in sources],
             max_batch_size=batch_tokens,
             max_decoding_length=max(limits) + 1,
         )

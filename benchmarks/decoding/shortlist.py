@@ -16,14 +16,15 @@ from typing import Any
 
 import torch
 
+from transformer.checkpoint.checkpoint import load_checkpoint
 from transformer.common.schema import typed
 from transformer.data.corpora.evaluation_text import read_texts, run_split
 from transformer.decoding.search.shortlist import FILE
 from transformer.decoding.translation.translator import Translator, trained_with
-from transformer.evaluation.metrics import MetricsConfig, score
+from transformer.evaluation.metrics import score
 from transformer.interchange.ctranslate2_engine import CTranslate2Searcher
-from transformer.model.checkpoint.checkpoint import load_checkpoint
 from transformer.model.layers.quantization import in_precision
+from transformer.settings.metrics import MetricsConfig
 
 SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {"algorithm": "greedy", "beam_size": 1},

@@ -59,7 +59,7 @@ def loaded(path: Path, settings: dict[str, str]) -> tuple[Translate, int]:
     from transformer.cli.load import load_checkpoints
     from transformer.decoding.translation.translator import Translator, trained_with
     from transformer.interchange.ctranslate2_engine import CTranslate2Searcher
-    from transformer.interchange.runtimes.onnx import OnnxGreedy
+    from transformer.interchange.onnx.folder import OnnxGreedy
     from transformer.model.layers.quantization import in_precision
 
     torch.set_num_threads(1)
@@ -117,7 +117,8 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--write", metavar="PAGE:NAME", help="put the table between two comments")
     given = parser.parse_args()
-    from transformer.evaluation.metrics import MetricsConfig, score
+    from transformer.evaluation.metrics import score
+    from transformer.settings.metrics import MetricsConfig
 
     os.environ["OMP_NUM_THREADS"] = "1"
     sources, references = (file.read_text(encoding="utf-8").splitlines() for file in given.test)

@@ -12,16 +12,16 @@ from pathlib import Path
 import torch
 
 from benchmarks.results.trained import Trained
+from transformer.checkpoint.checkpoint import load_checkpoint
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
-from transformer.data.config import DataConfig
 from transformer.data.corpora.resolve import find_splits
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.search.config import SearchConfig
-from transformer.evaluation.metrics import MetricsConfig
 from transformer.model.build import build_transformer
-from transformer.model.checkpoint.checkpoint import load_checkpoint
 from transformer.model.transformer import Transformer
+from transformer.settings.data import DataConfig
+from transformer.settings.decoding import SearchConfig
+from transformer.settings.metrics import MetricsConfig
 from transformer.training.checkpointing.run_directory import is_finished
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -18,14 +18,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from transformer.checkpoint.checkpoint import load_checkpoint
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
-from transformer.data.config import DataConfig
 from transformer.data.corpora.resolve import find_splits
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.translation.translator import Translator
-from transformer.evaluation.metrics import MetricsConfig, score, term_accuracy
-from transformer.model.checkpoint.checkpoint import load_checkpoint
+from transformer.evaluation.metrics import score, term_accuracy
+from transformer.settings.data import DataConfig
+from transformer.settings.metrics import MetricsConfig
 
 WORD = re.compile(r"\w{4,}")
 

@@ -16,7 +16,7 @@ from transformer.common.errors import InputError, is_out_of_memory
 from transformer.model.attention.attention_bias import AttentionBias
 from transformer.model.attention.kernels.sdpa import BACKENDS, Sdpa
 from transformer.model.attention.scaled_dot_product import Kernel, eager
-from transformer.training.losses.config import LossConfig
+from transformer.settings.loss import LossConfig
 from transformer.training.losses.cross_entropy import loss_function
 
 KERNELS: dict[str, Kernel] = {

@@ -14,9 +14,9 @@ from benchmarks.gpu_rows.bench import Bench
 from benchmarks.gpu_rows.cost import Size
 from transformer.data.batching.batch import Batch, collate
 from transformer.model.build import build_transformer
-from transformer.model.config import ModelConfig
 from transformer.model.transformer import Transformer
-from transformer.training.config import sized_model
+from transformer.settings.model import ModelConfig
+from transformer.settings.run import sized_model
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 TINY = {

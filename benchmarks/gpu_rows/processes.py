@@ -16,7 +16,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 
 from benchmarks.gpu_rows.bench import Bench, OutOfTime, Values
 from benchmarks.gpu_rows.runs import TURNS, UPDATES, new_folder, settings
-from transformer.model.checkpoint.checkpoint import find_last
+from transformer.checkpoint.checkpoint import find_last
 
 ROOT = Path(__file__).resolve().parents[2]
 

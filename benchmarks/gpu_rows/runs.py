@@ -26,8 +26,8 @@ from benchmarks.gpu_rows.updates import BareUpdate
 from transformer.cli.config.compose import compose_config
 from transformer.data.batching.loader import Update
 from transformer.runs.train import fit
+from transformer.settings.run import run_config
 from transformer.tasks.registry import make_task
-from transformer.training.config import run_config
 
 SYNCHRONIZING = "called a synchronizing CUDA operation"
 """What torch warns of in its sync debug mode."""

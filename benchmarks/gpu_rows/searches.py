@@ -11,8 +11,7 @@ import torch
 from benchmarks.decoding.engines import hugging_face, ours
 from benchmarks.gpu_rows.bench import Bench, Values
 from benchmarks.gpu_rows.models import built
-from transformer.decoding.search import loop
-from transformer.decoding.search.config import SearchConfig
+from transformer.settings.decoding import SearchConfig
 
 if TYPE_CHECKING:
     from benchmarks.decoding.engines import Pieces, Translate

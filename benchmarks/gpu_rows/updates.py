@@ -17,13 +17,14 @@ from benchmarks.gpu_rows.bench import CHUNK, TOKENS, Bench, Values, elapsed
 from benchmarks.gpu_rows.cost import Size
 from benchmarks.gpu_rows.models import built, made_batches, model_config, size_of
 from transformer.data.batching.batch import Batch
-from transformer.data.tokenization.tokenizer import PAD
+from transformer.settings.loss import LossConfig
+from transformer.settings.optimizer import OptimizerConfig
+from transformer.settings.recovery import RecoveryConfig
+from transformer.settings.schedule import ScheduleConfig
+from transformer.settings.tokenizer import PAD
 from transformer.tasks.translation_module import TranslationModule
-from transformer.training.losses.config import LossConfig
 from transformer.training.optimization.compiled_layers import compile_layers
-from transformer.training.optimization.divergence import RecoveryConfig
-from transformer.training.optimization.optimizer import OptimizerConfig, build_optimizer
-from transformer.training.optimization.schedule import ScheduleConfig
+from transformer.training.optimization.optimizer import build_optimizer
 
 BATCHES = 10
 """Of different shapes, updated with in turn; a time is that of all."""
@@ -126,13 +127,13 @@ class BareUpdate:
         with torch.autocast(batch.source.device.type, torch.bfloat16):
             loss, tokens, _ = self.module.micro_loss(batch)
         loss.backward()
-        self.module.normalise(tokens, self.adam)
+        self.module.normalize(tokens, self.adam)
         self.adam.step()
         self.adam.zero_grad()
 
 
 def _plain(bench: Bench, model: nn.Module, logits: Callable[[Batch], Tensor]) -> Values:
-    """Updates as a plain loop makes them, with the same optimiser and loss as ours."""
+    """Updates as a plain loop makes them, with the same optimizer and loss as ours."""
     adam = build_optimizer(ADAM, model.parameters())
 
     def update(batch: Batch) -> None:

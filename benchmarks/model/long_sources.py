@@ -5,7 +5,7 @@
 Forward, loss, backward and Adam of the model of ``experiment=summarization`` on one thread, with
 random tokens and targets of 32 tokens. Each case runs in a process of its own, all in turns, and
 the median counts. Memory is the peak above that of a model that has made an update on short
-sources. The last line is JSON. It does not know how well anything is learnt.
+sources. The last line is JSON. It does not know how well anything is learned.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def measure(overrides: list[str], length: int, rows: int) -> tuple[float, float]
 
     from transformer.cli.config.compose import compose_config
     from transformer.model.build import build_transformer
-    from transformer.model.config import ModelConfig
+    from transformer.settings.model import ModelConfig
     from transformer.training.optimization.cpu_allocator import keep_freed_memory
 
     keep_freed_memory()

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from transformers import GenerationConfig, MarianConfig, MarianMTModel
 
 from transformer.data.batching.batch import Batch
-from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 from transformer.model.attention.multi_head import MultiHeadAttention
-from transformer.model.config import ModelConfig
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
 from transformer.model.transformer import Transformer
+from transformer.settings.model import ModelConfig
+from transformer.settings.tokenizer import BOS, EOS, PAD
 
 HAS: dict[str, Any] = {
     "norm": "layer",

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer.data.tokenization.tokenizer import PAD
-from transformer.model.layers.absolute_positions import SinusoidalPositions
+from transformer.model.positions.absolute import SinusoidalPositions
 from transformer.model.transformer import Transformer
+from transformer.settings.tokenizer import PAD
 
 
 class TorchTransformer(nn.Module):

@@ -131,7 +131,7 @@ def measured(change: Change, run: Training, score: Mapping[str, Any], updates: i
         bleu=score["score"],
         signature=score["signature"],
         difference=score["difference"],
-        p=max(score["p_bootstrap"], score["p_randomisation"]) if compared else None,
+        p=max(score["p_bootstrap"], score["p_randomization"]) if compared else None,
         hours=round(run.hours, 3),
     )
 

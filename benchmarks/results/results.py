@@ -20,12 +20,12 @@ from benchmarks.results.calls import ROOT
 from benchmarks.results.page import markdown, publish
 from benchmarks.results.records import Records, short
 from benchmarks.results.trained import Trained, train_all
-from transformer.model.checkpoint.checkpoint import load_checkpoint
+from transformer.checkpoint.checkpoint import load_checkpoint
 
 PAGE = ROOT / "docs" / "results.md"
 TEXTS = {
     "B": "raw text",
-    "A": "tokenised and lower-cased, as papers on Multi30k report it",
+    "A": "tokenized and lower-cased, as papers on Multi30k report it",
     "C": "as the Tanaka corpus is segmented, its English lower-cased",
     "P": "words to phones",
 }

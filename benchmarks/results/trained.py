@@ -19,7 +19,7 @@ from omegaconf import OmegaConf
 
 from benchmarks.results.calls import Calls
 from transformer.cli.config.compose import compose_config
-from transformer.evaluation.metrics import MetricsConfig
+from transformer.settings.metrics import MetricsConfig
 from transformer.training.checkpointing.run_directory import is_finished
 
 

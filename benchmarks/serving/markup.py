@@ -23,17 +23,17 @@ from typing import NamedTuple
 from transformer.data.corpora.pocket import pocket_splits
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.translation.translator import Translator
-from transformer.model.heads import HeadName
-from transformer.serving.formats.blocks import Rules
-from transformer.serving.formats.marked_text import Translate, translate_texts
-from transformer.serving.languages import Direction
-from transformer.serving.sentences import Part
-from transformer.serving.translations import (
+from transformer.model.head_masks import HeadName
+from transformer.serving.batch_translation import (
     Options,
     Sentence,
     TextTranslation,
     translate_batch,
 )
+from transformer.serving.formats.blocks import Rules
+from transformer.serving.formats.marked_text import Translate, translate_texts
+from transformer.serving.languages import Direction
+from transformer.serving.sentences import Part
 
 TAG = re.compile(r"</?b>")
 

@@ -31,11 +31,11 @@ import numpy as np
 from benchmarks.decoding.subjects import short_run
 from benchmarks.serving.server import JSON, Asked, server
 from benchmarks.serving.soak import soak
+from transformer.checkpoint.checkpoint import load_checkpoint
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
-from transformer.data.config import DataConfig
 from transformer.data.corpora.resolve import find_splits
-from transformer.model.checkpoint.checkpoint import load_checkpoint
+from transformer.settings.data import DataConfig
 
 CLIENTS = (1, 8, 32)
 TURNS = 3

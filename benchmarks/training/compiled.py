@@ -19,8 +19,8 @@ import torch
 
 from benchmarks.training.subjects import composed
 from transformer.data.batching.batch import Batch
+from transformer.settings.run import RunConfig
 from transformer.tasks.registry import make_task
-from transformer.training.config import RunConfig
 from transformer.training.optimization.cpu_allocator import keep_freed_memory, keep_products
 from transformer.training.optimization.optimizer import build_optimizer
 
@@ -40,7 +40,7 @@ def update(config: RunConfig) -> tuple[Callable[[Batch], None], list[Batch]]:
         with torch.autocast("cpu", torch.bfloat16, enabled=narrow):
             loss, tokens, _ = module.micro_loss(batch)
         loss.backward()
-        module.normalise(tokens, adam)
+        module.normalize(tokens, adam)
         adam.step()
         adam.zero_grad()
 

@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 from omegaconf import OmegaConf
 
 from transformer.cli.config.compose import compose_config
-from transformer.data.modules.translation import DataModule
+from transformer.data.datamodules.translation import DataModule
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import score
-from transformer.training.config import RunConfig, run_config
+from transformer.settings.run import RunConfig, run_config
 
 ROOT = Path(__file__).resolve().parents[2]
 VARIANTS = {

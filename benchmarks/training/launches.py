@@ -29,8 +29,8 @@ from torch.utils._pytree import tree_leaves
 from transformer.cli.config.compose import compose_config
 from transformer.data.batching.batch import Batch, collate
 from transformer.model.build import build_transformer
+from transformer.settings.run import run_config, sized_model
 from transformer.tasks.translation_module import TranslationModule
-from transformer.training.config import run_config, sized_model
 from transformer.training.optimization.optimizer import build_optimizer
 
 VOCABULARY, SENTENCES, LENGTH = 6000, 64, 24
@@ -82,7 +82,7 @@ def main() -> None:
 
 @contextmanager
 def using_kernels_of_a_gpu() -> Iterator[None]:
-    """Let the meta device have the fused optimiser, attention and dropout of a GPU."""
+    """Let the meta device have the fused optimizer, attention and dropout of a GPU."""
     fused, foreach = (
         "_get_fused_kernels_supported_devices",
         "_get_foreach_kernels_supported_devices",
@@ -139,7 +139,7 @@ def update(module: TranslationModule, adam: Optimizer, batch: Batch) -> None:
     """Forward, backward and Adam, as in ``UpdateModule.training_step``."""
     loss, tokens, _ = module.micro_loss(batch)
     loss.backward()
-    module.normalise(tokens, adam)
+    module.normalize(tokens, adam)
     adam.step()
     adam.zero_grad()
 

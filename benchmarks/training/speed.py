@@ -3,7 +3,7 @@
     python benchmarks/training/speed.py --data-root FOLDER [--quick] [--threads 2] [--write PAGE]
 
 One run measures all: English to German of Multi30k in FOLDER, the same batches (sorted by length,
-so many tokens with padding on the longer side), the same sizes, optimiser, schedule and loss, each
+so many tokens with padding on the longer side), the same sizes, optimizer, schedule and loss, each
 in a process of its own, in turns. Numbers are real target tokens a second, medians over the turns;
 ± is half of the distance from the slowest turn to the fastest, as a share of the median; memory is
 what a process has had resident at most until its last timed turn.
@@ -44,7 +44,7 @@ BUDGETS = {"tiny": 4096, "base": 2048}
 EOLE = 1.25
 """Times Hugging Face's bfloat16: what Eole 0.6.4, the fastest in bfloat16 at base size, reached."""
 RATES = {"tiny": "1e-3", "base": "3e-4"}
-"""Of learning: at 1e-3 a base model that normalises after its sublayers does not begin to learn,
+"""Of learning: at 1e-3 a base model that normalizes after its sublayers does not begin to learn,
 and what its loss comes to is chance."""
 CHUNKS = {"tiny": 512, "base": 2048}
 """Rows of logits that we have at a time (``loss.chunk``); the others have all."""

@@ -5,7 +5,7 @@
 Reads numbers on stdin, makes so many updates for each, and answers in a line of JSON; to the word
 ``products`` ours answers how long the matrix products of these updates take alone. Ours is a run
 as ``train.py`` makes it, loader, logging and all. The others are plain loops with the same batches
-in memory, the same optimiser, schedule and loss. Hugging Face's model starts from our weights. It
+in memory, the same optimizer, schedule and loss. Hugging Face's model starts from our weights. It
 does not know what is done with the times.
 """
 
@@ -33,11 +33,11 @@ from benchmarks.training.subject_process import MOST
 from transformer.cli.config.compose import compose_config
 from transformer.data.batching.batch import Batch
 from transformer.data.batching.loader import Update
-from transformer.data.tokenization.tokenizer import PAD
 from transformer.model.transformer import Transformer
 from transformer.runs.train import fit
+from transformer.settings.run import RunConfig, run_config
+from transformer.settings.tokenizer import PAD
 from transformer.tasks.registry import make_task
-from transformer.training.config import RunConfig, run_config
 from transformer.training.optimization.cpu_allocator import keep_freed_memory
 from transformer.training.optimization.optimizer import build_optimizer
 from transformer.training.optimization.schedule import build_schedule

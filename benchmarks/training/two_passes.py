@@ -5,7 +5,7 @@
 Forward, loss, backward and Adam at the size of model=tiny, on random sentences. The plain step is
 timed on the same batch as well, and on that batch twice over, which is as much work for the layers:
 what the divergence itself costs is the difference from that. Interleaved repeats, medians of the
-processor time of one thread; the last line is JSON. It does not know how well anything is learnt.
+processor time of one thread; the last line is JSON. It does not know how well anything is learned.
 """
 
 import argparse
@@ -21,8 +21,8 @@ from omegaconf import OmegaConf
 from transformer.cli.config.compose import compose_config
 from transformer.data.batching.batch import Batch, collate
 from transformer.model.build import build_transformer
+from transformer.settings.run import RunConfig, run_config, sized_model
 from transformer.tasks.translation_module import TranslationModule
-from transformer.training.config import RunConfig, run_config, sized_model
 from transformer.training.optimization.cpu_allocator import keep_freed_memory
 from transformer.training.optimization.optimizer import build_optimizer
 

@@ -17,7 +17,7 @@ from yaml import YAMLError
 from scripts.pocket.choice import Choice
 from scripts.pocket.derivation import Deriver, ImpossibleError, Node
 from scripts.pocket.lexicon import Lexicon
-from scripts.pocket.linearisation import Lineariser
+from scripts.pocket.linearization import Linearizer
 from scripts.pocket.rule import SIDES, Rule, check_rules
 from scripts.pocket.sentence_pair import SentencePair, pair_of
 from scripts.pocket.verb_group import VerbGroups
@@ -50,8 +50,8 @@ class Grammar:
         self._holdout = {tuple(item["of"]): int(item["one_in"]) for item in content["holdout"]}
         self._longest = int(content["longest"])
         kinds = content["clause_orders"]
-        self._linearisers = {
-            side: Lineariser(
+        self._linearizers = {
+            side: Linearizer(
                 side,
                 VerbGroups(
                     side,
@@ -119,8 +119,8 @@ class Grammar:
                         yield name
 
     def _derivation(self, tree: Node) -> Derivation:
-        english = self._linearisers["en"].sentence(tree)
-        german = self._linearisers["de"].sentence(tree)
+        english = self._linearizers["en"].sentence(tree)
+        german = self._linearizers["de"].sentence(tree)
         pair = pair_of(english, german)
         nodes = tree.walk()
         lemmas = tuple(node.entry.lemma for node in nodes if node.entry is not None)

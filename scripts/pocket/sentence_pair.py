@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scripts.pocket.linearisation import Token
+from scripts.pocket.linearization import Token
 
 _NO_SPACE_BEFORE = re.compile(r" (?=[.,?!]|'s\b)")
 

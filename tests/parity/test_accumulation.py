@@ -32,7 +32,7 @@ class OneUpdate:
 
 
 class Probe(TranslationModule):
-    """Keeps the gradient that the optimiser is about to see."""
+    """Keeps the gradient that the optimizer is about to see."""
 
     def __init__(self, batches: list[Batch], file: Path, **loss: Any) -> None:
         settings = module_settings(loss=loss_config(**loss))
@@ -43,8 +43,8 @@ class Probe(TranslationModule):
     def train_dataloader(self) -> OneUpdate:
         return OneUpdate(self.batches[self.trainer.global_rank :: self.trainer.world_size])
 
-    def normalise(self, tokens: int, adam: Optimizer) -> Tensor:
-        norm = super().normalise(tokens, adam)
+    def normalize(self, tokens: int, adam: Optimizer) -> Tensor:
+        norm = super().normalize(tokens, adam)
         if self.trainer.is_global_zero:
             torch.save({n: p.grad for n, p in self.model.named_parameters()}, self.file)
         return norm

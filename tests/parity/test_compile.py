@@ -21,14 +21,15 @@ from transformer.cli.config.compose import compose_config
 from transformer.data.batching.batch import Batch, collate
 from transformer.model.attention.kernels import sdpa
 from transformer.model.transformer import Transformer
+from transformer.settings.loss import LossConfig
+from transformer.settings.optimizer import OptimizerConfig
+from transformer.settings.run import run_config
 from transformer.tasks.registry import make_task
-from transformer.training.config import run_config
-from transformer.training.losses.config import LossConfig
-from transformer.training.losses.consistency import consistency_loss
 from transformer.training.losses.cross_entropy import loss_function
+from transformer.training.losses.r_drop import consistency_loss
 from transformer.training.optimization.activation_checkpointing import recompute_layers
 from transformer.training.optimization.compiled_layers import compile_layers
-from transformer.training.optimization.optimizer import OptimizerConfig, build_optimizer
+from transformer.training.optimization.optimizer import build_optimizer
 
 pytestmark = pytest.mark.thorough
 
@@ -174,7 +175,7 @@ def losses_stay_equal() -> None:
         for number in range(200):
             loss, tokens, _ = module.micro_loss(batches[number % 3])
             loss.backward()
-            module.normalise(tokens, adam)
+            module.normalize(tokens, adam)
             adam.step()
             adam.zero_grad()
             losses[-1].append(float(loss.detach()) / tokens)

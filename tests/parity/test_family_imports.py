@@ -23,11 +23,11 @@ from tests.helpers.interchange.marian_folders import sentences
 from tests.helpers.suite.lazy import hf
 from transformer.__main__ import main
 from transformer.data.tokenization.tags import SourceTags, TaggedText
-from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK
 from transformer.decoding.translation.translator import Translator
-from transformer.interchange.families.family import read_config
-from transformer.interchange.families.subwords import ImportedIds
+from transformer.interchange.architectures.family import read_config
+from transformer.interchange.architectures.subwords import ImportedIds
 from transformer.interchange.import_folder import read_weights
+from transformer.settings.tokenizer import BOS, EOS, PAD, UNK
 
 LIMIT = 12
 """Maximum number of tokens of a translation; random models run into it, or end before."""

@@ -14,15 +14,15 @@ from tests.helpers.model import huggingface_twins as twins
 from tests.helpers.model.models import tiny_config, tiny_transformer
 from tests.helpers.suite.lazy import Lazy
 from transformer.model.attention.multi_head import MultiHeadAttention
-from transformer.model.attention.positions.alibi import alibi_slope
-from transformer.model.attention.positions.t5_buckets import BucketBias
 from transformer.model.build import (
     build_attention,
     build_attention_bias,
     build_norm,
 )
-from transformer.model.config import ModelConfig
+from transformer.model.positions.alibi import alibi_slope
+from transformer.model.positions.t5_buckets import BucketBias
 from transformer.model.single_stack import SingleStack, build_single_stack
+from transformer.settings.model import ModelConfig
 
 hf_bloom = Lazy("transformers.models.bloom.modeling_bloom")
 hf_llama = Lazy("transformers.models.llama.modeling_llama")
@@ -72,7 +72,7 @@ def random_tokens(length: int) -> tuple[Tensor, Tensor]:
     return drawn * real, real
 
 
-def randomised_attention(config: ModelConfig, seed: int) -> MultiHeadAttention:
+def randomized_attention(config: ModelConfig, seed: int) -> MultiHeadAttention:
     torch.manual_seed(seed)
     attention = build_attention(config)
     twins.spread(attention, seed)
@@ -110,7 +110,7 @@ def test_llama(num_kv_heads: int, head_dim: int, length: int, kernel: str) -> No
 
 @each_length_and_kernel
 @pytest.mark.parametrize("num_kv_heads", [4, 2])
-def test_qwen3_normalises_queries_and_keys(num_kv_heads: int, length: int, kernel: str) -> None:
+def test_qwen3_normalizes_queries_and_keys(num_kv_heads: int, length: int, kernel: str) -> None:
     heads: dict[str, Any] = {"num_kv_heads": num_kv_heads, "head_dim": 6, "query_key_norm": True}
     ours = language_model(length, attention=kernel, **LLAMA, **heads)
     assert_equal_language_models(ours, twins.qwen3(ours), length)
@@ -143,7 +143,7 @@ def test_alibi_slopes(num_heads: int) -> None:
 @each_length
 def test_roformer_turns_in_both_directions(length: int) -> None:
     config = tiny_config(num_heads=2, positions="rotary")
-    ours = randomised_attention(config, length)
+    ours = randomized_attention(config, length)
     theirs = twins.roformer_attention(ours, config.num_heads)
     positions = hf_roformer.RoFormerSinusoidalPositionalEmbedding(
         length, config.d_k
@@ -160,7 +160,7 @@ def test_roformer_turns_in_both_directions(length: int) -> None:
 @pytest.mark.parametrize(("window", "global_tokens", "length"), [(2, 1, 8), (3, 4, 18), (4, 1, 8)])
 def test_longformer(window: int, global_tokens: int, length: int, kernel: str) -> None:
     config = tiny_config(window=window, global_tokens=global_tokens, attention=kernel)
-    ours = randomised_attention(config, length)
+    ours = randomized_attention(config, length)
     theirs = twins.longformer_attention(ours, config)
     positions = torch.arange(length).expand(3, -1)
     is_global, real = positions < global_tokens, positions < length - 2

@@ -34,8 +34,6 @@ from transformer.model.attention.kernels.sdpa import (
     plain_is_faster,
 )
 from transformer.model.attention.masks import causal_mask
-from transformer.model.attention.positions.alibi import AlibiBias
-from transformer.model.attention.positions.t5_buckets import BucketBias
 from transformer.model.attention.scaled_dot_product import Kernel, attend, eager
 from transformer.model.attention.sparse_patterns import (
     BigBird,
@@ -43,6 +41,8 @@ from transformer.model.attention.sparse_patterns import (
     Pattern,
     Sliding,
 )
+from transformer.model.positions.alibi import AlibiBias
+from transformer.model.positions.t5_buckets import BucketBias
 
 PATTERNS: dict[str, Pattern | None] = {
     "full": None,
@@ -125,7 +125,7 @@ def test_self_attention_with_padding(
 @pytest.mark.parametrize("kv_heads", [2, HEADS])
 @pytest.mark.parametrize("bias", ["none", "relative"])
 @pytest.mark.parametrize("hides", [False, True])
-def test_short_sentences_that_are_learnt(
+def test_short_sentences_that_are_learned(
     hides: bool, bias: str, kv_heads: int, dtype: torch.dtype
 ) -> None:
     """Around the number of keys up to which they are filled up."""

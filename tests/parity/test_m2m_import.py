@@ -17,12 +17,12 @@ from tests.helpers.suite.lazy import Lazy
 from tests.parity.test_marian_import import change
 from transformer.__main__ import main
 from transformer.data.tokenization.tags import SourceTags, TaggedText
-from transformer.decoding.forced import score_pairs
+from transformer.decoding.forced_decoding import score_pairs
 from transformer.decoding.translation.translator import Translator
-from transformer.interchange.families.m2m import import_tokenizer
+from transformer.interchange.architectures.m2m import import_tokenizer
 from transformer.interchange.import_folder import read_weights
 from transformer.model.build import build_transformer
-from transformer.model.layers.absolute_positions import sinusoids
+from transformer.model.positions.absolute import sinusoids
 from transformer.serving.languages import trained_directions
 
 hf_m2m_100 = Lazy("transformers.models.m2m_100.modeling_m2m_100")
@@ -97,8 +97,8 @@ def test_an_imported_model_is_that_of_transformers(
 
 
 def language_ids(tokenizer: Any, kind: str) -> dict[str, int]:
-    spelt = {code: f"__{code}__" if kind == "m2m" else code for code in LANGUAGES[kind]}
-    return {code: tokenizer.convert_tokens_to_ids(spelt[code]) for code in spelt}
+    spelled = {code: f"__{code}__" if kind == "m2m" else code for code in LANGUAGES[kind]}
+    return {code: tokenizer.convert_tokens_to_ids(spelled[code]) for code in spelled}
 
 
 def exported(folder: Path, kind: str) -> Any:

@@ -24,10 +24,10 @@ from tests.helpers.decoding.steps import search_config
 from tests.helpers.model.huggingface_twins import spread
 from tests.helpers.model.models import tiny_transformer
 from transformer.data.batching.batch import collate, pad_source
-from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 from transformer.decoding.batched_search import search_batch
 from transformer.decoding.search.interface import Hypothesis
 from transformer.model.transformer import Transformer
+from transformer.settings.tokenizer import BOS, EOS, PAD
 
 pytestmark = pytest.mark.thorough
 
@@ -78,7 +78,7 @@ def theirs(sources: list[list[int]], **search: Any) -> list[tuple[tuple[int, ...
         padded,
         attention_mask=(padded != PAD).long(),
         max_new_tokens=LONGEST + 1,
-        # Our searches never choose them, and do not renormalise the rest; nor does theirs so.
+        # Our searches never choose them, and do not renormalize the rest; nor does theirs so.
         suppress_tokens=[PAD, BOS],
         return_dict_in_generate=True,
         output_scores=True,

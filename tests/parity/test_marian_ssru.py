@@ -15,10 +15,10 @@ import yaml
 from tests.helpers.interchange.imported_twins import limited_search
 from tests.helpers.interchange.marian_folders import marian_folder, npz_folder, sentences
 from transformer.__main__ import main
-from transformer.data.tokenization.tokenizer import BOS, EOS
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.import_folder import read_folder
 from transformer.model.decoder import RecurrentDecoderLayer
+from transformer.settings.tokenizer import BOS, EOS
 
 WIDTH, HEADS, ENCODER, DECODER = 32, 4, 2, 3
 START = -1
@@ -69,7 +69,7 @@ class Marian:
         return x @ self.arrays[weight] + self.arrays[bias]
 
     def post(self, output: np.ndarray, x: np.ndarray, prefix: str) -> np.ndarray:
-        """``dan`` without dropout: add the input, normalise."""
+        """``dan`` without dropout: add the input, normalize."""
         x = output + x
         x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-6)
         return x * self.arrays[f"{prefix}_ln_scale"] + self.arrays[f"{prefix}_ln_bias"]
@@ -135,11 +135,11 @@ def test_a_student_computes_what_marian_does(tied: bool, tmp_path: Path) -> None
     translator, marian = Translator.load(tmp_path / "run"), Marian(folder)
     assert all(isinstance(one, RecurrentDecoderLayer) for one in translator.model.decoder.layers)
     tokenizer = translator.tokenizer
-    spelt = tokenizer.subwords(range(tokenizer.target_vocab_size))
-    known = {name: number for number, name in enumerate(spelt) if name in marian.ids}
+    spelled = tokenizer.subwords(range(tokenizer.target_vocab_size))
+    known = {name: number for number, name in enumerate(spelled) if name in marian.ids}
     texts = sentences("en", "test", 12)
     rows = tokenizer.encode_source(texts)
-    theirs = [[marian.ids.get(spelt[i], 1) for i in row] for row in rows]
+    theirs = [[marian.ids.get(spelled[i], 1) for i in row] for row in rows]
     here = list(known.values())
     there = [marian.ids[name] for name in known]
     for row, source in zip(rows, theirs, strict=True):
@@ -147,7 +147,7 @@ def test_a_student_computes_what_marian_does(tied: bool, tmp_path: Path) -> None
         with torch.no_grad():
             hidden = translator.model(torch.tensor([[*row, EOS]]), torch.tensor([[BOS, *target]]))
             ours = translator.model.logits(hidden)[0, :, here].double().numpy()
-        prefix = [START, *(marian.ids[spelt[i]] for i in target)]
+        prefix = [START, *(marian.ids[spelled[i]] for i in target)]
         np.testing.assert_allclose(ours, marian.logits(source, prefix)[:, there], atol=1e-4)
     limit = 25
     found = limited_search(translator, 1, limit).translate(texts)

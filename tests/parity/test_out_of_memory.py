@@ -59,8 +59,8 @@ class Poor(TranslationModule):
         finally:
             handle.remove()
 
-    def normalise(self, tokens: int, adam: Optimizer) -> Tensor:
-        norm = super().normalise(tokens, adam)
+    def normalize(self, tokens: int, adam: Optimizer) -> Tensor:
+        norm = super().normalize(tokens, adam)
         if self.trainer.is_global_zero:
             gradients = {n: p.grad for n, p in self.model.named_parameters()}
             torch.save([tokens, gradients], self.file.with_suffix(f".{self.global_step}"))

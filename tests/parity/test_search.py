@@ -9,13 +9,13 @@ from torch import Tensor
 from tests.helpers.decoding.steps import RecurrentStep, search_config
 from tests.helpers.model.models import tiny_transformer
 from tests.helpers.model.tolerance import assert_close
-from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
-from transformer.decoding.forced import score_targets
+from transformer.decoding.forced_decoding import score_targets
 from transformer.decoding.search.beam import beam_search
-from transformer.decoding.search.config import length_penalty
 from transformer.decoding.search.greedy import greedy_search
 from transformer.decoding.search.model_step import ModelStep
 from transformer.model.transformer import Transformer
+from transformer.settings.decoding import length_penalty
+from transformer.settings.tokenizer import BOS, EOS, PAD
 
 PIECES = (1, 4, 5, 6)
 LIMIT = 4
@@ -112,7 +112,7 @@ def test_a_hypothesis_scores_as_forced_decoding_says(attention: str) -> None:
 
 
 @torch.inference_mode()
-def test_padding_and_neighbours_do_not_change_a_translation() -> None:
+def test_padding_and_neighbors_do_not_change_a_translation() -> None:
     model = sharp_transformer()
     config = search_config(beam_size=4, nbest=4, length_penalty=0.6)
     limits = torch.tensor([9, 6, 4])

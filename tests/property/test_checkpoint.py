@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.model.models import portable, tiny_transformer
+from transformer.checkpoint.checkpoint import PORTABLE, load_checkpoint
 from transformer.common.errors import InputError
-from transformer.model.checkpoint.checkpoint import PORTABLE, load_checkpoint
 
 MODEL = tiny_transformer(encoder_layers=1, decoder_layers=1)
 PAYLOAD: dict[str, Any] = {

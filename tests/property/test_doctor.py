@@ -8,13 +8,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.data.quality.texts import examination_config, written
+from tests.unit.quality.texts import examination_config, written
 from transformer.common.errors import InputError
-from transformer.data.quality.base import CHECKS
-from transformer.data.quality.cleaning import clean
-from transformer.data.quality.examination import examine, example_lines, to_json
-from transformer.data.quality.factory import Checks
 from transformer.data.text.parallel import Corpus, read_lines
+from transformer.quality.base import CHECKS
+from transformer.quality.cleaning import clean
+from transformer.quality.examination import examine, example_lines, to_json
+from transformer.quality.factory import Checks
 
 # U+0345, a mark whose case and composition change its place; and what the checks look for.
 ODD = ["a", "B", " ", "\t", "ß", "é", "e\u0301", "\u0345", "İ", "日本", "Д", "\u200b", "\ufffd"]

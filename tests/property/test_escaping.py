@@ -15,8 +15,8 @@ from rich.console import Console
 from tests.helpers.decoding.views import attention_view
 from tests.unit.evaluation.comparison.test_compare import CONFIG, SYSTEMS, TEXT
 from transformer.common.escaping import escaped, escaped_json
-from transformer.data.quality.base import quoted
 from transformer.evaluation.comparison.compare import Comparison, compare
+from transformer.quality.base import quoted
 from transformer.report.attention_page import attention_page
 from transformer.report.scores import build_table
 

@@ -27,12 +27,12 @@ def test_pieces_have_the_words_of_their_text(text: str, seed: int) -> None:
         words = subword_words(tokenizer.source_subwords(ids))
         assert max(words, default=-1) + 1 == word_count(text)
         assert words == sorted(words)
-        # Each word alone is spelt by its own pieces.
-        spelt = [
+        # Each word alone is spelled by its own pieces.
+        spelled = [
             tokenizer.decode_target([[i for i, w in zip(ids, words, strict=True) if w == word]])[0]
             for word in range(word_count(text))
         ]
-        assert spelt == [word for word in normalize(text).split(" ") if word]
+        assert spelled == [word for word in normalize(text).split(" ") if word]
 
 
 @given(st.frozensets(st.tuples(st.integers(0, 999), st.integers(0, 999))))

@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import PaddedBatch
-from transformer.data.batching.batch_stream import (
+from transformer.data.batching.batch_sequence import (
     MixedBatches,
     PlannedBatches,
     RankAssignment,

@@ -12,15 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
-from transformer.data.tokenization.tokenizer import (
-    BOS,
-    EOS,
-    PAD,
-    UNK,
-    Tokenizer,
-    TokenizerConfig,
-    normalize,
-)
+from transformer.data.tokenization.tokenizer import Tokenizer, normalize
+from transformer.settings.tokenizer import BOS, EOS, PAD, UNK, TokenizerConfig
 
 ALGORITHMS = ("unigram", "bpe")
 SENTENCES = [
@@ -66,7 +59,7 @@ def test_a_segmentation_is_the_text_and_no_control_symbol(
 
 
 @settings(deadline=None, max_examples=200)
-@given(TEXT | st.sampled_from(TAGS.spelt), st.integers(0, 9), st.sampled_from(ALGORITHMS))
+@given(TEXT | st.sampled_from(TAGS.spelled), st.integers(0, 9), st.sampled_from(ALGORITHMS))
 def test_no_text_has_a_tag_but_its_own(text: str, seed: int, algorithm: str) -> None:
     plain, tagged = TOKENIZERS[algorithm], TOKENIZERS[algorithm].with_tags(TAGS)
     source = TaggedText(text, SourceTags("de", "web"))
@@ -99,7 +92,7 @@ def test_given_tokens_are_decoded_to_the_text(text: str, features: list[str]) ->
 
 @settings(deadline=None)
 @given(TEXT)
-def test_normalising_twice_changes_nothing_more(text: str) -> None:
+def test_normalizing_twice_changes_nothing_more(text: str) -> None:
     assert normalize(normalize(text)) == normalize(text)
 
 

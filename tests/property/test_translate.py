@@ -15,7 +15,7 @@ from tests.helpers.decoding.translators import tiny_tokenizer, tiny_translator
 from tests.helpers.model.models import portable
 from tests.helpers.runs.forked_python import ForkedPython
 from tests.helpers.runs.processes import start_verb
-from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
+from transformer.checkpoint.checkpoint import PORTABLE, write_payload
 
 SEARCH = {"algorithm": "greedy", "beam_size": 1, "max_length_ratio": 1.0, "max_length_offset": 2}
 LOSS = {"alignment_weight": 0.0, "alignment_layer": None, "alignment_head": 0}

@@ -12,12 +12,12 @@ from omegaconf import OmegaConf
 from transformer.cli.config.arguments import config_folder
 from transformer.cli.config.compose import compose_config
 from transformer.cli.recipe import RECIPES
-from transformer.data.quality.base import CHECKS, ExaminationConfig
-from transformer.model.config import ModelConfig
+from transformer.quality.base import CHECKS, ExaminationConfig
 from transformer.runs.tuning import SweepConfig
-from transformer.serving.config import ServerConfig
-from transformer.training.config import RunConfig, plain_values, run_config
-from transformer.training.trainer_config import WandbConfig
+from transformer.settings.logger import WandbConfig
+from transformer.settings.model import ModelConfig
+from transformer.settings.run import RunConfig, plain_values, run_config
+from transformer.settings.serve import ServerConfig
 
 ROOT = config_folder()
 CHOICES = sorted(

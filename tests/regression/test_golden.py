@@ -1,6 +1,6 @@
 """A golden loss curve: a change that is meant to change nothing leaves these numbers alone.
 
-Twenty updates of a tiny model on sentences to be reversed: initialisation, dropout, both stacks,
+Twenty updates of a tiny model on sentences to be reversed: initialization, dropout, both stacks,
 the fused loss, Adam and the schedule all have a part in them. Who changes one of these on purpose
 prints the new curve with ``python -m tests.regression.test_golden``.
 """
@@ -13,9 +13,11 @@ from tests.helpers.model.models import tiny_config
 from tests.helpers.training.losses import loss_config
 from transformer.data.batching.batch import Batch, collate
 from transformer.model.build import build_transformer
+from transformer.settings.optimizer import OptimizerConfig
+from transformer.settings.schedule import ScheduleConfig
 from transformer.training.losses.cross_entropy import loss_function
-from transformer.training.optimization.optimizer import OptimizerConfig, build_optimizer
-from transformer.training.optimization.schedule import ScheduleConfig, build_schedule
+from transformer.training.optimization.optimizer import build_optimizer
+from transformer.training.optimization.schedule import build_schedule
 
 # fmt: off
 GOLDEN = {

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from transformer.common.schema import Range
-from transformer.training.config import RunConfig
+from transformer.settings.run import RunConfig
 
 
 def ranges_of(hint: Any) -> Iterator[Range]:

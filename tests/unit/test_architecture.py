@@ -16,6 +16,7 @@ from omegaconf import OmegaConf
 from tests.helpers.decoding.steps import RecurrentStep, search_config
 from tests.helpers.decoding.translators import tiny_translator
 from transformer.__main__ import VERBS, main
+from transformer.checkpoint.checkpoint import PORTABLE, require_translation
 from transformer.cli.config import arguments
 from transformer.cli.config.arguments import config_folder
 from transformer.cli.config.compose import compose_config
@@ -25,14 +26,14 @@ from transformer.common.files import CONFIG_DIR
 from transformer.common.schema import typed
 from transformer.data.corpora.catalog import PUBLISHED
 from transformer.decoding.batched_search import SEARCHES
-from transformer.evaluation.metrics import METRICS, MetricsConfig, score
+from transformer.evaluation.metrics import score
 from transformer.interchange.export_formats import FORMATS
-from transformer.interchange.expressible import check_formula
+from transformer.interchange.format_limits import check_formula
 from transformer.model.attention.attention_bias import AttentionBias
-from transformer.model.attention.positions.alibi import AlibiBias
 from transformer.model.attention.record_weights import recording
 from transformer.model.attention.scaled_dot_product import attend_with_weights, eager
-from transformer.model.checkpoint.checkpoint import PORTABLE, require_translation
+from transformer.model.positions.alibi import AlibiBias
+from transformer.settings.metrics import METRICS, MetricsConfig
 from transformer.tasks.registry import TASKS, is_translation, task_class
 
 PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"

@@ -11,7 +11,7 @@ from typing import Literal, get_args, get_origin, get_type_hints
 import pytest
 import torch
 
-from transformer.model.config import ModelConfig
+from transformer.settings.model import ModelConfig
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = (ROOT / "data", ROOT / "docs")

@@ -14,8 +14,8 @@ import transformer
 
 PACKAGE = Path(transformer.__file__).parent
 ORDER = (
-    *("common", "data", "model", "decoding", "evaluation", "report"),
-    *("training", "tasks", "runs", "recipes", "interchange", "serving", "cli"),
+    *("common", "settings", "data", "model", "checkpoint", "decoding", "evaluation", "quality"),
+    *("report", "training", "tasks", "runs", "recipes", "interchange", "serving", "cli"),
 )
 """The folders of the package; each imports only from those to its left."""
 
@@ -23,7 +23,7 @@ BESIDE = (
     *({"data", "model"}, {"recipes", "interchange"}),
     *({"serving", other} for other in ("training", "tasks", "runs", "recipes", "interchange")),
 )
-"""Neighbours that do not know each other."""
+"""Neighbors that do not know each other."""
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from omegaconf import DictConfig, ListConfig
 
+from transformer.checkpoint.locate import is_ctranslate2, is_exported, run_folder
 from transformer.cli.config.compose import compose_config, resolve_path, resolve_value
 from transformer.cli.load import load_translator, resolve_device
 from transformer.common.errors import InputError, require_package
@@ -14,7 +15,6 @@ from transformer.data.text.lines import file_digest
 from transformer.decoding.search.shortlist import FILE
 from transformer.decoding.translation.fingerprint import compute_fingerprint
 from transformer.decoding.translation.translator import Translator
-from transformer.model.checkpoint.locate import is_ctranslate2, is_exported, run_folder
 from transformer.model.transformer import Transformer
 
 log = logging.getLogger(__name__)

@@ -9,6 +9,9 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
+from transformer.checkpoint import locate
+from transformer.checkpoint.checkpoint import Checkpoint
+from transformer.checkpoint.exported import load_model
 from transformer.cli.config.compose import resolve_positive, resolve_value
 from transformer.cli.threads import set_search_threads
 from transformer.common.errors import InputError
@@ -17,17 +20,14 @@ from transformer.common.schema import typed, typed_value
 from transformer.data.tokenization.tags import SourceTags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner
-from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.ensemble import Averaging, Ensemble, Model
 from transformer.decoding.search.shortlist import with_shortlist_of
 from transformer.decoding.translation.result import OnFailure
 from transformer.decoding.translation.translator import Translator, trained_with
-from transformer.model.checkpoint import locate
-from transformer.model.checkpoint.checkpoint import Checkpoint
-from transformer.model.checkpoint.exported import load_model
-from transformer.model.config import Precision
-from transformer.model.heads import head_name, parse_heads, switch_off
+from transformer.model.head_masks import head_name, parse_heads, switch_off
 from transformer.model.layers.quantization import in_precision
+from transformer.settings.decoding import SearchConfig
+from transformer.settings.model import Precision
 
 CPU_TOKENS, GPU_TOKENS = 4096, 65_536
 """Padded source tokens of a batch, counted once a hypothesis."""
@@ -61,8 +61,8 @@ def with_flags(
     config: DictConfig, translator: Translator, run: Mapping[str, Any], on_failure: OnFailure | None
 ) -> Translator:
     """The translator whose translations have flags."""
-    from transformer.evaluation.failures.flagging import FlaggingTranslator
-    from transformer.evaluation.failures.flags import Detector
+    from transformer.quality.failures.flagging import FlaggingTranslator
+    from transformer.quality.failures.flags import Detector
 
     detector = Detector.load(checkpoint_paths(config.checkpoint)[0], run["data"])
     return FlaggingTranslator(translator, detector, on_failure)

@@ -25,9 +25,9 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     for package in _PACKAGES:
         require_package(package, "serve", "serve")
     from transformer.serving.access import Access, read_keys
-    from transformer.serving.config import ServerConfig
-    from transformer.serving.server import build_app, listen, run_until_signal
-    from transformer.serving.service import TranslationService
+    from transformer.serving.http_server import build_app, listen, run_until_signal
+    from transformer.serving.request_queue import TranslationService
+    from transformer.settings.serve import ServerConfig
     from transformer.training.optimization.cpu_allocator import return_freed_memory
 
     return_freed_memory()

@@ -6,7 +6,7 @@ import json
 def escaped(text: str) -> str:
     """Return the text as one line of visible characters."""
     return "".join(
-        character if character.isprintable() and character not in "⟨⟩" else _spelt(character)
+        character if character.isprintable() and character not in "⟨⟩" else _spelled(character)
         for character in text
     )
 
@@ -23,5 +23,5 @@ def escaped_json(values: object) -> str:
     return written.translate({ord(one): json.dumps(one)[1:-1] for one in invisible})
 
 
-def _spelt(character: str) -> str:
+def _spelled(character: str) -> str:
     return f"⟨U+{ord(character):04X}⟩"

@@ -16,11 +16,11 @@ from transformer.data.text.word_alignment import NO_WORD, Link, Links, subword_w
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.length_bucketing import bucket_batches, check_lengths, pair_lengths
 from transformer.model.attention.record_weights import recording
-from transformer.model.config import ModelConfig
 from transformer.model.decoder import DecoderLayer
-from transformer.model.heads import HeadName
+from transformer.model.head_masks import HeadName
 from transformer.model.layers.dropout import evaluating
 from transformer.model.transformer import Transformer
+from transformer.settings.model import ModelConfig
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,13 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.length_bucketing import bucket_batches
 from transformer.decoding.long_inputs import Segment
 from transformer.decoding.search.beam import beam_search
-from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.diverse_beam import diverse_search
 from transformer.decoding.search.ensemble import Model, build_step, ensemble_members
 from transformer.decoding.search.greedy import greedy_search
 from transformer.decoding.search.interface import BanningStep, Hypothesis, StepFunction
 from transformer.decoding.search.shortlist import Shortlist
-from transformer.model.heads import HeadName
+from transformer.model.head_masks import HeadName
+from transformer.settings.decoding import SearchConfig
 
 if TYPE_CHECKING:
     from transformer.decoding.constraints.compile import CompiledConstraints, ConstraintCompiler
@@ -127,7 +127,7 @@ class ModelSearcher:
 
 
 def hypothesis_texts(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> list[str]:
-    """Detokenise; bytes can spell a line end, which becomes a space."""
+    """Detokenize; bytes can spell a line end, which becomes a space."""
     texts = tokenizer.decode_target([hypothesis.tokens for hypothesis in hypotheses])
     return [text.replace("\n", " ") for text in texts]
 

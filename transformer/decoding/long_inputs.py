@@ -53,7 +53,7 @@ class SourceLimits:
         return cls(longest, min(longest, usual), base_language(language))
 
     def split(self, subwords: Sequence[str]) -> list[int]:
-        """Lengths of the parts of a source, as spelt in its vocabulary."""
+        """Lengths of the parts of a source, as spelled in its vocabulary."""
         if len(subwords) <= self.usual:
             return [len(subwords)]
         uncut = min(self.longest, int(UNCUT * self.usual))

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from transformer.common.errors import InputError
 from transformer.common.own_code import own_module
-from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.interface import Hypothesis
+from transformer.settings.decoding import SearchConfig
 
 Scores = Float64[Tensor, "hypothesis reference"]
 """Utility of each text (row) with each text as the reference (column); higher is better."""

@@ -14,8 +14,8 @@ from sacrebleu.metrics.base import Score
 
 from transformer.common.errors import InputError
 from transformer.common.own_code import own_module
-from transformer.evaluation.metrics import MetricsConfig
 from transformer.evaluation.sentence_metrics import SentenceMetric
+from transformer.settings.metrics import MetricsConfig
 
 
 class Custom(SentenceMetric):

@@ -6,75 +6,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import zip_longest
 from pkgutil import resolve_name
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric
 
-from transformer.common.errors import InputError, raise_objections
+from transformer.common.errors import InputError
 from transformer.data.text.phrases import occurs
+from transformer.settings.metrics import METRICS, Better, MetricsConfig, unknown_metric
 
 DECIMALS = 2
-
-Better = Literal["higher", "lower"]
-
-
-@dataclass(frozen=True)
-class MetricsConfig:
-    """How text is scored; ``conf/metrics/detokenised.yaml`` has the defaults, and explains them.
-
-    ``choose`` also serves early stopping, sweeps, ``tune`` and exports. ``custom`` is in
-    external_metrics.py. TER, ROUGE and SQuAD always ignore case.
-    """
-
-    tokenize: str = "13a"
-    lowercase: bool = False
-    test: Sequence[str] = ("bleu", "chrf", "ter")
-    validation: Sequence[str] = ("bleu", "chrf")
-    choose: str = "bleu"
-    custom: str | None = None
-    custom_better: Better = "higher"
-    comet: str | None = None
-
-    def __post_init__(self) -> None:
-        self.bleu()
-        raise_objections(
-            map(_unknown, {*self.test, *self.validation, self.choose} - METRICS.keys())
-        )
-
-    @property
-    def tested(self) -> list[str]:
-        own = [name for name in ("custom", "comet") if getattr(self, name) is not None]
-        return list(dict.fromkeys([*self.test, *own, self.choose]))
-
-    @property
-    def validated(self) -> list[str]:
-        own = [] if self.custom is None else ["custom"]
-        return list(dict.fromkeys([*self.validation, *own, self.choose]))
-
-    def better(self, name: str) -> Better:
-        return self.custom_better if name == "custom" else METRICS[name].better
-
-    def bleu(self, *, effective_order: bool = False) -> BLEU:
-        """BLEU; ``effective_order`` leaves out n-grams that are longer than the sentence."""
-        try:
-            return BLEU(
-                tokenize=self.tokenize, lowercase=self.lowercase, effective_order=effective_order
-            )
-        except (LookupError, ImportError, OSError, RuntimeError) as error:
-            # The tokenizer is unknown, or it needs a package or a download that is missing.
-            reason, known = " ".join(str(error).split()), ", ".join(BLEU.TOKENIZERS)
-            raise InputError(
-                f"tokenize={self.tokenize} cannot be used ({reason}); choose one of {known}"
-            ) from error
-
-
-class MetricType(NamedTuple):
-    """How a metric is built; ``label`` is its name in log lines."""
-
-    label: str
-    build: Callable[[MetricsConfig], Metric]
-    better: Better = "higher"
 
 
 def _imported(factory: str, *names: str, **settings: bool) -> Callable[[MetricsConfig], Metric]:
@@ -84,23 +25,23 @@ def _imported(factory: str, *names: str, **settings: bool) -> Callable[[MetricsC
 
 _sentence = partial(_imported, "sentence_metrics:build_sentence_metric")
 
-METRICS: dict[str, MetricType] = {
-    "bleu": MetricType("BLEU", MetricsConfig.bleu),
-    "chrf": MetricType("chrF", lambda config: CHRF(lowercase=config.lowercase)),
-    "ter": MetricType("TER", lambda _: TER(), "lower"),
-    "exact_match": MetricType("exact match", _sentence("exact_match")),
-    "cer": MetricType("CER", _sentence("CER"), "lower"),
-    "wer": MetricType("WER", _sentence("WER"), "lower"),
-    "per": MetricType("PER", _sentence("PER"), "lower"),
-    "ser": MetricType("SER", _sentence("SER"), "lower"),
-    "rouge1": MetricType("ROUGE-1", _sentence("rouge1")),
-    "rouge2": MetricType("ROUGE-2", _sentence("rouge2")),
-    "rougel": MetricType("ROUGE-L", _sentence("rougeL")),
-    "squad_exact_match": MetricType("exact match", _sentence("squad_exact_match")),
-    "squad_f1": MetricType("F1", _sentence("squad_f1")),
-    "gleu": MetricType("GLEU", _imported("sentence_metrics:Gleu")),
-    "custom": MetricType("custom", _imported("external_metrics:Custom")),
-    "comet": MetricType("COMET", _imported("external_metrics:Comet")),
+_BUILDERS: dict[str, Callable[[MetricsConfig], Metric]] = {
+    "bleu": MetricsConfig.bleu,
+    "chrf": lambda config: CHRF(lowercase=config.lowercase),
+    "ter": lambda _: TER(),
+    "exact_match": _sentence("exact_match"),
+    "cer": _sentence("CER"),
+    "wer": _sentence("WER"),
+    "per": _sentence("PER"),
+    "ser": _sentence("SER"),
+    "rouge1": _sentence("rouge1"),
+    "rouge2": _sentence("rouge2"),
+    "rougel": _sentence("rougeL"),
+    "squad_exact_match": _sentence("squad_exact_match"),
+    "squad_f1": _sentence("squad_f1"),
+    "gleu": _imported("sentence_metrics:Gleu"),
+    "custom": _imported("external_metrics:Custom"),
+    "comet": _imported("external_metrics:Comet"),
 }
 
 
@@ -184,16 +125,12 @@ def reference_streams(
 def build_metric(name: str, config: MetricsConfig, *, of_sentence: bool = False) -> Metric:
     """Build a metric by its name; BLEU and GLEU have a variant for single sentences."""
     if name not in METRICS:
-        raise InputError(_unknown(name))
+        raise InputError(unknown_metric(name))
     if of_sentence and name == "bleu":
         return config.bleu(effective_order=True)
     if of_sentence and name == "gleu":
         return _imported("sentence_metrics:Gleu", smooth=True)(config)
-    return METRICS[name].build(config)
-
-
-def _unknown(name: str) -> str:
-    return f"metric {name} is unknown; choose {', '.join(METRICS)}"
+    return _BUILDERS[name](config)
 
 
 def nearest(candidates: Iterable[str], reference: str, bleu: BLEU) -> str:

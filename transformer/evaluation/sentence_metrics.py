@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from sacrebleu.metrics.base import Metric, Score, Signature
 
-import transformer
-from transformer.evaluation.metrics import Better, MetricsConfig
+from transformer.common.version import VERSION
+from transformer.settings.metrics import Better, MetricsConfig
 
 Statistics = Callable[[str, Sequence[str], MetricsConfig], tuple[float | int, float | int]]
 
@@ -24,7 +24,7 @@ class SentenceSignature(Signature):
         # The sources are the first stream of a metric that reads them.
         sources = args["uses_source"] and args["num_refs"] > 0
         super().__init__(args | {"num_refs": args["num_refs"] - sources})
-        self.info |= args["details"] | {"version": f"transformer-{transformer.__version__}"}
+        self.info |= args["details"] | {"version": f"transformer-{VERSION}"}
 
 
 class SentenceMetric(Metric):

@@ -8,22 +8,23 @@ import numpy as np
 import torch
 from torch import nn
 
+from transformer.checkpoint.checkpoint import Checkpoint
+from transformer.checkpoint.exported import read_settings
+from transformer.checkpoint.locate import ENGINE_WEIGHTS as WEIGHTS
+from transformer.checkpoint.validation import validate_size
 from transformer.common.errors import InputError
-from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.search.shortlist import Shortlist
-from transformer.interchange.expressible import CTRANSLATE2, check_expressible, check_formula
+from transformer.interchange.format_limits import CTRANSLATE2, check_expressible, check_formula
 from transformer.model.attention.multi_head import MultiHeadAttention
-from transformer.model.attention.positions.t5_buckets import BucketBias
-from transformer.model.checkpoint.checkpoint import Checkpoint
-from transformer.model.checkpoint.exported import read_settings
-from transformer.model.checkpoint.locate import ENGINE_WEIGHTS as WEIGHTS
-from transformer.model.checkpoint.validation import validate_size
-from transformer.model.config import ModelConfig
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
 from transformer.model.layers.embedding import Embedding
 from transformer.model.layers.feedforward import GatedFeedForward
+from transformer.model.positions.t5_buckets import BucketBias
 from transformer.model.transformer import Transformer
+from transformer.settings.model import ModelConfig
+from transformer.settings.tokenizer import BOS, EOS, PAD, UNK
 
 if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec

@@ -17,12 +17,12 @@ from transformer.common.files import given_path
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.batched_search import max_subwords
 from transformer.decoding.long_inputs import Segment
-from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.search.shortlist import ENGINE_FILE
 from transformer.decoding.translation.fingerprint import check_fingerprint
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.ctranslate2 import vocabulary_map
+from transformer.settings.decoding import SearchConfig
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ SEARCHABLE: dict[str, tuple[Any, ...]] = {
     "algorithm": ("beam", "greedy"),
     "coverage_penalty": (0,),
     "eos_threshold": (0,),
-    # The engine renormalises over the remaining tokens; our search does not.
+    # The engine renormalizes over the remaining tokens; our search does not.
     "min_length": (0,),
     "no_repeat_ngram": (0,),
 }

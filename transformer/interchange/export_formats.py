@@ -6,25 +6,25 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig
 
+from transformer.checkpoint.locate import run_folder
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.files import given_path
 from transformer.common.schema import typed, typed_value
-from transformer.data.config import DataConfig
 from transformer.data.corpora.evaluation_text import validation_pairs
 from transformer.data.corpora.trust import require_trust
 from transformer.decoding.search.shortlist import ENGINE_FILE, FILE
 from transformer.decoding.translation.fingerprint import write_fingerprint
 from transformer.decoding.translation.translator import Translator
-from transformer.evaluation.metrics import METRICS, MetricsConfig
 from transformer.interchange import ctranslate2, safetensors
+from transformer.interchange.architectures.huggingface import verify_huggingface, write_huggingface
+from transformer.interchange.argos import verify_argos, write_argos
 from transformer.interchange.ctranslate2 import QUANTIZATIONS, vocabulary_map, write_ctranslate2
-from transformer.interchange.families.huggingface import verify_huggingface, write_huggingface
+from transformer.interchange.onnx.folder import verify_onnx, write_onnx
+from transformer.interchange.onnx.web_page import MODEL, find_runtime, write_web
 from transformer.interchange.readme import model_card, read_report
-from transformer.interchange.runtimes.argos import verify_argos, write_argos
-from transformer.interchange.runtimes.onnx import verify_onnx, write_onnx
-from transformer.interchange.runtimes.web import MODEL, find_runtime, write_web
 from transformer.interchange.verification import verify_ctranslate2, verify_int8
-from transformer.model.checkpoint.locate import run_folder
+from transformer.settings.data import DataConfig
+from transformer.settings.metrics import METRICS, MetricsConfig
 
 Values = dict[str, Any]
 

@@ -11,18 +11,19 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from transformer.checkpoint.checkpoint import PORTABLE, WEIGHTS_PREFIX, portable_part
+from transformer.checkpoint.exported import read_safetensors
+from transformer.checkpoint.validation import all_finite
 from transformer.common.errors import InputError, raise_objections, readable
 from transformer.common.schema import typed, typed_value
-from transformer.data.tokenization.tokenizer import EOS, PAD, Tokenizer
-from transformer.interchange.families.family import model_settings, read_config
-from transformer.interchange.families.npz import DECODER, read_npz
-from transformer.interchange.families.subwords import ImportedTokenizer
-from transformer.interchange.families.weight_names import import_weights, is_untied
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.interchange.architectures.family import model_settings, read_config
+from transformer.interchange.architectures.npz import DECODER, read_npz
+from transformer.interchange.architectures.subwords import ImportedTokenizer
+from transformer.interchange.architectures.weight_names import import_weights, is_untied
 from transformer.interchange.files import read_mapping
-from transformer.model.checkpoint.checkpoint import PORTABLE, WEIGHTS_PREFIX, portable_part
-from transformer.model.checkpoint.exported import read_safetensors
-from transformer.model.checkpoint.validation import all_finite
-from transformer.model.config import ModelConfig
+from transformer.settings.model import ModelConfig
+from transformer.settings.tokenizer import EOS, PAD
 
 
 class Imported(NamedTuple):
@@ -127,7 +128,7 @@ def _read_file(file: Path) -> dict[str, Tensor]:
 def imported_payload(found: Imported, config: dict[str, Any]) -> dict[str, Any]:
     """The content of a checkpoint, with the resolved config of a training run."""
     model = typed(ModelConfig, {**config["model"], **_sizes(found.tokenizer)}, "model")
-    # The text of its training is unknown; it has learnt all of its positions.
+    # The text of its training is unknown; it has learned all of its positions.
     longest = model.max_length - 1
     return _payload(model, found.tokenizer.to_state(), config, found.weights, longest)
 

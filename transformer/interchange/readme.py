@@ -9,11 +9,11 @@ from typing import Any
 
 import yaml
 
+from transformer.checkpoint.locate import TUNED, find_checkpoint, is_exported, run_folder
 from transformer.common.files import read_json
 from transformer.common.hub import cached_model
 from transformer.common.language_names import language_name
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.model.checkpoint.locate import TUNED, find_checkpoint, is_exported, run_folder
 from transformer.report.page import REPORT
 from transformer.report.scores import read_scores
 

@@ -1,19 +1,19 @@
-"""Writes a translator as a folder with safetensors weights (model/checkpoint/exported.py)."""
+"""Writes a translator as a folder with safetensors weights (checkpoint/exported.py)."""
 
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from transformer.checkpoint.checkpoint import portable_part
+from transformer.checkpoint.exported import SCALE, SETTINGS, SIDES, read_safetensors
+from transformer.checkpoint.locate import SAFETENSORS as WEIGHTS
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.interchange.expressible import check_heads
 from transformer.interchange.files import write_json
-from transformer.model.checkpoint.checkpoint import portable_part
-from transformer.model.checkpoint.exported import SCALE, SETTINGS, SIDES, read_safetensors
-from transformer.model.checkpoint.locate import SAFETENSORS as WEIGHTS
-from transformer.model.config import ModelConfig
+from transformer.interchange.format_limits import check_heads
 from transformer.model.layers.quantization import rounded
 from transformer.model.transformer import Transformer
+from transformer.settings.model import ModelConfig
 
 
 def write_safetensors(

@@ -8,16 +8,17 @@ from typing import Any
 
 import torch
 
+from transformer.checkpoint.exported import read_safetensors
+from transformer.checkpoint.locate import SAFETENSORS
 from transformer.common.errors import InputError
 from transformer.data.text.parallel import Referenced
 from transformer.decoding.batched_search import max_subwords
-from transformer.decoding.search.config import NEUTRAL
 from transformer.decoding.translation.translator import Translator
-from transformer.evaluation.metrics import MetricsConfig, score
+from transformer.evaluation.metrics import score
 from transformer.interchange.ctranslate2_engine import EngineBeams
-from transformer.model.checkpoint.exported import read_safetensors
-from transformer.model.checkpoint.locate import SAFETENSORS
 from transformer.model.layers.quantization import in_precision
+from transformer.settings.decoding import NEUTRAL
+from transformer.settings.metrics import MetricsConfig
 
 PLAIN: dict[str, Any] = {
     **{**NEUTRAL, "algorithm": "greedy", "beam_size": 1, "nbest": 1, "min_length": 0},

@@ -9,14 +9,14 @@ In the paper                    File                                       Names
 3, figure 1: the model          transformer.py                             Transformer
 3.1, figure 1, left             encoder.py                                 EncoderLayer, Encoder
 3.1, figure 1, right            decoder.py                                 DecoderLayer, Decoder
-3.1: residual and norm          layers/norm.py                             PostNorm
+3.1: residual and norm          layers/residual.py                             PostNorm
 3.2.1, figure 2, left; eq. 1    attention/scaled_dot_product.py            attend
 3.2.2, figure 2, right          attention/multi_head.py                    MultiHeadAttention
 3.2.3: masks                    attention/masks.py                         causal_mask
 3.3: feed-forward; eq. 2        layers/feedforward.py                      FeedForward
 3.4: embeddings                 layers/embedding.py                        TokenEmbedding
 3.4: softmax of the logits      ../decoding/search/model_step.py           next_log_probabilities
-3.5: positions                  layers/absolute_positions.py               sinusoids
+3.5: positions                  positions/absolute.py               sinusoids
 5.1: batches of equal lengths   ../data/batching/token_batches.py          BatchPlan
 5.3: Adam                       ../training/optimization/optimizer.py      build_optimizer
 5.3: learning rate; eq. 3       ../training/optimization/schedule.py       noam
@@ -36,5 +36,5 @@ The variants are in other files. build.py chooses them by the values of config.p
 - convolution.py: an encoder layer with a convolution. single_stack.py: a model of one stack.
 - layers/recurrence.py: in place of a decoder's self-attention.
 - layers/lora.py: adapters. layers/quantization.py: fewer bits.
-- initialisation.py: initial weights. heads.py: switches heads off. checkpoint/: the model file.
+- initialization.py: initial weights. heads.py: switches heads off. checkpoint/: the model file.
 """

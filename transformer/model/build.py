@@ -13,34 +13,34 @@ from transformer.model.attention.attention_bias import SelfAttentionBias
 from transformer.model.attention.kernels.flex import auto, flex
 from transformer.model.attention.kernels.sdpa import Sdpa
 from transformer.model.attention.multi_head import MultiHeadAttention
-from transformer.model.attention.positions.alibi import AlibiBias
-from transformer.model.attention.positions.rotary import RotaryPositions
-from transformer.model.attention.positions.t5_buckets import BucketBias
 from transformer.model.attention.scaled_dot_product import Kernel, eager
-from transformer.model.config import ActivationName, ModelConfig, PatternName
 from transformer.model.decoder import Decoder, DecoderLayer, RecurrentDecoderLayer
 from transformer.model.encoder import Encoder, EncoderLayer
-from transformer.model.initialisation import set_first_weights
-from transformer.model.layers.absolute_positions import LearnedPositions, SinusoidalPositions
+from transformer.model.initialization import set_first_weights
 from transformer.model.layers.embedding import Embedding, TokenEmbedding
 from transformer.model.layers.feedforward import Activation, FeedForward, GatedFeedForward
 from transformer.model.layers.linear import Linear
-from transformer.model.layers.norm import PostNorm, PreNorm, Residual, SandwichNorm
 from transformer.model.layers.recurrence import SSRU
+from transformer.model.layers.residual import PostNorm, PreNorm, Residual, SandwichNorm
+from transformer.model.positions.absolute import LearnedPositions, SinusoidalPositions
+from transformer.model.positions.alibi import AlibiBias
+from transformer.model.positions.rotary import RotaryPositions
+from transformer.model.positions.t5_buckets import BucketBias
 from transformer.model.transformer import Transformer
+from transformer.settings.model import ActivationName, ModelConfig, PatternName
 
 Layer = TypeVar("Layer", EncoderLayer, DecoderLayer)
 
 
 def build_transformer(config: ModelConfig) -> Transformer:
-    """Build and initialise a model; raises InputError if it has no decoder."""
+    """Build and initialize a model; raises InputError if it has no decoder."""
     model = assemble_transformer(config)
     set_first_weights(model)
     return model
 
 
 def assemble_transformer(config: ModelConfig) -> Transformer:
-    """The modules of a model, to be initialised or loaded."""
+    """The modules of a model, to be initialized or loaded."""
     if config.decoder_layers == 0:
         raise InputError("model.decoder_layers=0 leaves no decoder; set at least 1")
     if (config.decoder_start or 0) >= config.target_vocab_size:

@@ -1,4 +1,4 @@
-"""An encoder layer with a gated convolution over neighbouring positions before its attention."""
+"""An encoder layer with a gated convolution over neighboring positions before its attention."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from transformer.model.attention.attention_bias import AttentionBias
 from transformer.model.encoder import EncoderLayer
 from transformer.model.layers.dropout import HiddenStates
 from transformer.model.layers.linear import Linear
-from transformer.model.layers.norm import Residual
+from transformer.model.layers.residual import Residual
 
 
 class GatedConvolution(nn.Module):
@@ -47,7 +47,7 @@ class ConvolutionEncoderLayer(EncoderLayer):
         self, *args: Any, convolution: GatedConvolution, convolution_residual: Residual, **more: Any
     ) -> None:
         super().__init__(*args, **more)
-        # Checkpoints hold the state of the optimiser in the order of the modules.
+        # Checkpoints hold the state of the optimizer in the order of the modules.
         rest = dict(self.named_children())
         for name in rest:
             delattr(self, name)

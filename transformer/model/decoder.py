@@ -10,10 +10,10 @@ from transformer.model.attention.attention_bias import AttentionBias
 from transformer.model.attention.kv_cache import DecoderCache, LayerCache, room_for
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.encoder import LayerStack, Memory
+from transformer.model.layers.autocast import for_products
 from transformer.model.layers.dropout import layer_is_dropped
-from transformer.model.layers.mixed_precision import for_products
-from transformer.model.layers.norm import Residual
-from transformer.model.layers.one_product import linear_together, one_product, one_product_pays
+from transformer.model.layers.fused_projection import linear_together, one_product, one_product_pays
+from transformer.model.layers.residual import Residual
 
 Hidden = Float[Tensor, "rows target width"]
 

@@ -10,7 +10,7 @@ from transformer.model.attention.attention_bias import AttentionBias, SelfAttent
 from transformer.model.attention.masks import Mask
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.layers.dropout import HiddenStates, layer_is_dropped
-from transformer.model.layers.norm import Residual
+from transformer.model.layers.residual import Residual
 
 
 @dataclass(frozen=True)

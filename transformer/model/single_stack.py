@@ -6,11 +6,11 @@ from torch import Tensor, nn
 from transformer.common.errors import InputError
 from transformer.model import build
 from transformer.model.attention.masks import padding_mask
-from transformer.model.config import ModelConfig
 from transformer.model.encoder import Encoder
-from transformer.model.initialisation import set_first_weights
+from transformer.model.initialization import set_first_weights
 from transformer.model.layers.dropout import HiddenStates
 from transformer.model.layers.embedding import Embedding
+from transformer.settings.model import ModelConfig
 
 
 class SingleStack(nn.Module):
@@ -43,14 +43,14 @@ class SingleStack(nn.Module):
 
 
 def build_single_stack(config: ModelConfig, *, causal: bool) -> SingleStack:
-    """Build and initialise a stack; ``causal`` hides later positions."""
+    """Build and initialize a stack; ``causal`` hides later positions."""
     model = assemble_single_stack(config, causal=causal)
     set_first_weights(model)
     return model
 
 
 def assemble_single_stack(config: ModelConfig, *, causal: bool) -> SingleStack:
-    """The modules of a stack, to be initialised or loaded.
+    """The modules of a stack, to be initialized or loaded.
 
     Input and output have the vocabularies of source and target; ``encoder_layers`` and ``pattern``
     apply. Raises InputError if embedding and projection are tied and the vocabularies differ.

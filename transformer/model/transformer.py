@@ -6,10 +6,10 @@ from torch.nn import functional as F
 
 from transformer.model.attention.kv_cache import DecoderCache
 from transformer.model.attention.masks import padding_mask
-from transformer.model.config import ModelConfig
 from transformer.model.decoder import Decoder
 from transformer.model.encoder import Encoder, Memory
 from transformer.model.layers.embedding import Embedding
+from transformer.settings.model import ModelConfig
 
 
 class Transformer(nn.Module):

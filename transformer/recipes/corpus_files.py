@@ -7,9 +7,9 @@ from typing import Any
 
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
-from transformer.data.config import DataConfig
 from transformer.data.corpora.catalog import PUBLISHED, find
 from transformer.data.text.parallel import file_format
+from transformer.settings.data import DataConfig
 
 TEXT_KEYS = (
     *("corpus", "source", "target", "root", "train", "validation", "test", "validation_size"),

@@ -21,8 +21,8 @@ class Distill(Recipe):
     """Sequence-level knowledge distillation: a student learns what an ensemble of teachers writes.
 
     Kim and Rush 2016, "Sequence-Level Knowledge Distillation"; ensembles: Freitag et al. 2017,
-    "Ensemble Distillation for Neural Machine Translation"; more text than the teachers learnt from:
-    Buciluă et al. 2006, "Model Compression". Keys of ``conf/recipe/distill.yaml``.
+    "Ensemble Distillation for Neural Machine Translation"; more text than the teachers learned
+    from: Buciluă et al. 2006, "Model Compression". Keys of ``conf/recipe/distill.yaml``.
     """
 
     kinds = ("teacher", "evaluate_teachers", "translate", "select", "clean", "student", "evaluate")
@@ -37,7 +37,7 @@ class Distill(Recipe):
     text: Literal["distilled", "original_and_distilled"] = "original_and_distilled"
     """What the student learns from."""
     tag: str | None = None
-    """Before the distilled sources, if the original text is learnt from too; None puts none."""
+    """Before the distilled sources, if the original text is learned from too; None puts none."""
     monolingual: str | None = None
     """More text of the source language, a sentence a line, which the teachers translate, too."""
     interpolation: Annotated[int, Range(2)] | None = None

@@ -6,20 +6,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from transformer.checkpoint.checkpoint import PORTABLE, read_payload
+from transformer.checkpoint.locate import find_checkpoint
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.files import given_path
 from transformer.common.own_code import import_code, own_class
 from transformer.common.schema import out_of_range, override_key
-from transformer.data.config import check_unused_keys, unused_keys
 from transformer.data.corpora.resolve import as_files
 from transformer.data.corpora.trust import named_classes, needs_trust
-from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload
-from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.recipes.corpus_files import TEXT_KEYS, CorpusFiles, corpus_paths, corpus_splits
 from transformer.recipes.overrides import merged, override
 from transformer.recipes.stage import Stage
+from transformer.settings.data import check_unused_keys, unused_keys
+from transformer.settings.run import RunConfig, run_config, sized_model
 from transformer.tasks.registry import make_task
-from transformer.training.config import RunConfig, run_config, sized_model
 
 Compose = Callable[[str, Sequence[str], Mapping[str, Any] | None], dict[str, Any]]
 """The config of a verb, as plain values, from its arguments and, for ``translate`` and

@@ -11,8 +11,8 @@ from transformer.common.escaping import escaped_json
 from transformer.evaluation.comparison.compare import Comparison, System
 from transformer.evaluation.comparison.sentence_deltas import MovedSentence
 from transformer.evaluation.comparison.significance import SURE, TestedMetric, TestedScore
-from transformer.evaluation.metrics import METRICS
 from transformer.report.scores import build_table, shown, table_console, write_whole
+from transformer.settings.metrics import METRICS
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,9 @@ def _tested(metric: TestedMetric, names: Sequence[str]) -> _Table:
     rows = [(name, *_columns(metric, score)) for name, score in scores]
     return _Table(
         f"{metric.name}{', lower is better' if metric.better == 'lower' else ''}",
-        (*header, "p bootstrap", "p randomisation", f"at p < {SURE}"),
+        (*header, "p bootstrap", "p randomization", f"at p < {SURE}"),
         rows,
-        [metric.signatures[test] for test in ("bootstrap", "randomisation")],
+        [metric.signatures[test] for test in ("bootstrap", "randomization")],
     )
 
 
@@ -106,7 +106,7 @@ def _columns(metric: TestedMetric, score: TestedScore) -> Sequence[str]:
     first = (f"{score.score:.2f}", interval)
     if score.difference is None:
         return (*first, "", "", "", "base")
-    p_values = (f"{p:.4f}" for p in (score.p_bootstrap, score.p_randomisation))
+    p_values = (f"{p:.4f}" for p in (score.p_bootstrap, score.p_randomization))
     better = (score.difference > 0) == (metric.better == "higher")
     verdict = "not sure" if not score.is_sure else "better" if better else "worse"
     return (*first, f"{score.difference:+.2f}", *p_values, verdict)

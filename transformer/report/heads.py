@@ -10,7 +10,7 @@ from rich.progress import Progress
 from transformer.evaluation.attention.head_ablation import Ablation, Ablations, Scorer, ablate
 from transformer.evaluation.attention.head_metrics import best_heads
 from transformer.evaluation.attention.view import AttentionView
-from transformer.model.heads import HeadName, attention_heads, heads_off
+from transformer.model.head_masks import HeadName, attention_heads, heads_off
 from transformer.model.transformer import Transformer
 from transformer.report.scores import build_table, shown, table_console
 

@@ -16,7 +16,7 @@ from transformer.common.files import read_json, written_whole
 from transformer.evaluation.metrics import Score
 
 if TYPE_CHECKING:
-    from transformer.evaluation.failures.monitor import Failures
+    from transformer.quality.failures.monitor import Failures
 
 _SHOWN_LINES = 5
 

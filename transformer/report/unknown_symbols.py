@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from transformer.common.errors import InputError
-from transformer.data.quality.checks.characters import Alphabet
-from transformer.data.tokenization.config import SYMBOLS
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.data.tokenization.vocabulary import FEATURES
 from transformer.decoding.constraints.request import Request
+from transformer.quality.checks.characters import Alphabet
+from transformer.settings.tokenizer import SYMBOLS
 
 Line = TypeVar("Line", str, Request)
 

@@ -11,12 +11,12 @@ from pytorch_lightning.accelerators import CUDAAccelerator
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.utilities.seed import isolate_rng
 
+from transformer.checkpoint.checkpoint import PORTABLE
 from transformer.common.errors import InputError
-from transformer.model.checkpoint.checkpoint import PORTABLE
 from transformer.model.layers.dropout import all_layers
+from transformer.settings.run import BUDGET_STEP, RunConfig
 from transformer.tasks.registry import make_task
 from transformer.training.callbacks.memory_preflight import adam_moments
-from transformer.training.config import BUDGET_STEP, RunConfig
 from transformer.training.distributed.rendezvous import external_rank
 from transformer.training.precision import trains_on_gpu
 from transformer.training.step.out_of_memory import free_memory, runs_out_of_memory

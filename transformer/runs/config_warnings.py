@@ -4,8 +4,8 @@ import logging
 
 import torch
 
-from transformer.data.modules.base import BatchModule
-from transformer.training.config import RunConfig
+from transformer.data.datamodules.base import BatchModule
+from transformer.settings.run import RunConfig
 from transformer.training.optimization.schedule import noam
 from transformer.training.precision import multiplies_bfloat16
 
@@ -24,11 +24,11 @@ _SMALLEST = 1000
 
 
 def warn_about_vocabulary(config: RunConfig, data: BatchModule) -> None:
-    """Log a warning if the training text is small for the vocabulary that was learnt from it."""
+    """Log a warning if the training text is small for the vocabulary that was learned from it."""
     tokenizer, lengths = data.tokenizer, data.lengths().get("train")
-    learnt = {*config.tokenizer.algorithms} <= {"bpe", "unigram"}
+    learned = {*config.tokenizer.algorithms} <= {"bpe", "unigram"}
     new = config.checkpoint is None and config.finetune_from is None
-    if lengths is None or not learnt or not new:
+    if lengths is None or not learned or not new:
         return
     tokens = [int(side.sum()) for side in lengths]
     sizes = [tokenizer.source_vocab_size, tokenizer.target_vocab_size]
@@ -40,7 +40,7 @@ def warn_about_vocabulary(config: RunConfig, data: BatchModule) -> None:
         wanted -= wanted % 10 ** (len(str(wanted)) - 1)  # 4,521 as 4,000
         logger.warning(
             "%s subwords for %s tokens of training text: each occurs %.1f times on average, too "
-            "seldom to be learnt; try tokenizer.vocab_size=%d",
+            "seldom to be learned; try tokenizer.vocab_size=%d",
             *(f"{size:,}", f"{count:,}", count / size, wanted),
         )
 

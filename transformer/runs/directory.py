@@ -10,7 +10,7 @@ from transformer.common.errors import InputError
 from transformer.common.files import PACKAGE, open_unlinked
 from transformer.report.page import REPORT
 from transformer.runs.config_file import CONFIG
-from transformer.runs.record import RECORD
+from transformer.runs.run_json import RECORD
 from transformer.training.checkpointing.run_directory import LOCK, is_locked, locked
 
 LOG = "train.log"
@@ -18,8 +18,8 @@ LOG = "train.log"
 _LIBRARIES = ("py.warnings", "pytorch_lightning", "lightning_fabric")
 
 _START_LOGGERS = (
-    *("transformer.data.modules", "transformer.data.text.training_filters"),
-    *("transformer.data.quality", "transformer.data.corpora.holdout"),
+    *("transformer.data.datamodules", "transformer.data.text.training_filters"),
+    *("transformer.quality", "transformer.data.corpora.holdout"),
     *("transformer.runs.config_warnings", *_LIBRARIES),
 )
 """Loggers of messages about text and settings, and of warnings of libraries."""

@@ -9,23 +9,23 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf
 
+from transformer.checkpoint.checkpoint import (
+    PORTABLE,
+    TEXT_TO_TEXT,
+    checkpoint_task,
+    read_merged,
+)
+from transformer.checkpoint.locate import find_checkpoint
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
 from transformer.data.corpora.mixture import config_tags
 from transformer.data.corpora.trust import require_trust
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.model.checkpoint.checkpoint import (
-    PORTABLE,
-    TEXT_TO_TEXT,
-    checkpoint_task,
-    read_merged,
-)
-from transformer.model.checkpoint.locate import find_checkpoint
-from transformer.model.config import LEARNING_KEYS
 from transformer.runs.resume import other_weights
+from transformer.settings.model import LEARNING_KEYS
+from transformer.settings.run import RunConfig
 from transformer.tasks.registry import is_translation
-from transformer.training.config import RunConfig
 
 logger = logging.getLogger(__name__)
 

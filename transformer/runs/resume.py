@@ -76,7 +76,7 @@ def _former_config(run: Path, largest: int | None) -> dict[str, Any]:
         return {}
     if any("wer" in (value, *_listed(value)) for value in _group(values, "metrics").values()):
         # Older versions gave this name to another metric; the checkpoint knows.
-        from transformer.model.checkpoint.checkpoint import PORTABLE, find_last
+        from transformer.checkpoint.checkpoint import PORTABLE, find_last
 
         try:
             values["metrics"] = find_last(run)[1][PORTABLE]["config"]["metrics"]

@@ -12,8 +12,8 @@ from transformer.evaluation.comparison import compare as comparing
 from transformer.evaluation.comparison.significance import Resampling
 from transformer.report.page.sentences import moved_rows, sentence_rows
 from transformer.report.scores import failures_file
+from transformer.settings.run import run_config
 from transformer.tasks.registry import is_translation
-from transformer.training.config import run_config
 
 _TRAINING_PAIRS = 10_000
 """Pairs whose words are counted; more would take longer than the rest of a report."""
@@ -69,7 +69,7 @@ def _compared(
     config = comparing.ComparisonConfig(
         scores=[one for one in run.metrics.tested if one not in ("custom", "comet")],
         scoring=run.metrics,
-        resampling=Resampling(bootstrap=1000, randomisation=1000, seed=12345),
+        resampling=Resampling(bootstrap=1000, randomization=1000, seed=12345),
         lengths=(6, 11, 16, 21, 31, 51),
         frequencies=(1, 2, 5, 10, 100, 1000),
         moved=100,

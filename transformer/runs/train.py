@@ -10,18 +10,19 @@ from typing import Any, NamedTuple
 import torch
 from pytorch_lightning import Callback, Trainer, seed_everything
 
+from transformer.checkpoint.checkpoint import PORTABLE, TEXT_TO_TEXT, load_weights
+from transformer.checkpoint.locate import run_folder
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.data.corpora.trust import needs_trust
-from transformer.data.quality.examination import log_faults
 from transformer.data.tokenization.vocabulary_training import VocabularyTooLarge
-from transformer.model.checkpoint.checkpoint import PORTABLE, TEXT_TO_TEXT, load_weights
-from transformer.model.checkpoint.locate import run_folder
+from transformer.quality.examination import log_faults
 from transformer.runs.config_file import saved_config, write_config
 from transformer.runs.config_warnings import warn_about_config, warn_about_vocabulary
 from transformer.runs.directory import LOG, run_directory, run_log
-from transformer.runs.reporting import RunReport
+from transformer.runs.report_callback import RunReport
 from transformer.runs.resume import changes, check_no_other_run
+from transformer.settings.run import RunConfig, sized_model, skips_blocks, with_resolved
 from transformer.tasks.base import Task
 from transformer.tasks.registry import is_translation, make_task, test, untested
 from transformer.training.callbacks.graceful_shutdown import raise_if_stopped, stoppable
@@ -35,7 +36,6 @@ from transformer.training.checkpointing.training_state import (
     find_resumable,
     loader_state,
 )
-from transformer.training.config import RunConfig, sized_model, skips_blocks, with_resolved
 from transformer.training.distributed.ddp import require_gpu
 from transformer.training.distributed.rendezvous import process_rank
 from transformer.training.optimization.divergence import Diverged, save_text
@@ -258,7 +258,7 @@ def _fit(
     resume: Path | None = None if read is None else read.file
     while True:
         callbacks = [MemoryPreflight(task.data), *task.callbacks(), *watching]
-        trainer = build_trainer(config, folder, callbacks, task.criterion(config), read)
+        trainer = build_trainer(config, folder, callbacks, task.model_selection(config), read)
         bound_by_epochs(trainer, epochs, task.data, resume_state.done, resume_state.loader)
         try:
             trainer.fit(task.module, datamodule=task.data, ckpt_path=resume)

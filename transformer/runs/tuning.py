@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 
 import torch
 
+from transformer.checkpoint import checkpoint
+from transformer.checkpoint.locate import find_checkpoint
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import Range, out_of_range, typed
-from transformer.data.config import DataConfig
 from transformer.data.corpora.evaluation_text import validation_pairs
-from transformer.decoding.search.config import NEUTRAL, SearchConfig
 from transformer.decoding.translation.document_translator import in_documents
 from transformer.decoding.translation.translator import Translator, trained_with
 from transformer.evaluation.comparison.significance import (
@@ -21,11 +21,12 @@ from transformer.evaluation.comparison.significance import (
     TestedScore,
     paired_tests,
 )
-from transformer.evaluation.metrics import DECIMALS, MetricsConfig, Score, build_metric, score
+from transformer.evaluation.metrics import DECIMALS, Score, build_metric, score
 from transformer.model.build import build_transformer
-from transformer.model.checkpoint import checkpoint
-from transformer.model.checkpoint.locate import find_checkpoint
-from transformer.model.config import ModelConfig
+from transformer.settings.data import DataConfig
+from transformer.settings.decoding import NEUTRAL, SearchConfig
+from transformer.settings.metrics import MetricsConfig
+from transformer.settings.model import ModelConfig
 from transformer.training.checkpointing.averaging import average_checkpoints, newest_checkpoints
 
 WeightsName = Literal["single", "average", "ema"]
@@ -195,8 +196,8 @@ class Challenge:
         side = "better" if self.gain > 0 else "worse"
         found = f"{abs(self.gain):.{DECIMALS}f} {name} {side} on all {size:,} sentences"
         if tested is not None:
-            p_values = tested.p_bootstrap, tested.p_randomisation
-            found += ", p = {:.3f} (bootstrap), {:.3f} (randomisation)".format(*p_values)
+            p_values = tested.p_bootstrap, tested.p_randomization
+            found += ", p = {:.3f} (bootstrap), {:.3f} (randomization)".format(*p_values)
         if self.wins:
             return f"{self.other.label} replaces {self.own.label}: {found}"
         stays = f"{self.own.label} stays: {self.other.label} is {found}"
@@ -211,7 +212,7 @@ class Challenge:
             "other": self.other.to_json(),
             "sentences": self.own.sentences,
             "p_bootstrap": None if tested is None else tested.p_bootstrap,
-            "p_randomisation": None if tested is None else tested.p_randomisation,
+            "p_randomization": None if tested is None else tested.p_randomization,
             "replaces": self.wins,
         }
 

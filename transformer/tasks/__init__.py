@@ -1,1 +1,1 @@
-"""Translation, tagging, language modelling: data, model, loss and score of each."""
+"""Translation, tagging, language modeling: data, model, loss and score of each."""

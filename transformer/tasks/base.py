@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import torch
 from pytorch_lightning import Callback
 
+from transformer.checkpoint.checkpoint import portable_part
 from transformer.common.errors import InputError
-from transformer.data.config import DenoisingConfig
-from transformer.data.modules.base import BatchModule
+from transformer.data.datamodules.base import BatchModule
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.evaluation.metrics import Score
-from transformer.model.checkpoint.checkpoint import portable_part
 from transformer.model.transformer import Transformer
-from transformer.training.config import RunConfig
-from transformer.training.criterion import Criterion
+from transformer.settings.data import DenoisingConfig
+from transformer.settings.run import RunConfig
+from transformer.training.model_selection import ModelSelection
 from transformer.training.step.update_module import UpdateModule
 
 if TYPE_CHECKING:
-    from transformer.evaluation.failures.monitor import Failures
     from transformer.model.single_stack import SingleStack
+    from transformer.quality.failures.monitor import Failures
 
 
 class Evaluation(NamedTuple):
@@ -45,13 +45,13 @@ class Task(ABC):
 
     @staticmethod
     @abstractmethod
-    def criterion(config: RunConfig) -> Criterion:
+    def model_selection(config: RunConfig) -> ModelSelection:
         """What chooses the best checkpoint at validation."""
 
     @classmethod
     def validation_metrics(cls, config: RunConfig) -> list[str]:
         """What each validation logs; of several corpora it logs more."""
-        return ["val/loss", cls.criterion(config).metric]
+        return ["val/loss", cls.model_selection(config).metric]
 
     @property
     @abstractmethod

@@ -7,16 +7,16 @@ import torch
 from pytorch_lightning import Callback
 
 from transformer.common.errors import InputError
-from transformer.data.modules.denoising import DenoisingData
+from transformer.data.datamodules.denoising import DenoisingData
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.forced import score_subwords
+from transformer.decoding.forced_decoding import score_subwords
 from transformer.decoding.prediction.language_model import perplexity
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import Score
+from transformer.settings.run import RunConfig
 from transformer.tasks.base import TRANSLATION_DATA, Evaluation
 from transformer.tasks.translation import TranslationTask
-from transformer.training.config import RunConfig
-from transformer.training.criterion import Criterion
+from transformer.training.model_selection import ModelSelection
 
 
 class Denoising(TranslationTask):
@@ -34,8 +34,8 @@ class Denoising(TranslationTask):
         self.data = DenoisingData(config.data, config.tokenizer, initial_tokenizer=tokenizer)
 
     @staticmethod
-    def criterion(config: RunConfig) -> Criterion:
-        return Criterion("val/loss", "min")
+    def model_selection(config: RunConfig) -> ModelSelection:
+        return ModelSelection("val/loss", "min")
 
     @classmethod
     def validation_metrics(cls, config: RunConfig) -> list[str]:

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from transformer.common.errors import InputError, errors_name
-from transformer.common.own_code import import_code, own_class
-from transformer.data.corpora.trust import named_classes, require_trust
-from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.evaluation.metrics import Score
-from transformer.model.checkpoint.checkpoint import (
+from transformer.checkpoint.checkpoint import (
     PORTABLE,
     TEXT_TO_TEXT,
     checkpoint_task,
     read_payload,
 )
-from transformer.model.checkpoint.locate import find_checkpoint
+from transformer.checkpoint.locate import find_checkpoint
+from transformer.common.errors import InputError, errors_name
+from transformer.common.own_code import import_code, own_class
+from transformer.data.corpora.trust import named_classes, require_trust
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.evaluation.metrics import Score
 from transformer.report.scores import failures_table, print_table, save_report, table_console
-from transformer.training.config import RunConfig, run_config
+from transformer.settings.run import RunConfig, run_config
 
 if TYPE_CHECKING:  # they import Lightning, which takes seconds
     from transformer.tasks.base import Evaluation, Task
@@ -30,7 +30,7 @@ TASKS = {
     "translation": "transformer.tasks.translation:TranslationTask",
     "denoising": "transformer.tasks.denoising:Denoising",
     "tagging": "transformer.tasks.tagging:Tagging",
-    "language_modelling": "transformer.tasks.language_modelling:LanguageModelling",
+    "language_modeling": "transformer.tasks.language_modeling:LanguageModeling",
 }
 """The names of the classes behind ``task=NAME``: only the module of the task is imported."""
 

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from transformer.data.batching.batch import TaggedBatch
-from transformer.data.modules.tagging import TaggingData
+from transformer.data.datamodules.tagging import TaggingData
 from transformer.data.text.conllu import UPOS
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.prediction.tagger import Tagger
 from transformer.evaluation.tagging_accuracy import tag_scores
 from transformer.model.single_stack import SingleStack, build_single_stack
+from transformer.settings.run import RunConfig, sized_model
 from transformer.tasks.base import Evaluation, Task, build_module, single_stack_data
-from transformer.training.config import RunConfig, sized_model
-from transformer.training.criterion import Criterion
+from transformer.training.model_selection import ModelSelection
 from transformer.training.step.update_module import UpdateModule
 
 
@@ -28,7 +28,7 @@ class TaggingModule(UpdateModule):
 
     def predictions(self, batch: TaggedBatch) -> tuple[Tensor, Tensor]:
         hidden = self.model(batch.source)
-        return hidden.flatten(0, 1).index_select(0, batch.labelled), batch.labels
+        return hidden.flatten(0, 1).index_select(0, batch.labeled), batch.labels
 
     def validate(self, hidden: Tensor, right: Tensor) -> None:
         """Count also for ``val/accuracy``, the percentage of words with the right tag."""
@@ -56,8 +56,8 @@ class Tagging(Task):
         )
 
     @staticmethod
-    def criterion(config: RunConfig) -> Criterion:
-        return Criterion("val/accuracy", "max")
+    def model_selection(config: RunConfig) -> ModelSelection:
+        return ModelSelection("val/accuracy", "max")
 
     @cached_property
     def module(self) -> TaggingModule:

@@ -14,7 +14,7 @@ from transformer.common.errors import InputError
 from transformer.common.escaping import escaped, shortened
 from transformer.common.files import NoSpaceLeft
 from transformer.data.corpora.evaluation_text import Texts
-from transformer.data.modules.translation import DataModule
+from transformer.data.datamodules.translation import DataModule
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import guided_head
 from transformer.decoding.batched_search import max_subwords
@@ -22,17 +22,18 @@ from transformer.decoding.long_inputs import SourceLimits, warn_about_length_lim
 from transformer.decoding.translation.document_translator import DocumentTranslator, in_documents
 from transformer.decoding.translation.result import length_counts
 from transformer.decoding.translation.translator import Translator
-from transformer.evaluation.failures.flags import Detector, Output
-from transformer.evaluation.failures.monitor import SentenceFlags, as_outputs, find_failures
-from transformer.evaluation.failures.thresholds import SAMPLE, Thresholds, lowest_usual
-from transformer.evaluation.metrics import METRICS, MetricsConfig, build_metric, score
+from transformer.evaluation.metrics import build_metric, score
 from transformer.model.build import build_transformer
-from transformer.model.config import ModelConfig
+from transformer.quality.failures.flags import Detector, Output
+from transformer.quality.failures.monitor import SentenceFlags, as_outputs, find_failures
+from transformer.quality.failures.thresholds import SAMPLE, Thresholds, lowest_usual
+from transformer.settings.metrics import METRICS, MetricsConfig
+from transformer.settings.model import ModelConfig
+from transformer.settings.run import RunConfig, sized_model
 from transformer.tasks.base import Evaluation, Task, build_module, check_no_noise
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.callbacks.progress import shown_update
-from transformer.training.config import RunConfig, sized_model
-from transformer.training.criterion import Criterion, text_criterion
+from transformer.training.model_selection import ModelSelection, best_by_text
 from transformer.training.precision import search_autocast
 
 logger = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ class TranslationTask(Task):
             build_metric(name, config.metrics)  # an error now is better than after training
         kind: type[DataModule] = DataModule
         if config.data.streaming:
-            from transformer.data.modules.streaming import StreamData
+            from transformer.data.datamodules.streaming import StreamData
 
             kind = StreamData
         self.data = kind(
@@ -65,8 +66,8 @@ class TranslationTask(Task):
         )
 
     @staticmethod
-    def criterion(config: RunConfig) -> Criterion:
-        return text_criterion(config.metrics)
+    def model_selection(config: RunConfig) -> ModelSelection:
+        return best_by_text(config.metrics)
 
     @classmethod
     def validation_metrics(cls, config: RunConfig) -> list[str]:

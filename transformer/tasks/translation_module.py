@@ -12,7 +12,7 @@ from transformer.decoding.alignment import guided_head
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.decoder import DecoderLayer
 from transformer.model.transformer import Transformer
-from transformer.training.losses.config import LossConfig
+from transformer.settings.loss import LossConfig
 from transformer.training.step.update_module import UpdateModule
 
 
@@ -35,7 +35,7 @@ class TranslationModule(UpdateModule):
     def predictions(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Hidden states and right tokens of the real target positions, side by side."""
         hidden = self.model(batch.source, batch.target_input)
-        return hidden.flatten(0, 1).index_select(0, batch.labelled), batch.labels
+        return hidden.flatten(0, 1).index_select(0, batch.labeled), batch.labels
 
     @property
     def guided_attention(self) -> MultiHeadAttention | None:
@@ -63,12 +63,12 @@ class TranslationModule(UpdateModule):
 
     def _twice(self, batch: Batch) -> tuple[Tensor, int, dict[str, Tensor]]:
         """Two passes in one, under different dropout."""
-        from transformer.training.losses.consistency import consistency_loss
         from transformer.training.losses.cross_entropy import joined_bias
+        from transformer.training.losses.r_drop import consistency_loss
 
         hidden = self.model(batch.source.repeat(2, 1), batch.target_input.repeat(2, 1))
         # (2 batch) target width -> 2 (batch target) width -> 2 token width
-        hidden = hidden.view(2, -1, hidden.size(-1)).index_select(1, batch.labelled)
+        hidden = hidden.view(2, -1, hidden.size(-1)).index_select(1, batch.labeled)
         hidden, weight = joined_bias(hidden, self.model.projection)
         loss, cross_entropy, divergence = consistency_loss(
             self.loss, hidden, weight, batch.labels, compiled=self.compiled

@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 
 from transformer.common.processor import processor
-from transformer.training.trainer_config import TrainerConfig
+from transformer.settings.trainer import TrainerConfig
 
 
 def resolve_precision(trainer: TrainerConfig) -> TrainerConfig:

@@ -15,8 +15,10 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from transformer.common.errors import InputError
 from transformer.common.own_code import own_class
-from transformer.data.batching.batch_stream import RankAssignment, next_batch
-from transformer.data.modules.base import BatchModule
+from transformer.data.batching.batch_sequence import RankAssignment, next_batch
+from transformer.data.datamodules.base import BatchModule
+from transformer.settings.run import RunConfig
+from transformer.settings.trainer import TrainerConfig
 from transformer.training.callbacks.early_stopping import Patience
 from transformer.training.callbacks.ema import MovingAverage
 from transformer.training.callbacks.graceful_shutdown import GracefulStop
@@ -30,11 +32,9 @@ from transformer.training.checkpointing.callbacks import (
 )
 from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO
 from transformer.training.checkpointing.training_state import Resumable
-from transformer.training.config import RunConfig
-from transformer.training.criterion import Criterion
 from transformer.training.distributed.ddp import ReplicatedStrategy, resolve_devices
+from transformer.training.model_selection import ModelSelection
 from transformer.training.precision import resolve_precision
-from transformer.training.trainer_config import TrainerConfig
 
 _OURS = (
     "accumulate_grad_batches",
@@ -51,7 +51,7 @@ def build_trainer(
     config: RunConfig,
     folder: Path,
     validation: Sequence[Callback],
-    criterion: Criterion,
+    criterion: ModelSelection,
     resume: Resumable | None = None,
 ) -> Trainer:
     """Lightning's trainer with the user's arguments; raises InputError if it rejects one."""
@@ -90,7 +90,7 @@ def build_trainer(
 
 
 def build_callbacks(
-    config: RunConfig, validation: Sequence[Callback], criterion: Criterion, folder: Path
+    config: RunConfig, validation: Sequence[Callback], criterion: ModelSelection, folder: Path
 ) -> list[Callback]:
     """All callbacks in their order; fine-tuning validates before its first update, too."""
     settings, finetunes = config.callbacks, config.finetune_from is not None

@@ -4,11 +4,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from transformer.data.config import DataConfig
 from transformer.data.corpora.resolve import find_splits
-from transformer.data.modules.base import BatchModule
-from transformer.data.modules.translation import DataModule
-from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
+from transformer.data.datamodules.base import BatchModule
+from transformer.data.datamodules.translation import DataModule
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.settings.data import DataConfig
+from transformer.settings.tokenizer import TokenizerConfig
 
 SENTENCES = ["a b c", "b c d e", "c a", "d d d a b", "e", "a e c b", "b a", "c c d", "d e a b c"]
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.helpers.data.corpora import SENTENCES, data_config, tokenizer_config
-from transformer.data.disturbance.augmentation import AugmentationConfig
-from transformer.data.modules.streaming import StreamData
+from transformer.data.datamodules.streaming import StreamData
+from transformer.settings.augmentation import AugmentationConfig
 
 PAIRS = [(f"{a} {b}", f"{a} {b}"[::-1]) for a in SENTENCES for b in SENTENCES]
 PARTS = (PAIRS[:30], PAIRS[30:31], PAIRS[31:])

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from transformer.decoding.search.config import SearchConfig
+from transformer.settings.decoding import SearchConfig
 
 
 def search_config(**changes: object) -> SearchConfig:

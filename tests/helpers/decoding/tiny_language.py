@@ -6,8 +6,8 @@ from functools import cache
 
 import torch
 
-from transformer.data.tokenization.tokenizer import BOS, EOS
 from transformer.decoding.constraints.vocabulary_spelling import Vocabulary, spell
+from transformer.settings.tokenizer import BOS, EOS
 
 from .steps import RecurrentStep
 
@@ -18,7 +18,7 @@ SEEDS = [3, 5, 8]
 
 
 def tiny_vocabulary() -> Vocabulary:
-    """How the pieces are spelt."""
+    """How the pieces are spelled."""
     return Vocabulary.from_spellings([spell(subword) for subword in PIECES])
 
 

@@ -6,8 +6,9 @@ from typing import Any
 import torch
 
 from tests.helpers.model.models import tiny_transformer
-from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translation.translator import Translator
+from transformer.settings.tokenizer import TokenizerConfig
 
 from .steps import search_config
 

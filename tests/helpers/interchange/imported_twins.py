@@ -5,9 +5,9 @@ from typing import Any
 
 import torch
 
-from transformer.data.tokenization.tokenizer import BOS
 from transformer.decoding.translation.translator import Translator
-from transformer.interchange.families.subwords import ImportedIds
+from transformer.interchange.architectures.subwords import ImportedIds
+from transformer.settings.tokenizer import BOS
 
 
 def assert_same_logits(

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from tests.helpers.suite.lazy import Lazy, hf
 from transformer.model.attention.multi_head import MultiHeadAttention
-from transformer.model.config import ModelConfig
 from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
-from transformer.model.layers.norm import PreNorm
+from transformer.model.layers.residual import PreNorm
 from transformer.model.single_stack import SingleStack
 from transformer.model.transformer import Transformer
+from transformer.settings.model import ModelConfig
 
 hf_longformer = Lazy("transformers.models.longformer.modeling_longformer")
 hf_roformer = Lazy("transformers.models.roformer.modeling_roformer")
@@ -154,7 +154,7 @@ def t5(ours: Any) -> Any:
 
 
 def roformer_attention(ours: MultiHeadAttention, num_heads: int) -> Any:
-    """RoFormer turns neighbours 2i and 2i + 1 together, we turn i and i + d/2.
+    """RoFormer turns neighbors 2i and 2i + 1 together, we turn i and i + d/2.
 
     The order of a head's components is free as long as queries and keys share it. The output
     projection is no part of theirs.

@@ -4,11 +4,11 @@ from typing import Any
 
 import torch
 
+from transformer.checkpoint.checkpoint import PORTABLE, portable_part
+from transformer.checkpoint.validation import GROUPS
 from transformer.model.build import build_transformer
-from transformer.model.checkpoint.checkpoint import PORTABLE, portable_part
-from transformer.model.checkpoint.validation import GROUPS
-from transformer.model.config import ModelConfig
 from transformer.model.transformer import Transformer
+from transformer.settings.model import ModelConfig
 
 
 def tiny_config(**changes: Any) -> ModelConfig:
@@ -34,7 +34,7 @@ def tiny_config(**changes: Any) -> ModelConfig:
 
 
 def tiny_transformer(seed: int = 1, **changes: Any) -> Transformer:
-    """A tiny model in evaluation mode, initialised from a seed."""
+    """A tiny model in evaluation mode, initialized from a seed."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return build_transformer(tiny_config(**changes)).eval()

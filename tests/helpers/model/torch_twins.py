@@ -6,7 +6,7 @@ from torch import nn
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
-from transformer.model.layers.norm import Residual
+from transformer.model.layers.residual import Residual
 from transformer.model.transformer import Transformer
 
 

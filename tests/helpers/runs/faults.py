@@ -91,7 +91,7 @@ class SignalAt:
 
     def __call__(self) -> None:
         """Plant it."""
-        from transformer.data.modules.translation import DataModule
+        from transformer.data.datamodules.translation import DataModule
         from transformer.tasks.translation import TranslateValidation, TranslationTask
         from transformer.training.callbacks.metrics import Measure
         from transformer.training.checkpointing.callbacks import LastCheckpoint

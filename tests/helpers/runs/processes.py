@@ -92,7 +92,7 @@ def _train(values: Mapping[str, Any], folder: Path, fault: Callable[[], None] | 
 
     from transformer.cli.exit import run_to_exit_code
     from transformer.runs.train import train
-    from transformer.training.config import run_config
+    from transformer.settings.run import run_config
 
     _prepare(folder)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, force=True)

@@ -9,7 +9,7 @@ def report_values(runs: int, text: str) -> dict[str, Any]:
     """A report of so many runs."""
     letters = [chr(ord("A") + number) for number in range(runs)]
     system = {"score": 1.0, "mean": 1.0, "interval": 0.5}
-    system |= {"difference": 0.0, "p_bootstrap": 1.0, "p_randomisation": 1.0}
+    system |= {"difference": 0.0, "p_bootstrap": 1.0, "p_randomization": 1.0}
     metric = {"name": text, "better": "higher", "systems": [system] * runs}
     comparison = {
         "sentences": 1,

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 from tests.helpers.data.text import write_parallel
 from tests.helpers.runs.processes import PROJECT, start_verb
 from transformer.cli.config.compose import compose_config
-from transformer.training.config import RunConfig, run_config
+from transformer.settings.run import RunConfig, run_config
 
 SMALL = [
     "tokenizer=bpe",

@@ -13,7 +13,7 @@ from tests.helpers.suite.imports import hide_unused_packages
 from transformer.__main__ import VERBS
 from transformer.cli.config.compose import compose_config
 from transformer.common.errors import InputError
-from transformer.data.quality.checks.languages import Language
+from transformer.quality.checks.languages import Language
 
 LATER = [
     "ctranslate2",

@@ -107,7 +107,7 @@ class Page:
         self.call("Input.insertText", text=text)
 
     def resize(self, width: int, height: int, *, dark: bool = False, scale: float = 1) -> None:
-        """Set the window, in CSS pixels, and the colours that the user prefers; nothing moves."""
+        """Set the window, in CSS pixels, and the colors that the user prefers; nothing moves."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             **{"width": width, "height": height, "deviceScaleFactor": scale, "mobile": False},

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from tests.helpers.decoding.translators import tiny_translator
+from transformer.serving.batch_translation import Options, SentenceTranslation, TextTranslation
 from transformer.serving.formats.marked_text import Translate
 from transformer.serving.languages import Direction
 from transformer.serving.sentences import plain_blanks, split_sentences
-from transformer.serving.translations import Options, SentenceTranslation, TextTranslation
 
 Words = Callable[[list[str]], tuple[list[str], list[tuple[int, int]]]]
 """From the words of a sentence to those of its translation, and the links between them."""

@@ -15,10 +15,10 @@ import uvicorn
 from tests.helpers.decoding.translators import tiny_translator
 from transformer.decoding.translation.translator import Translator
 from transformer.serving.access import Access, Client
-from transformer.serving.config import Limits, ServerConfig
+from transformer.serving.http_server import build_app, listen
 from transformer.serving.languages import Direction, Directions
-from transformer.serving.server import build_app, listen
-from transformer.serving.service import TranslationService
+from transformer.serving.request_queue import TranslationService
+from transformer.settings.serve import Limits, ServerConfig
 
 
 def limits(**changes: Any) -> Limits:

@@ -176,7 +176,7 @@ def _copied(node: Any) -> Any:
 
 
 def _change(node: Any, draw: random.Random) -> None:
-    """Change one value, at any depth: each key on the way is as likely as its neighbours."""
+    """Change one value, at any depth: each key on the way is as likely as its neighbors."""
     while True:
         keys = list(node) if isinstance(node, dict) else range(len(node))
         if not keys:

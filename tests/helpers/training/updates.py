@@ -9,10 +9,10 @@ from tests.helpers.model.models import tiny_transformer
 from tests.helpers.training.losses import loss_config
 from transformer.common.schema import typed
 from transformer.model.transformer import Transformer
+from transformer.settings.optimizer import OptimizerConfig
+from transformer.settings.recovery import RecoveryConfig
+from transformer.settings.schedule import ScheduleConfig
 from transformer.tasks.translation_module import TranslationModule
-from transformer.training.optimization.divergence import RecoveryConfig
-from transformer.training.optimization.optimizer import OptimizerConfig
-from transformer.training.optimization.schedule import ScheduleConfig
 
 
 def recovery_config(**changes: Any) -> RecoveryConfig:

@@ -15,7 +15,7 @@ from benchmarks.gpu_rows.cost import BASE, BIG, TOKENS, Assumptions, Size, cost_
 from benchmarks.gpu_rows.models import built, made_batches, model_config, preset, size_of
 from transformer.cli.config.compose import compose_config
 from transformer.model.build import build_transformer
-from transformer.training.config import sized_model
+from transformer.settings.run import sized_model
 from transformer.training.losses.cross_entropy import cross_entropy
 
 ROOT = Path(__file__).parents[3]

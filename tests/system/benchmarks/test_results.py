@@ -102,10 +102,10 @@ def test_records_outlive_the_trainings(trained: Trained, tmp_path: Path) -> None
 
 
 def test_scores_of_two_kinds_of_text_are_in_two_tables() -> None:
-    [raw, *_], [tokenised, *_] = (
+    [raw, *_], [tokenized, *_] = (
         [one for one in RESULTS if one.text == text] for text in ("B", "A")
     )
-    scored = {raw: "case:mixed|tok:13a", tokenised: "case:lc|tok:none"}
+    scored = {raw: "case:mixed|tok:13a", tokenized: "case:lc|tok:none"}
     records = [
         Measured(
             *(result.name, 1, "c" * 40, "m", "train", "2+2, 64, 128", 1, 4, 0.1, 3.0),
@@ -137,7 +137,7 @@ def test_an_average_of_checkpoints_is_compared_with_the_run(trained: Trained) ->
 
 
 def test_a_line_of_ablations_has_the_less_sure_of_two_tests(trained: Trained) -> None:
-    tested = {"difference": -1.25, "p_bootstrap": 0.04, "p_randomisation": 0.031}
+    tested = {"difference": -1.25, "p_bootstrap": 0.04, "p_randomization": 0.031}
     score = {"score": 38.5, "signature": "nrefs:1"}
     found = ablations.measured(CHANGE, trained, score | tested, 4)
     said = dict(zip(ablations.COLUMNS, ablations.row(CHANGE, found), strict=True))

@@ -157,7 +157,7 @@ def test_ablations_grow_and_are_compared_with_one_recipe(
     def compared(systems: list[Path]) -> list[dict[str, Any]]:
         assert systems[0].name == "recipe"
         scores = [bleu.get(one.name, 31.0) for one in systems]
-        rest = {"signature": "nrefs:1", "p_bootstrap": 0.5, "p_randomisation": 0.5}
+        rest = {"signature": "nrefs:1", "p_bootstrap": 0.5, "p_randomization": 0.5}
         differences = [None, *(score - scores[0] for score in scores[1:])]
         return [
             {"score": score, "difference": difference, **rest}

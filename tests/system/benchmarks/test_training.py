@@ -18,7 +18,7 @@ from tests.helpers.runs.forked_python import ForkedPython
 from tests.helpers.runs.runs import SMALL, corpus_overrides
 from transformer.cli.config.compose import compose_config
 from transformer.model.build import build_transformer
-from transformer.model.config import ModelConfig
+from transformer.settings.model import ModelConfig
 
 pytestmark = pytest.mark.thorough
 

@@ -12,7 +12,7 @@ import torch
 from tests.helpers.runs.outcomes import said
 from tests.helpers.runs.processes import TINY, call, overrides_in, tiny_overrides
 from tests.helpers.suite.fuzzing import as_file, mutated, other_text, saved, watched
-from transformer.data.quality.base import CHECKS
+from transformer.quality.base import CHECKS
 
 pytestmark = pytest.mark.thorough
 
@@ -26,7 +26,7 @@ READERS: dict[str, list[str]] = {
     "translate": ["checkpoint=x.ckpt"],
     "evaluate": ["checkpoint=x.ckpt", "split=validation"],
     "score": ["checkpoint=x.ckpt", "source=own.src", "target=own.tgt"],
-    "compare": ["x.ckpt", "run/checkpoints/best.ckpt", "bootstrap=20", "randomisation=20"],
+    "compare": ["x.ckpt", "run/checkpoints/best.ckpt", "bootstrap=20", "randomization=20"],
     "tune": ["checkpoint=x.ckpt", "beam_sizes=[1]", "length_penalties=[1.0]", "sentences=2"],
     "average": ["checkpoint=other", "last=2", "output=average.ckpt"],
     "attention": ["checkpoint=x.ckpt", "text=alpha beta", "sentences=2", "output=attention"],

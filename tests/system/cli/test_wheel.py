@@ -68,7 +68,7 @@ def test_the_verbs_work_without_the_checkout(run: Run) -> None:
     assert len((run.folder / "text" / "test_novel.de").read_text("utf-8").splitlines()) == 500
     code = """
 from transformer.data.corpora.pocket import pocket_text
-from transformer.data.modules.tagging import read_pocket_tags
+from transformer.data.datamodules.tagging import read_pocket_tags
 from transformer.evaluation.attention.view import AttentionView
 from transformer.report.attention_page import attention_page
 from transformer.serving.interfaces.page import page_routes

@@ -64,7 +64,7 @@ def test_two_updates_and_scores_by_several_references(
     assert json.loads(capsys.readouterr().out) == tested
     # Hypotheses of another system, beside the run.
     systems = [str(tmp_path / "run"), str(text / folder / f"{usual}.txt")]
-    settings = ["split=test", "bootstrap=10", "randomisation=10", "training=false"]
+    settings = ["split=test", "bootstrap=10", "randomization=10", "training=false"]
     assert main(["compare", *systems, *settings]) == 0
     found = json.loads(capsys.readouterr().out)["metrics"]
     assert [one["name"] for one in found] == names

@@ -65,7 +65,7 @@ def test_every_head_is_drawn_with_its_tokens_and_its_words(
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_the_colours_are_those_of_the_weights(page: Page, address: str) -> None:
+def test_the_colors_are_those_of_the_weights(page: Page, address: str) -> None:
     page.resize(1400, 900)
     page.open(f"{address}#decoder")
     right, wrong = page.evaluate(

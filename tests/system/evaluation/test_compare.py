@@ -41,7 +41,7 @@ def test_runs_are_compared(home: Path, tmp_path: Path) -> None:
     assert code == 0, stderr
     assert stderr.count("decoding 40") == 2
     _, same = json.loads(stdout)["metrics"][0]["systems"]
-    assert (same["difference"], same["p_bootstrap"], same["p_randomisation"]) == (0, 1, 1)
+    assert (same["difference"], same["p_bootstrap"], same["p_randomization"]) == (0, 1, 1)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import torch
 
 from tests.helpers.runs.runs import verb
 from transformer.__main__ import main
-from transformer.model.checkpoint.checkpoint import PORTABLE
+from transformer.checkpoint.checkpoint import PORTABLE
 
 
 def test_an_export_is_verified_and_whole(home: Path) -> None:

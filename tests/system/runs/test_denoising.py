@@ -58,7 +58,7 @@ def test_settings_of_another_task_are_refused(tmp_path: Path) -> None:
     augmented = composed([*given[:-1], "augmentation=robust"], tmp_path)
     with pytest.raises(InputError, match="and not augmentation=robust; leave that out"):
         task_class("denoising")(augmented)
-    for task in ("translation", "language_modelling", "tagging"):
+    for task in ("translation", "language_modeling", "tagging"):
         other = [*overrides_in(str(tmp_path)), f"task={task}", "data.denoising.density=0.3"]
         with pytest.raises(InputError, match=f"not read with task={task}"):
             task_class(task)(composed(other, tmp_path))

@@ -15,14 +15,14 @@ import torch
 from tests.helpers.data.text import write_parallel
 from tests.helpers.runs.runs import PROJECT, composed
 from transformer.__main__ import main
+from transformer.checkpoint.checkpoint import PORTABLE, read_payload
+from transformer.checkpoint.locate import find_checkpoint
 from transformer.cli.config.compose import compose_config
 from transformer.data.corpora.catalog import PUBLISHED
 from transformer.data.corpora.resolve import find_splits
 from transformer.model.build import build_transformer
-from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload
-from transformer.model.checkpoint.locate import find_checkpoint
-from transformer.model.config import ModelConfig
 from transformer.runs.train import train
+from transformer.settings.model import ModelConfig
 
 SIZES = {"train": 60, "validation": 4, "test": 4}
 

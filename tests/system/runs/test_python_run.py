@@ -20,11 +20,11 @@ from tests.helpers.runs.processes import call, tiny_overrides
 from tests.helpers.runs.runs import composed
 from transformer.common.errors import InputError
 from transformer.runs.config_file import read_config
-from transformer.runs.report import run_report
+from transformer.runs.report_values import run_report
 from transformer.runs.resume import changes
 from transformer.runs.train import train
+from transformer.settings.run import RunConfig
 from transformer.training.checkpointing.run_directory import is_locked
-from transformer.training.config import RunConfig
 
 SHORT = (
     *("trainer.max_steps=4", "trainer.val_check_interval=2", "trainer.log_every_n_steps=2"),

@@ -15,8 +15,8 @@ from tests.helpers.runs.faults import SignalAt
 from tests.helpers.runs.outcomes import said
 from tests.helpers.runs.processes import tiny_overrides
 from tests.helpers.runs.recipes import recipe
-from transformer.data.quality.base import CHECKS
-from transformer.model.checkpoint.checkpoint import PORTABLE
+from transformer.checkpoint.checkpoint import PORTABLE
+from transformer.quality.base import CHECKS
 
 pytestmark = pytest.mark.thorough
 

@@ -18,7 +18,7 @@ from tests.helpers.serving.office import docx, odt, unzipped
 from tests.helpers.serving.served import ask, serving
 from transformer.common.errors import InputError
 from transformer.serving.access import Client
-from transformer.serving.translations import Options, Sentence, SentenceTranslation
+from transformer.serving.batch_translation import Options, Sentence, SentenceTranslation
 
 CLIENTS = [Client(name, hashlib.sha256(name.encode()).hexdigest()) for name in ("anna", "bob")]
 LANGUAGES = {"source": "en", "target": "de"}

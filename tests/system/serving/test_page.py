@@ -15,7 +15,6 @@ from tests.helpers.serving.served import ask, serving
 from transformer.decoding.long_inputs import Segment
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.translation.translator import Translator
-from transformer.serving import translations
 
 pytestmark = pytest.mark.skipif(BINARY is None, reason="needs chromium, headless")
 
@@ -289,7 +288,7 @@ def test_the_keyboard_alone_is_enough(page: Page, url: str, answers: dict[str, A
 
 
 @pytest.mark.parametrize(("width", "dark"), [(320, False), (390, True), (1200, True)])
-def test_the_page_fits_and_changes_its_colours(
+def test_the_page_fits_and_changes_its_colors(
     page: Page, url: str, answers: dict[str, Any], width: int, dark: bool
 ) -> None:
     visit(page, url, width, dark=dark)
@@ -304,10 +303,10 @@ def test_the_page_fits_and_changes_its_colours(
     assert right - left >= 80
     # The mirror breaks lines where the text area does: both are equally high.
     assert page.evaluate("source.scrollHeight <= mirror.scrollHeight")
-    colour = "getComputedStyle(document.body).backgroundColor"
-    before = page.evaluate(colour)
+    color = "getComputedStyle(document.body).backgroundColor"
+    before = page.evaluate(color)
     page.point("#theme", 0.5, 0.5, click=True)
-    assert page.evaluate(colour) != before
+    assert page.evaluate(color) != before
     assert page.evaluate("theme.ariaPressed") == str(not dark).lower()
     page.evaluate("localStorage.clear()")
 

@@ -35,13 +35,13 @@ from tests.helpers.runs.processes import PROJECT
 from tests.helpers.serving.served import ask, limits, serving
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translation.translator import Translator
-from transformer.evaluation.failures.flagging import FlaggingTranslator
-from transformer.evaluation.failures.flags import Detector
-from transformer.evaluation.failures.thresholds import Thresholds
+from transformer.quality.failures.flagging import FlaggingTranslator
+from transformer.quality.failures.flags import Detector
+from transformer.quality.failures.thresholds import Thresholds
 from transformer.serving.access import Access, Client
+from transformer.serving.http_server import build_app
 from transformer.serving.languages import Direction, Directions
-from transformer.serving.server import build_app
-from transformer.serving.service import TranslationService
+from transformer.serving.request_queue import TranslationService
 
 SENTENCES = [source for source, _ in PAIRS]
 KEY = "secret"

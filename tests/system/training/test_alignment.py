@@ -58,7 +58,7 @@ def test_the_error_rate_stands_beside_bleu(home: Path, capsys: pytest.CaptureFix
     guided = scores["AER"]["score"]
     assert guided < 0.13
     assert scores["AER"]["signature"] == "npairs:40|head:0.2|threshold:0.3"
-    # Another head has not learnt them.
+    # Another head has not learned them.
     arguments = [f"checkpoint={home / 'run'}", f"alignment={gold}", "alignment_head=1.0"]
     assert main(["evaluate", *arguments]) == 0
     scores = {score["name"]: score for score in json.loads(capsys.readouterr().out)}

@@ -96,7 +96,7 @@ def test_most_windows_come_back_in_as_many_sentences(
     windows = [window for window in translator.windows(texts) if len(window) == 2]
     joined = ["\n".join(texts[index] for index in window) for window in windows]
     found = translator.translator.translate(joined)
-    separator = translator.tags.spelt[0]
+    separator = translator.tags.spelled[0]
     whole = sum(one.tokens.count(separator) == 1 for one in found)
     assert len(windows) >= 16 and whole > 0.8 * len(windows)
 

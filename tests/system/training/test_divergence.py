@@ -10,9 +10,9 @@ import pytest
 from torch import Tensor
 
 from tests.helpers.runs.runs import SMALL, composed, corpus_overrides
+from transformer.checkpoint.checkpoint import read_payload
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch
-from transformer.model.checkpoint.checkpoint import read_payload
 from transformer.runs.train import train
 from transformer.tasks.translation_module import TranslationModule
 

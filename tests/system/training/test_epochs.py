@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.runs.runs import SMALL, composed, corpus_overrides
-from transformer.model.checkpoint.checkpoint import read_payload
+from transformer.checkpoint.checkpoint import read_payload
 from transformer.runs.train import train
 
 pytestmark = pytest.mark.thorough

@@ -14,14 +14,14 @@ from tests.helpers.runs.faults import SignalAt
 from tests.helpers.runs.outcomes import differences, outcome, said
 from tests.helpers.runs.processes import call, finish, tiny_config, tiny_overrides
 from tests.helpers.runs.runs import run
+from transformer.checkpoint.checkpoint import PORTABLE, read_merged, read_payload
 from transformer.cli.train.resume import resumed_config
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.model.checkpoint.checkpoint import PORTABLE, read_merged, read_payload
 from transformer.runs.finetuning import initial_payload
 from transformer.runs.train import fit
+from transformer.settings.run import run_config
 from transformer.tasks.registry import make_task
-from transformer.training.config import run_config
 
 BRIEF = ["trainer.max_steps=6", "trainer.val_check_interval=3"]
 
@@ -110,7 +110,7 @@ def test_the_tags_of_the_vocabulary_may_be_used_and_others_are_added(
         (["model.positions=learned"], "set model.positions=sinusoidal$"),
         (["finetune_from=nix"], "^finetune_from: checkpoint=nix does not exist; give a run"),
         (
-            ["task=language_modelling", "model.decoder_layers=0"],
+            ["task=language_modeling", "model.decoder_layers=0"],
             "was trained for task=translation; it cannot continue with",
         ),
     ],
@@ -133,7 +133,7 @@ def test_what_may_change_and_another_score_is_logged(
     caplog.set_level("INFO", "transformer.runs.finetuning")
     initial_payload(run_config(second(home)), home / "first")
     assert not caplog.messages
-    initial_payload(run_config(second(home, "metrics=tokenised")), home / "first")
+    initial_payload(run_config(second(home, "metrics=tokenized")), home / "first")
     assert caplog.messages == [
         f"{home}/first was scored with metrics.tokenize=13a; if the text is alike, set the same"
     ]
@@ -192,10 +192,10 @@ def test_what_is_frozen_stays_bit_for_bit_and_has_no_moments(
             not torch.equal(weight, before.get(name, torch.zeros_like(weight)))
             for name, weight in payload[part].items()
         )
-    learnt = {
+    learned = {
         weight.data_ptr() for n, weight in payload["state_dict"].items() if not re.match(fixed, n)
     }
-    assert len(payload["optimizer_states"][0]["state"]) == len(learnt)
+    assert len(payload["optimizer_states"][0]["state"]) == len(learned)
 
 
 @pytest.mark.thorough

@@ -11,14 +11,14 @@ from omegaconf import DictConfig, OmegaConf
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
 from tests.helpers.model.models import portable, tiny_transformer
+from transformer.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.cli.config.compose import compose_config
 from transformer.cli.load import load_translator, resolve_batch_tokens, resolve_precision
 from transformer.common.errors import InputError
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.translation.result import Translation
 from transformer.decoding.translation.translator import Translator
-from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
-from transformer.model.heads import HeadName, heads_off
+from transformer.model.head_masks import HeadName, heads_off
 
 # The run was validated with other values than conf/decoding/beam.yaml has.
 TRAINED = asdict(
@@ -142,19 +142,19 @@ def test_alignment_uses_the_average_unless_a_head_was_guided(
         return load_translator(*call(path, *arguments))[0].aligner
 
     guided = LOSS | {"alignment_weight": 0.05, "alignment_head": 1}
-    learnt = written(tmp_path / "guided.ckpt", RUN | {"loss": guided})
+    learned = written(tmp_path / "guided.ckpt", RUN | {"loss": guided})
     assert aligner(checkpoint) == aligner(checkpoint, "alignment_head=null") == Aligner(None, 0.6)
     assert (
-        aligner(learnt)
-        == aligner(learnt, "alignment_head=0.1")
+        aligner(learned)
+        == aligner(learned, "alignment_head=0.1")
         == Aligner(HeadName("cross", 0, 1), 0.3)
     )
-    assert aligner(learnt, "alignment_head=1.0") == Aligner(HeadName("cross", 1, 0), 0.6)
+    assert aligner(learned, "alignment_head=1.0") == Aligner(HeadName("cross", 1, 0), 0.6)
     # Without a wish of the user's, the library reads it off as the verbs do.
-    for path in (checkpoint, learnt):
+    for path in (checkpoint, learned):
         assert Translator.load(path).aligner == aligner(path)
-    assert Translator.load(learnt, aligner=Aligner()).aligner == Aligner()
-    assert aligner(learnt, "alignment_threshold=1") == Aligner(HeadName("cross", 0, 1), 1.0)
+    assert Translator.load(learned, aligner=Aligner()).aligner == Aligner()
+    assert aligner(learned, "alignment_threshold=1") == Aligner(HeadName("cross", 0, 1), 1.0)
 
 
 def test_how_links_are_read_off_changes_no_translation(tmp_path: Path) -> None:

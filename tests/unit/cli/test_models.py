@@ -10,14 +10,14 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
 from tests.helpers.model.models import portable, tiny_transformer
 from tests.unit.cli.test_load import RUN, written
+from transformer.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.cli.config.compose import compose_config
 from transformer.cli.load import load_checkpoint_model, load_checkpoints, resolve_device
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.search.ensemble import Ensemble
 from transformer.decoding.translation.fingerprint import compute_fingerprint
-from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
-from transformer.model.heads import heads_off
+from transformer.model.head_masks import heads_off
 from transformer.model.layers.linear import Linear
 from transformer.model.layers.quantization import Int8Linear, in_precision
 from transformer.model.transformer import Transformer

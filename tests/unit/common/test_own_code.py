@@ -13,8 +13,9 @@ from transformer.common.errors import InputError
 from transformer.common.own_code import TRUST, import_code, own_class
 from transformer.data.corpora.trust import named_classes, needs_trust
 from transformer.decoding.mbr import utility_named
-from transformer.evaluation.metrics import MetricsConfig, score
+from transformer.evaluation.metrics import score
 from transformer.model.build import build_transformer
+from transformer.settings.metrics import MetricsConfig
 
 
 @pytest.fixture

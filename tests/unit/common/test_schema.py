@@ -8,9 +8,9 @@ import pytest
 
 from transformer.common.errors import ALSO, InputError, did_you_mean, raise_objections
 from transformer.common.schema import Range, typed
-from transformer.decoding.search.config import SearchConfig
 from transformer.runs.resume import changes
-from transformer.training.losses.config import LossConfig
+from transformer.settings.decoding import SearchConfig
+from transformer.settings.loss import LossConfig
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from transformer.data.batching.batch import collate
 from transformer.data.text.word_alignment import NO_WORD, subword_words, word_count
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, align, aligning_attention, word_links
-from transformer.decoding.forced import attention_maps
-from transformer.model.heads import HeadName
+from transformer.decoding.forced_decoding import attention_maps
+from transformer.model.head_masks import HeadName
 
 SOURCES = [source for source, _ in PAIRS]
 
@@ -59,9 +59,9 @@ def test_links_of_a_translation_equal_forced_alignment(
     )
     found = translator.translate(SOURCES, alignment=True)
     assert found == translator.translate(SOURCES)  # links apart
-    spelt = tiny_tokenizer().subwords(range(tiny_tokenizer().target_vocab_size))
+    spelled = tiny_tokenizer().subwords(range(tiny_tokenizer().target_vocab_size))
     # A random model spells words as no tokenizer would cut them: force its own pieces on it.
-    subwords = [[spelt.index(token) for token in translation.tokens] for translation in found]
+    subwords = [[spelled.index(token) for token in translation.tokens] for translation in found]
     monkeypatch.setattr(Tokenizer, "encode_target", lambda self, texts: subwords)
     forced = align(
         translator.model,

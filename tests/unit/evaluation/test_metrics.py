@@ -10,8 +10,9 @@ from sacrebleu.metrics import BLEU
 
 from tests.helpers.decoding.metrics import RAW
 from transformer.common.errors import InputError
-from transformer.evaluation.metrics import MetricsConfig, score
+from transformer.evaluation.metrics import score
 from transformer.report.scores import format_json
+from transformer.settings.metrics import MetricsConfig
 
 HYPOTHESES = ["Der Hund schläft heute.", "Zwei Katzen liefen schnell.", "", "Ein Haus, groß."]
 REFERENCES = ["Der Hund schläft heute.", "Die zwei Katzen laufen.", "Nein.", "ein großes Haus."]
@@ -72,7 +73,7 @@ def test_tokenizer_without_its_package_is_one_line(monkeypatch: pytest.MonkeyPat
         MetricsConfig(tokenize="gone", lowercase=False)
 
 
-def test_text_that_is_tokenised_is_taken_as_it_is() -> None:
+def test_text_that_is_tokenized_is_taken_as_it_is() -> None:
     hypotheses, references = (
         ["ein mann , der &quot; ja &quot; sagt ."],
         ["ein mann , der ja sagt ."],

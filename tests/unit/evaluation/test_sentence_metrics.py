@@ -20,7 +20,8 @@ from sacrebleu import corpus_bleu
 from tests.helpers.decoding.metrics import RAW
 from transformer.common.errors import InputError
 from transformer.evaluation.comparison.significance import Resampling, paired_tests
-from transformer.evaluation.metrics import METRICS, MetricsConfig, build_metric, score
+from transformer.evaluation.metrics import build_metric, score
+from transformer.settings.metrics import METRICS, MetricsConfig
 
 Texts = Sequence[str]
 References = Sequence[tuple[str, ...]]

@@ -12,16 +12,16 @@ from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_trans
 from tests.helpers.model.models import tiny_transformer
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
-from transformer.data.tokenization.tokenizer import EOS
 from transformer.decoding.translation.translator import Translator
+from transformer.interchange.architectures.family import nearest_family
 from transformer.interchange.ctranslate2 import write_ctranslate2
-from transformer.interchange.expressible import (
+from transformer.interchange.format_limits import (
     CTRANSLATE2,
     TRANSFORMERS,
     Values,
     check_expressible,
 )
-from transformer.interchange.families.family import nearest_family
+from transformer.settings.tokenizer import EOS
 
 TEXTS = [source for source, _ in PAIRS] * 2 + ["a", "the dog " * 6]
 

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from tests.helpers.decoding.translators import PAIRS, tiny_translator
+from transformer.checkpoint.validation import GROUPS
 from transformer.common.errors import InputError
-from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, Tokenizer
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.search.shortlist import ENGINE_FILE, Shortlist
 from transformer.decoding.translation.fingerprint import write_fingerprint
@@ -23,9 +24,9 @@ from transformer.interchange.ctranslate2 import (
 )
 from transformer.interchange.ctranslate2_engine import CTranslate2Searcher
 from transformer.interchange.safetensors import write_settings
-from transformer.model.checkpoint.validation import GROUPS
-from transformer.model.heads import HeadName, switch_off
+from transformer.model.head_masks import HeadName, switch_off
 from transformer.model.transformer import Transformer
+from transformer.settings.tokenizer import BOS, EOS, PAD
 
 TEXTS = [source for source, _ in PAIRS] + [PAIRS[0][0], "a", "", "  ", "the dog " * 6]
 
@@ -42,7 +43,7 @@ def exported(translator: Translator, folder: Path) -> Translator:
 def willing(**changes: Any) -> Translator:
     """Its translations end, some of them before their longest length.
 
-    Padding and beginning are as improbable as a trained model has them: the engine renormalises
+    Padding and beginning are as improbable as a trained model has them: the engine renormalizes
     without them, ours does not.
     """
     translator = tiny_translator(**{"tie_embeddings": "none", "stopping": "full"} | changes)

@@ -12,17 +12,17 @@ from tests.helpers.interchange.family_folders import bart_folder, mbart_folder, 
 from tests.helpers.model.models import tiny_config
 from tests.helpers.suite.lazy import hf
 from transformer.__main__ import main
+from transformer.checkpoint.checkpoint import build_empty
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.translation.translator import Translator
-from transformer.interchange.families.family import nearest_family, read_config
-from transformer.interchange.families.huggingface import write_huggingface
+from transformer.interchange.architectures.family import nearest_family, read_config
+from transformer.interchange.architectures.huggingface import write_huggingface
 from transformer.interchange.import_folder import Imported, read_folder, read_weights
 from transformer.model.build import build_transformer
-from transformer.model.checkpoint.checkpoint import build_empty
-from transformer.model.config import ModelConfig
+from transformer.settings.decoding import SearchConfig
+from transformer.settings.model import ModelConfig
 
 T5: dict[str, Any] = {
     **{"model_type": "t5", "d_model": 32, "d_kv": 6, "d_ff": 48, "num_layers": 2, "num_heads": 4}
@@ -133,12 +133,12 @@ def test_words_that_were_added_to_t5_go_back_with_their_vectors(tmp_path: Path) 
     table = "source_embedding.tokens.lookup.weight"
     for text in ("Zugspitze", "the Zugspitze is <extra_id_3> the man", "a man"):
         [ours], [after] = tokenizer.encode_source([text]), again.tokenizer.encode_source([text])
-        spelt = tokenizer.source_subwords(ours)
-        assert ("Zugspitze" in spelt) == ("Zugspitze" in text)
-        assert again.tokenizer.source_subwords(after) == spelt
+        spelled = tokenizer.source_subwords(ours)
+        assert ("Zugspitze" in spelled) == ("Zugspitze" in text)
+        assert again.tokenizer.source_subwords(after) == spelled
         assert torch.equal(again.weights[table][after], translator.model.state_dict()[table][ours])
         if "extra" not in text:
-            assert theirs.tokenize(text) == spelt
+            assert theirs.tokenize(text) == spelled
 
 
 def test_a_family_without_room_for_added_words_refuses_them(tmp_path: Path) -> None:

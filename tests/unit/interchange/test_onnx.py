@@ -22,14 +22,14 @@ from tests.helpers.decoding.metrics import RAW
 from tests.helpers.decoding.translators import PAIRS, wordy_translator
 from tests.helpers.suite.checks import no_checks
 from transformer.common.errors import InputError
-from transformer.data.tokenization.tokenizer import EOS, PAD, Tokenizer, TokenizerConfig
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, batched_attention
 from transformer.decoding.translation.translator import Translator
-from transformer.interchange.runtimes import web
-from transformer.interchange.runtimes.onnx import OnnxGreedy, verify_onnx, write_onnx
-from transformer.interchange.runtimes.tokenizer_json import tokenizer_files
-from transformer.interchange.runtimes.web import find_runtime
-from transformer.model.heads import HeadName
+from transformer.interchange.onnx.folder import OnnxGreedy, verify_onnx, write_onnx
+from transformer.interchange.onnx.tokenizer_json import tokenizer_files
+from transformer.interchange.onnx.web_page import find_runtime
+from transformer.model.head_masks import HeadName
+from transformer.settings.tokenizer import EOS, PAD, TokenizerConfig
 
 TEXTS = [source for source, _ in PAIRS]
 NASTY = ["  two   cats ", "Zwo\u0308lf ﬁ 日本 😀", "<0x41> x", "tab\there", "a\u00a0dog", "aaaaaaa"]

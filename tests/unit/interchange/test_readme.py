@@ -12,11 +12,12 @@ from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
 from tests.helpers.model.models import tiny_transformer
 from transformer.data.tokenization.tags import Tags
-from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.ctranslate2 import write_ctranslate2
 from transformer.interchange.readme import model_card, read_report
 from transformer.interchange.safetensors import write_settings
+from transformer.settings.tokenizer import TokenizerConfig
 
 from .test_ctranslate2_engine import TEXTS, let_end
 

@@ -12,17 +12,18 @@ from safetensors.torch import load_file, save_file
 from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from tests.helpers.model.models import tiny_transformer
 from tests.helpers.runs.tuning_runs import write_run
+from transformer.checkpoint.checkpoint import load_checkpoint
+from transformer.checkpoint.exported import read_safetensors
+from transformer.checkpoint.validation import GROUPS
 from transformer.common.errors import InputError
 from transformer.common.processor import PROCESSORS
 from transformer.data.tokenization.tags import Tags
-from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.safetensors import verify_safetensors, write_safetensors
-from transformer.model.checkpoint.checkpoint import load_checkpoint
-from transformer.model.checkpoint.exported import read_safetensors
-from transformer.model.checkpoint.validation import GROUPS
-from transformer.model.heads import HeadName, switch_off
+from transformer.model.head_masks import HeadName, switch_off
 from transformer.model.layers.quantization import Int8Linear, in_precision
+from transformer.settings.tokenizer import TokenizerConfig
 
 RUN = {
     **{group: {} for group in GROUPS},

@@ -9,10 +9,10 @@ import torch
 from tests.helpers.decoding.metrics import RAW
 from tests.helpers.decoding.translators import PAIRS, tiny_translator
 from transformer.common.errors import InputError
-from transformer.data.tokenization.tokenizer import EOS
+from transformer.interchange.argos import translate_as_argos, verify_argos, write_argos
 from transformer.interchange.ctranslate2 import QUANTIZATIONS, write_ctranslate2
-from transformer.interchange.runtimes.argos import translate_as_argos, verify_argos, write_argos
 from transformer.interchange.verification import agreement, verify_ctranslate2
+from transformer.settings.tokenizer import EOS
 
 from .test_ctranslate2_engine import TEXTS as NASTY_TEXTS
 from .test_ctranslate2_engine import willing

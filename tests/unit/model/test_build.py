@@ -13,8 +13,8 @@ from transformer.common.errors import InputError
 from transformer.model.attention.attention_bias import AttentionBias
 from transformer.model.attention.kernels import sdpa
 from transformer.model.build import build_transformer
-from transformer.model.config import ModelConfig
 from transformer.model.transformer import Transformer
+from transformer.settings.model import ModelConfig
 
 
 def preset(name: str, vocab_size: int) -> Transformer:

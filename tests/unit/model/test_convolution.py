@@ -32,7 +32,7 @@ def test_a_sentence_is_the_same_beside_a_longer_one() -> None:
     assert_close(ours(hidden, mask)[0, :4], ours(hidden[:1, :4], None)[0])
 
 
-def test_its_weights_come_first_as_optimiser_states_list_them() -> None:
+def test_its_weights_come_first_as_optimizer_states_list_them() -> None:
     layer = tiny_transformer(convolution_window=3).encoder.layers[0]
     order = [name for name, _ in layer.named_children()]
     assert order[:3] == ["convolution", "convolution_residual", "attention"]

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from tests.helpers.model.models import portable, tiny_config, tiny_transformer
 from tests.helpers.model.tolerance import assert_close
+from transformer.checkpoint.checkpoint import PORTABLE, load_checkpoint, write_payload
 from transformer.model.build import build_feed_forward, build_norm
-from transformer.model.checkpoint.checkpoint import PORTABLE, load_checkpoint, write_payload
-from transformer.model.layers.norm import PostNorm, PreNorm, SandwichNorm
+from transformer.model.layers.residual import PostNorm, PreNorm, SandwichNorm
 from transformer.model.transformer import Transformer
 
 SOURCE = torch.tensor([[7, 8, 9, 3], [5, 3, 0, 0]])

@@ -18,11 +18,11 @@ from transformer.common.schema import typed
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.attention.scaled_dot_product import Kernel
 from transformer.model.build import build_transformer
-from transformer.model.config import ModelConfig
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
 from transformer.model.layers.feedforward import FeedForward
 from transformer.model.transformer import Transformer
+from transformer.settings.model import ModelConfig
 
 SOURCE = torch.tensor([[7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 3], [5, 1, 4, 3, *[0] * 8]])
 TARGET = torch.tensor([[2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 5], [2, 9, 1, 7, *[0] * 8]])
@@ -230,8 +230,8 @@ def test_a_kernel_is_another_and_computes_the_same(field: str) -> None:
 @pytest.mark.parametrize("field", ["num_kv_heads", "head_dim", "decoder_pattern"])
 def test_null_is_what_its_description_says(field: str) -> None:
     needs = {"pattern": "sliding"}
-    spelt_out = {"num_kv_heads": 4, "head_dim": 16 // 4, "decoder_pattern": "sliding"}[field]
-    assert same(effect(needs | {field: None}), effect(needs | {field: spelt_out}))
+    spelled_out = {"num_kv_heads": 4, "head_dim": 16 // 4, "decoder_pattern": "sliding"}[field]
+    assert same(effect(needs | {field: None}), effect(needs | {field: spelled_out}))
 
 
 def test_a_pattern_of_the_decoder_leaves_the_encoder_alone() -> None:

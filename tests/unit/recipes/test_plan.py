@@ -14,10 +14,10 @@ from transformer.cli.config.compose import compose_config
 from transformer.cli.recipe import RECIPES
 from transformer.common.files import CONFIG_DIR
 from transformer.common.own_code import TRUST
-from transformer.data.config import check_unused_keys
 from transformer.data.corpora.mixture import corpus_configs
 from transformer.recipes.stage import Stage
-from transformer.training.config import run_config
+from transformer.settings.data import check_unused_keys
+from transformer.settings.run import run_config
 
 
 def test_a_dry_run_writes_nothing(
@@ -215,7 +215,7 @@ def test_a_folder_and_a_published_corpus_reach_each_stage(
 def test_the_users_search_and_metrics_count_with_interpolation(
     base: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    call = ["recipe=distill", *base, "interpolation=2", "metrics=tokenised"]
+    call = ["recipe=distill", *base, "interpolation=2", "metrics=tokenized"]
     call.append("output=my out,dir=1")
     stages = plan([*call, "translate.decoding.beam_size=7"], capsys)
     assert {"tokenize=none", "lowercase=false"} <= set(stages["05_select"])

@@ -8,8 +8,8 @@ from omegaconf import OmegaConf
 
 from tests.helpers.model.models import tiny_payload
 from tests.helpers.runs.plans import plan, refused
+from transformer.checkpoint.checkpoint import PORTABLE
 from transformer.cli.config.compose import compose_config
-from transformer.model.checkpoint.checkpoint import PORTABLE
 
 
 def write_checkpoint(run: Path, source: str, target: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.helpers.model.models import tiny_transformer
 from transformer.evaluation.attention.head_ablation import Scorer
-from transformer.model.heads import HeadName, attention_heads, parse_heads, switch_off
+from transformer.model.head_masks import HeadName, attention_heads, parse_heads, switch_off
 from transformer.report.heads import HeadReport
 
 

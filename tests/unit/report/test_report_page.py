@@ -9,11 +9,11 @@ import pytest
 from tests.helpers.runs.reports import HOSTILE, report_values
 from transformer.evaluation.comparison.compare import ComparedText, Comparison, System
 from transformer.evaluation.comparison.sentence_deltas import SentenceScores, movement
-from transformer.evaluation.metrics import MetricsConfig
 from transformer.report.page.figures import Line, bar, distribution, line_chart
 from transformer.report.page.page import report_page
 from transformer.report.page.sentences import moved_rows, sentence_rows
 from transformer.report.page.summary import summary
+from transformer.settings.metrics import MetricsConfig
 
 
 def test_a_chart_has_every_point_between_its_axes() -> None:
@@ -130,7 +130,7 @@ def test_a_section_names_its_run_and_no_score_or_curve_is_left_out() -> None:
     assert "Failures of A" not in page and "Robustness of A" not in page
     assert page.count(">COMET<") == 2 and page.count("87.25") == 2
     keys = re.findall(r'class="key c(\d)">([^<]+)<', page)
-    assert keys == [*[("0", "A")] * len(metrics), ("1", "B")]  # the colour of a run stays
+    assert keys == [*[("0", "A")] * len(metrics), ("1", "B")]  # the color of a run stays
     assert page.count('<svg class="chart"') == len(metrics) + 1
 
 

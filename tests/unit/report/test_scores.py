@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.decoding.metrics import RAW
-from transformer.evaluation.failures.monitor import Failures
 from transformer.evaluation.metrics import score
+from transformer.quality.failures.monitor import Failures
 from transformer.report.scores import (
     build_table,
     failures_table,

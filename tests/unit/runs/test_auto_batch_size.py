@@ -12,8 +12,8 @@ from transformer.common.errors import InputError
 from transformer.runs import auto_batch_size
 from transformer.runs.auto_batch_size import can_train, largest_fitting, resolve_device, with_budget
 from transformer.runs.train import fit
+from transformer.settings.run import BUDGET_STEP, RunConfig
 from transformer.tasks.registry import make_task
-from transformer.training.config import BUDGET_STEP, RunConfig
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import pytest
 
 from tests.helpers.runs.runs import composed
 from transformer.common.processor import PROCESSORS
-from transformer.data.modules.base import BatchModule
-from transformer.data.tokenization.config import Algorithm, TokenizerConfig
+from transformer.data.datamodules.base import BatchModule
 from transformer.runs.config_warnings import warn_about_config, warn_about_vocabulary
-from transformer.training.config import RunConfig
+from transformer.settings.run import RunConfig
+from transformer.settings.tokenizer import Algorithm, TokenizerConfig
 
 RISES = "schedule.warmup=50: the learning rate still rises when training ends"
 
@@ -68,7 +68,7 @@ def test_bfloat16_wants_its_instructions(
 @pytest.mark.parametrize(
     ("size", "algorithm", "tokens", "message"),
     [
-        (60_000, "bpe", 225_000, "each occurs 7.5 times on average, too seldom to be learnt; try"),
+        (60_000, "bpe", 225_000, "each occurs 7.5 times on average, too seldom to be learned; try"),
         (10_000, "bpe", 400_000, ""),
         (400, "bpe", 1000, ""),
         (60_000, "words", 225_000, ""),

@@ -26,7 +26,7 @@ def say(file: Path, *, resumed: bool, faults: int = 3) -> list[str]:
     """What a start adds to the log, without the time."""
     size = len(file.read_text()) if file.exists() else 0
     with run_log(file, resumed=resumed), warnings.catch_warnings():
-        logging.getLogger("transformer.data.quality.examination").info("train: %d faults", faults)
+        logging.getLogger("transformer.quality.examination").info("train: %d faults", faults)
         logging.getLogger("transformer.runs.config_warnings").warning("set it lower")
         logging.getLogger("transformer.training.callbacks.loggers").warning("the disk is full")
         logging.getLogger("transformer.runs.train").info("going on")

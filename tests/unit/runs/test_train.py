@@ -12,20 +12,20 @@ from pytorch_lightning import Callback, Trainer
 from torch import distributed as dist
 
 from tests.helpers.runs.runs import composed
+from transformer.checkpoint.checkpoint import PORTABLE
 from transformer.common.errors import InputError
 from transformer.data.corpora.trust import TRUST, needs_trust
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.model.checkpoint.checkpoint import PORTABLE
 from transformer.runs import train
+from transformer.settings.run import RunConfig
 from transformer.tasks.base import Task
 from transformer.tasks.registry import make_task
 from transformer.tasks.translation import model_config
 from transformer.training.callbacks.early_stopping import Patience
 from transformer.training.callbacks.sweep_objective import Objective
 from transformer.training.checkpointing.training_state import Resumable
-from transformer.training.config import RunConfig
-from transformer.training.criterion import Criterion
 from transformer.training.distributed.ddp import ReplicatedStrategy
+from transformer.training.model_selection import ModelSelection
 from transformer.training.trainer import build_trainer, end_reason
 
 
@@ -61,7 +61,7 @@ def test_a_missing_gpu_is_an_error_before_the_text_is_read(
 def test_several_processes_sum_their_gradients_themselves(tmp_path: Path, strategy: str) -> None:
     processes = ["trainer.devices=2", f"trainer.strategy={strategy}"]
     config = composed(processes, tmp_path)
-    chosen = build_trainer(config, tmp_path, [], Criterion("val/bleu", "max")).strategy
+    chosen = build_trainer(config, tmp_path, [], ModelSelection("val/bleu", "max")).strategy
     assert isinstance(chosen, ReplicatedStrategy)
 
 
@@ -72,7 +72,7 @@ def test_the_order_of_the_callbacks(ema_decay: float, patience: int | None, tmp_
     updates = ["trainer.val_check_interval=6", "trainer.accumulate_grad_batches=2"]
     config = composed([*wanted, *updates, "callbacks.keep_last=2"], tmp_path)
     validation = Callback()
-    trainer = build_trainer(config, tmp_path, [validation], Criterion("val/x", "min"))
+    trainer = build_trainer(config, tmp_path, [validation], ModelSelection("val/x", "min"))
     assert trainer.val_check_interval == 6
     callbacks: list[Any] = trainer.callbacks  # type: ignore[attr-defined]
     # The average must be in place before validation translates, the patience counted and the best
@@ -85,7 +85,7 @@ def test_the_order_of_the_callbacks(ema_decay: float, patience: int | None, tmp_
         *["BestCheckpoint", "RecentCheckpoints", "LastCheckpoint"],
     ]
     for callback in callbacks:
-        assert getattr(callback, "criterion", Criterion("val/x", "min")).mode == "min"
+        assert getattr(callback, "criterion", ModelSelection("val/x", "min")).mode == "min"
 
 
 def test_what_is_left_out_is_judged_where_a_run_begins(
@@ -121,7 +121,7 @@ def test_the_key_that_ended_a_run_is_known(
     tmp_path: Path, override: str, bound: int, done: int, reached: str
 ) -> None:
     config = composed([override], tmp_path)
-    trainer = build_trainer(config, tmp_path, [], Criterion("val/bleu", "max"))
+    trainer = build_trainer(config, tmp_path, [], ModelSelection("val/bleu", "max"))
     callbacks: list[Any] = trainer.callbacks  # type: ignore[attr-defined]
     for callback in callbacks:
         if isinstance(callback, Patience):
@@ -148,7 +148,7 @@ def test_the_command_that_resumes_a_run_is_accepted(
 def test_a_run_may_go_on_without_the_callbacks_it_had(
     tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
-    build_trainer(composed([], tmp_path), tmp_path, [], Criterion("val/bleu", "max"))
+    build_trainer(composed([], tmp_path), tmp_path, [], ModelSelection("val/bleu", "max"))
     recwarn.clear()
     warnings.warn("Be aware that when using `ckpt_path`, callbacks used to", stacklevel=1)
     assert not recwarn.list

@@ -11,13 +11,13 @@ from tests.helpers.data.corpora import tokenizer_config
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
 from tests.helpers.model.models import portable, tiny_config, tiny_transformer
+from transformer.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.cli.config.compose import compose_config
 from transformer.common.errors import InputError
 from transformer.common.own_code import TRUST
 from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translation.translator import Translator
-from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.runs.finetuning import grown, take_model
 
 TEXTS = [*(source for source, _ in PAIRS), "a long cat sees two books"]

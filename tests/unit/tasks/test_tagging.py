@@ -9,7 +9,7 @@ import torch
 
 from tests.helpers.decoding.translators import tiny_tokenizer
 from tests.helpers.runs.runs import composed
-from tests.unit.data.modules.test_tagging import SENTENCES, write
+from tests.unit.data.datamodules.test_tagging import SENTENCES, write
 from transformer.common.errors import InputError
 from transformer.data.text.conllu import TaggedSentence, read_conllu
 from transformer.decoding.prediction.tagger import Tagger
@@ -70,7 +70,7 @@ def test_words_that_training_leaves_out_are_unknown(
         read.append(path)
         return read_conllu(path, max_line)
 
-    monkeypatch.setattr("transformer.data.modules.tagging.read_conllu", read_once)
+    monkeypatch.setattr("transformer.data.datamodules.tagging.read_conllu", read_once)
     scores = {score.name: score for score in evaluate("validation").scores}
     assert scores["accuracy"].signature.startswith("words:37|unknown:30|")
     assert read == [tmp_path / "validation"]

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from transformer.common.processor import PROCESSORS
+from transformer.settings.trainer import TrainerConfig
 from transformer.training.precision import resolve_precision, search_autocast
-from transformer.training.trainer_config import TrainerConfig
 
 
 @pytest.mark.parametrize(

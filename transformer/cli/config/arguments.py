@@ -169,10 +169,10 @@ def _objections(verb: str, override: Override) -> Iterator[str]:
     if override.is_sweep_override():
         value = value.list if isinstance(value, ChoiceSweep) else []
     for name in value if isinstance(value, list) else [value]:
-        spelt = "null" if name is None else getattr(name, "text", str(name))
-        if spelt not in known:
-            meant = did_you_mean(spelt, known)
-            yield f"{group}={spelt} is unknown{meant}; choose {' or '.join(known)}"
+        spelled = "null" if name is None else getattr(name, "text", str(name))
+        if spelled not in known:
+            meant = did_you_mean(spelled, known)
+            yield f"{group}={spelled} is unknown{meant}; choose {' or '.join(known)}"
 
 
 def flags_and_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

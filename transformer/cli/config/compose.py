@@ -23,7 +23,7 @@ from transformer.cli.config.arguments import (
 from transformer.common.errors import ALSO, InputError
 from transformer.common.files import HUB, given_path, hub_run
 from transformer.common.schema import override_key, typed_value
-from transformer.data.tokenization.config import FILES
+from transformer.settings.tokenizer import FILES
 
 _OWN_METRIC = {
     "train": ("metrics.custom={}", "metrics.choose=custom"),
@@ -101,7 +101,7 @@ def compose_config(verb: str, arguments: Sequence[str]) -> DictConfig:
 
 
 def _check_vocabulary_size(config: DictConfig, overrides: Sequence[str]) -> None:
-    """Raise InputError for a size in the command of a vocabulary that is not learnt."""
+    """Raise InputError for a size in the command of a vocabulary that is not learned."""
     if "tokenizer.vocab_size" not in map(override_key, overrides):
         return
     tokenizer = config.tokenizer

@@ -14,12 +14,12 @@ from transformer.cli.data import corpus_options
 from transformer.cli.progress import counted
 from transformer.cli.translate.score import Scorer, load_scorer
 from transformer.common.errors import InputError, errors_name
-from transformer.data.config import DataConfig
-from transformer.data.quality.cleaning import CleanedSplit, choose_pairs, clean
-from transformer.data.quality.factory import Checks
-from transformer.data.quality.texts import given_texts, numbered
 from transformer.data.text.parallel import Pair
+from transformer.quality.cleaning import CleanedSplit, choose_pairs, clean
+from transformer.quality.factory import Checks
+from transformer.quality.texts import given_texts, numbered
 from transformer.report.scores import print_json
+from transformer.settings.data import DataConfig
 
 CrossEntropies = Callable[[Sequence[Pair]], list[float]]
 
@@ -84,9 +84,9 @@ def _load_models(
     sides, models = (data.source, data.target), list[CrossEntropies]()
     for name in names:
         checkpoints = load.load_checkpoints(name)
-        learnt = checkpoints[0].config["data"]
-        source, target = learnt["source"], learnt["target"]
-        if (source, target) != sides or learnt.get("target_tag"):
+        learned = checkpoints[0].config["data"]
+        source, target = learned["source"], learned["target"]
+        if (source, target) != sides or learned.get("target_tag"):
             wanted = "{} to {} alone is wanted; give models=[RUN,REVERSE]".format(*sides)
             raise InputError(f"{name} translates {source} to {target}, and {wanted}")
         models.append(partial(_cross_entropies, name, load_scorer(config, checkpoints)))

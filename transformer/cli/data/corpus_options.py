@@ -4,18 +4,19 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from omegaconf import DictConfig
 
+from transformer.checkpoint.checkpoint import PORTABLE, read_payload
+from transformer.checkpoint.locate import find_checkpoint
 from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.train.vocabulary import names_size, with_largest
 from transformer.common.cache import locked
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
-from transformer.data.config import DataConfig
 from transformer.data.corpora.split import Split
-from transformer.data.quality.base import ExaminationConfig
 from transformer.data.tokenization.tags import Tags
-from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
-from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload
-from transformer.model.checkpoint.locate import find_checkpoint
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.quality.base import ExaminationConfig
+from transformer.settings.data import DataConfig
+from transformer.settings.tokenizer import TokenizerConfig
 
 
 def data_config(config: DictConfig) -> DataConfig:

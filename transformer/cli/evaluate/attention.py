@@ -7,16 +7,16 @@ from typing import Any
 import torch
 from omegaconf import DictConfig
 
+from transformer.checkpoint.locate import run_folder
 from transformer.cli.config import compose
 from transformer.cli.evaluate.scored_text import require_trusted
 from transformer.cli.load import load_translator, resolve_file
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
-from transformer.decoding.forced import forced_attention
+from transformer.decoding.forced_decoding import forced_attention
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.attention import head_survey
 from transformer.evaluation.attention.view import AttentionKind, AttentionView
-from transformer.model.checkpoint.locate import run_folder
 from transformer.model.transformer import Transformer
 from transformer.report.attention_page import attention_page
 from transformer.report.heads import print_best
@@ -77,8 +77,8 @@ def encoded_pair(translator: Translator, text: str, target: str | None) -> head_
         return head_survey.EncodedPair(source, subwords)
     # The subwords of the search: the tokenizer might divide the same text in another way.
     (translation,) = translator.translate([text])
-    spelt = tokenizer.subwords(range(tokenizer.target_vocab_size))
-    ids = {subword: number for number, subword in enumerate(spelt)}
+    spelled = tokenizer.subwords(range(tokenizer.target_vocab_size))
+    ids = {subword: number for number, subword in enumerate(spelled)}
     return head_survey.EncodedPair(source, [ids[subword] for subword in translation.tokens])
 
 

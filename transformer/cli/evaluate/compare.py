@@ -10,6 +10,8 @@ from zipfile import is_zipfile
 
 from omegaconf import DictConfig, OmegaConf
 
+from transformer.checkpoint.checkpoint import read_payload, require_translation
+from transformer.checkpoint.locate import is_exported
 from transformer.cli.config.compose import resolve_fields, resolve_value, split_paths
 from transformer.cli.evaluate import scored_text
 from transformer.cli.load import load_translator, resolve_file
@@ -29,8 +31,6 @@ from transformer.evaluation.comparison.compare import (
     compare,
 )
 from transformer.evaluation.comparison.significance import Resampling
-from transformer.model.checkpoint.checkpoint import read_payload, require_translation
-from transformer.model.checkpoint.locate import is_exported
 from transformer.report.comparison import format_comparison, print_comparison, save_comparison
 from transformer.report.scores import print_json
 

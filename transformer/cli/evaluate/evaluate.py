@@ -26,10 +26,10 @@ from transformer.decoding.translation.document_translator import in_documents
 from transformer.decoding.translation.result import length_counts
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.alignment_error import count_links
-from transformer.evaluation.failures.flags import Detector
-from transformer.evaluation.failures.monitor import as_outputs, find_failures
 from transformer.evaluation.metrics import Score, build_metric, score, term_accuracy
-from transformer.evaluation.stress import StressTest
+from transformer.quality.failures.flags import Detector
+from transformer.quality.failures.monitor import as_outputs, find_failures
+from transformer.quality.stress import StressTest
 from transformer.report.scores import (
     failures_table,
     format_json,

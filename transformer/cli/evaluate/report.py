@@ -5,6 +5,8 @@ from typing import Literal
 
 from omegaconf import DictConfig
 
+from transformer.checkpoint.checkpoint import PORTABLE, read_payload, require_translation
+from transformer.checkpoint.locate import find_checkpoint, run_folder
 from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.evaluate.scored_text import require_trusted
 from transformer.common.errors import InputError
@@ -13,10 +15,8 @@ from transformer.common.own_code import import_code
 from transformer.data.corpora.trust import named_classes
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.interchange.readme import model_card
-from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload, require_translation
-from transformer.model.checkpoint.locate import find_checkpoint, run_folder
 from transformer.report.scores import require_writable, write_whole
-from transformer.runs.report import require_config, run_report, write_report
+from transformer.runs.report_values import require_config, run_report, write_report
 
 
 def run(config: DictConfig, _: Sequence[str]) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
+from transformer.checkpoint.checkpoint import checkpoint_task, read_payload
+from transformer.checkpoint.locate import find_checkpoint, is_exported
 from transformer.cli.config.arguments import config_folder
 from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.common.errors import InputError, MissingFile
@@ -17,10 +19,8 @@ from transformer.data.corpora.mixture import AnySplit
 from transformer.data.corpora.split import Split
 from transformer.data.corpora.trust import require_trust
 from transformer.data.text.parallel import Corpus, Referenced, file_format
-from transformer.evaluation.metrics import MetricsConfig
-from transformer.model.checkpoint.checkpoint import checkpoint_task, read_payload
-from transformer.model.checkpoint.locate import find_checkpoint, is_exported
 from transformer.report.scores import require_writable
+from transformer.settings.metrics import MetricsConfig
 
 
 def checkpoint_kind(config: DictConfig) -> tuple[str, bool]:
@@ -94,7 +94,7 @@ def text_name(config: DictConfig) -> str:
 
 def resolve_metrics(config: DictConfig, run: Mapping[str, Any] | None) -> MetricsConfig:
     """The run's own, and raw text's without a run; ``tokenize=`` and the like change it."""
-    plain = OmegaConf.load(config_folder() / "metrics" / "detokenised.yaml")
+    plain = OmegaConf.load(config_folder() / "metrics" / "detokenized.yaml")
     known: Any = OmegaConf.to_container(plain) if run is None else run["metrics"]
     require_trusted(config, {"data": {}, "metrics": known})
     return typed(MetricsConfig, {**known, **_given_metrics(config)}, "metrics")

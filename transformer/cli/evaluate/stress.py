@@ -9,15 +9,15 @@ from omegaconf import DictConfig
 from rich.console import Console
 from rich.text import Text
 
+from transformer.checkpoint.locate import run_folder
 from transformer.cli.config.compose import resolve_positive, resolve_value
 from transformer.cli.evaluate import scored_text
 from transformer.cli.load import checkpoint_paths, load_translator
 from transformer.common.errors import InputError, did_you_mean
-from transformer.data.disturbance.catalog import DISTURBANCES
-from transformer.evaluation.failures.flags import Detector
+from transformer.data.text_noise.catalog import DISTURBANCES
 from transformer.evaluation.metrics import build_metric
-from transformer.evaluation.stress import StressReport, StressTest, sample_size
-from transformer.model.checkpoint.locate import run_folder
+from transformer.quality.failures.flags import Detector
+from transformer.quality.stress import StressReport, StressTest, sample_size
 from transformer.report.scores import build_table, require_writable, write_whole
 
 SECONDS = 120.0

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
+from transformer.checkpoint.locate import run_folder
 from transformer.cli.config.compose import resolve_path
 from transformer.cli.load import load_translator
 from transformer.common.errors import InputError, require_package
 from transformer.common.files import written_whole
 from transformer.interchange.export_formats import FORMATS, folder_name
-from transformer.model.checkpoint.locate import run_folder
 from transformer.report.scores import require_new
 
 

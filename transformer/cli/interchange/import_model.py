@@ -7,13 +7,13 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from transformer.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.cli.config.compose import compose_config, resolve_path, resolve_value
 from transformer.common.cache import locked
 from transformer.common.errors import InputError, errors_name, require_package
 from transformer.common.files import HUB, given_path, written_whole
 from transformer.common.hub import download, repository
 from transformer.interchange import import_folder
-from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.report.scores import require_new
 
 

@@ -8,11 +8,11 @@ from typing import Literal
 
 from omegaconf import DictConfig
 
+from transformer.checkpoint.locate import run_folder
 from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.interchange.export import write_export
 from transformer.common.errors import InputError
 from transformer.common.hub import hub_error, repository
-from transformer.model.checkpoint.locate import run_folder
 from transformer.report.scores import require_new
 
 

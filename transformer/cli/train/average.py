@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from omegaconf import DictConfig
 
+from transformer.checkpoint.checkpoint import write_payload
 from transformer.cli.config.compose import resolve_path, resolve_value
-from transformer.model.checkpoint.checkpoint import write_payload
 from transformer.training.checkpointing.averaging import average_checkpoints, recent_checkpoints
 
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from omegaconf import DictConfig
 
+from transformer.checkpoint.archive import write_archive
+from transformer.checkpoint.checkpoint import read_payload
+from transformer.checkpoint.locate import find_checkpoint
 from transformer.cli.config.compose import resolve_path
-from transformer.model.checkpoint.archive import write_archive
-from transformer.model.checkpoint.checkpoint import read_payload
-from transformer.model.checkpoint.locate import find_checkpoint
 
 
 def run(config: DictConfig, _: Sequence[str]) -> None:

@@ -48,10 +48,10 @@ def resumed_config(
 
     ``resume`` is the checkpoint, if it has been read.
     """
+    from transformer.checkpoint.checkpoint import PORTABLE
     from transformer.data.corpora.trust import require_trust
-    from transformer.model.checkpoint.checkpoint import PORTABLE
+    from transformer.settings.run import run_config
     from transformer.training.checkpointing.training_state import find_resumable
-    from transformer.training.config import run_config
 
     resume = resume or find_resumable(checkpoint)
     file, saved = resume.file, resume.payload[PORTABLE]["config"]

@@ -14,6 +14,7 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
+from transformer.checkpoint.locate import run_folder
 from transformer.cli.config import compose
 from transformer.cli.config.arguments import (
     check_overrides,
@@ -21,7 +22,7 @@ from transformer.cli.config.arguments import (
     flags_and_overrides,
     search_path,
 )
-from transformer.cli.train.ranks import train_assigned, train_run
+from transformer.cli.train.processes import train_assigned, train_run
 from transformer.cli.train.resume import AUTO, TRUST, auto_run, named_checkpoint, resumed_config
 from transformer.cli.train.sweep import directory_override, recorded, show_jobs, sweep_directory
 from transformer.cli.train.vocabulary import names_size, untie_kinds
@@ -30,7 +31,6 @@ from transformer.common.own_code import import_code
 from transformer.common.processes import COMMAND, command_line
 from transformer.common.schema import override_key
 from transformer.data.corpora.trust import named_classes
-from transformer.model.checkpoint.locate import run_folder
 from transformer.training.checkpointing.run_directory import has_checkpoint
 from transformer.training.distributed.launcher import RUN
 from transformer.training.distributed.rendezvous import external_rank
@@ -138,10 +138,10 @@ def _job(config: DictConfig) -> float:
 
 def _trial(config: DictConfig) -> "tuple[float, Objective]":
     """The best score of a job of a sweep on the validation text, and its objective."""
-    from transformer.model.checkpoint.checkpoint import find_last
+    from transformer.checkpoint.checkpoint import find_last
+    from transformer.settings.run import run_config
     from transformer.tasks.registry import task_class
     from transformer.training.callbacks.sweep_objective import Objective, check_direction
-    from transformer.training.config import run_config
 
     job = HydraConfig.get()
     compose.fetch_models(config)
@@ -151,7 +151,7 @@ def _trial(config: DictConfig) -> "tuple[float, Objective]":
     typed = run_config(OmegaConf.to_container(config, resolve=True))  # type: ignore[arg-type]
     import_code(named_classes(typed.resolved))
     task = task_class(typed.task)
-    metric = typed.objective or task.criterion(typed).metric
+    metric = typed.objective or task.model_selection(typed).metric
     if metric not in (known := task.validation_metrics(typed)):
         raise InputError(
             f"objective={metric} is not there: a validation of this run has {', '.join(known)}"

@@ -9,12 +9,12 @@ from typing import Any, get_type_hints
 
 from omegaconf import DictConfig
 
+from transformer.checkpoint import checkpoint
+from transformer.checkpoint.locate import TUNED, find_checkpoint
 from transformer.cli.config.compose import resolve_path, resolve_positive, resolve_value
 from transformer.cli.evaluate.scored_text import require_trusted, resolve_metrics
 from transformer.cli.load import resolve_batch_tokens, resolve_device
 from transformer.cli.threads import set_search_threads
-from transformer.model.checkpoint import checkpoint
-from transformer.model.checkpoint.locate import TUNED, find_checkpoint
 from transformer.report.scores import print_json, require_writable
 from transformer.runs import tuning
 

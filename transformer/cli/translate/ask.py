@@ -16,9 +16,9 @@ from transformer.common.errors import InputError
 from transformer.common.files import given_path, written_whole
 from transformer.data.text.lines import read_lines
 from transformer.data.text.parallel import plain_pairs
-from transformer.evaluation.metrics import MetricsConfig
 from transformer.recipes.remote_client import ANSWER_START, Client, ask_all, counts
 from transformer.recipes.remote_teacher import Answer, RemoteTeacher
+from transformer.settings.metrics import MetricsConfig
 
 
 def run(config: DictConfig, _: Sequence[str]) -> None:

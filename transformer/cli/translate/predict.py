@@ -6,6 +6,8 @@ from contextlib import ExitStack
 
 from omegaconf import DictConfig
 
+from transformer.checkpoint.checkpoint import checkpoint_task, read_payload
+from transformer.checkpoint.locate import find_checkpoint
 from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.load import resolve_batch_tokens, resolve_device
 from transformer.cli.threads import set_search_threads
@@ -14,8 +16,6 @@ from transformer.common.files import written_whole
 from transformer.decoding.prediction.language_model import LanguageModel
 from transformer.decoding.prediction.predictor import Predictor
 from transformer.decoding.prediction.tagger import Tagger
-from transformer.model.checkpoint.checkpoint import checkpoint_task, read_payload
-from transformer.model.checkpoint.locate import find_checkpoint
 
 
 def run(config: DictConfig, _: Sequence[str]) -> None:

@@ -8,14 +8,14 @@ from itertools import islice
 
 from omegaconf import DictConfig
 
+from transformer.checkpoint.checkpoint import Checkpoint
 from transformer.cli import load
 from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.translate.line_io import Form
 from transformer.common.errors import errors_name
 from transformer.data.text.parallel import Corpus
-from transformer.decoding.forced import TargetScore, score_pairs
+from transformer.decoding.forced_decoding import TargetScore, score_pairs
 from transformer.decoding.translation.translator import trained_with
-from transformer.model.checkpoint.checkpoint import Checkpoint
 
 Scorer = Callable[..., list[TargetScore]]
 WINDOW = 4096

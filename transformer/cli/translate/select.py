@@ -14,11 +14,12 @@ from transformer.cli.translate.line_io import check_output_path
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import written_whole
 from transformer.common.language_names import language_name
-from transformer.data.config import language_pairs
 from transformer.data.text.lines import read_lines
 from transformer.data.text.parallel import plain_pairs
 from transformer.decoding.long_inputs import base_language
-from transformer.evaluation.metrics import MetricsConfig, nearest
+from transformer.evaluation.metrics import nearest
+from transformer.settings.data import language_pairs
+from transformer.settings.metrics import MetricsConfig
 
 
 def run(config: DictConfig, _: Sequence[str]) -> None:
@@ -73,10 +74,10 @@ def candidate_choice(
 def _check_direction(name: str, data: Mapping[str, Any], languages: tuple[str, str]) -> None:
     """Raise InputError unless a model translates from the second language to the first."""
     pairs = [*sorted(language_pairs(data)), languages[::-1]]
-    *learnt, wanted = [tuple(map(base_language, pair)) for pair in pairs]
+    *learned, wanted = [tuple(map(base_language, pair)) for pair in pairs]
     # Another code, such as eng or src, may be any language.
-    is_known = all(language_name(code) != code for code in chain(*learnt, wanted))
-    if is_known and wanted not in learnt and not data.get("target_tag"):
+    is_known = all(language_name(code) != code for code in chain(*learned, wanted))
+    if is_known and wanted not in learned and not data.get("target_tag"):
         *known, asked = [f"{source} to {target}" for source, target in pairs]
         raise InputError(
             f"reverse={name} translates {', '.join(known)}, and {asked} is wanted; give a model of "

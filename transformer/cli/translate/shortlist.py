@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig
 
+from transformer.checkpoint.checkpoint import PORTABLE, read_payload, require_translation
+from transformer.checkpoint.locate import find_checkpoint, run_folder
 from transformer.cli.config.compose import resolve_path, resolve_positive
 from transformer.cli.evaluate.scored_text import require_trusted
 from transformer.common.errors import InputError
@@ -20,8 +22,6 @@ from transformer.data.text.parallel import Corpus
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.search.shortlist import FILE, Shortlist, check_tags
-from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload, require_translation
-from transformer.model.checkpoint.locate import find_checkpoint, run_folder
 
 CHUNK, LONGEST = 4096, 256
 """Pairs that are encoded at once; tokens of a side of a pair that Model 1 reads."""

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 
 from omegaconf import DictConfig, OmegaConf
 
+from transformer.checkpoint.locate import ENGINE_WEIGHTS, is_ctranslate2
 from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.engine import translator_by_engine
 from transformer.cli.load import resolve_precision, with_flags
@@ -32,7 +33,6 @@ from transformer.decoding.translation.document_translator import DocumentTransla
 from transformer.decoding.translation.fingerprint import compute_fingerprint
 from transformer.decoding.translation.result import OnFailure, Translation
 from transformer.decoding.translation.translator import Translator
-from transformer.model.checkpoint.locate import ENGINE_WEIGHTS, is_ctranslate2
 from transformer.report.unknown_symbols import checked_symbols
 
 

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
+from transformer.settings.tokenizer import BOS, EOS, PAD
 
 Row = Sequence[int] | np.ndarray
 """Subword ids of a sentence, without bos or eos."""
@@ -78,7 +78,7 @@ class Batch(PaddedBatch):
     """BOS and the target subwords: the input of the decoder."""
     target_output: Int[Tensor, "batch target"]
     """Target subwords and EOS: the labels."""
-    labelled: Int[Tensor, " token"]
+    labeled: Int[Tensor, " token"]
     """Flat indices of the labels without padding; a GPU does not have to count them."""
     alignment: Bool[Tensor, "batch target source"] | None = None
     """With word links: the linked source subwords of each subword of ``target_output``.
@@ -87,12 +87,12 @@ class Batch(PaddedBatch):
     @property
     def labels(self) -> Int[Tensor, " token"]:
         """The labels without padding, one after another."""
-        return self.target_output.take(self.labelled)
+        return self.target_output.take(self.labeled)
 
     @property
     def target_tokens(self) -> int:
         """Target tokens without padding, EOS included: the tokens of the loss."""
-        return len(self.labelled)
+        return len(self.labeled)
 
     @property
     def tokens(self) -> int:
@@ -108,7 +108,7 @@ class Batch(PaddedBatch):
             source=self.source[rows, :source],
             target_input=self.target_input[rows, :target],
             target_output=labels,
-            labelled=flat_indices(labels != PAD),
+            labeled=flat_indices(labels != PAD),
             alignment=None if links is None else links[rows, :target, :source],
         )
 
@@ -119,11 +119,11 @@ class TaggedBatch(PaddedBatch):
 
     tags: Int[Tensor, "batch source"]
     """A tag at the first subword of each word, UNTAGGED elsewhere."""
-    labelled: Int[Tensor, " word"]
+    labeled: Int[Tensor, " word"]
 
     @property
     def labels(self) -> Int[Tensor, " word"]:
-        return self.tags.take(self.labelled)
+        return self.tags.take(self.labeled)
 
     def _rows(self, rows: slice) -> "TaggedBatch":
         length = _longest(self.source[rows])
@@ -151,8 +151,8 @@ def collate(
         alignment = torch.zeros(*target_output.shape, source.shape[1], dtype=torch.bool)
         for row, linked in zip(alignment, links, strict=True):
             row[: linked.shape[0], : linked.shape[1]] = torch.from_numpy(linked)
-    labelled = flat_indices(target_output != PAD)
-    return Batch(source, target_input, target_output, labelled, alignment)
+    labeled = flat_indices(target_output != PAD)
+    return Batch(source, target_input, target_output, labeled, alignment)
 
 
 def collate_tagged(sources: Sequence[Row], tags: Sequence[Row]) -> TaggedBatch:

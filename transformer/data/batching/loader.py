@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from transformer.data.batching.batch import PaddedBatch
-from transformer.data.batching.batch_stream import BatchSequence, RankAssignment, next_batch
+from transformer.data.batching.batch_sequence import BatchSequence, RankAssignment, next_batch
 from transformer.data.batching.token_batches import BatchKey
 
 logger = logging.getLogger(__name__)

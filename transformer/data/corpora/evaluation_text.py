@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 from transformer.common.cache import remembered
 from transformer.common.errors import InputError, MissingFile
 from transformer.common.schema import typed
-from transformer.data.config import DataConfig
 from transformer.data.corpora.mixture import AnySplit, JoinedSplit
 from transformer.data.corpora.resolve import find_splits
 from transformer.data.corpora.split import Split
 from transformer.data.text.lines import is_large
 from transformer.data.text.parallel import AnotherTarget, Pair, Referenced
 from transformer.data.tokenization.tags import with_tags
+from transformer.settings.data import DataConfig
 
 
 class Texts(NamedTuple):

@@ -8,11 +8,11 @@ from typing import Any
 
 from transformer.common.errors import errors_name
 from transformer.common.files import given_path
-from transformer.data.config import DataConfig, unused_keys
 from transformer.data.corpora.split import Split
 from transformer.data.text.parallel import Pair, file_format
 from transformer.data.text.word_alignment import WordLinks
 from transformer.data.tokenization.tags import Tags
+from transformer.settings.data import DataConfig, unused_keys
 
 
 @dataclass(frozen=True)

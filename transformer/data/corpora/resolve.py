@@ -8,7 +8,6 @@ from typing import Any
 from transformer.common.cache import locked
 from transformer.common.errors import InputError, MissingFile
 from transformer.common.files import given_path
-from transformer.data.config import DataConfig, check_unused_keys
 from transformer.data.corpora.catalog import PUBLISHED, fetch, find
 from transformer.data.corpora.holdout import hold_out
 from transformer.data.corpora.mixture import AnySplit, mixed_splits
@@ -16,6 +15,7 @@ from transformer.data.corpora.pocket import pocket_splits
 from transformer.data.corpora.split import Split
 from transformer.data.text.parallel import Corpus
 from transformer.data.tokenization.tags import SourceTags
+from transformer.settings.data import DataConfig, check_unused_keys
 
 FOLDER_NAMES = {
     "train": ("train",),

@@ -8,23 +8,18 @@ from itertools import islice
 import numpy as np
 from jaxtyping import Int
 
-from transformer.data.batching.batch_stream import Lengths
-from transformer.data.config import DataConfig
-from transformer.data.disturbance.augmentation import (
-    UNCHANGED,
-    AugmentationConfig,
-    Linked,
-    disturbed,
-    drawn_kinds,
-)
-from transformer.data.encoded.corpus import EncodedCorpus
-from transformer.data.encoded.dataset import SegmentationSampler
-from transformer.data.encoded.pair_seeds import DISTURBANCE, pair_seeds
-from transformer.data.encoded.preprocess import encode
+from transformer.data.batching.batch_sequence import Lengths
+from transformer.data.binarized.corpus import EncodedCorpus
+from transformer.data.binarized.dataset import SegmentationSampler
+from transformer.data.binarized.pair_seeds import DISTURBANCE, pair_seeds
+from transformer.data.binarized.preprocess import encode
 from transformer.data.streaming.shards import Position, Shard, read_epoch
 from transformer.data.text.parallel import Pair
 from transformer.data.text.training_filters import Filters, first_occurrences
+from transformer.data.text_noise.augmentation import UNCHANGED, Linked, disturbed, drawn_kinds
 from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.settings.augmentation import AugmentationConfig
+from transformer.settings.data import DataConfig
 
 
 @dataclass(frozen=True)

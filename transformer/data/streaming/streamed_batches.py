@@ -12,9 +12,9 @@ import numpy as np
 
 from transformer.common.errors import InputError
 from transformer.common.processes import begin_pool_process
-from transformer.data.batching.batch_stream import BatchSequence
+from transformer.data.batching.batch_sequence import BatchSequence
 from transformer.data.batching.token_batches import BatchKey, BatchPlan, EpochBatches
-from transformer.data.encoded.corpus import EncodedCorpus
+from transformer.data.binarized.corpus import EncodedCorpus
 from transformer.data.streaming.buffers import Buffer, BufferReader
 from transformer.data.streaming.shards import Position, ShardPosition
 from transformer.data.text.training_filters import log_level

@@ -6,7 +6,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from transformer.data.text.word_alignment import WordLinks, linked_subwords, subword_words
-from transformer.data.tokenization.tokenizer import PAD, Tokenizer
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.settings.tokenizer import PAD
 
 IdPair = tuple[Sequence[int], Sequence[int]]
 Lexicon = tuple[Int[np.ndarray, " entry"], Float[np.ndarray, " entry"]]
@@ -29,11 +30,11 @@ def linked_lexicon(
         at_target, at_source = linked_subwords(sure, *map(subword_words, words)).nonzero()
         found.append(np.array(source, np.int64)[at_source] * width + np.array(target)[at_target])
     keys, counts = np.unique(np.concatenate(found), return_counts=True)
-    return keys, _normalised(keys // width, counts)
+    return keys, _normalized(keys // width, counts)
 
 
 def ibm_model_1(pairs: Sequence[IdPair], width: int, iterations: int) -> Lexicon:
-    """Estimate by expectation maximisation, with NULL; ``width`` is the size of the target's side.
+    """Estimate by expectation maximization, with NULL; ``width`` is the size of the target's side.
 
     Brown et al. 1993, "The Mathematics of Statistical Machine Translation", section 4.1.
     """
@@ -51,11 +52,11 @@ def ibm_model_1(pairs: Sequence[IdPair], width: int, iterations: int) -> Lexicon
             expected = probabilities[index]
             totals = np.add.reduceat(expected, np.cumsum(sources) - sources)
             np.add.at(counts, index, expected / totals.repeat(sources))
-        probabilities = _normalised(keys // width, counts)
+        probabilities = _normalized(keys // width, counts)
     return keys, probabilities
 
 
-def _normalised(sources: np.ndarray, counts: np.ndarray) -> Float[np.ndarray, " entry"]:
+def _normalized(sources: np.ndarray, counts: np.ndarray) -> Float[np.ndarray, " entry"]:
     return counts / np.bincount(sources, counts)[sources]
 
 

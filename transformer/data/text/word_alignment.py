@@ -80,10 +80,10 @@ def word_count(text: str) -> int:
 
 
 def subword_words(subwords: Sequence[str]) -> list[int]:
-    """Return the number of the word, from 0, of each subword, as spelt in the vocabulary.
+    """Return the number of the word, from 0, of each subword, as spelled in the vocabulary.
 
     A search may output subwords that no segmentation has. Then a subword without letters belongs
-    to its neighbour. A tag has NO_WORD, and ends a word.
+    to its neighbor. A tag has NO_WORD, and ends a word.
     """
     words: list[int] = []
     word, inside = -1, False

@@ -1,4 +1,4 @@
-"""Vocabularies that are not learnt: files of other programs, and bytes.
+"""Vocabularies that are not learned: files of other programs, and bytes.
 
 Our ids are those of PAD, UNK, BOS and EOS, then the other tokens of the file in its order. Text is
 normalized as the file says, and in no other way.
@@ -12,11 +12,11 @@ from typing import Any
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path, named
 from transformer.data.tokenization import segmenters
-from transformer.data.tokenization.config import BOS, EOS, FILES, PAD, SYMBOLS, UNK, TokenizerConfig
 from transformer.data.tokenization.normalization import STAND_IN
 from transformer.data.tokenization.subword_model import Subwords, with_subwords
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.vocabulary import CONTROL, Symbols, Vocabulary
+from transformer.settings.tokenizer import BOS, EOS, FILES, PAD, SYMBOLS, UNK, TokenizerConfig
 
 _SEGMENTERS: dict[str, Callable[[bytes, int], segmenters.Segmenter]] = {
     "sentencepiece": segmenters.SentencePiece,
@@ -83,7 +83,7 @@ def open_vocabulary(
 
 
 def read_vocabulary(config: TokenizerConfig, side: int) -> bytes:
-    """Return a vocabulary that is not learnt, with ``config.words``; or raise InputError."""
+    """Return a vocabulary that is not learned, with ``config.words``; or raise InputError."""
     algorithm = config.algorithms[side]
     if algorithm == "bytes":
         return segmenters.Utf8Bytes.CONTENT

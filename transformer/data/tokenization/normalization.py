@@ -6,7 +6,7 @@ WORD_START = "\u2581"
 """SentencePiece's sign for the space before a word."""
 
 STAND_IN = "\uffff"
-"""A noncharacter, which no normalised text holds."""
+"""A noncharacter, which no normalized text holds."""
 
 
 def normalize(text: str) -> str:

@@ -13,8 +13,8 @@ from typing import Any
 import sentencepiece
 
 from transformer.common.errors import require_package
-from transformer.data.tokenization.config import SENTINEL
 from transformer.data.tokenization.normalization import WORD_START
+from transformer.settings.tokenizer import SENTINEL
 
 
 class SentencePiece:

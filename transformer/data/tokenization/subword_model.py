@@ -7,11 +7,11 @@ from typing import Any
 
 import sentencepiece
 
-from transformer.data.tokenization.config import UNK, TokenizerConfig
 from transformer.data.tokenization.normalization import STAND_IN, WORD_START, normalize
 from transformer.data.tokenization.subword_regularization import SegmentationSampler
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.vocabulary import Vocabulary
+from transformer.settings.tokenizer import UNK, TokenizerConfig
 
 # The type of a piece that a text is cut into before all others.
 _USER_DEFINED = 4

@@ -17,8 +17,8 @@ from typing import Any
 
 from transformer.data.tokenization.normalization import WORD_START
 
-# A character without a subword, spelt in bytes, has the log probability of the worst subword minus
-# this, as in SentencePiece.
+# A character without a subword, spelled in bytes, has the log probability of the worst subword
+# minus this, as in SentencePiece.
 _UNKNOWN_PENALTY = 10.0
 # Words whose lattice is kept, a few kilobytes each, and their maximum length: in text without
 # spaces a word is a whole sentence, which is rarely repeated.
@@ -88,7 +88,7 @@ class SegmentationSampler:
                     arrivals.append((start, (subword[0],)))
             if word[end - 1] not in self._subwords:
                 scores.append(reached[end - 1] + self._strength * self._unknown_score)
-                arrivals.append((end - 1, self._spelt(word[end - 1])))
+                arrivals.append((end - 1, self._spelled(word[end - 1])))
             highest = max(scores)
             cumulative = list(accumulate(math.exp(score - highest) for score in scores))
             reached.append(highest + math.log(cumulative[-1]))
@@ -136,7 +136,7 @@ class SegmentationSampler:
 
     def _ids(self, symbol: str) -> tuple[int, ...]:
         subword = self._subwords.get(symbol)
-        return self._spelt(symbol) if subword is None else (subword[0],)
+        return self._spelled(symbol) if subword is None else (subword[0],)
 
-    def _spelt(self, character: str) -> tuple[int, ...]:
+    def _spelled(self, character: str) -> tuple[int, ...]:
         return tuple(self._bytes[byte] for byte in character.encode("utf-8"))

@@ -90,7 +90,7 @@ class Tags:
         return self.begin + self.both_sides
 
     @cached_property
-    def spelt(self) -> tuple[str, ...]:
+    def spelled(self) -> tuple[str, ...]:
         """All tags as a vocabulary spells them, in the order of their ids."""
         return (
             *([_SEPARATOR] if self.sentences else []),
@@ -100,21 +100,21 @@ class Tags:
         )
 
     def indices(self, tags: SourceTags) -> list[int]:
-        """Return the indices in `spelt` of a source's tags; raises InputError if one is missing."""
+        """The indices in `spelled` of a source's tags; raises InputError if one is missing."""
         raise_objections(self._objections(tags, required=True))
         language = tags.source if self.both_sides else tags.target
         found = [_BEGIN] if self.begin else []
         found += [] if language is None else [_TARGET.format(language)]
         found += [] if tags.tag is None else [_CORPUS.format(tags.tag)]
-        return [self.spelt.index(tag) for tag in found]
+        return [self.spelled.index(tag) for tag in found]
 
     def target_indices(self, tags: SourceTags) -> list[int]:
-        """Return the indices in `spelt` of the target's tags; raises InputError as `indices`."""
+        """Return the indices in `spelled` of the target's tags; raises InputError as `indices`."""
         found = [_BEGIN] if self.begin else []
         if self.both_sides:
             self.indices(tags)
             found.append(_TARGET.format(tags.target))
-        return [self.spelt.index(tag) for tag in found]
+        return [self.spelled.index(tag) for tag in found]
 
     def check_known(self, tags: SourceTags) -> None:
         """Raise an InputError for tags that the vocabulary does not have."""
@@ -148,11 +148,12 @@ class Tags:
             (bool(tags.targets), tags.both_sides, tags.sentences, tags.subwords)
             for tags in (self, known)
         )
-        if own != before or not {*self.spelt} <= {*known.spelt}:
+        if own != before or not {*self.spelled} <= {*known.spelled}:
             target_tag = "both" if known.both_sides else str(bool(known.targets)).lower()
             raise InputError(
                 f"the run has data.target_tag={target_tag} data.documents="
                 f"{known.sentences or 'null'} data.max_length={known.subwords or 'any'} and the "
-                f"tags {', '.join(known.spelt) or 'none'}; a resumed or fine-tuned run cannot "
-                f"change them, nor a resumed run add tags (here {', '.join(self.spelt) or 'none'})"
+                f"tags {', '.join(known.spelled) or 'none'}; a resumed or fine-tuned run cannot "
+                "change them, nor a resumed run add tags (here "
+                f"{', '.join(self.spelled) or 'none'})"
             )

@@ -13,12 +13,11 @@ import torch
 
 from transformer.common.errors import InputError, MissingPackage
 from transformer.common.schema import typed
-from transformer.data.tokenization.config import BOS, EOS, PAD, UNK, Pairs, TokenizerConfig
+from transformer.data.text.parallel import Pairs
 from transformer.data.tokenization.file_vocabulary import open_vocabulary, with_words
 from transformer.data.tokenization.normalization import normalize
 from transformer.data.tokenization.tags import UNTAGGED, SourceTags, Tags, parse_tags
-
-__all__ = ["BOS", "EOS", "PAD", "UNK", "Pairs", "Tokenizer", "TokenizerConfig", "normalize"]
+from transformer.settings.tokenizer import TokenizerConfig
 
 
 class Tokenizer:
@@ -32,7 +31,7 @@ class Tokenizer:
         tags: Tags | None = None,
         threads: int = -1,
     ) -> None:
-        """Wrap learnt models, ``target`` None if joint; ``threads`` -1 is one for each core."""
+        """Wrap learned models, ``target`` None if joint; ``threads`` -1 is one for each core."""
         self.config = config
         self.tags = tags or Tags()
         self.source_tags = UNTAGGED
@@ -69,7 +68,7 @@ class Tokenizer:
         """True when the same id means the same subword on both sides, as in a joint one."""
         if self.joint:
             return True
-        source, target = (side.spelt(range(len(side))) for side in (self._source, self._target))
+        source, target = (side.spelled(range(len(side))) for side in (self._source, self._target))
         return source == target
 
     @property
@@ -173,12 +172,12 @@ class Tokenizer:
         return self._target.decode(ids)
 
     def subwords(self, ids: Iterable[int]) -> list[str]:
-        """Return target subwords as spelt in the vocabulary, control symbols too."""
-        return self._target.spelt(ids)
+        """Return target subwords as spelled in the vocabulary, control symbols too."""
+        return self._target.spelled(ids)
 
     def source_subwords(self, ids: Iterable[int]) -> list[str]:
-        """Return source subwords as spelt in the vocabulary, control symbols too."""
-        return self._source.spelt(ids)
+        """Return source subwords as spelled in the vocabulary, control symbols too."""
+        return self._source.spelled(ids)
 
     def with_sampling(self, sampling: float) -> "Tokenizer":
         """Return a tokenizer of the same vocabularies with another strength of sampling."""

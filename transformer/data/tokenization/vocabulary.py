@@ -10,12 +10,12 @@ from itertools import islice
 
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
-from transformer.data.tokenization.config import BOS, EOS, PAD, UNK, TokenizerConfig
 from transformer.data.tokenization.normalization import WORD_START
 from transformer.data.tokenization.tags import SENTENCE_END, Tags, is_tag
+from transformer.settings.tokenizer import BOS, EOS, PAD, UNK, TokenizerConfig
 
 CONTROL = ("<pad>", "<unk>", "<s>", "</s>")
-"""The control symbols as spelt, in the order of their ids."""
+"""The control symbols as spelled, in the order of their ids."""
 
 
 class Vocabulary(ABC):
@@ -29,7 +29,7 @@ class Vocabulary(ABC):
     """Ids of tokens that no target has."""
 
     def __len__(self) -> int:
-        return self.first_tag + len(self.tags.spelt)
+        return self.first_tag + len(self.tags.spelled)
 
     @abstractmethod
     def split(
@@ -43,7 +43,7 @@ class Vocabulary(ABC):
 
     @abstractmethod
     def spell(self, token: int) -> str:
-        """Return a token as spelt in the vocabulary."""
+        """Return a token as spelled in the vocabulary."""
 
     @property
     def separator(self) -> int | None:
@@ -80,22 +80,22 @@ class Vocabulary(ABC):
                 parts.append([])
         return parts
 
-    def spelt(self, ids: Iterable[int]) -> list[str]:
-        """Return tokens as spelt in the vocabulary, control symbols and tags too."""
+    def spelled(self, ids: Iterable[int]) -> list[str]:
+        """Return tokens as spelled in the vocabulary, control symbols and tags too."""
         return [
             self.spell(int(token))
             if token < self.first_tag
-            else self.tags.spelt[int(token) - self.first_tag]
+            else self.tags.spelled[int(token) - self.first_tag]
             for token in ids
         ]
 
     def grown_from(self, before: "Vocabulary") -> list[list[int]]:
         """Return for each id those of a smaller vocabulary that mean the same, or all its tags."""
-        known = {symbol: [index] for index, symbol in enumerate(before.spelt(range(len(before))))}
+        known = {symbol: [index] for index, symbol in enumerate(before.spelled(range(len(before))))}
         tags = range(before.first_tag, len(before)) or range(EOS + 1, before.first_tag)
         return [
             known.get(symbol) or (list(tags) if is_tag(symbol) else before.encode([symbol])[0])
-            for symbol in self.spelt(range(len(self)))
+            for symbol in self.spelled(range(len(self)))
         ]
 
 

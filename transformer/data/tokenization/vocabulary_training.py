@@ -13,19 +13,19 @@ import sentencepiece
 
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
-from transformer.data.tokenization.config import (
+from transformer.data.text.parallel import Pairs
+from transformer.data.tokenization.file_vocabulary import read_vocabulary
+from transformer.data.tokenization.normalization import WORD_START, normalize
+from transformer.data.tokenization.vocabulary import count_symbols
+from transformer.settings.tokenizer import (
     BOS,
     EOS,
     FILES,
     PAD,
     SYMBOLS,
     UNK,
-    Pairs,
     TokenizerConfig,
 )
-from transformer.data.tokenization.file_vocabulary import read_vocabulary
-from transformer.data.tokenization.normalization import WORD_START, normalize
-from transformer.data.tokenization.vocabulary import count_symbols
 
 # Longer lines (in bytes) add nothing about subwords and slow the suffix array down.
 _MAX_LINE_BYTES = 16_384
@@ -51,7 +51,7 @@ def learn_vocabulary(texts: Iterable[str], config: TokenizerConfig, name: object
             # Only the drawn texts are normalized: a small part of a large corpus.
             for text in _sample((text for text in texts if text), config.max_sentences):
                 if normal := normalize(text):
-                    # Spelt in bytes: NUL, a line of which teaches SentencePiece nothing, and its
+                    # Spelled in bytes: NUL, a line of which teaches SentencePiece nothing, and its
                     # own sign for the space.
                     yield normal.replace("\0", " ").replace(WORD_START, " ")
         except Exception as error:  # SentencePiece hides it
@@ -120,8 +120,8 @@ def vocabularies(
     for pair in pairs() if content is None else ():
         digest.update("\n".join((*pair, "")).encode())
     # Sampling changes how the vocabulary is used, not what it holds.
-    learnt = asdict(config) | {"sampling": None, "library": sentencepiece.__version__}
-    digest.update(json.dumps(learnt, sort_keys=True).encode())
+    learned = asdict(config) | {"sampling": None, "library": sentencepiece.__version__}
+    digest.update(json.dumps(learned, sort_keys=True).encode())
     for side in (0, 1):
         digest.update(read_vocabulary(config, side) if config.algorithms[side] in FILES else b"")
     key = digest.hexdigest()[:24]

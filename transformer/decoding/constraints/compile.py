@@ -13,12 +13,13 @@ from torch.nn.utils.rnn import pad_sequence
 from transformer.common.errors import InputError
 from transformer.data.text.phrases import OTHER, SPACE, char_kind, one_line
 from transformer.data.tokenization.normalization import WORD_START
-from transformer.data.tokenization.tokenizer import EOS, UNK, Tokenizer
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.phrase_automaton import PhraseAutomaton
 from transformer.decoding.constraints.phrase_progress import Cut, MustPhrases, beam_width
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.constraints.vocabulary_spelling import Vocabulary, spell
 from transformer.decoding.search.interface import LogProbabilities, StepFunction
+from transformer.settings.tokenizer import EOS, UNK
 
 # Term lists are often the same for all sentences.
 _CACHED_AUTOMATA = 8
@@ -189,8 +190,8 @@ class ConstraintCompiler:
         return automaton, automaton.starts[indices]
 
     def _build(self, sets: tuple[tuple[str, ...], ...], device: torch.device) -> PhraseAutomaton:
-        spelt = [[s for phrase in phrases for s in self._cut(phrase)[1]] for phrases in sets]
-        return PhraseAutomaton(spelt, self.vocabulary).to(device)
+        spelled = [[s for phrase in phrases for s in self._cut(phrase)[1]] for phrases in sets]
+        return PhraseAutomaton(spelled, self.vocabulary).to(device)
 
     def _cut(self, phrase: str) -> Cut:
         """Subwords of a phrase within a sentence, and its spellings: by characters and by subwords.

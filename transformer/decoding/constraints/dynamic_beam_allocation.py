@@ -19,12 +19,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from transformer.data.tokenization.tokenizer import EOS
 from transformer.decoding.constraints.phrase_progress import MustPhrases, complete_slots
 from transformer.decoding.search import beam
-from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.interface import Hypothesis, LogProbabilities, StepFunction
-from transformer.decoding.search.loop import Advanced, Finished, Rows, Sentences, run_search
+from transformer.decoding.search.search import Advanced, Finished, Rows, Sentences, run_search
+from transformer.settings.decoding import SearchConfig
+from transformer.settings.tokenizer import EOS
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from transformer.data.text.phrases import OTHER, SPACE, WORD
-from transformer.data.tokenization.tokenizer import EOS
 from transformer.decoding.constraints.vocabulary_spelling import WITHIN, Spelling, Vocabulary
+from transformer.settings.tokenizer import EOS
 
 EDGE = 256
 """The symbol at the beginning or end of a word; bytes are 0 to 255."""

@@ -14,7 +14,8 @@ from torch import Tensor
 from transformer.data.text.phrases import OTHER, SPACE, WORD, char_kind
 from transformer.data.tokenization.normalization import WORD_START
 from transformer.data.tokenization.tags import is_tag
-from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.settings.tokenizer import BOS, EOS, PAD, UNK
 
 WITHIN = 3
 """The kind of a byte that continues a character."""
@@ -30,12 +31,12 @@ _LETTER_BYTES = frozenset((*range(0xC3, 0xE0), 0xE0, 0xE1, 0xEB, 0xEC, 0xED))
 
 def spell(text: str) -> Spelling:
     """Spell a text; any space becomes the byte of a plain space."""
-    spelt: list[tuple[int, int]] = []
+    spelled: list[tuple[int, int]] = []
     for character in text:
         kind = char_kind(character)
         first, *rest = b" " if kind == SPACE else character.encode()
-        spelt += [(first, kind), *((byte, WITHIN) for byte in rest)]
-    return tuple(spelt)
+        spelled += [(first, kind), *((byte, WITHIN) for byte in rest)]
+    return tuple(spelled)
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Vocabulary:
 
     @cached_property
     def numbers(self) -> dict[bytes, int]:
-        """The subword that is spelt in these bytes."""
+        """The subword that is spelled in these bytes."""
         return {_bytes(spelling): number for number, spelling in enumerate(self.spellings)}
 
     @property

@@ -10,9 +10,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transformer.data.batching.batch import collate
-from transformer.data.tokenization.tokenizer import PAD, Tokenizer
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.length_bucketing import bucket_batches
 from transformer.decoding.prediction.predictor import Predictor
+from transformer.settings.tokenizer import PAD
 
 
 def perplexity(nats: float) -> float:
@@ -58,7 +59,7 @@ class TextProbability:
 class LanguageModel(Predictor):
     """Computes the probability of texts."""
 
-    task = "language_modelling"
+    task = "language_modeling"
     causal = True
 
     @staticmethod

@@ -10,14 +10,14 @@ from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import torch
 
+from transformer.checkpoint import checkpoint
+from transformer.checkpoint.locate import find_checkpoint
 from transformer.common.errors import InputError, errors_name
 from transformer.common.schema import typed
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.line_windows import make_windows, without_end
-from transformer.model.checkpoint import checkpoint
-from transformer.model.checkpoint.locate import find_checkpoint
-from transformer.model.config import ModelConfig
 from transformer.model.single_stack import SingleStack, assemble_single_stack
+from transformer.settings.model import ModelConfig
 
 
 @runtime_checkable

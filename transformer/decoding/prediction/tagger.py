@@ -9,7 +9,7 @@ import torch
 
 from transformer.data.batching.batch import UNTAGGED
 from transformer.data.batching.token_batches import BatchKey
-from transformer.data.modules.tagging import TaggedDataset
+from transformer.data.datamodules.tagging import TaggedDataset
 from transformer.data.text.conllu import UPOS, TaggedSentence
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.length_bucketing import bucket_batches

@@ -17,10 +17,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from transformer.data.tokenization.tokenizer import BOS, EOS
-from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.interface import Hypothesis, LogProbabilities, StepFunction
-from transformer.decoding.search.loop import Advanced, Finished, Rows, Sentences, run_search
+from transformer.decoding.search.search import Advanced, Finished, Rows, Sentences, run_search
+from transformer.settings.decoding import SearchConfig
+from transformer.settings.tokenizer import BOS, EOS
 
 BLOCK = 128
 """Candidates of a block; ``largest`` ranks blocks by their maxima first."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from transformer.data.batching.batch import Row
 from transformer.decoding.alignment import batched_attention
 from transformer.decoding.search.interface import Hypothesis
-from transformer.model.heads import HeadName
+from transformer.model.head_masks import HeadName
 from transformer.model.transformer import Transformer
 
 

@@ -1,4 +1,4 @@
-"""Diverse beam search: each group of beams is penalised for the new tokens of earlier groups.
+"""Diverse beam search: each group of beams is penalized for the new tokens of earlier groups.
 
 Each group runs beam search (beam.py). Source: Vijayakumar et al. 2016, "Diverse Beam Search:
 Decoding Diverse Solutions from Neural Sequence Models", with Hamming diversity (section 4.2).
@@ -11,9 +11,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from transformer.decoding.search import beam
-from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.interface import Hypothesis, LogProbabilities, StepFunction
-from transformer.decoding.search.loop import Advanced, Finished, Sentences, run_search
+from transformer.decoding.search.search import Advanced, Finished, Sentences, run_search
+from transformer.settings.decoding import SearchConfig
 
 
 @dataclass(frozen=True)

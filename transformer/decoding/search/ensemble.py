@@ -22,7 +22,7 @@ class Ensemble(nn.Module):
     Attributes:
         members: The models; attention is read from the first.
         averaging: ``probability`` takes the arithmetic mean of the distributions;
-            ``log_probability`` the normalised geometric mean, so that one model can veto.
+            ``log_probability`` the normalized geometric mean, so that one model can veto.
         config: Config of the first model, with the shortest ``max_length`` of all models.
     """
 

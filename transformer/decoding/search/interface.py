@@ -9,8 +9,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from transformer.common.errors import InputError
-from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
-from transformer.decoding.search.config import SearchConfig
+from transformer.settings.decoding import SearchConfig
+from transformer.settings.tokenizer import BOS, EOS, PAD
 
 LogProbabilities = Float[Tensor, "batch beam vocab"]
 """Log-probabilities of the next token: a row per sentence, a column per hypothesis."""
@@ -78,7 +78,7 @@ def constrain(
     config: SearchConfig,
     shortest: int = 0,
 ) -> None:
-    """Ban tokens in place: set their log-probabilities to ``-inf``, without normalising again.
+    """Ban tokens in place: set their log-probabilities to ``-inf``, without normalizing again.
 
     Padding and the beginning symbol are always banned. The end is banned before ``min_length``
     subwords and by ``eos_threshold``. A subword is banned if it would repeat an n-gram. At the

@@ -14,11 +14,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from transformer.data.tokenization.tokenizer import BOS, EOS
-from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.greedy import scored
 from transformer.decoding.search.interface import Hypothesis, LogProbabilities, StepFunction
-from transformer.decoding.search.loop import Advanced, Finished, Rows, Sentences, run_search
+from transformer.decoding.search.search import Advanced, Finished, Rows, Sentences, run_search
+from transformer.settings.decoding import SearchConfig
+from transformer.settings.tokenizer import BOS, EOS
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,13 @@ import torch
 from jaxtyping import Int, UInt8
 from torch import Tensor
 
+from transformer.checkpoint.locate import is_ctranslate2, is_exported, run_folder
 from transformer.common.errors import InputError, MissingFile
 from transformer.common.files import given_path, written_whole
 from transformer.data.tokenization.tags import UNTAGGED, is_tag
-from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
-from transformer.decoding.search.config import SearchConfig
-from transformer.model.checkpoint.locate import is_ctranslate2, is_exported, run_folder
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.settings.decoding import SearchConfig
+from transformer.settings.tokenizer import BOS, EOS, PAD, UNK
 
 if TYPE_CHECKING:
     from transformer.data.text.lexical_translation import Lexicon

@@ -121,7 +121,7 @@ class DocumentTranslator:
         candidates = [self._sentences(candidate) for candidate in translation.nbest]
         if len(candidates[0]) != count or not all(one.text for one in candidates[0]):
             return []
-        sources = _split_at(self.tags.spelt[0], translation.source_tokens)
+        sources = _split_at(self.tags.spelled[0], translation.source_tokens)
         parts = zip(*(row for row in candidates if len(row) == count), strict=True)
         return [
             Translation(nbest[0].text, nbest[0].score, nbest[0].tokens, nbest, source)
@@ -129,7 +129,7 @@ class DocumentTranslator:
         ]
 
     def _sentences(self, candidate: Candidate) -> list[Candidate]:
-        parts = _split_at(self.tags.spelt[0], candidate.tokens)
+        parts = _split_at(self.tags.spelled[0], candidate.tokens)
         ids = [[self._ids[subword] for subword in tokens] for tokens in parts]
         texts = [text.replace("\n", " ") for text in self.tokenizer.decode_target(ids)]
         sentences = [

@@ -9,10 +9,10 @@ import torch
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import UNTAGGED
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.model.config import LEARNING_KEYS
-from transformer.model.heads import heads_off
+from transformer.model.head_masks import heads_off
 from transformer.model.layers.quantization import Int8Linear
 from transformer.model.transformer import Transformer
+from transformer.settings.model import LEARNING_KEYS
 
 FILE = "made_from.json"
 

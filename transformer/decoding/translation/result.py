@@ -19,7 +19,7 @@ class Candidate:
     """One entry of an n-best list."""
 
     text: str
-    """Detokenised, without a line end."""
+    """Detokenized, without a line end."""
     score: float
     """What the search ranks by: the log-probability divided by the length penalty. For ``mbr`` it
     is the expected utility; a text that is cut into segments has their mean."""
@@ -60,7 +60,7 @@ class Translation:
     parts: int = 1
     """Of a source that was split because it is too long for the model (`SourceLimits`)."""
     flags: tuple[str, ...] | None = None
-    """On request, the failures of the text (``transformer/evaluation/failures/flags.py``)."""
+    """On request, the failures of the text (``transformer/quality/failures/flags.py``)."""
 
     @property
     def is_unfinished(self) -> bool:

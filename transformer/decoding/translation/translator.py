@@ -11,6 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from transformer.checkpoint.checkpoint import Checkpoint
+from transformer.checkpoint.exported import load_model
 from transformer.common.errors import errors_name
 from transformer.common.files import local_path
 from transformer.common.schema import typed
@@ -32,17 +34,15 @@ from transformer.decoding.long_inputs import (
     join_parts,
     split_segments,
 )
-from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.ensemble import Model, ensemble_members
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.search.shortlist import with_shortlist_of
 from transformer.decoding.translation.result import BLANK, Candidate, Translation
-from transformer.model.checkpoint.checkpoint import Checkpoint
-from transformer.model.checkpoint.exported import load_model
-from transformer.model.config import Precision
-from transformer.model.heads import HeadName
+from transformer.model.head_masks import HeadName
 from transformer.model.layers.dropout import evaluating
 from transformer.model.layers.quantization import in_precision
+from transformer.settings.decoding import SearchConfig
+from transformer.settings.model import Precision
 
 
 class Trained(NamedTuple):

@@ -7,13 +7,13 @@ from typing import Any
 from transformer.common.schema import typed
 from transformer.data.batching.batch import Row, collate
 from transformer.data.corpora.evaluation_text import run_split, with_references
-from transformer.decoding.forced import score_targets
+from transformer.decoding.forced_decoding import score_targets
 from transformer.decoding.length_bucketing import bucket_batches, pair_lengths
 from transformer.decoding.translation.document_translator import in_documents
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation import metrics
 from transformer.evaluation.attention.head_survey import corpus_pairs
-from transformer.model.heads import HeadName, attention_heads, heads_off, switched_off
+from transformer.model.head_masks import HeadName, attention_heads, heads_off, switched_off
 from transformer.model.layers.dropout import evaluating
 from transformer.model.transformer import Transformer
 

@@ -13,7 +13,7 @@ from transformer.common.errors import InputError
 from transformer.data.corpora.evaluation_text import run_split
 from transformer.data.text.word_alignment import Links, WordLinks, subword_words
 from transformer.decoding.alignment import word_links
-from transformer.decoding.forced import forced_attention
+from transformer.decoding.forced_decoding import forced_attention
 from transformer.decoding.length_bucketing import bucket_batches, pair_lengths
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.alignment_error import count_links

@@ -83,7 +83,7 @@ def _has_ngrams(references: Sequence[Sequence[str]], bleu: BLEU) -> bool:
 def words_by(bleu: BLEU) -> Callable[[str], list[str]]:
     """The function that splits a line into the words that BLEU counts: tokenizer and case."""
 
-    # The rules of 13a see neighbouring characters alone, so that words can be split one by one.
+    # The rules of 13a see neighboring characters alone, so that words can be split one by one.
     apart = bleu.tokenizer.signature() == "13a"
 
     def words(line: str) -> list[str]:

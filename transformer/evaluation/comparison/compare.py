@@ -11,7 +11,8 @@ from transformer.common.schema import Range, out_of_range
 from transformer.evaluation.comparison import buckets
 from transformer.evaluation.comparison.sentence_deltas import Movement, SentenceScores, movement
 from transformer.evaluation.comparison.significance import Resampling, TestedMetric, paired_tests
-from transformer.evaluation.metrics import MetricsConfig, build_metric
+from transformer.evaluation.metrics import build_metric
+from transformer.settings.metrics import MetricsConfig
 
 
 @dataclass(frozen=True)

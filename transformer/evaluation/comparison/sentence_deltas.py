@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from transformer.evaluation.metrics import Better, MetricsConfig, build_metric, reference_streams
+from transformer.evaluation.metrics import build_metric, reference_streams
+from transformer.settings.metrics import Better, MetricsConfig
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Whether systems differ from a base by more than chance: paired tests, by any metric.
 
 Scores, intervals and p-values are those of sacreBLEU, except for `_bounded_by_chance`. Koehn 2004
-(paired bootstrap); Riezler and Maxwell 2005 (approximate randomisation).
+(paired bootstrap); Riezler and Maxwell 2005 (approximate randomization).
 """
 
 import logging
@@ -17,7 +17,8 @@ from sacrebleu.significance import PairedTest
 
 from transformer.common.errors import raise_objections
 from transformer.common.schema import Range, out_of_range
-from transformer.evaluation.metrics import Better, reference_streams
+from transformer.evaluation.metrics import reference_streams
+from transformer.settings.metrics import Better
 
 SURE = 0.05
 """A difference is significant if both p-values are below."""
@@ -31,7 +32,7 @@ class Resampling:
     """Number of resamples and their seed."""
 
     bootstrap: Annotated[int, Range(1)] = 1000
-    randomisation: Annotated[int, Range(1)] = 10_000
+    randomization: Annotated[int, Range(1)] = 10_000
     seed: Annotated[int, Range(1)] = 12345
     """Of both; with 0 sacreBLEU would draw without a seed."""
 
@@ -48,7 +49,7 @@ class TestedScore:
         difference: To the score of the base; this and the rest are None for the base itself.
         p_bootstrap: Fraction of the resamples whose absolute difference, minus the mean of all
             absolute differences, is above that of the whole text.
-        p_randomisation: The same by paired approximate randomisation.
+        p_randomization: The same by paired approximate randomization.
     """
 
     __test__ = False  # not a class of tests
@@ -58,12 +59,12 @@ class TestedScore:
     interval: float
     difference: float | None = None
     p_bootstrap: float | None = None
-    p_randomisation: float | None = None
+    p_randomization: float | None = None
 
     @property
     def is_sure(self) -> bool:
         """Whether both tests find a difference at ``SURE``."""
-        return all(p is not None and p < SURE for p in (self.p_bootstrap, self.p_randomisation))
+        return all(p is not None and p < SURE for p in (self.p_bootstrap, self.p_randomization))
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class TestedMetric:
 
     name: str
     signatures: Mapping[str, str]
-    """Of the ``score``, and of the tests ``bootstrap`` and ``randomisation``."""
+    """Of the ``score``, and of the tests ``bootstrap`` and ``randomization``."""
     systems: Sequence[TestedScore]
     better: Better
 
@@ -88,14 +89,14 @@ def paired_tests(
 ) -> list[TestedMetric]:
     """Test every other system against the first; each line has one reference or more."""
     systems = [(str(number), lines) for number, lines in enumerate(hypotheses)]
-    trials = {"bs": resampling.bootstrap, "ar": resampling.randomisation}
+    trials = {"bs": resampling.bootstrap, "ar": resampling.randomization}
     base, *compared = hypotheses
     found = []
     for metric in metrics:
         streams = reference_streams(metric, references, sources)
         with _seeded(resampling.seed):
             # One system alone has an interval, and no p-values.
-            (bs_signatures, bootstrap), (ar_signatures, randomisation) = (
+            (bs_signatures, bootstrap), (ar_signatures, randomization) = (
                 PairedTest(systems, {"": metric}, streams, test, n_samples=number)()
                 if compared or test == "bs"
                 else ({}, {})
@@ -107,9 +108,9 @@ def paired_tests(
             "bootstrap": str(bs_signatures[name]),
         }
         if compared:
-            signatures["randomisation"] = str(ar_signatures[name])
+            signatures["randomization"] = str(ar_signatures[name])
         differing = [_differing(metric, base, system, streams) for system in compared]
-        scores = _scores(bootstrap[name], randomisation.get(name, [None]), differing)
+        scores = _scores(bootstrap[name], randomization.get(name, [None]), differing)
         better: Any = getattr(metric, "better", "lower" if isinstance(metric, TER) else "higher")
         found.append(TestedMetric(name, signatures, scores, better))
     return found
@@ -129,18 +130,18 @@ def _differing(
 
 
 def _scores(
-    bootstrap: Sequence[Any], randomisation: Sequence[Any], differing: Sequence[Iterable[bool]]
+    bootstrap: Sequence[Any], randomization: Sequence[Any], differing: Sequence[Iterable[bool]]
 ) -> list[TestedScore]:
     base = bootstrap[0]
     scores = [TestedScore(float(base.score), float(base.mean), float(base.ci))]
     for resampled, swapped, differs in zip(
-        bootstrap[1:], randomisation[1:], differing, strict=True
+        bootstrap[1:], randomization[1:], differing, strict=True
     ):
         difference = float(resampled.score - base.score)
         p_values = (1.0, 1.0)
         if difference != 0:  # else sacreBLEU may give p = 1 / (trials + 1)
-            p_randomisation = _bounded_by_chance(float(swapped.p_value), differs)
-            p_values = (float(resampled.p_value), p_randomisation)
+            p_randomization = _bounded_by_chance(float(swapped.p_value), differs)
+            p_values = (float(resampled.p_value), p_randomization)
         measured = (float(resampled.score), float(resampled.mean), float(resampled.ci))
         scores.append(TestedScore(*measured, difference, *p_values))
     return scores

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transformer.model.attention.masks import Mask, causal_mask
-from transformer.model.attention.positions.alibi import AlibiBias
-from transformer.model.attention.positions.rotary import RotaryPositions, Rotation
-from transformer.model.attention.positions.t5_buckets import BucketBias
+from transformer.model.positions.alibi import AlibiBias
+from transformer.model.positions.rotary import RotaryPositions, Rotation
+from transformer.model.positions.t5_buckets import BucketBias
 
 if TYPE_CHECKING:
     from transformer.model.attention.sparse_patterns import Pattern

@@ -14,9 +14,9 @@ from transformer.model.attention.scaled_dot_product import (
     QueryHeads,
     attend_with_weights,
 )
+from transformer.model.layers.autocast import HeadNorm
+from transformer.model.layers.fused_projection import linear_together
 from transformer.model.layers.linear import Linear
-from transformer.model.layers.mixed_precision import HeadNorm
-from transformer.model.layers.one_product import linear_together
 
 Queries = Float[Tensor, "batch query width"]
 Keys = Float[Tensor, "batch key width"]

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from transformer.model.config import ModelConfig, PatternName
+from transformer.settings.model import ModelConfig, PatternName
 
 Pattern = Callable[[Int[Tensor, "*#shape"], Int[Tensor, "*#shape"]], Bool[Tensor, "*shape"]]
 

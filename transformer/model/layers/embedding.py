@@ -5,8 +5,8 @@ import math
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from transformer.model.layers.absolute_positions import LearnedPositions, SinusoidalPositions
 from transformer.model.layers.dropout import Dropout, HiddenStates, TokenDropout
+from transformer.model.positions.absolute import LearnedPositions, SinusoidalPositions
 
 
 class _Table(nn.Embedding):

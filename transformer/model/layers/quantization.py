@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from transformer.common.errors import InputError
 from transformer.common.processor import VARIABLE, processor
-from transformer.model.config import Precision
 from transformer.model.layers.linear import Linear, lay_out
+from transformer.settings.model import Precision
 
 Model = TypeVar("Model", bound=nn.Module)
 

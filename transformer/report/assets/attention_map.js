@@ -1,5 +1,5 @@
 "use strict";
-// How one map of weights is drawn: colours, tokens, cells. The pages of reports and of the server
+// How one map of weights is drawn: colors, tokens, cells. The pages of reports and of the server
 // use it; the names of this plain script are known to the scripts after it.
 const root = document.documentElement;
 // Any error is shown on the root element, where a test of the page finds it.
@@ -19,10 +19,10 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-// ---- colour -------------------------------------------------------------------------------
+// ---- color -------------------------------------------------------------------------------
 const rgb = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 
-function colour(weight, night, lifted) {
+function color(weight, night, lifted) {
   if (weight < 0) return rgb(getComputedStyle(root).getPropertyValue("--void").trim());
   const stops = STOPS[night ? "dark" : "light"].map(rgb);
   const place = (lifted ? Math.sqrt(weight) : weight) * (stops.length - 1);
@@ -30,12 +30,12 @@ function colour(weight, night, lifted) {
   return stops[low].map((value, at) => Math.round(value + (stops[low + 1][at] - value) * (place - low)));
 }
 
-// The colour of each thousandth, and last of what is not visible; also as one number a pixel.
+// The color of each thousandth, and last of what is not visible; also as one number a pixel.
 let palette = [];
 let packed = [];
 function mix(night, lifted) {
-  palette = Array.from({ length: 1001 }, (_, thousandth) => colour(thousandth / 1000, night, lifted));
-  palette.push(colour(-1, night, lifted));
+  palette = Array.from({ length: 1001 }, (_, thousandth) => color(thousandth / 1000, night, lifted));
+  palette.push(color(-1, night, lifted));
   packed = palette.map(([red, green, blue]) => ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0);
   const samples = Array.from({ length: 21 }, (_, at) => `rgb(${palette[at * 50]})`);
   $("scale").style.background = `linear-gradient(90deg, ${samples})`;

@@ -16,14 +16,14 @@ function sizes() {
   const free = $("scroll").clientWidth - Math.min(longest, 14) * 8 - 50;
   const fit = Math.floor((free / heads - 14) / kind.keys.length);
   // Rather a little scrolling with tokens that can be read than thumbnails without.
-  const labelled = 11 * kind.keys.length * heads <= 1.6 * Math.max(free, 106 * heads);
-  if (labelled) return { labelled, size: Math.max(11, Math.min(fit, 24)) };
-  return { labelled, size: Math.min(24, Math.max(96, free / heads - 14) / kind.keys.length) };
+  const labeled = 11 * kind.keys.length * heads <= 1.6 * Math.max(free, 106 * heads);
+  if (labeled) return { labeled, size: Math.max(11, Math.min(fit, 24)) };
+  return { labeled, size: Math.min(24, Math.max(96, free / heads - 14) / kind.keys.length) };
 }
 
 function draw() {
-  const { labelled, size } = sizes();
-  $("note").textContent = kind.note + (labelled ? "" : " Enlarge a head to read its tokens.");
+  const { labeled, size } = sizes();
+  $("note").textContent = kind.note + (labeled ? "" : " Enlarge a head to read its tokens.");
   const grid = $("grid");
   const heads = kind.layers[0].length;
   const column = Math.max(kind.keys.length * size + 2, 104);
@@ -36,10 +36,10 @@ function draw() {
   kind.layers.forEach((layer, number) => {
     const row = number * 4 + 1;
     place(make("div", { className: "side name" }, `layer ${number}`), row, 1);
-    if (labelled) place(labels(kind.queries, "queries", size), row + 2, 1);
+    if (labeled) place(labels(kind.queries, "queries", size), row + 2, 1);
     layer.forEach(({ weights, words }, head) => {
       place(make("div", { className: "name" }, `${number}.${head}`), row, head + 2);
-      if (labelled) place(labels(kind.keys, "keys", size), row + 1, head + 2);
+      if (labeled) place(labels(kind.keys, "keys", size), row + 1, head + 2);
       const box = map("button", weights, size);
       box.setAttribute("aria-label", `Layer ${number}, head ${head}: ${words}. Enlarge.`);
       box.addEventListener("click", () => enlarge({ layer: number, head, query: -1, key: -1 }));

@@ -1,4 +1,4 @@
-"""Figures of a report as inline SVG; the colours are classes of the style sheet."""
+"""Figures of a report as inline SVG; the colors are classes of the style sheet."""
 
 import json
 import math

@@ -11,7 +11,6 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
 from transformer.common.escaping import escaped
-from transformer.evaluation.metrics import METRICS
 from transformer.report.page.figures import (
     LARGE,
     SMALL,
@@ -22,6 +21,7 @@ from transformer.report.page.figures import (
     distribution,
     line_chart,
 )
+from transformer.settings.metrics import METRICS
 
 Values = dict[str, Any]
 

@@ -36,7 +36,7 @@ def _scores(test: Values, letters: list[str]) -> Iterator[str]:
         for letter, one in zip(letters[1:], metric["systems"][1:], strict=True):
             better = (one["difference"] > 0) == (metric["better"] == "higher")
             verdict = f"{'better' if better else 'worse'} than A, by more than chance"
-            if (p := max(one["p_bootstrap"], one["p_randomisation"])) >= SURE:
+            if (p := max(one["p_bootstrap"], one["p_randomization"])) >= SURE:
                 verdict = "not surely another than that of A"
             yield (
                 f"{metric['name']} of {letter} is {one['score']:.2f} ({one['difference']:+.2f}): "

@@ -7,12 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 from transformer.common.errors import InputError
+from transformer.serving.batch_translation import (
+    Options,
+    SentenceTranslation,
+    TextTranslation,
+    can_link,
+)
 from transformer.serving.formats.blocks import Rules, parse, written
 from transformer.serving.formats.nesting import nest
 from transformer.serving.formats.spans import MarkedText, PlainText
 from transformer.serving.formats.tag_projection import NEAR_BEST, is_copy, project
 from transformer.serving.sentences import Part, Splitting, split_sentences
-from transformer.serving.translations import Options, SentenceTranslation, TextTranslation, can_link
 
 _BLANK = re.compile(r"\s")
 """Line ends included: they end no sentence."""
@@ -26,7 +31,7 @@ _Asked = tuple[str, bool]
 async def translate_marked(
     translate: Translate, texts: Sequence[MarkedText], options: Options
 ) -> list[MarkedText]:
-    """Translate texts; each mark is once in a translation, around neighbours.
+    """Translate texts; each mark is once in a translation, around neighbors.
 
     Texts with marks between words need links. If a sentence is too long for links, or the model
     gives none, words at the same relative position are linked. For a text that the model repeats,

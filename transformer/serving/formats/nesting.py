@@ -23,10 +23,10 @@ _Group = tuple[list[Cell], _Node]
 
 
 def nest(spans: MarkedText, cells: Sequence[Cell]) -> MarkedText:
-    """The spans of a translation from its cells; each mark is there once, around neighbours.
+    """The spans of a translation from its cells; each mark is there once, around neighbors.
 
     A mark goes around the largest group of its cells. A mark that holds marks goes around all its
-    cells, unless another mark stands between. A mark without cells goes beside its neighbours,
+    cells, unless another mark stands between. A mark without cells goes beside its neighbors,
     around the next word if it had a word.
     """
     root = _tree(spans)

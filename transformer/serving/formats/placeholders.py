@@ -1,7 +1,7 @@
 """Keeps placeholders, URLs and e-mail addresses unchanged in translations.
 
 If a translation does not have each as often as its source, the sentence is translated without them,
-and each goes beside the translation of its neighbour. It runs in the thread that owns the models.
+and each goes beside the translation of its neighbor. It runs in the thread that owns the models.
 """
 
 import re
@@ -12,10 +12,7 @@ from itertools import accumulate
 
 from transformer.data.text.placeholders import PLACEHOLDER, keeps_placeholders
 from transformer.data.text.word_alignment import Link
-from transformer.serving.formats.spans import Cell, PlainText, Span
-from transformer.serving.formats.tag_projection import NEAR_BEST, project
-from transformer.serving.sentences import split_sentences
-from transformer.serving.translations import (
+from transformer.serving.batch_translation import (
     Options,
     Sentence,
     SentenceTranslation,
@@ -23,6 +20,9 @@ from transformer.serving.translations import (
     can_link,
     translate_batch,
 )
+from transformer.serving.formats.spans import Cell, PlainText, Span
+from transformer.serving.formats.tag_projection import NEAR_BEST, project
+from transformer.serving.sentences import split_sentences
 
 _WORD = re.compile(r"[^ \n]+")
 

@@ -28,7 +28,7 @@ class Span:
 
 
 MarkedText = tuple[Span, ...]
-"""The spans of one paragraph, cell or subtitle. The spans of a mark are neighbours; marks nest."""
+"""The spans of one paragraph, cell or subtitle. The spans of a mark are neighbors; marks nest."""
 
 
 def same_marks(before: Sequence[Mark], after: Sequence[Mark]) -> int:

@@ -2,7 +2,7 @@
 
 Each word of the translation is cut into leading punctuation, core and trailing punctuation; each
 part takes the marks of its partner in the source. A kept span goes beside the translation of its
-neighbour. How marks nest is left to ``nesting``. Source: html.cpp of
+neighbor. How marks nest is left to ``nesting``. Source: html.cpp of
 https://github.com/browsermt/bergamot-translator.
 """
 
@@ -12,8 +12,8 @@ from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 
+from transformer.serving.batch_translation import SentenceTranslation, TextTranslation
 from transformer.serving.formats.spans import Cell, PlainText
-from transformer.serving.translations import SentenceTranslation, TextTranslation
 
 NEAR_BEST = 0.75
 """Threshold of links for marks, chosen on validation; docs/serving.md has results."""
@@ -139,7 +139,7 @@ def _part(
 
 
 def _beside(cells: list[Cell], kept: Sequence[Cell], source: str) -> list[Cell]:
-    """Cells of a sentence, and its kept ones beside the partners of their neighbours."""
+    """Cells of a sentence, and its kept ones beside the partners of their neighbors."""
     if not kept:
         return cells
     position = Positions(cells)

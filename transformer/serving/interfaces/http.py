@@ -17,8 +17,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transformer.common.errors import InputError
 from transformer.serving.access import Access, Client
-from transformer.serving.config import Limits
 from transformer.serving.micro_batching import QueueFull
+from transformer.settings.serve import Limits
 
 log = logging.getLogger(__name__)
 

@@ -16,14 +16,14 @@ from starlette.routing import Route
 
 from transformer.common.language_names import language_name
 from transformer.serving.access import Access
+from transformer.serving.batch_translation import Options, SentenceTranslation, TextTranslation
 from transformer.serving.formats.blocks import Rules
 from transformer.serving.formats.documents.document import FORMATS, translate_document
 from transformer.serving.formats.marked_text import translate_texts, visible_texts
 from transformer.serving.interfaces import http
 from transformer.serving.interfaces.files import Files, Upload, address, attachment
 from transformer.serving.languages import Detected, Direction
-from transformer.serving.service import TranslationService
-from transformer.serving.translations import Options, SentenceTranslation, TextTranslation
+from transformer.serving.request_queue import TranslationService
 
 _NOTHING_DETECTED = Detected("en", 0.0)
 """Of a text without a letter."""

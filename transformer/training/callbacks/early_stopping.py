@@ -5,7 +5,7 @@ import logging
 from pytorch_lightning import LightningModule, Trainer
 
 from transformer.training.checkpointing.training_state import SavedCallback
-from transformer.training.criterion import Criterion
+from transformer.training.model_selection import ModelSelection
 
 logger = logging.getLogger(__name__)
 
@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 class Patience(SavedCallback):
     """Stops after validations at the interval, in a row, without a better score."""
 
-    def __init__(self, criterion: Criterion, patience: int) -> None:
+    def __init__(self, criterion: ModelSelection, patience: int) -> None:
         self.criterion, self.patience = criterion, patience
         self.best: tuple[float, float] | None = None
         self.waited = 0

@@ -13,7 +13,7 @@ from pytorch_lightning.loggers import Logger, TensorBoardLogger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from transformer.common.files import NoSpaceLeft, open_unlinked, written_whole
-from transformer.training.trainer_config import LoggerConfig
+from transformer.settings.logger import LoggerConfig
 
 log = logging.getLogger(__name__)
 

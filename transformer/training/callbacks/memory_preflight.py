@@ -9,7 +9,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from torch import Tensor, nn
 
 from transformer.common.errors import InputError
-from transformer.data.modules.base import BatchModule
+from transformer.data.datamodules.base import BatchModule
 from transformer.training.step.out_of_memory import runs_out_of_memory
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class MemoryPreflight(Callback):
         if new and runs_out_of_memory(lambda: moments.extend(adam_moments(pl_module))):
             weights = sum(p.numel() for p in pl_module.parameters() if p.requires_grad)
             raise InputError(
-                "the device has no memory for the state of the optimiser, two numbers for each of "
+                "the device has no memory for the state of the optimizer, two numbers for each of "
                 f"{weights:,} weights; take a smaller model, a device with more memory, or "
                 "trainer=fsdp on several"
             )

@@ -10,7 +10,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from transformer.training.callbacks.progress import time_to_log
 from transformer.training.step.outcome import Outcome
 
-_SAVED = ("loss", "alignment", "consistency", "learnt")
+_SAVED = ("loss", "alignment", "consistency", "learned")
 
 
 class Measure(Callback):
@@ -30,7 +30,7 @@ class Measure(Callback):
     def _restart(self) -> None:
         self.loss, self.alignment = 0.0, [0.0, 0.0]
         self.consistency: float | None = None
-        self.learnt = self.target = self.real = self.padded = 0
+        self.learned = self.target = self.real = self.padded = 0
         self.seconds = 0.0
 
     def on_train_batch_start(self, trainer: Trainer, *_: object) -> None:
@@ -64,7 +64,7 @@ class Measure(Callback):
             self.target += numbers.tokens
             if not numbers.good:
                 continue
-            self.learnt += numbers.tokens
+            self.learned += numbers.tokens
             self.loss += sums["loss"]
             pairs = zip(self.alignment, sums.get("alignment", (0.0, 0.0)), strict=True)
             self.alignment = [before + more for before, more in pairs]
@@ -100,7 +100,7 @@ class Measure(Callback):
     def _values(self, trainer: Trainer, lr: float) -> dict[str, float]:
         real, padded = self._counted(trainer)
         values = {
-            "train/loss": self.loss / self.learnt if self.learnt else math.nan,
+            "train/loss": self.loss / self.learned if self.learned else math.nan,
             "train/tokens_per_second": self.target / self.seconds,
             "train/padding": 1 - real / padded,
             "lr": lr,
@@ -109,7 +109,7 @@ class Measure(Callback):
         if linked:
             values["train/alignment_loss"] = summed / linked
         if self.consistency is not None:
-            values["train/consistency"] = self.consistency / max(1, self.learnt)
+            values["train/consistency"] = self.consistency / max(1, self.learned)
         return values
 
 

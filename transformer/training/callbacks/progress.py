@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column
 from rich.text import Text
 
-from transformer.evaluation.metrics import METRICS
+from transformer.settings.metrics import METRICS
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from pytorch_lightning.loggers import Logger, WandbLogger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from transformer.common.errors import require_package
+from transformer.settings.logger import LoggerConfig, WandbConfig
 from transformer.training.callbacks.loggers import ContinuedCSVLogger, EpochLogger
-from transformer.training.trainer_config import LoggerConfig, WandbConfig
 
 log = logging.getLogger(__name__)
 

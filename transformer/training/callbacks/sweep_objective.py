@@ -6,9 +6,10 @@ from typing import Any
 from pytorch_lightning import LightningModule, Trainer
 
 from transformer.common.errors import InputError
-from transformer.evaluation.metrics import METRICS, Better
+from transformer.settings.metrics import METRICS, OTHER_VALUES, Better
+from transformer.settings.run import check_objective
 from transformer.training.checkpointing.training_state import SavedCallback
-from transformer.training.criterion import WITHOUT_TEXT, Criterion, check_objective
+from transformer.training.model_selection import ModelSelection
 
 
 class Objective(SavedCallback):
@@ -17,14 +18,14 @@ class Objective(SavedCallback):
     def __init__(self, metric: str, custom_better: Better = "higher") -> None:
         check_objective(metric)
         name, self.metric = metric.removeprefix("val/"), metric
-        known = {**WITHOUT_TEXT, **{key: kind.better for key, kind in METRICS.items()}}
+        known = {**OTHER_VALUES, **{key: kind.better for key, kind in METRICS.items()}}
         better = custom_better if name == "custom" else known[name]
-        self.criterion = Criterion(metric, "min" if better == "lower" else "max")
+        self.criterion = ModelSelection(metric, "min" if better == "lower" else "max")
         self.best: float | None = None
 
     @property
     def direction(self) -> str:
-        """Direction of optimisation, in Optuna's terms."""
+        """Direction of optimization, in Optuna's terms."""
         return "minimize" if self.criterion.mode == "min" else "maximize"
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

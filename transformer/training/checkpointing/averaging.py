@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from transformer.checkpoint.checkpoint import PORTABLE, read_merged, require_translation
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
-from transformer.model.checkpoint.checkpoint import PORTABLE, read_merged, require_translation
-from transformer.model.config import ModelConfig
+from transformer.settings.model import ModelConfig
 
 
 def recent_checkpoints(folder: Path, count: int | None) -> list[Path]:

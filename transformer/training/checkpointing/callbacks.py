@@ -6,15 +6,15 @@ from typing import Any, NoReturn
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import Checkpoint
 
+from transformer.checkpoint.locate import LAST
+from transformer.checkpoint.sharded import SUFFIX
 from transformer.common.errors import AnotherRankFailed, InputError
 from transformer.common.files import remove_parts
-from transformer.model.checkpoint.locate import LAST
-from transformer.model.checkpoint.sharded import SUFFIX
 from transformer.training.checkpointing import checkpoint_io
 from transformer.training.checkpointing.averaging import newest_checkpoints
 from transformer.training.checkpointing.run_directory import mark_unfinished
 from transformer.training.checkpointing.training_state import SavedCallback, validate_now
-from transformer.training.criterion import Criterion
+from transformer.training.model_selection import ModelSelection
 
 _FILES = (f"{LAST}.ckpt", "best.ckpt", "step-*.ckpt", f"*{SUFFIX}")
 
@@ -108,7 +108,7 @@ class LastCheckpoint(SavedCallback, Checkpoint):
 class BestCheckpoint(SavedCallback, Checkpoint):
     """Writes ``best.ckpt``: the state at the best validation so far."""
 
-    def __init__(self, folder: Path, criterion: Criterion) -> None:
+    def __init__(self, folder: Path, criterion: ModelSelection) -> None:
         self.path = folder / "best.ckpt"
         self.criterion = criterion
         self.best: tuple[float, float] | None = None

@@ -9,11 +9,11 @@ from typing import Any
 import pytorch_lightning
 from pytorch_lightning.plugins.io import CheckpointIO
 
+from transformer.checkpoint.archive import write_archive
+from transformer.checkpoint.checkpoint import read_payload, write_payload
+from transformer.checkpoint.locate import LAST, TUNED
+from transformer.checkpoint.sharded import SUFFIX, delete_unnamed, shard_names
 from transformer.common.errors import InputError
-from transformer.model.checkpoint.archive import write_archive
-from transformer.model.checkpoint.checkpoint import read_payload, write_payload
-from transformer.model.checkpoint.locate import LAST, TUNED
-from transformer.model.checkpoint.sharded import SUFFIX, delete_unnamed, shard_names
 from transformer.training.checkpointing.training_state import (
     LIGHTNING_READS,
     Resumable,

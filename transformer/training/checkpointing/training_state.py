@@ -11,10 +11,10 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
+from transformer.checkpoint.checkpoint import PORTABLE, find_last
 from transformer.common.errors import InputError, errors_name, raise_objections
 from transformer.common.schema import Range, typed, typed_value
-from transformer.data.modules.base import BatchModule
-from transformer.model.checkpoint.checkpoint import PORTABLE, find_last
+from transformer.data.datamodules.base import BatchModule
 
 Count = Annotated[int, Range(0)]
 
@@ -33,7 +33,7 @@ _MEASURED = _state(
     loss=float,
     alignment=tuple[float, float],
     consistency=float | None,
-    learnt=Count,
+    learned=Count,
     counted=tuple[int, int],
 )
 
@@ -144,7 +144,7 @@ def loader_state(payload: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def optimizer_state(states: Any, optimizer: Optimizer) -> dict[str, Any]:
-    """Join the moments of a checkpoint, which are checked, with the settings of a new optimiser."""
+    """Join the moments of a checkpoint, which are checked, with the settings of a new optimizer."""
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     try:
         [saved] = states
@@ -156,7 +156,7 @@ def optimizer_state(states: Any, optimizer: Optimizer) -> dict[str, Any]:
     fresh = optimizer.state_dict()
     if not whole or numbers != [group["params"] for group in fresh["param_groups"]]:
         raise InputError(
-            "the moments of the optimiser in the checkpoint do not fit the weights; resume with "
+            "the moments of the optimizer in the checkpoint do not fit the weights; resume with "
             "another checkpoint, or begin a run with its weights, finetune_from=CHECKPOINT"
         )
     return {"state": moments, "param_groups": fresh["param_groups"]}

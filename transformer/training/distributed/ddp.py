@@ -8,9 +8,9 @@ from lightning_fabric.plugins.environments import SLURMEnvironment, TorchElastic
 from pytorch_lightning.strategies import DDPStrategy
 
 from transformer.common.errors import InputError
+from transformer.settings.trainer import TrainerConfig
 from transformer.training.distributed.launcher import count_devices
 from transformer.training.distributed.rendezvous import external_rank, shared_store
-from transformer.training.trainer_config import TrainerConfig
 
 
 class ReplicatedStrategy(DDPStrategy):

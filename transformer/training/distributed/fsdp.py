@@ -1,4 +1,4 @@
-"""Fully sharded data parallel (FSDP): each rank keeps a part of weights and optimiser state."""
+"""Fully sharded data parallel (FSDP): each rank keeps a part of weights and optimizer state."""
 
 import logging
 import uuid
@@ -18,9 +18,9 @@ from torch.distributed.fsdp import (
 )
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from transformer.checkpoint.archive import SHARDS, write_archive
+from transformer.checkpoint.sharded import SUFFIX, delete_unnamed, split
 from transformer.common.errors import InputError
-from transformer.model.checkpoint.archive import SHARDS, write_archive
-from transformer.model.checkpoint.sharded import SUFFIX, delete_unnamed, split
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
 from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class ShardedStrategy(ReplicatedStrategy):
-    """Each rank keeps a part of weights, gradients and optimiser state of an ``UpdateModule``.
+    """Each rank keeps a part of weights, gradients and optimizer state of an ``UpdateModule``.
 
     A layer is gathered while it computes; its gradient is summed over the ranks after every
     micro-batch. Rajbhandari et al. 2020, "ZeRO"; Zhao et al. 2023, "PyTorch FSDP".

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from transformer.model.attention.record_weights import recording
 from transformer.model.decoder import DecoderLayer
-from transformer.model.heads import HeadName
+from transformer.model.head_masks import HeadName
 from transformer.model.transformer import Transformer
 
 

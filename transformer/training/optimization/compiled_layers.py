@@ -17,7 +17,7 @@ from transformer.model.attention.kernels.fused import prepare
 from transformer.model.attention.kv_cache import LayerCache
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
-from transformer.model.layers.mixed_precision import product_dtype
+from transformer.model.layers.autocast import product_dtype
 
 Forward = Callable[..., Tensor]
 

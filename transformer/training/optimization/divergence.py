@@ -4,32 +4,21 @@ import logging
 import math
 import statistics
 from collections import deque
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from jaxtyping import Bool
 from torch import Tensor
 
 from transformer.common.files import open_unlinked
-from transformer.common.schema import Range
 from transformer.data.batching.loader import Update
 from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.settings.recovery import RecoveryConfig
 
 logger = logging.getLogger(__name__)
 
 _WINDOW = 100
 _MIN_LOSSES = 10
-
-
-@dataclass(frozen=True)
-class RecoveryConfig:
-    """Criteria of a bad update, and the reaction; ``conf/train.yaml`` explains the keys."""
-
-    explosion: Annotated[float, Range(above=0)] | None = 5.0
-    skips: Annotated[int, Range(1)] = 10
-    returns: Annotated[int, Range(0)] = 3
-    lr_factor: Annotated[float, Range(above=0, most=1)] = 0.5
 
 
 class Diverged(Exception):

@@ -5,8 +5,8 @@ import re
 from torch import nn
 
 from transformer.common.errors import InputError
-from transformer.model.config import Frozen, ModelConfig
 from transformer.model.layers.lora import DOWN, UP
+from transformer.settings.model import Frozen, ModelConfig
 
 _NAMES: dict[Frozen, str] = {
     "embeddings": r"(source_|target_|)embedding\.",

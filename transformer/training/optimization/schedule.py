@@ -1,23 +1,11 @@
 """The learning rate as a function of the update: each schedule is a factor of ``optimizer.lr``."""
 
 import math
-from dataclasses import dataclass
-from typing import Annotated, Literal
 
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from transformer.common.schema import Range
-
-
-@dataclass(frozen=True)
-class ScheduleConfig:
-    """Which schedule, and how long it warms up; ``conf/schedule`` explains the keys."""
-
-    name: Literal["inverse_sqrt", "noam", "cosine", "constant"] = "cosine"
-    warmup: Annotated[int, Range(0)] = 1000
-    total: int | None = None
-    floor: Annotated[float, Range(0, 1)] = 0.0
+from transformer.settings.schedule import ScheduleConfig
 
 
 def noam(update: int, warmup: int, d_model: int) -> float:

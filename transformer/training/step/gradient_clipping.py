@@ -22,7 +22,7 @@ def clip_mean_gradient(
 def mean_gradient_scale(
     model: nn.Module, tokens: int | Tensor, max_norm: float | None
 ) -> tuple[Tensor, Tensor]:
-    """The norm of the mean gradient, and the divisor with which a fused optimiser reads it."""
+    """The norm of the mean gradient, and the divisor with which a fused optimizer reads it."""
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     norm = (nn.utils.get_total_norm(gradients) / tokens).float()
     # As clip_grad_norm_ does.

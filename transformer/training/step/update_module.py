@@ -1,4 +1,4 @@
-"""The update of all tasks: a sum of losses, one normaliser, clipping, optimiser."""
+"""The update of all tasks: a sum of losses, one normalizer, clipping, optimizer."""
 
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
@@ -11,21 +11,24 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.optim import Optimizer
 
+from transformer.checkpoint.checkpoint import PORTABLE
 from transformer.data.batching.loader import Update
-from transformer.model.checkpoint.checkpoint import PORTABLE
 from transformer.model.layers.dropout import all_layers
 from transformer.model.transformer import Transformer
+from transformer.settings.loss import LossConfig
+from transformer.settings.optimizer import OptimizerConfig
+from transformer.settings.recovery import RecoveryConfig
+from transformer.settings.schedule import ScheduleConfig
 from transformer.training.checkpointing import training_state
-from transformer.training.losses.config import LossConfig
 from transformer.training.losses.cross_entropy import (
     joined_bias,
     loss_function,
     negative_log_likelihood,
 )
-from transformer.training.optimization.divergence import DivergenceDetector, RecoveryConfig
+from transformer.training.optimization.divergence import DivergenceDetector
 from transformer.training.optimization.gradient_buckets import GradientBuckets
-from transformer.training.optimization.optimizer import OptimizerConfig, build_optimizer
-from transformer.training.optimization.schedule import ScheduleConfig, build_schedule
+from transformer.training.optimization.optimizer import build_optimizer
+from transformer.training.optimization.schedule import build_schedule
 from transformer.training.step.gradient_accumulation import Accumulator, seed_for
 from transformer.training.step.gradient_clipping import clip_mean_gradient, mean_gradient_scale
 from transformer.training.step.outcome import Means, Outcome, sum_over_ranks
@@ -95,7 +98,7 @@ class UpdateModule(LightningModule, ABC):
         if self.trainer.world_size > 1:
             totals = sum_over_ranks(totals, self._buckets, self.signal, self.device)
         optimizer: Any = self.optimizers()
-        norm = self.normalise(totals.tokens, optimizer.optimizer)
+        norm = self.normalize(totals.tokens, optimizer.optimizer)
         good = self.detector.accepts(totals.sums["loss"] / totals.tokens, norm)
         lr = optimizer.param_groups[0]["lr"]
         # Adam does not change the weights if this is 1.
@@ -110,7 +113,7 @@ class UpdateModule(LightningModule, ABC):
             self.count_last_update()
         return {"outcome": outcome}
 
-    def normalise(self, tokens: int | Tensor, adam: Optimizer) -> Tensor:
+    def normalize(self, tokens: int | Tensor, adam: Optimizer) -> Tensor:
         """Make the gradient a mean and clip it, or let Adam do so; return the unclipped norm."""
         if self.sharded or self.model.projection.weight.device.type in ("cpu", "mps"):
             return clip_mean_gradient(self.model, tokens, self.clip, sharded=self.sharded)

@@ -17,7 +17,7 @@ from transformer.cli.config.compose import compose_config, with_recipe
 from transformer.common.errors import InputError
 from transformer.common.files import CONFIG_DIR
 from transformer.common.schema import typed
-from transformer.evaluation.metrics import MetricsConfig
+from transformer.settings.metrics import MetricsConfig
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ from transformer.evaluation.metrics import MetricsConfig
         ("evaluate", "/", "'/' is not of the form KEY=VALUE; a run is given as checkpoint=/"),
         ("train", "loss=[r_drop,x]", "loss=[r_drop,x] is a list; choose one, loss=NAME"),
         ("train", "experiment=[pocket,x]", "experiment=x is unknown; choose denoising or"),
-        ("train", "metrics=tokenized", "metrics=tokenized is unknown (did you mean tokenised?);"),
+        ("train", "metrics=tokenized", "metrics=tokenized is unknown (did you mean tokenized?);"),
         ("train", "model=tiny,base", "model=tiny,base: add --multirun to sweep over them, choose"),
         ("evaluate", "decoding=beam,greedy", "decoding=beam,greedy: choose one"),
         ("translate", "input=a,b", "input=a,b: write 'input=[a,b]' for a list, \"input='a,b'\""),
@@ -147,7 +147,7 @@ def test_a_corpus_brings_its_experiment() -> None:
 
 
 @pytest.mark.parametrize("corpus", ["multi30k_tok", "tanaka_enja"])
-def test_a_tokenised_corpus_has_its_own_metrics(corpus: str) -> None:
+def test_a_tokenized_corpus_has_its_own_metrics(corpus: str) -> None:
     for other in ("experiment=multi30k_tiny", "~experiment"):
         config = compose_config("train", [f"data={corpus}", other])
         assert (config.data.corpus, config.metrics.tokenize) == (corpus, "none")
@@ -156,7 +156,7 @@ def test_a_tokenised_corpus_has_its_own_metrics(corpus: str) -> None:
     assert files.metrics.tokenize == "none"
     raw = compose_config("train", [f"experiment={corpus}", "data=multi30k"])
     assert raw.metrics.tokenize == "13a"
-    given = compose_config("train", [f"data={corpus}", "metrics=detokenised"])
+    given = compose_config("train", [f"data={corpus}", "metrics=detokenized"])
     assert given.metrics.tokenize == "13a" and given.metrics.choose == "bleu"
     given = compose_config("train", [f"data={corpus}", "metrics.tokenize=char"])
     assert given.metrics.tokenize == "char"

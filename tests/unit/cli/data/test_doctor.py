@@ -9,11 +9,11 @@ import pytest
 
 from tests.unit.cli.test_load import RUN
 from tests.unit.cli.test_load import written as write_checkpoint
-from tests.unit.data.quality.texts import call_of, clean_texts, planted_texts, written
+from tests.unit.quality.texts import call_of, clean_texts, planted_texts, written
 from transformer.__main__ import main
+from transformer.checkpoint.checkpoint import PORTABLE, read_payload, write_payload
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload, write_payload
 
 
 @pytest.fixture(autouse=True)

@@ -12,13 +12,13 @@ from transformer.__main__ import main
 from transformer.cli.config.compose import compose_config, given_sentences
 from transformer.cli.evaluate.attention import attention_view, encoded_pair
 from transformer.common.errors import InputError
-from transformer.data.config import DataConfig
 from transformer.data.corpora.resolve import find_splits
 from transformer.data.text.word_alignment import word_count
 from transformer.decoding.alignment import Aligner, align
 from transformer.evaluation.alignment_error import count_links
 from transformer.evaluation.attention.head_survey import EncodedPair, corpus_pairs, survey
-from transformer.model.heads import HeadName
+from transformer.model.head_masks import HeadName
+from transformer.settings.data import DataConfig
 
 TEXT = [*PAIRS, ("dog and dog", "hund und hund")]
 

@@ -28,7 +28,7 @@ def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-TEXT = ("source=src", "reference=ref", "bootstrap=50", "randomisation=50")
+TEXT = ("source=src", "reference=ref", "bootstrap=50", "randomization=50")
 
 
 def test_files_of_hypotheses_are_compared_in_order(

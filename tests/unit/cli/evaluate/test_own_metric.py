@@ -7,8 +7,8 @@ import pytest
 
 from tests.helpers.runs.tuning_runs import PAIRS, write_run
 from transformer.__main__ import main
+from transformer.checkpoint.checkpoint import PORTABLE, read_payload, write_payload
 from transformer.data.corpora.trust import TRUST
-from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload, write_payload
 
 OWN = """
 from pathlib import Path
@@ -39,7 +39,7 @@ def test_code_that_a_checkpoint_names_wants_a_yes(
     metrics |= {"custom": own, "custom_better": "lower", "choose": "custom"}
     write_payload(payload, file)
     text = ["source=text.0", "reference=text.1"]
-    few = ["bootstrap=20", "randomisation=20"]
+    few = ["bootstrap=20", "randomization=20"]
     calls = {
         "evaluate": ["checkpoint=run/checkpoints/best.ckpt", *text],
         "compare": ["run/checkpoints/best.ckpt", "text.1", *text, "training=false", *few],

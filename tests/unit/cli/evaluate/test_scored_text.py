@@ -12,10 +12,10 @@ from tests.helpers.data.corpora import data_config, write_corpus
 from transformer.cli.evaluate.scored_text import own_text, pairs_to_score, scored_split
 from transformer.common.errors import InputError, MissingFile
 from transformer.common.schema import typed
-from transformer.data.config import DataConfig
 from transformer.data.corpora.evaluation_text import run_split, validation_pairs
 from transformer.data.corpora.split import Split
 from transformer.data.text.parallel import Corpus
+from transformer.settings.data import DataConfig
 
 PLACES: list[Callable[[dict[str, Any]], object]] = [
     lambda data: scored_split(OmegaConf.create({"split": "validation"}), {"data": data}),

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.unit.model.checkpoint.test_sharded import payload, write
+from tests.unit.checkpoint.test_sharded import payload, write
 from transformer.__main__ import main
-from transformer.model.checkpoint.archive import SHARDS
+from transformer.checkpoint.archive import SHARDS
 
 
 def test_one_file_is_written_and_needs_no_other(

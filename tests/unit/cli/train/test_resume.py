@@ -7,19 +7,19 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from transformer.cli.config.compose import compose_config
-from transformer.cli.train.resume import named_checkpoint, resumed_config
-from transformer.common.errors import InputError
-from transformer.data.corpora.trust import TRUST
-from transformer.model.build import build_transformer
-from transformer.model.checkpoint.checkpoint import (
+from transformer.checkpoint.checkpoint import (
     PORTABLE,
     portable_part,
     read_payload,
     write_payload,
 )
-from transformer.model.checkpoint.locate import run_folder
-from transformer.training.config import sized_model
+from transformer.checkpoint.locate import run_folder
+from transformer.cli.config.compose import compose_config
+from transformer.cli.train.resume import named_checkpoint, resumed_config
+from transformer.common.errors import InputError
+from transformer.data.corpora.trust import TRUST
+from transformer.model.build import build_transformer
+from transformer.settings.run import sized_model
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import torch
 
 from tests.helpers.runs.tuning_runs import write_run
 from transformer.__main__ import main
+from transformer.checkpoint.checkpoint import PORTABLE, read_payload
 from transformer.common.errors import InputError
-from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload
 
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

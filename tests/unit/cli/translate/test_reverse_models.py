@@ -10,12 +10,12 @@ from tests.helpers.decoding.translators import PAIRS
 from tests.helpers.serving.chat_server import ChatServer, chatting
 from tests.unit.cli.test_load import RUN, written
 from transformer.__main__ import main
+from transformer.checkpoint.checkpoint import load_checkpoint
 from transformer.cli import progress
 from transformer.cli.translate.select import _check_direction
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.forced import TargetScore, score_pairs
-from transformer.model.checkpoint.checkpoint import load_checkpoint
+from transformer.decoding.forced_decoding import TargetScore, score_pairs
 
 CANDIDATES = [["der hund .", "ein kind liest .", "ein hund läuft ."], ["katzen", "katze"]]
 SOURCES = [PAIRS[0][0], "a cat"]

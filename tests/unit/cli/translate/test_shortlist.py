@@ -11,13 +11,13 @@ from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
 from tests.helpers.model.models import portable, tiny_payload, tiny_transformer
 from transformer.__main__ import main
+from transformer.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.cli.interchange import export
-from transformer.data.config import DataConfig
 from transformer.data.tokenization.tags import Tags
-from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.shortlist import Shortlist
 from transformer.decoding.translation.translator import Translator
-from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
+from transformer.settings.data import DataConfig
+from transformer.settings.decoding import SearchConfig
 
 LOSS = {
     **{"label_smoothing": 0.1, "chunk": 512, "bfloat16": False},
@@ -82,17 +82,17 @@ def test_files_and_links_of_the_user(folder: Path, capsys: pytest.CaptureFixture
         capsys, *call, "source=t.en", "target=t.de", "alignment=t.links", "output=linked.npz"
     )
     assert error.startswith("2 pairs, by word links: ")
-    _, error = shown(capsys, *call, "source=t.en", "target=t.de", "output=learnt.npz")
+    _, error = shown(capsys, *call, "source=t.en", "target=t.de", "output=learned.npz")
     assert error.startswith("2 pairs, by Model 1: ")
     tokenizer = tiny_tokenizer()
     linked = Shortlist.load(Path("linked.npz"), tokenizer)
     [source] = tokenizer.encode_source(["child"])
-    spelt = "".join(tokenizer.subwords(linked.tokens([source[-1:]]).tolist()))
+    spelled = "".join(tokenizer.subwords(linked.tokens([source[-1:]]).tolist()))
     # Of four pairs the first and the third are counted.
-    assert "kind" not in spelt
+    assert "kind" not in spelled
     [source] = tokenizer.encode_source(["dog"])
-    spelt = "".join(tokenizer.subwords(linked.tokens([source]).tolist()))
-    assert "hund" in spelt
+    spelled = "".join(tokenizer.subwords(linked.tokens([source]).tolist()))
+    assert "hund" in spelled
 
 
 @pytest.mark.parametrize(

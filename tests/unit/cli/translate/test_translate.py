@@ -12,7 +12,7 @@ from tests.helpers.runs.tuning_runs import write_run
 from transformer.__main__ import main
 from transformer.cli.config.compose import compose_config
 from transformer.cli.translate.translate import _job
-from transformer.evaluation.failures.flags import Detector
+from transformer.quality.failures.flags import Detector
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ from tests.helpers.data.corpora import data_module, write_corpus
 from tests.helpers.runs.processes import exit_code
 from tests.helpers.suite.fork_server import FORKS
 from transformer.data.batching.batch import Batch
-from transformer.data.batching.batch_stream import RankAssignment
+from transformer.data.batching.batch_sequence import RankAssignment
 from transformer.data.batching.loader import Update, UpdateLoader
-from transformer.data.modules.translation import DataModule
+from transformer.data.datamodules.translation import DataModule
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ import pytest
 
 from tests.helpers.data.corpora import data_config, tokenizer_config, write_corpus
 from transformer.common.errors import InputError
-from transformer.data.config import CorpusConfig, DataConfig
 from transformer.data.corpora import holdout
 from transformer.data.corpora.evaluation_text import Texts, read_texts
 from transformer.data.corpora.mixture import (
@@ -23,9 +22,10 @@ from transformer.data.corpora.mixture import (
 )
 from transformer.data.corpora.resolve import find_splits
 from transformer.data.corpora.split import Split
-from transformer.data.modules.translation import DataModule
+from transformer.data.datamodules.translation import DataModule
 from transformer.data.text import lines
 from transformer.data.tokenization.tags import SourceTags, parse_tags
+from transformer.settings.data import CorpusConfig, DataConfig
 
 
 def corpora(folder: Path, **entries: Mapping[str, Any]) -> DataConfig:
@@ -79,7 +79,7 @@ def test_each_source_has_the_tags_of_its_corpus(tmp_path: Path) -> None:
         (2.0, {"big": {"weight": 1.0}, "small": {"weight": 3.0}}, 0.25),
     ],
 )
-def test_a_temperature_favours_the_small(
+def test_a_temperature_favors_the_small(
     tmp_path: Path, temperature: float | None, weights: dict[str, Any], share: float
 ) -> None:
     """The share is as the size to the power of 1/T: 90 to 10 becomes 3 to 1 at T = 2."""
@@ -88,7 +88,7 @@ def test_a_temperature_favours_the_small(
     assert found == pytest.approx({"big": share, "small": 1 - share})
 
 
-def test_the_vocabulary_is_learnt_from_the_shares(tmp_path: Path) -> None:
+def test_the_vocabulary_is_learned_from_the_shares(tmp_path: Path) -> None:
     def read(config: DataConfig, *, all_of_it: bool) -> Counter[str]:
         train = find_splits(config)["train"]
         assert isinstance(train, JoinedSplit)
@@ -149,7 +149,7 @@ def test_a_later_corpus_leaves_the_others_encoded(tmp_path: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").glob("*/*.arrow")}
     assert len(before) == 2
     both = corpora(tmp_path, big={"tag": "a"}, small={"tag": "b"})
-    # Of the same subwords: those that the first run learnt.
+    # Of the same subwords: those that the first run learned.
     known = one.tokenizer.with_tags(config_tags(both))
     module(both, initial_tokenizer=known).prepare_data()
     after = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").glob("*/*.arrow")}

@@ -8,7 +8,7 @@ from tests.helpers.data.corpora import data_config, pairs_of, tokenizer_config
 from tests.helpers.decoding.translators import tiny_tokenizer
 from transformer.common.errors import InputError
 from transformer.data.corpora.pocket import pocket_splits, pocket_text
-from transformer.data.modules.tagging import TaggedDataset, TaggingData, read_pocket_tags
+from transformer.data.datamodules.tagging import TaggedDataset, TaggingData, read_pocket_tags
 
 SIZES = {"train": 40_000, "validation": 500, "test": 1_000, "test_novel": 500}
 ENGLISH = {"corpus": "pocket", "source": "en", "target": "de", "train": None}

@@ -8,9 +8,9 @@ import pytest
 
 from tests.helpers.data.corpora import data_config, pairs_of, tokenizer_config, write_corpus
 from transformer.common.errors import InputError
-from transformer.data.config import CorpusConfig, DataConfig
 from transformer.data.corpora.resolve import find_splits
-from transformer.data.quality.texts import given_texts
+from transformer.quality.texts import given_texts
+from transformer.settings.data import CorpusConfig, DataConfig
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import torch
 
 from tests.helpers.data.streams import epoch_of, stream, write, write_shards
 from transformer.common.errors import InputError
-from transformer.data.batching.batch_stream import RankAssignment
+from transformer.data.batching.batch_sequence import RankAssignment
 from transformer.data.batching.loader import UpdateLoader
-from transformer.data.modules.streaming import StreamData
+from transformer.data.datamodules.streaming import StreamData
 from transformer.data.streaming import streamed_batches
 from transformer.data.streaming.shards import _SHARD_BITS, Position
 

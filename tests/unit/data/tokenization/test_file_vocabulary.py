@@ -19,11 +19,11 @@ from tests.helpers.data.vocabulary_files import (
     word_piece_file,
 )
 from transformer.common.errors import InputError
-from transformer.data.quality.checks.characters import Alphabet
-from transformer.data.tokenization.config import BOS, EOS, PAD, UNK, TokenizerConfig
 from transformer.data.tokenization.file_vocabulary import FileVocabulary
 from transformer.data.tokenization.tags import SENTENCE_END, SourceTags, TaggedText, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.quality.checks.characters import Alphabet
+from transformer.settings.tokenizer import BOS, EOS, PAD, UNK, TokenizerConfig
 
 
 def pocket(language: str) -> list[str]:
@@ -64,13 +64,13 @@ def test_a_model_of_sentencepiece_cuts_as_itself_with_our_ids(kind: str, tmp_pat
             assert tokenizer.decode_target([ids]) == [shown]
 
 
-def test_symbols_of_a_file_without_them_are_added_and_never_spelt_twice(tmp_path: Path) -> None:
+def test_symbols_of_a_file_without_them_are_added_and_never_spelled_twice(tmp_path: Path) -> None:
     none = {"unk_id": 3, "bos_id": -1, "eos_id": -1, "pad_id": -1}
     words = {"user_defined_symbols": ["<pad>", "<s>"]}
     tokenizer = opened("sentencepiece", sentencepiece_file(tmp_path / "a", TEXTS, **none, **words))
     assert rows(tokenizer)[:4] == (None, 3, None, None)
-    spelt = tokenizer.subwords(range(tokenizer.target_vocab_size))
-    assert len(set(spelt)) == len(spelt)
+    spelled = tokenizer.subwords(range(tokenizer.target_vocab_size))
+    assert len(set(spelled)) == len(spelled)
     [ids] = tokenizer.encode_source(["a <pad> b"])
     assert tokenizer.decode_source([[PAD, BOS, *ids, EOS]]) == ["a <pad> b"]
     assert PAD not in ids

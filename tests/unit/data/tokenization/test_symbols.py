@@ -13,19 +13,20 @@ from tests.helpers.decoding.steps import search_config
 from tests.helpers.model.models import tiny_transformer
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import SENTENCE_END, SourceTags, TaggedText, Tags
-from transformer.data.tokenization.tokenizer import UNK, Tokenizer
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.translation.translator import Translator
+from transformer.settings.tokenizer import UNK
 
 PAIRS = [("walk\tV;PST", "w A k t"), ("we\u2581 go\tV;NFIN", "w i  g oU"), ("wa\tV;PST", "w A")]
 
 
-def learnt(**changes: Any) -> Tokenizer:
+def learned(**changes: Any) -> Tokenizer:
     fields = {"algorithm": "char", "vocab_size": None, **changes}
     return Tokenizer.train(tokenizer_config(**fields), lambda: PAIRS)
 
 
-MIXED = learnt(target="words", features=";")
+MIXED = learned(target="words", features=";")
 
 
 def test_sides_of_two_kinds_survive_a_checkpoint() -> None:
@@ -36,8 +37,8 @@ def test_sides_of_two_kinds_survive_a_checkpoint() -> None:
     for tokenizer in (MIXED, loaded, pickle.loads(pickle.dumps(loaded)), loaded.in_one_thread()):
         assert not tokenizer.joint
         [row] = tokenizer.encode_source(["we\u2581 wax\tV;PST;X"])
-        spelt = ["w", "e", "<U+2581>", "\u2581", "w", "a", "<unk>", "\u2581[V]", "\u2581[PST]"]
-        assert tokenizer.source_subwords(row) == [*spelt, "<unk>"]
+        spelled = ["w", "e", "<U+2581>", "\u2581", "w", "a", "<unk>", "\u2581[V]", "\u2581[PST]"]
+        assert tokenizer.source_subwords(row) == [*spelled, "<unk>"]
         assert tokenizer.decode_source([row[:6] + row[7:9]]) == ["we\u2581 wa\tV;PST"]
         rows = tokenizer.encode_target(["  g   A ", "g Q", " "])
         assert tokenizer.decode_target(rows) == ["g A", "g \u2047", ""]
@@ -52,16 +53,16 @@ def test_sides_of_two_kinds_survive_a_checkpoint() -> None:
 
 
 def test_rare_tokens_and_those_beyond_the_size_are_unknown() -> None:
-    joint = learnt(features=";")
+    joint = learned(features=";")
     assert joint.joint
     assert [token for token in joint.never_written if token != UNK] == [
         token
         for token, name in enumerate(joint.subwords(range(joint.target_vocab_size)))
         if name in ("\u2581[V]", "\u2581[PST]", "\u2581[NFIN]")
     ]
-    rare = learnt(target="words", min_frequency=2)
+    rare = learned(target="words", min_frequency=2)
     assert rare.subwords(range(4, rare.target_vocab_size)) == ["\u2581w", "\u2581A"]
-    small = learnt(algorithm="words", joint=False, vocab_size=5)
+    small = learned(algorithm="words", joint=False, vocab_size=5)
     assert small.subwords(range(4, small.target_vocab_size)) == ["\u2581w"]
 
 
@@ -93,12 +94,12 @@ def test_decomposed_characters_are_letters_and_marks_and_come_back_composed() ->
 )
 def test_keys_that_do_not_fit_together_are_refused(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError, match=says):
-        learnt(**changes)
+        learned(**changes)
 
 
 @pytest.mark.parametrize("must", ["w A", "g"])
 def test_constraints_hold_for_given_tokens(must: str) -> None:
-    for tokenizer in (MIXED, learnt()):
+    for tokenizer in (MIXED, learned()):
         model = tiny_transformer(
             source_vocab_size=tokenizer.source_vocab_size,
             target_vocab_size=tokenizer.target_vocab_size,

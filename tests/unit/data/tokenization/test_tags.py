@@ -26,11 +26,11 @@ def test_tags_come_after_the_subwords_on_both_sides(joint: bool) -> None:
     before, tagged = plain(joint), plain(joint).with_tags(TAGS)
     assert tagged.source_vocab_size == before.source_vocab_size + 4
     assert tagged.target_vocab_size == before.target_vocab_size + 4
-    for spelt, size in (
+    for spelled, size in (
         (tagged.source_subwords, before.source_vocab_size),
         (tagged.subwords, before.target_vocab_size),
     ):
-        subwords = spelt(range(size + 4))
+        subwords = spelled(range(size + 4))
         assert [is_tag(subword) for subword in subwords] == [False] * size + [True] * 4
         assert len(set(subwords)) == size + 4
     # The separator alone is written.

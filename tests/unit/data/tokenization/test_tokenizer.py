@@ -15,7 +15,8 @@ from transformer.common.errors import InputError
 from transformer.common.schema import typed
 from transformer.data.tokenization.normalization import normalize
 from transformer.data.tokenization.tags import SourceTags, Tags
-from transformer.data.tokenization.tokenizer import PAD, UNK, Tokenizer, TokenizerConfig
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.settings.tokenizer import PAD, UNK, TokenizerConfig
 
 ENGLISH = ["the", "small", "dog", "sees", "a", "big", "cat"]
 GERMAN = ["der", "kleine", "Hund", "sieht", "eine", "große", "Katze"]
@@ -41,7 +42,7 @@ def test_the_vocabulary_has_exactly_the_size_asked_for(algorithm: str) -> None:
     assert Tokenizer.train(config, pairs).source_vocab_size == largest
 
 
-def test_what_cannot_be_learnt_is_an_input_error() -> None:
+def test_what_cannot_be_learned_is_an_input_error() -> None:
     with pytest.raises(InputError, match="does not hold the alphabet") as raised:
         Tokenizer.train(tokenizer_config(vocab_size=100), pairs)
     with pytest.raises(InputError, match="size 5 does not hold the alphabet"):
@@ -116,8 +117,8 @@ def test_the_sign_for_the_space_is_a_character_of_a_text() -> None:
             assert tokenizer._target.processor.decode(ids) == kept
     # It changes no vocabulary.
     signed = [(f"\u2581{one}", two) for one, two in PAIRS]
-    learnt = Tokenizer.train(config, lambda: [*signed, ("\u2581", "")])
-    assert learnt.fingerprint == tokenizer.fingerprint
+    learned = Tokenizer.train(config, lambda: [*signed, ("\u2581", "")])
+    assert learned.fingerprint == tokenizer.fingerprint
 
 
 @pytest.mark.parametrize(
@@ -132,7 +133,7 @@ def test_the_sign_for_the_space_is_a_character_of_a_text() -> None:
         (" ", ""),
     ],
 )
-def test_normalisation(text: str, kept: str) -> None:
+def test_normalization(text: str, kept: str) -> None:
     assert normalize(text) == kept
 
 
@@ -160,11 +161,11 @@ def test_the_cache_keeps_a_vocabulary_by_content(tmp_path: Path, joint: bool) ->
         return PAIRS
 
     first = Tokenizer.train(config, counted, tmp_path, "content")
-    learnt = len(passes)
+    learned = len(passes)
     again = Tokenizer.train(config, counted, tmp_path, "content")
-    assert (len(passes), again.fingerprint) == (learnt, first.fingerprint)
+    assert (len(passes), again.fingerprint) == (learned, first.fingerprint)
     Tokenizer.train(tokenizer_config(joint=joint, vocab_size=285), counted, tmp_path, "content")
-    assert len(passes) > learnt
+    assert len(passes) > learned
     # Without a fingerprint the text itself is the key.
     own = Tokenizer.train(config, pairs, tmp_path)
     other = Tokenizer.train(config, lambda: [*PAIRS[::-1], ("x y z", "z")], tmp_path)

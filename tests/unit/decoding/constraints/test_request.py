@@ -22,7 +22,6 @@ from tests.helpers.decoding.tiny_language import (
 )
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_translator
 from transformer.data.text.phrases import occurs
-from transformer.data.tokenization.tokenizer import EOS
 from transformer.decoding.batched_search import SEARCHES
 from transformer.decoding.constraints import phrase_automaton
 from transformer.decoding.constraints.compile import CompiledConstraints, ConstrainedStep
@@ -32,6 +31,7 @@ from transformer.decoding.constraints.vocabulary_spelling import Spelling, Vocab
 from transformer.decoding.search.beam import beam_search
 from transformer.decoding.search.sampling import sample_search
 from transformer.decoding.translation.translator import Translator
+from transformer.settings.tokenizer import EOS
 
 
 def forbidding(phrases: list[str], beam: int, sentences: int) -> ConstrainedStep:
@@ -118,7 +118,7 @@ def test_forbidden_phrases_keep_no_row_of_the_vocabulary_for_a_state(
     assert held_bytes(vars(automaton)) - before < most
 
 
-def test_the_automaton_reads_characters_that_are_spelt_in_bytes() -> None:
+def test_the_automaton_reads_characters_that_are_spelled_in_bytes() -> None:
     tokenizer = tiny_tokenizer()
     vocabulary = Vocabulary.from_tokenizer(tokenizer)
     # No character of it has a piece.

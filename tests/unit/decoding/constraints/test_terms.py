@@ -10,14 +10,14 @@ from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, wordy_tran
 from tests.helpers.model.models import tiny_transformer
 from transformer.common.errors import InputError
 from transformer.data.text.phrases import occurs
-from transformer.data.tokenization.config import TokenizerConfig
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Constraints, Request
 from transformer.decoding.constraints.terms import Glossary, LinkedWords
 from transformer.decoding.long_inputs import Segment
-from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.translation.translator import Translator
+from transformer.settings.decoding import SearchConfig
+from transformer.settings.tokenizer import TokenizerConfig
 
 LINKED = LinkedWords(
     ["The", "user", "manual", "of", "the", "manual", "gear"],

@@ -8,9 +8,9 @@ import torch
 from tests.helpers.decoding.translators import tiny_tokenizer
 from tests.helpers.model.models import tiny_config
 from transformer.common.errors import InputError
-from transformer.data.tokenization.tokenizer import BOS, EOS
 from transformer.decoding.prediction.language_model import LanguageModel, perplexity
 from transformer.model.single_stack import SingleStack, build_single_stack
+from transformer.settings.tokenizer import BOS, EOS
 
 ROWS = [[5, 6, 7], [], [8], [9, 10, 11, 12, 13]]
 

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from tests.helpers.decoding.steps import RecurrentStep, search_config
-from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 from transformer.decoding.search import beam
 from transformer.decoding.search.beam import BLOCK, beam_search, largest
-from transformer.decoding.search.config import SearchConfig, length_penalty
 from transformer.decoding.search.interface import Hypothesis
+from transformer.settings.decoding import SearchConfig, length_penalty
+from transformer.settings.tokenizer import BOS, EOS, PAD
 
 SEEDS = list(range(12))
 

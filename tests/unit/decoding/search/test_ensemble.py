@@ -8,7 +8,7 @@ import torch
 from tests.helpers.decoding.steps import search_config
 from tests.helpers.model.models import tiny_transformer
 from tests.helpers.model.tolerance import assert_close
-from transformer.decoding.forced import score_subwords
+from transformer.decoding.forced_decoding import score_subwords
 from transformer.decoding.search.beam import beam_search
 from transformer.decoding.search.ensemble import Averaging, Ensemble, build_step
 from transformer.decoding.search.greedy import greedy_search

@@ -17,7 +17,6 @@ from transformer.decoding import batched_search
 from transformer.decoding.batched_search import search_batch
 from transformer.decoding.constraints.compile import ConstraintCompiler
 from transformer.decoding.constraints.request import Constraints
-from transformer.decoding.search import loop
 from transformer.decoding.search.ensemble import Ensemble, Model, build_step
 from transformer.decoding.search.interface import Hypothesis, StepFunction
 

@@ -8,10 +8,10 @@ import torch
 
 from tests.helpers.decoding.steps import RecurrentStep, search_config
 from transformer.common.errors import InputError
-from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 from transformer.decoding.batched_search import SEARCHES
 from transformer.decoding.search.interface import BanningStep, LookingAhead, constrain
 from transformer.decoding.search.sampling import sample_search
+from transformer.settings.tokenizer import BOS, EOS, PAD
 
 
 def hypotheses(batch: int, beam: int, length: int) -> torch.Tensor:

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from tests.helpers.decoding.steps import RecurrentStep, search_config
-from transformer.data.tokenization.tokenizer import EOS
 from transformer.decoding.search import sampling
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.search.sampling import sample_search, truncated
+from transformer.settings.tokenizer import EOS
 
 DRAWS = 4000
 

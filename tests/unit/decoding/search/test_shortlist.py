@@ -15,14 +15,15 @@ from tests.helpers.model.models import tiny_transformer
 from transformer.common.errors import InputError, MissingFile
 from transformer.data.text.lexical_translation import NULL, ibm_model_1
 from transformer.data.tokenization.tags import Tags
-from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.search.ensemble import Ensemble
 from transformer.decoding.search.shortlist import Shortlist, with_shortlist_of
 from transformer.decoding.translation.translator import Translator
 from transformer.model.layers.linear import Linear
 from transformer.model.layers.quantization import Int8Linear, with_outputs
-from transformer.training.config import RunConfig
+from transformer.settings.run import RunConfig
+from transformer.settings.tokenizer import BOS, EOS, PAD, UNK
 
 TEXTS = [source for source, _ in PAIRS] * 2 + ["a", "", "the dog " * 6]
 SEARCHES: dict[str, dict[str, Any]] = {
@@ -35,7 +36,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
 }
 
 
-def learnt(tokenizer: Tokenizer, best: int = 3, frequent: int = 5) -> Shortlist:
+def learned(tokenizer: Tokenizer, best: int = 3, frequent: int = 5) -> Shortlist:
     """The shortlist of PAIRS."""
     pairs = tokenizer.encode_pairs(PAIRS)
     counts = np.bincount(
@@ -66,8 +67,8 @@ def test_a_search_stays_inside(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     translator = tiny_translator(**SEARCHES[name])
     tokenizer, texts = translator.tokenizer, TEXTS[:4]
     found = translator.translate(texts)
-    spelt = tokenizer.subwords(range(tokenizer.target_vocab_size))
-    used = sorted({spelt.index(token) for one in found for token in one.tokens} - {UNK})
+    spelled = tokenizer.subwords(range(tokenizer.target_vocab_size))
+    used = sorted({spelled.index(token) for one in found for token in one.tokens} - {UNK})
     missing = used[len(used) // 2]
     shortlist = of_all(tokenizer)
     kept = shortlist.common[shortlist.common != missing]
@@ -78,7 +79,7 @@ def test_a_search_stays_inside(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     never = tokenizer.never_written
     monkeypatch.setattr(Tokenizer, "never_written", (*never, missing))
     for one, wanted in zip(short.translate(texts), banning.translate(texts), strict=True):
-        assert spelt[missing] not in one.tokens
+        assert spelled[missing] not in one.tokens
         if name == "greedy":  # the best token of the others does not depend on its probability
             assert one.tokens == wanted.tokens
             assert one.nbest[0].log_probability > wanted.nbest[0].log_probability
@@ -88,14 +89,14 @@ def test_log_probabilities_are_over_the_shortlist(tmp_path: Path) -> None:
     translator = tiny_translator(algorithm="greedy", beam_size=1)
     tokenizer, model = translator.tokenizer, translator.model
     path = tmp_path / "short.npz"
-    learnt(tokenizer).save(path, tokenizer)
+    learned(tokenizer).save(path, tokenizer)
     short = translator.with_search(replace(translator.search, shortlist=str(path)))
     text = "the dog sees a cat ."
     [one] = short.translate([text])
     [source] = tokenizer.encode_source([text])
-    tokens = learnt(tokenizer).tokens([source])
-    spelt = tokenizer.subwords(range(tokenizer.target_vocab_size))
-    target = [spelt.index(token) for token in one.tokens]
+    tokens = learned(tokenizer).tokens([source])
+    spelled = tokenizer.subwords(range(tokenizer.target_vocab_size))
+    target = [spelled.index(token) for token in one.tokens]
     assert {*target} <= {*tokens.tolist()} and len(tokens) < tokenizer.target_vocab_size / 2
     with torch.no_grad():
         source_ids = torch.tensor([[*source, EOS]])
@@ -141,7 +142,7 @@ def test_only_the_best_without_a_source_are_common() -> None:
 def test_a_batch_with_constraints_has_the_whole_vocabulary(tmp_path: Path) -> None:
     translator = tiny_translator(beam_size=2)
     path = tmp_path / "short.npz"
-    learnt(translator.tokenizer, best=1, frequent=1).save(path, translator.tokenizer)
+    learned(translator.tokenizer, best=1, frequent=1).save(path, translator.tokenizer)
     short = translator.with_search(replace(translator.search, shortlist=str(path)))
     asked = [Constraints(prefix="zwei bücher"), None]
     texts = TEXTS[:2]
@@ -155,14 +156,14 @@ def test_an_ensemble_has_one(tmp_path: Path) -> None:
     torch.manual_seed(8)
     ensemble = Ensemble([model, tiny_transformer(**_sizes(tokenizer)).eval()])
     path = tmp_path / "short.npz"
-    learnt(tokenizer).save(path, tokenizer)
+    learned(tokenizer).save(path, tokenizer)
     search = replace(translator.search, shortlist=str(path))
     [one] = Translator(ensemble, tokenizer, search, 200).translate(TEXTS[:1])
     twice = Translator(Ensemble([model, model]), tokenizer, search, 200).translate(TEXTS[:1])
     [alone] = translator.with_search(search).translate(TEXTS[:1])
     assert twice[0].tokens == alone.tokens
     assert twice[0].score == pytest.approx(alone.score, abs=1e-5)
-    tokens = learnt(tokenizer).tokens(tokenizer.encode_source(TEXTS[:1]))
+    tokens = learned(tokenizer).tokens(tokenizer.encode_source(TEXTS[:1]))
     assert {*one.tokens} <= {*tokenizer.subwords(tokens.tolist())}
 
 
@@ -230,10 +231,10 @@ def test_a_damaged_file_is_refused(
     change: Callable[[Path], None], says: str, tmp_path: Path
 ) -> None:
     tokenizer, path = tiny_tokenizer(), tmp_path / "short.npz"
-    learnt(tokenizer).save(path, tokenizer)
+    learned(tokenizer).save(path, tokenizer)
     back = Shortlist.load(path, tokenizer)
-    assert torch.equal(back.candidates, learnt(tokenizer).candidates)
-    assert torch.equal(back.common, learnt(tokenizer).common)
+    assert torch.equal(back.candidates, learned(tokenizer).candidates)
+    assert torch.equal(back.common, learned(tokenizer).common)
     change(path)
     with pytest.raises(InputError, match=says) as refused:
         Shortlist.load(path, tokenizer)

@@ -6,9 +6,9 @@ import torch
 from tests.helpers.decoding.translators import tiny_translator
 from transformer.data.tokenization.tags import SourceTags, Tags
 from transformer.decoding.translation.fingerprint import compute_fingerprint
-from transformer.model.config import Precision
-from transformer.model.heads import HeadName, switch_off
+from transformer.model.head_masks import HeadName, switch_off
 from transformer.model.layers.quantization import in_precision
+from transformer.settings.model import Precision
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])

@@ -12,16 +12,16 @@ from tests.helpers.decoding.steps import search_config
 from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_translator
 from tests.helpers.model.models import portable
 from tests.helpers.suite.checks import no_checks
+from transformer.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.common.errors import InputError
 from transformer.decoding.batched_search import ModelSearcher
 from transformer.decoding.constraints.request import Constraints
-from transformer.decoding.forced import attention_maps
+from transformer.decoding.forced_decoding import attention_maps
 from transformer.decoding.long_inputs import Segment, warn_about_length_limit
 from transformer.decoding.search.model_step import ModelStep
 from transformer.decoding.translation.result import BLANK, length_counts
 from transformer.decoding.translation.translator import Translator
 from transformer.model.attention.multi_head import MultiHeadAttention
-from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.model.transformer import Transformer
 
 TEXTS = [source for source, _ in PAIRS] + ["", "dog", "a cat reads the book . the child sleeps ."]
@@ -236,7 +236,7 @@ def test_every_module_returns_to_its_mode() -> None:
     assert torch.is_grad_enabled()
 
 
-def test_a_line_end_spelt_by_the_model_does_not_reach_the_text() -> None:
+def test_a_line_end_spelled_by_the_model_does_not_reach_the_text() -> None:
     translator = tiny_translator(tie_embeddings="none", min_length=4)
     newline = tiny_tokenizer().subwords(range(310)).index("<0x0A>")
     with torch.no_grad():

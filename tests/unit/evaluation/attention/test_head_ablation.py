@@ -8,9 +8,15 @@ import torch
 
 from tests.helpers.model.models import tiny_transformer
 from transformer.data.batching.batch import collate
-from transformer.decoding.forced import score_targets
+from transformer.decoding.forced_decoding import score_targets
 from transformer.evaluation.attention.head_ablation import ForcedLoss, ablate
-from transformer.model.heads import HeadName, attention_heads, heads_off, parse_heads, switch_off
+from transformer.model.head_masks import (
+    HeadName,
+    attention_heads,
+    heads_off,
+    parse_heads,
+    switch_off,
+)
 
 SOURCES = [[7, 8, 9], [5], [6, 6, 11, 12, 13, 14], [], [4, 20]]
 TARGETS = [[10, 11], [21, 22, 23, 4, 5], [6, 7], [8], []]

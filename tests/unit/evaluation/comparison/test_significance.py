@@ -25,7 +25,7 @@ REFERENCES = [
 # Each third, and each second sentence lacks words.
 GOOD = [line if n % 3 else line.replace("the", "one", 1) for n, line in enumerate(REFERENCES)]
 BAD = [line if n % 2 else line.split("over")[0] for n, line in enumerate(REFERENCES)]
-RESAMPLING = Resampling(bootstrap=200, randomisation=400, seed=7)
+RESAMPLING = Resampling(bootstrap=200, randomization=400, seed=7)
 
 
 def bleu_of(*hypotheses: Sequence[str]) -> list[TestedScore]:
@@ -37,7 +37,7 @@ def bleu_of(*hypotheses: Sequence[str]) -> list[TestedScore]:
 def test_numbers_are_what_sacrebleu_prints(test: str, tmp_path: Path) -> None:
     for name, lines in (("ref", REFERENCES), ("bad", BAD), ("good", GOOD)):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
-    samples = {"bs": RESAMPLING.bootstrap, "ar": RESAMPLING.randomisation}[test]
+    samples = {"bs": RESAMPLING.bootstrap, "ar": RESAMPLING.randomization}[test]
     done = subprocess.run(
         [
             *(sys.executable, "-m", "sacrebleu", "ref", "-i", "bad", "good", "-m", "bleu"),
@@ -54,7 +54,7 @@ def test_numbers_are_what_sacrebleu_prints(test: str, tmp_path: Path) -> None:
         assert ours.score == theirs["score"]
         if test == "bs":
             assert (ours.mean, ours.interval) == (theirs["mean"], theirs["ci"])
-    ours_p = good.p_bootstrap if test == "bs" else good.p_randomisation
+    ours_p = good.p_bootstrap if test == "bs" else good.p_randomization
     assert ours_p == printed[1]["BLEU"]["p_value"]
 
 
@@ -79,15 +79,15 @@ def test_a_worse_system_differs_surely() -> None:
     base, good = bleu_of(BAD, GOOD)
     assert good.difference == good.score - base.score > 10
     assert good.p_bootstrap is not None and good.p_bootstrap < 0.05
-    assert good.p_randomisation is not None and good.p_randomisation < 0.05
+    assert good.p_randomization is not None and good.p_randomization < 0.05
     assert good.is_sure
     assert not base.is_sure
-    assert base.difference is base.p_bootstrap is base.p_randomisation is None
+    assert base.difference is base.p_bootstrap is base.p_randomization is None
     _, bad = bleu_of(GOOD, BAD)
     assert bad.difference is not None and bad.difference < -10
     assert bad.is_sure
     base, same = bleu_of(BAD, BAD)
-    assert (same.difference, same.p_bootstrap, same.p_randomisation) == (0.0, 1.0, 1.0)
+    assert (same.difference, same.p_bootstrap, same.p_randomization) == (0.0, 1.0, 1.0)
     assert not same.is_sure
     assert (base.score, base.mean, base.interval) == (same.score, same.mean, same.interval)
 
@@ -99,7 +99,7 @@ def test_few_sentences_cannot_be_sure(lines: int, least: float) -> None:
     changed = [line if n >= lines else "nothing" for n, line in enumerate(changed)]
     _, found = bleu_of(REFERENCES, changed)
     assert found.difference is not None and found.difference < 0
-    assert found.p_randomisation == least
+    assert found.p_randomization == least
     assert not found.is_sure
 
 
@@ -110,7 +110,7 @@ def test_another_wrong_word_is_no_difference(metric: Metric) -> None:
     other = [REFERENCES[0], *(line.replace("the", "yyy", 1) for line in REFERENCES[1:])]
     [tested] = paired_tests([one, other], REFERENCES, [metric], RESAMPLING)
     assert tested.systems[1].difference != 0
-    assert tested.systems[1].p_randomisation == 1.0
+    assert tested.systems[1].p_randomization == 1.0
     assert not tested.systems[1].is_sure
 
 
@@ -119,13 +119,13 @@ def test_only_what_a_metric_sees_is_a_difference() -> None:
     metrics = [BLEU(lowercase=True), CHRF(lowercase=True)]
     for tested in paired_tests([GOOD, upper], REFERENCES, metrics, RESAMPLING):
         assert tested.systems[1].difference is not None and tested.systems[1].difference < 0
-        assert tested.systems[1].p_randomisation == 1.0
+        assert tested.systems[1].p_randomization == 1.0
     assert bleu_of(GOOD, upper)[1].is_sure
     # chrF sees that "tha" is nearer to "the" than "xxx"; BLEU sees a wrong word twice.
     near = [line.replace("the", "tha") for line in REFERENCES]
     far = ["nothing", *(line.replace("the", "xxx") for line in REFERENCES[1:])]
     bleu, chrf = paired_tests([near, far], REFERENCES, [BLEU(), CHRF()], RESAMPLING)
-    assert bleu.systems[1].p_randomisation == 1.0
+    assert bleu.systems[1].p_randomization == 1.0
     assert chrf.systems[1].is_sure
 
 
@@ -135,7 +135,7 @@ def test_signatures_tell_test_samples_and_seed() -> None:
     metric.corpus_score(GOOD, [REFERENCES])
     assert tested.signatures["score"] == str(metric.get_signature())
     assert "|bs:200|seed:7|" in tested.signatures["bootstrap"]
-    assert "|ar:400|seed:7|" in tested.signatures["randomisation"]
+    assert "|ar:400|seed:7|" in tested.signatures["randomization"]
     assert all("version:" in signature for signature in tested.signatures.values())
 
 
@@ -152,6 +152,6 @@ def test_the_seed_of_the_environment_stays(
 
 
 def test_what_cannot_be_tested_is_the_users_error() -> None:
-    for name in ("bootstrap", "randomisation", "seed"):
+    for name in ("bootstrap", "randomization", "seed"):
         with pytest.raises(InputError, match=f"{name}=0 must be at least 1"):
-            Resampling(**{"bootstrap": 1, "randomisation": 1, "seed": 1, name: 0})
+            Resampling(**{"bootstrap": 1, "randomization": 1, "seed": 1, name: 0})

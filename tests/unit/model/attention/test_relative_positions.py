@@ -10,11 +10,11 @@ from torch import Tensor
 from tests.helpers.model.models import tiny_transformer
 from tests.helpers.model.tolerance import assert_close
 from transformer.model.attention.attention_bias import SelfAttentionBias
-from transformer.model.attention.positions.alibi import AlibiBias
-from transformer.model.attention.positions.rotary import RotaryPositions
-from transformer.model.attention.positions.t5_buckets import BucketBias
 from transformer.model.attention.scaled_dot_product import eager
 from transformer.model.encoder import Memory
+from transformer.model.positions.alibi import AlibiBias
+from transformer.model.positions.rotary import RotaryPositions
+from transformer.model.positions.t5_buckets import BucketBias
 
 INSIDE = ["rotary", "alibi", "relative"]
 CPU = torch.device("cpu")

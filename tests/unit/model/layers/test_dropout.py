@@ -35,7 +35,7 @@ def test_every_byte_is_as_likely_as_any_other() -> None:
         (8,),
         (9,),
     ]
-    # Neighbours are dropped independently.
+    # Neighbors are dropped independently.
     torch.manual_seed(1)
     dropped = (Dropout(0.5)(torch.ones(COUNT)) == 0).double() - 0.5
     for distance in (1, 2, 7, 8, 64):
@@ -75,5 +75,5 @@ def test_whole_tokens_are_dropped(probability: float) -> None:
         abs(gone.mean().item() - probability) < 5 * (probability * (1 - probability) / 5e4) ** 0.5
     )
     assert set(dropped.unique().tolist()) == {0.0, torch.tensor(1 / (1 - probability)).item()}
-    for neighbour in (gone[1:] * gone[:-1], gone[:, 1:] * gone[:, :-1]):
-        assert abs(neighbour.mean().item() - probability**2) < 5 * probability / 5e4**0.5
+    for neighbor in (gone[1:] * gone[:-1], gone[:, 1:] * gone[:, :-1]):
+        assert abs(neighbor.mean().item() - probability**2) < 5 * probability / 5e4**0.5

@@ -10,13 +10,13 @@ from torch import Tensor
 from tests.helpers.model.models import tiny_transformer
 from tests.helpers.model.tolerance import assert_close
 from transformer.common.errors import InputError
-from transformer.model.attention.positions.alibi import AlibiBias
-from transformer.model.attention.positions.rotary import RotaryPositions
-from transformer.model.layers.absolute_positions import (
+from transformer.model.positions.absolute import (
     LearnedPositions,
     SinusoidalPositions,
     sinusoids,
 )
+from transformer.model.positions.alibi import AlibiBias
+from transformer.model.positions.rotary import RotaryPositions
 
 
 def paper(length: int, d_model: int) -> Tensor:
@@ -52,7 +52,7 @@ def test_sinusoids_beyond_their_table() -> None:
     assert model.target_embedding.tokens.lookup.weight.grad.any()  # type: ignore[union-attr]
 
 
-def test_positions_that_are_learnt_or_stored() -> None:
+def test_positions_that_are_learned_or_stored() -> None:
     def stored(positions: str) -> list[str]:
         return [
             name for name in tiny_transformer(positions=positions).state_dict() if "pos" in name

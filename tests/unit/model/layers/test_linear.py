@@ -8,8 +8,8 @@ from torch.nn import functional as F
 from tests.helpers.model.tolerance import assert_close
 from transformer.common.processor import PROCESSORS
 from transformer.model.layers import linear as module
+from transformer.model.layers.fused_projection import linear_together, one_product
 from transformer.model.layers.linear import Linear, lay_out
-from transformer.model.layers.one_product import linear_together, one_product
 
 
 @pytest.fixture

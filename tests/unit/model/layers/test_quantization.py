@@ -11,11 +11,11 @@ import torch
 from tests.helpers.model.models import tiny_transformer
 from transformer.common.errors import InputError
 from transformer.common.processor import PROCESSORS, Processor
-from transformer.model.config import Precision
 from transformer.model.layers import quantization
+from transformer.model.layers.fused_projection import linear_together
 from transformer.model.layers.linear import Linear
-from transformer.model.layers.one_product import linear_together
 from transformer.model.layers.quantization import Int8Linear, in_precision
+from transformer.settings.model import Precision
 
 SOURCE = torch.tensor([[4, 5, 6, 3], [7, 8, 3, 0]])
 TARGET = torch.tensor([[2, 9, 10], [2, 11, 12]])

@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from tests.helpers.serving.marked import Words, dictionary, options, upper_case
-from transformer.serving.formats import placeholders
-from transformer.serving.formats.placeholders import translate_with_placeholders
-from transformer.serving.translations import (
+from transformer.serving.batch_translation import (
     Attention,
     Options,
     Sentence,
     SentenceTranslation,
 )
+from transformer.serving.formats import placeholders
+from transformer.serving.formats.placeholders import translate_with_placeholders
 
 BACKWARDS = dictionary({}, {count: tuple(reversed(range(count))) for count in range(9)})
 

@@ -19,7 +19,7 @@ from transformer.common.errors import Interrupted
 from transformer.common.processes import SIGNALS, handling
 from transformer.training.callbacks.early_stopping import Patience
 from transformer.training.callbacks.graceful_shutdown import GracefulStop, stoppable
-from transformer.training.criterion import Criterion
+from transformer.training.model_selection import ModelSelection
 from transformer.training.optimization.divergence import DivergenceDetector
 from transformer.training.step.gradient_accumulation import Totals
 from transformer.training.step.outcome import Outcome
@@ -268,10 +268,11 @@ def validated(patience: Patience, trainer: Mock, *scores: float) -> list[bool]:
 def test_patience_ends_after_validations_without_a_better_score(
     mode: Any, scores: list[float]
 ) -> None:
-    patience = Patience(Criterion("val/x", mode), 2)
+    patience = Patience(ModelSelection("val/x", mode), 2)
     assert validated(patience, fake_trainer(), *scores) == [False] * 5 + [True]
     # A validation at the end, off the interval, does not count.
-    patience, trainer = Patience(Criterion("val/x", "max"), 2), fake_trainer(val_check_interval=4)
+    patience = Patience(ModelSelection("val/x", "max"), 2)
+    trainer = fake_trainer(val_check_interval=4)
     for step, score, waited in ((4, 3, 0), (8, 2, 1), (9, 2, 1), (10, 4, 0)):
         trainer.global_step = step
         assert validated(patience, trainer, score) == [False]
@@ -279,7 +280,7 @@ def test_patience_ends_after_validations_without_a_better_score(
 
 
 def test_patience_goes_on_waiting_with_what_the_config_says() -> None:
-    criterion = Criterion("val/x", "max")
+    criterion = ModelSelection("val/x", "max")
     before = Patience(criterion, 2)
     assert validated(before, fake_trainer(), 3, 2, 1) == [False, False, True]
     for patience, stops in ((2, True), (3, False)):

@@ -13,6 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from tests.helpers.training.fakes import fake_module, fake_trainer
+from transformer.settings.logger import LoggerConfig
 from transformer.training.callbacks import loggers as loggers_module
 from transformer.training.callbacks.loggers import (
     ContinuedCSVLogger,
@@ -20,7 +21,6 @@ from transformer.training.callbacks.loggers import (
     ContinuedTensorBoard,
     build_loggers,
 )
-from transformer.training.trainer_config import LoggerConfig
 
 
 def log(folder: Path, *rows: tuple[int, dict[str, float]]) -> None:

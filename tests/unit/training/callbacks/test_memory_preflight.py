@@ -14,7 +14,7 @@ from tests.helpers.training.fakes import fake_trainer
 from tests.helpers.training.updates import module_settings
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch
-from transformer.data.modules.translation import DataModule
+from transformer.data.datamodules.translation import DataModule
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.callbacks.memory_preflight import MemoryPreflight
 
@@ -106,7 +106,7 @@ def test_ranks_that_plan_other_batches_do_not_begin(
         MemoryPreflight(data).on_train_start(trainer(world_size=2), Listening())
 
 
-def test_an_optimiser_whose_state_does_not_fit_is_named(
+def test_an_optimizer_whose_state_does_not_fit_is_named(
     data: DataModule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_memory(*arguments: Any, **keywords: Any) -> None:
@@ -115,6 +115,6 @@ def test_an_optimiser_whose_state_does_not_fit_is_named(
     module = Listening()
     begins = trainer(optimizers=[Mock(state={})])
     monkeypatch.setattr(torch, "empty_like", no_memory)
-    with pytest.raises(InputError, match=r"^the device has no memory for .* optimiser.*; take"):
+    with pytest.raises(InputError, match=r"^the device has no memory for .* optimizer.*; take"):
         MemoryPreflight(data).on_train_start(begins, module)
     assert not module.tried_batches

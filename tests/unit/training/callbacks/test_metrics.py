@@ -16,9 +16,10 @@ from transformer.data.batching.loader import Update
 from transformer.data.corpora.evaluation_text import Texts
 from transformer.decoding.translation.result import BLANK, Candidate, Translation
 from transformer.decoding.translation.translator import Translator
-from transformer.evaluation.failures.flags import Detector, Output
-from transformer.evaluation.failures.thresholds import Thresholds
-from transformer.evaluation.metrics import MetricsConfig, score
+from transformer.evaluation.metrics import score
+from transformer.quality.failures.flags import Detector, Output
+from transformer.quality.failures.thresholds import Thresholds
+from transformer.settings.metrics import MetricsConfig
 from transformer.tasks.translation import TranslateValidation
 from transformer.training.callbacks.metrics import Measure
 from transformer.training.step.gradient_accumulation import Totals

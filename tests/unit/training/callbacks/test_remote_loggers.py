@@ -9,13 +9,13 @@ import pytest
 from tests.helpers.training.fakes import fake_module, fake_trainer
 from transformer.common import errors
 from transformer.common.errors import InputError
+from transformer.settings.logger import LoggerConfig, WandbConfig
 from transformer.training.callbacks.loggers import ContinuedCSVLogger
 from transformer.training.callbacks.remote_loggers import (
     ContinuedRecords,
     RemoteLogger,
     build_remote_loggers,
 )
-from transformer.training.trainer_config import LoggerConfig, WandbConfig
 
 
 def test_a_record_goes_on_with_what_it_does_not_have(tmp_path: Path) -> None:

@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from tests.helpers.model.models import portable, tiny_transformer
-from transformer.common.errors import InputError
-from transformer.model.checkpoint.checkpoint import (
+from transformer.checkpoint.checkpoint import (
     PORTABLE,
     WEIGHTS_PREFIX,
     load_checkpoint,
     read_payload,
     write_payload,
 )
+from transformer.common.errors import InputError
 from transformer.training.checkpointing.averaging import average_checkpoints, recent_checkpoints
 
 

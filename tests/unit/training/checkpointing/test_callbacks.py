@@ -18,7 +18,7 @@ from transformer.training.checkpointing.callbacks import (
     RecentCheckpoints,
 )
 from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO
-from transformer.training.criterion import Criterion
+from transformer.training.model_selection import ModelSelection
 from transformer.training.optimization.divergence import DivergenceDetector
 
 
@@ -175,13 +175,14 @@ def validate(best: Any, trainer: Mock, *scores: float) -> None:
 def test_the_best_is_better_than_all_before(
     tmp_path: Path, mode: Any, scores: tuple[float, ...]
 ) -> None:
-    best, (trainer, written) = BestCheckpoint(tmp_path, Criterion("val/x", mode)), saving_trainer()
+    best = BestCheckpoint(tmp_path, ModelSelection("val/x", mode))
+    trainer, written = saving_trainer()
     validate(best, trainer, *scores)
     assert written == ["best 1", "best 2", "best 5"]
 
 
 def test_of_equal_scores_that_of_the_lower_loss_is_better(tmp_path: Path) -> None:
-    criterion, (trainer, written) = Criterion("val/x", "max"), saving_trainer()
+    criterion, (trainer, written) = ModelSelection("val/x", "max"), saving_trainer()
     best, patience, waited = BestCheckpoint(tmp_path, criterion), Patience(criterion, 9), []
     for loss in (3.0, 2.0, 2.0, 2.5, math.nan, 1.0):
         trainer.global_step += 1
@@ -194,7 +195,7 @@ def test_of_equal_scores_that_of_the_lower_loss_is_better(tmp_path: Path) -> Non
 
 
 def test_nan_is_never_better_and_the_first_number_after_it_is(tmp_path: Path) -> None:
-    criterion, (trainer, written) = Criterion("val/loss", "min"), saving_trainer()
+    criterion, (trainer, written) = ModelSelection("val/loss", "min"), saving_trainer()
     best, patience, waited = BestCheckpoint(tmp_path, criterion), Patience(criterion, 9), []
     for loss in (math.nan, math.nan, 3.0, math.nan, 2.0):
         trainer.global_step += 1
@@ -212,7 +213,7 @@ def test_nan_is_never_better_and_the_first_number_after_it_is(tmp_path: Path) ->
 def test_the_best_score_goes_with_the_directory_wherever_it_is(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
-    best, (trainer, _) = BestCheckpoint(here, Criterion("val/x", "max")), saving_trainer()
+    best, (trainer, _) = BestCheckpoint(here, ModelSelection("val/x", "max")), saving_trainer()
     validate(best, trainer, 7)
     here.rename(there)
     moved, (trainer, written) = BestCheckpoint(there, best.criterion), saving_trainer(1)
@@ -227,7 +228,8 @@ def test_the_best_score_goes_with_the_directory_wherever_it_is(tmp_path: Path) -
 
 
 def test_a_best_that_was_not_written_is_not_to_beat(tmp_path: Path) -> None:
-    best, (trainer, written) = BestCheckpoint(tmp_path, Criterion("val/x", "max")), saving_trainer()
+    best = BestCheckpoint(tmp_path, ModelSelection("val/x", "max"))
+    trainer, written = saving_trainer()
     validate(best, trainer, 5)
     trainer.strategy.checkpoint_io.full = True
     validate(best, trainer, 7)
@@ -235,7 +237,7 @@ def test_a_best_that_was_not_written_is_not_to_beat(tmp_path: Path) -> None:
     validate(best, trainer, 6)
     assert written == ["best 1", "best 3"]
     # All ranks know what rank 0 could not write.
-    best, (trainer, _) = BestCheckpoint(tmp_path, Criterion("val/x", "max")), saving_trainer()
+    best, (trainer, _) = BestCheckpoint(tmp_path, ModelSelection("val/x", "max")), saving_trainer()
     validate(best, trainer, 5)
     trainer.strategy.broadcast = lambda value: "full"  # this rank itself has seen no error
     validate(best, trainer, 7)

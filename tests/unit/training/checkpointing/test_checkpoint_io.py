@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.unit.model.checkpoint.test_sharded import payload, write
-from transformer.model.checkpoint.archive import SHARDS
-from transformer.model.checkpoint.locate import find_checkpoint
-from transformer.model.checkpoint.sharded import SUFFIX
+from tests.unit.checkpoint.test_sharded import payload, write
+from transformer.checkpoint.archive import SHARDS
+from transformer.checkpoint.locate import find_checkpoint
+from transformer.checkpoint.sharded import SUFFIX
 from transformer.training.checkpointing.checkpoint_io import (
     consolidate,
     set_aside_outdated,

@@ -8,16 +8,18 @@ import pytest
 import torch
 
 from tests.helpers.model.models import tiny_payload, tiny_transformer
+from transformer.checkpoint.checkpoint import write_payload
 from transformer.common.errors import InputError
-from transformer.model.checkpoint.checkpoint import write_payload
+from transformer.settings.optimizer import OptimizerConfig
+from transformer.settings.schedule import ScheduleConfig
 from transformer.training.checkpointing.training_state import (
     check_saved_state,
     find_resumable,
     optimizer_state,
     schedule_state,
 )
-from transformer.training.optimization.optimizer import OptimizerConfig, build_optimizer
-from transformer.training.optimization.schedule import ScheduleConfig, build_schedule
+from transformer.training.optimization.optimizer import build_optimizer
+from transformer.training.optimization.schedule import build_schedule
 
 ADAM = OptimizerConfig(lr=1e-3)
 LOADER: dict[str, Any] = {
@@ -46,7 +48,7 @@ def state(**changes: Any) -> dict[str, Any]:
         "recovery": {"losses": [1.0], "in_a_row": 0, "skipped": 0, "returned": 0, "lr": 1e-3},
         "measured": {
             **{"loss": 1.0, "alignment": [0.0, 0.0], "consistency": None},
-            **{"learnt": 1, "counted": [1, 1]},
+            **{"learned": 1, "counted": [1, 1]},
         },
     }
     return whole | changes

@@ -8,15 +8,15 @@ import pytest
 
 from tests.helpers.runs.runs import composed
 from transformer.common.errors import InputError
-from transformer.training.criterion import Criterion
+from transformer.settings.trainer import TrainerConfig
 from transformer.training.distributed.ddp import resolve_devices
 from transformer.training.distributed.fsdp import ShardedStrategy
 from transformer.training.distributed.launcher import count_devices
 from transformer.training.distributed.rendezvous import external_rank
+from transformer.training.model_selection import ModelSelection
 from transformer.training.trainer import build_trainer
-from transformer.training.trainer_config import TrainerConfig
 
-BLEU = Criterion("val/bleu", "max")
+BLEU = ModelSelection("val/bleu", "max")
 GIVEN = TrainerConfig(devices=-1, accelerator="gpu")
 TORCHRUN = {
     "TORCHELASTIC_RUN_ID": "none",

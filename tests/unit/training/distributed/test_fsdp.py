@@ -17,9 +17,9 @@ from torch.optim import Optimizer
 
 from tests.helpers.model.models import tiny_transformer
 from tests.helpers.training.updates import translation_module
-from tests.unit.model.checkpoint.test_sharded import payload, write
-from transformer.model.checkpoint.archive import SHARDS
-from transformer.model.checkpoint.checkpoint import read_payload
+from tests.unit.checkpoint.test_sharded import payload, write
+from transformer.checkpoint.archive import SHARDS
+from transformer.checkpoint.checkpoint import read_payload
 from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO
 from transformer.training.distributed import fsdp
 from transformer.training.distributed.fsdp import ShardedStrategy
@@ -154,7 +154,7 @@ def test_a_layer_is_gathered_as_its_products_need(
     hidden.backward(upstream)
     expected.backward(upstream)
     with torch.profiler.profile() as profile:
-        norm = module.normalise(1, Mock(spec=Optimizer))
+        norm = module.normalize(1, Mock(spec=Optimizer))
     assert "aten::_foreach_norm" in {event.key for event in profile.key_averages()}
     gradients = [weight.grad for weight in plain.parameters()]
     assert norm == pytest.approx(torch.nn.utils.get_total_norm(gradients).item(), rel=0.02)

@@ -14,9 +14,9 @@ from tests.helpers.training.updates import translation_module
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import collate
 from transformer.decoding.alignment import guided_head
-from transformer.decoding.forced import attention_maps
+from transformer.decoding.forced_decoding import attention_maps
 from transformer.model.build import build_transformer
-from transformer.model.heads import HeadName
+from transformer.model.head_masks import HeadName
 from transformer.model.transformer import Transformer
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.losses.guided_alignment import alignment_loss, watching

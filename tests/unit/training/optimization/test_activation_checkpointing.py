@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.helpers.model.models import tiny_config, tiny_transformer
-from transformer.model.heads import HeadName
+from transformer.model.head_masks import HeadName
 from transformer.model.single_stack import build_single_stack
 from transformer.model.transformer import Transformer
 from transformer.training.losses.guided_alignment import watching

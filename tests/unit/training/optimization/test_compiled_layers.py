@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from transformer.common.errors import InputError
-from transformer.data.config import DataConfig
 from transformer.runs import train
-from transformer.training.config import RunConfig
+from transformer.settings.data import DataConfig
+from transformer.settings.run import RunConfig
+from transformer.settings.trainer import TrainerConfig
 from transformer.training.optimization import compiled_layers
-from transformer.training.trainer_config import TrainerConfig
 
 CHECK = compiled_layers.check_compiler
 

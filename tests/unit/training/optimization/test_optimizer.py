@@ -1,4 +1,4 @@
-"""What the optimiser does to which parameter."""
+"""What the optimizer does to which parameter."""
 
 from typing import Any
 
@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from tests.helpers.model.models import tiny_transformer
-from transformer.training.optimization.optimizer import OptimizerConfig, build_optimizer
+from transformer.settings.optimizer import OptimizerConfig
+from transformer.training.optimization.optimizer import build_optimizer
 
 
 def config(**changes: Any) -> OptimizerConfig:

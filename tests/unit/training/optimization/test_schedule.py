@@ -5,11 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from transformer.training.optimization.schedule import (
-    ScheduleConfig,
-    build_schedule,
-    schedule_factor,
-)
+from transformer.settings.schedule import ScheduleConfig
+from transformer.training.optimization.schedule import build_schedule, schedule_factor
 
 
 def factors(updates: list[int], d_model: int = 512, **fields: Any) -> list[float]:

@@ -5,7 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from tests.helpers.model.tolerance import assert_close
-from transformer.training.optimization.optimizer import OptimizerConfig, build_optimizer
+from transformer.settings.optimizer import OptimizerConfig
+from transformer.training.optimization.optimizer import build_optimizer
 from transformer.training.step.gradient_clipping import clip_mean_gradient, mean_gradient_scale
 
 
@@ -28,7 +29,7 @@ def updated(by_optimizer: bool, tokens: int | Tensor, clip: float | None) -> lis
 
 @pytest.mark.parametrize("tokens", [7, torch.tensor(7.0, dtype=torch.float64)])
 @pytest.mark.parametrize("clip", [None, 1.0, 1e4])
-def test_the_optimiser_scales_as_clipping_does(tokens: int | Tensor, clip: float | None) -> None:
+def test_the_optimizer_scales_as_clipping_does(tokens: int | Tensor, clip: float | None) -> None:
     found, expected = (updated(by_optimizer, tokens, clip) for by_optimizer in (True, False))
     assert found[0] == pytest.approx(expected[0].item(), rel=1e-6)
     assert found[0].dtype == torch.float32

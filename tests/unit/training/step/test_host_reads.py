@@ -19,7 +19,7 @@ from tests.unit.model.test_options import OTHERS
 from transformer.data.batching.batch import collate, collate_tagged
 from transformer.data.batching.loader import Update
 from transformer.model.single_stack import build_single_stack
-from transformer.tasks.language_modelling import LanguageModule
+from transformer.tasks.language_modeling import LanguageModule
 from transformer.tasks.tagging import TaggingModule
 from transformer.training.callbacks.metrics import Measure
 from transformer.training.optimization.activation_checkpointing import recompute_layers
@@ -51,7 +51,7 @@ def forward_and_backward(module: UpdateModule, batch: Any) -> None:
         loss, tokens, sums = module.micro_loss(moved)
         loss.backward()
     assert host.copies == 0
-    assert tokens == len(batch.labelled)
+    assert tokens == len(batch.labeled)
     assert {value.device.type for value in sums.values()} == {"meta"}
     assert any(parameter.grad is not None for parameter in module.parameters())
 
@@ -101,7 +101,7 @@ def test_no_batch_of_a_validation_reads(module: UpdateModule, batch: Any) -> Non
 
 
 def updating(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> UpdateModule:
-    """A module whose trainer and optimiser work on the device."""
+    """A module whose trainer and optimizer work on the device."""
     monkeypatch.setattr(optimizer, "_get_fused_kernels_supported_devices", lambda: ["meta"])
     model = tiny_transformer(dropout=0.1)
     module = on_device(translation_module(model, clip=1.0, **settings))

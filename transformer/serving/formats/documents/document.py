@@ -13,12 +13,12 @@ from concurrent.futures import Executor
 from functools import partial
 
 from transformer.common.errors import InputError
+from transformer.serving.batch_translation import Options
 from transformer.serving.formats.blocks import Block, Rules, parse, written
 from transformer.serving.formats.documents.office import OfficeDocument
 from transformer.serving.formats.marked_text import Translate, translate_marked
 from transformer.serving.formats.spans import Mark, MarkedText, Span, write_tagged
 from transformer.serving.micro_batching import QueueFull
-from transformer.serving.translations import Options
 
 _CHARACTERS, _TEXTS = 4000, 100
 """Sizes of a part: enough for full batches, and short enough for other clients."""

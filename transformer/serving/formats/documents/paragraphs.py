@@ -1,7 +1,7 @@
 """Paragraphs of XML documents as marked texts, and back; their formatting is the marks.
 
 The formatting of most of a paragraph is no mark: text without marks gets it. Line breaks and tabs
-end a text. An element without text, such as an image, moves with its neighbour, and stays at the
+end a text. An element without text, such as an image, moves with its neighbor, and stays at the
 ends of a text.
 """
 

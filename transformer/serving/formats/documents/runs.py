@@ -1,4 +1,4 @@
-"""The runs of a paragraph as spans; neighbouring runs with equal formatting are one mark."""
+"""The runs of a paragraph as spans; neighboring runs with equal formatting are one mark."""
 
 import re
 from collections.abc import Iterator

@@ -12,12 +12,12 @@ from starlette.responses import JSONResponse, Response
 
 from transformer.common.errors import InputError
 from transformer.serving.access import Access, Client
+from transformer.serving.batch_translation import Options
 from transformer.serving.formats.documents.document import translate_document
 from transformer.serving.interfaces.deepl.glossaries import DeepLGlossaries
 from transformer.serving.interfaces.files import MOST_FILES, Files, attachment
 from transformer.serving.interfaces.http import Refusal, charge, read_parameters, refusal_of
-from transformer.serving.service import TranslationService
-from transformer.serving.translations import Options
+from transformer.serving.request_queue import TranslationService
 
 _MOST_WAITING = 20
 """Unfinished documents of a client."""

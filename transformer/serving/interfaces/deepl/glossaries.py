@@ -16,9 +16,9 @@ from transformer.common.errors import InputError
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.constraints.terms import Glossary
 from transformer.serving.access import Client
+from transformer.serving.batch_translation import Options
 from transformer.serving.interfaces.http import Refusal, read_parameters
-from transformer.serving.service import TranslationService
-from transformer.serving.translations import Options
+from transformer.serving.request_queue import TranslationService
 
 _DIALECTS: dict[str, Any] = {"csv": {}, "tsv": {"delimiter": "\t", "quoting": csv.QUOTE_NONE}}
 

@@ -18,8 +18,8 @@ from transformer.serving.interfaces import http
 from transformer.serving.interfaces.deepl.documents import DeepLDocuments
 from transformer.serving.interfaces.deepl.glossaries import DeepLGlossaries
 from transformer.serving.interfaces.files import Files
+from transformer.serving.request_queue import TranslationService
 from transformer.serving.sentences import Splitting
-from transformer.serving.service import TranslationService
 
 _SPLITTING: dict[str, Splitting] = {"0": "none", "nonewlines": "punctuation"}
 

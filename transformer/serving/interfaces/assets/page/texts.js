@@ -11,7 +11,7 @@ let lit = [];
 let cursor = null; // { sentence, word } that the keys have reached in the target
 let onSentence = () => {};
 let current = 0;
-let learnt = false; // that words can be pointed at
+let learned = false; // that words can be pointed at
 
 const choice = (index) => shown.sentences[index].choices[shown.sentences[index].chosen];
 
@@ -74,7 +74,7 @@ export function show(translation) {
 export function dim() {
   lit.forEach((span) => span.classList.remove("on", "partner"));
   lit = [];
-  const linked = !learnt && shown?.sentences.some(({ choices }) => choices[0].alignment.length);
+  const linked = !learned && shown?.sentences.some(({ choices }) => choices[0].alignment.length);
   $("readout").textContent = linked ? "Point at a word to see where it comes from" : "";
 }
 
@@ -85,7 +85,7 @@ export function light(side, index, word) {
   const own = spans[side][index]?.[word];
   if (!own) return;
   const found = partners(choice(index), side, word).map((number) => spans[other][index]?.[number]).filter(Boolean);
-  learnt = true;
+  learned = true;
   own.classList.add("on");
   found.forEach((span) => span.classList.add("partner"));
   lit = [own, ...found];

@@ -1,0 +1,155 @@
+"""A file that is read whole or refused in one line, whatever has become of it."""
+
+import errno
+import os
+import resource
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.helpers.runs.outcomes import differences
+from transformer.checkpoint.archive import read_archive, write_archive
+from transformer.common.errors import InputError
+
+VALUES = {
+    "weights": {"a": torch.arange(6_000.0), "b": torch.zeros(3, 5)},
+    "words": ["ä", "b"] * 50,
+    "number": 7,
+}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "last.ckpt"
+    write_archive(VALUES, path)
+    return path
+
+
+def refused(path: Path) -> bool:
+    """Whether it is refused in one line; else it must say what was written."""
+    try:
+        values = read_archive(path)
+    except InputError as error:
+        message = str(error)
+        assert message.startswith(f"{path} cannot be read as a checkpoint: it is damaged, or holds")
+        assert "\n" not in message
+        return True
+    assert not differences(VALUES, values)
+    return False
+
+
+def test_a_flipped_bit_anywhere_is_noticed_or_does_no_harm(file: Path) -> None:
+    whole = file.read_bytes()
+    indices = range(0, len(whole), 97)
+    noticed = 0
+    for position in indices:
+        damaged = bytearray(whole)
+        damaged[position] ^= 1 << position % 8
+        file.write_bytes(damaged)
+        noticed += refused(file)
+    # Among those that do no harm are the bytes that align tensors.
+    assert noticed > 0.95 * len(indices)
+    # One in a weight passes torch, and not us.
+    damaged = bytearray(whole)
+    position = damaged.index(torch.tensor([500.0, 501.0, 502.0]).numpy().tobytes())
+    damaged[position] ^= 1
+    file.write_bytes(damaged)
+    weights = torch.load(file, weights_only=True)["weights"]["a"]
+    assert not torch.equal(weights, VALUES["weights"]["a"])  # type: ignore[index]
+    assert refused(file)
+
+
+def test_a_file_that_ends_anywhere_is_refused(file: Path) -> None:
+    whole = file.read_bytes()
+    for end in [*range(0, len(whole), 997), len(whole) - 1]:
+        file.write_bytes(whole[:end])
+        assert refused(file), end
+
+
+@pytest.mark.parametrize(
+    "foreign", [b"", b"PK\x03\x04", b"\x80\x02K\x01.", b"\x00" * 4096, b"BM6", "archive"]
+)
+def test_a_foreign_file_is_refused(tmp_path: Path, foreign: bytes | str) -> None:
+    path = tmp_path / "foreign.ckpt"
+    if isinstance(foreign, bytes):
+        path.write_bytes(foreign)
+    else:
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("model/weights.txt", "1 2 3")
+    assert refused(path)
+
+
+def test_the_file_before_is_kept(file: Path) -> None:
+    before = file.with_name("previous.ckpt")
+    write_archive({"number": 8}, file, before)
+    assert read_archive(file) == {"number": 8}
+    assert not differences(VALUES, read_archive(before))
+    write_archive({"number": 9}, file, before)
+    assert [read_archive(path)["number"] for path in (before, file)] == [8, 9]
+    assert sorted(path.name for path in file.parent.iterdir()) == ["last.ckpt", "previous.ckpt"]
+
+
+def test_at_every_moment_a_whole_file_is_there(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = file.with_name("previous.ckpt")
+    moments = []
+
+    def look(function: Any) -> Any:
+        def looking(*arguments: Any) -> Any:
+            whole = [path for path in (file, before) if path.exists()]
+            moments.append([read_archive(path)["number"] for path in whole])
+            return function(*arguments)
+
+        return looking
+
+    for number in (8, 9):
+        for name in ("fsync", "replace"):
+            monkeypatch.setattr(os, name, look(getattr(os, name)))
+        write_archive({"number": number}, file, before)
+        monkeypatch.undo()
+    # Seen before the renamings and before fsync: of the file (twice) and of the folder.
+    assert moments == [[7], [7], [7], [7], [8, 7], [8, 7], [8, 7], [8], [8], [9, 8]]
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_who_may_read_it_is_the_umasks_to_say(tmp_path: Path, mask: int, mode: int) -> None:
+    before = os.umask(mask)
+    try:
+        write_archive({}, tmp_path / "x.ckpt")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "x.ckpt").stat().st_mode & 0o777 == mode
+
+
+@pytest.fixture
+def small_disk() -> Iterator[None]:
+    """No file of this process may grow beyond 4,096 bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_failed_write_leaves_the_old_file(file: Path, small_disk: None) -> None:
+    with pytest.raises(
+        InputError, match=r"last\.ckpt: cannot be written \(File too larg"
+    ) as caught:
+        write_archive(VALUES, file, file.with_name("previous.ckpt"))
+    assert "\n" not in str(caught.value)
+    assert [path.name for path in file.parent.iterdir()] == ["last.ckpt"]
+    assert not refused(file)
+
+
+@pytest.mark.parametrize("name", ["fsync", "replace"])
+def test_a_disk_that_is_full(file: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, name, full)
+    with pytest.raises(InputError, match=r"cannot be written \(No space left on device\); free"):
+        write_archive({"number": 8}, file)
+    assert [path.name for path in file.parent.iterdir()] == ["last.ckpt"]
+    assert not refused(file)

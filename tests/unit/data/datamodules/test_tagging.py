@@ -1,0 +1,133 @@
+"""Which tagged text is read and which left out, where a word carries its tag, what is refused."""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.helpers.data.conllu import format_conllu
+from tests.helpers.data.corpora import data_config, first_epoch, tokenizer_config
+from tests.helpers.decoding.translators import tiny_tokenizer
+from transformer.common.errors import InputError
+from transformer.data.batching.batch import UNTAGGED, TaggedBatch
+from transformer.data.batching.token_batches import BatchKey
+from transformer.data.datamodules.tagging import TaggedDataset, TaggingData
+from transformer.data.text.conllu import UPOS, TaggedSentence
+from transformer.settings.tokenizer import EOS
+
+SENTENCES = [
+    TaggedSentence(("a", "xylophone", "."), ("DET", "NOUN", "PUNCT")),
+    TaggedSentence(("▁", "runs"), ("SYM", "VERB")),
+    TaggedSentence(("a", "dog"), ("DET", "NOUN")),
+]
+
+
+def write(path: Path, sentences: list[TaggedSentence]) -> str:
+    path.write_text("".join(format_conllu(*sentence) + "\n" for sentence in sentences))
+    return str(path)
+
+
+def files(
+    folder: Path,
+    sentences: list[TaggedSentence] = SENTENCES,
+    positions: int | None = None,
+    **changes: Any,
+) -> TaggingData:
+    given = {name: write(folder / name, sentences) for name in ("train", "validation")}
+    config = data_config(folder, **(given | changes))
+    return TaggingData(
+        config, tokenizer_config(), initial_tokenizer=tiny_tokenizer(), positions=positions
+    )
+
+
+def test_a_word_is_classified_at_its_first_subword() -> None:
+    tokenizer = tiny_tokenizer()
+    batch = TaggedDataset(SENTENCES, tokenizer)[BatchKey(0, torch.tensor([0, 1]).numpy())]
+    subwords = [tokenizer.encode_source([word])[0] for word in SENTENCES[0].words]
+    assert len(subwords[1]) > 2
+    assert batch.source[0].tolist() == [*subwords[0], *subwords[1], *subwords[2], EOS]
+    indices = (batch.tags[0] != UNTAGGED).nonzero().flatten().tolist()
+    assert indices == [0, len(subwords[0]), len(subwords[0]) + len(subwords[1])]
+    assert [UPOS[tag] for tag in batch.tags[0, indices]] == ["DET", "NOUN", "PUNCT"]
+    # The tokenizer's own sign for a space is a word too.
+    assert tokenizer.source_subwords(batch.source[1, 1:4].tolist()) == [
+        "<0xE2>",
+        "<0x96>",
+        "<0x81>",
+    ]
+    assert [UPOS[tag] for tag in batch.tags[1] if tag != UNTAGGED] == ["SYM", "VERB"]
+
+
+def words(batches: Iterable[TaggedBatch]) -> int:
+    return sum(int((batch.tags != UNTAGGED).sum()) for batch in batches)
+
+
+def test_training_leaves_out_what_is_repeated_or_too_long(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    long = TaggedSentence(("dog",) * 30, ("NOUN",) * 30)
+    data = files(tmp_path, [*SENTENCES, long, *SENTENCES], max_length=20)
+    with caplog.at_level(logging.INFO):
+        data.prepare_data()
+        data.setup("fit")
+    assert [line for line in caplog.messages if line.startswith("train: ")] == [
+        "train: 3 of 7 sentences kept; left out (57.1%): 1 longer than 20 tokens (data.max_length)"
+        ", 3 exact duplicates (data.deduplicate); set these keys so that more stays, if it is good"
+    ]
+    assert "validation: 1 of 7 sentences are empty or longer than 20 tokens" in caplog.text
+    assert words(first_epoch(data)) == 3 + 2 + 2
+    assert data.training_sentences() == SENTENCES
+    # The validation keeps what is repeated; and the test keeps all.
+    assert words(data.val_dataloader()) == 14
+    assert len(data.sentences("validation")) == 7
+    with pytest.raises(InputError, match=r"train: 3 of 7 sentences .*max_left_out=1 \(now 0\.2\)"):
+        files(
+            tmp_path, [*SENTENCES, long, *SENTENCES], max_length=20, max_left_out=0.2
+        ).prepare_data()
+
+
+@pytest.mark.parametrize(("stage", "split"), [("fit", "train"), ("validate", "validation")])
+def test_a_text_without_a_usable_sentence_is_named(tmp_path: Path, stage: str, split: str) -> None:
+    with pytest.raises(InputError, match=rf"{split}: all .* than 1 tokens; .*data\.max_length"):
+        files(tmp_path, max_length=1).setup(stage)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"corpus": "multi30k"}, "task=tagging reads pocket, or a CoNLL-U file a split"),
+        ({"train": "a.conllu"}, r"holds no sentences out; .*set data=files .*validation=B"),
+        ({"train": "a", "validation": "b", "test": ["c", "d"]}, "a CoNLL-U file a split"),
+        ({"train": "a", "validation": "b", "test": "gone"}, "gone: no such file"),
+        ({"corpus": "pocket", "source": "de", "train": "a"}, r"data\.train is not read with data"),
+        ({"corpus": "pocket", "source": "fr"}, r"train\.fr\.gz: no such file"),
+        ({"train": "none", "validation": "b"}, "none holds no tagged sentence"),
+    ],
+)
+def test_text_that_cannot_be_read_is_an_input_error(
+    tmp_path: Path, changes: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in "ab":
+        write(tmp_path / name, SENTENCES)
+    (tmp_path / "none").touch()
+    config = replace(data_config(tmp_path, train=None), **changes)
+    with pytest.raises(InputError, match=message):
+        TaggingData(config, tokenizer_config()).prepare_data()
+
+
+def test_a_sentence_without_positions_is_named_by_its_line(tmp_path: Path) -> None:
+    long = TaggedSentence(("dog",) * 30, ("NOUN",) * 30)
+    needed = 30 * len(tiny_tokenizer().encode_source(["dog"])[0]) + 1
+    (tmp_path / "test").write_text(
+        "# first\n1\tis\t_\tAUX" + "\t_" * 6 + "\n\n# second\n" + format_conllu(*long)
+    )
+    test = str(tmp_path / "test")
+    files(tmp_path, positions=needed, test=test).prepare_data()
+    says = rf"test:5: .* {needed} tokens .* model\.max_length={needed - 1} with .*={needed}$"
+    with pytest.raises(InputError, match=says):
+        files(tmp_path, positions=needed - 1, test=test).prepare_data()

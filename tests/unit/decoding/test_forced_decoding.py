@@ -1,0 +1,98 @@
+"""Given translations are as probable as the search says, and what their attention sees."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer, tiny_translator
+from tests.helpers.model.models import tiny_transformer
+from tests.helpers.model.tolerance import assert_close
+from transformer.common.errors import InputError
+from transformer.decoding.forced_decoding import (
+    Attended,
+    forced_attention,
+    score_pairs,
+    score_subwords,
+)
+from transformer.model.head_masks import Kind
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 30, 10_000])
+@pytest.mark.parametrize("penalty", [0.0, 1.0])
+def test_what_a_search_found_scores_as_it_said(batch_tokens: int, penalty: float) -> None:
+    translator = tiny_translator(beam_size=3, nbest=3, length_penalty=penalty)
+    tokenizer = translator.tokenizer
+    ids = {subword: number for number, subword in enumerate(tokenizer.subwords(range(310)))}
+    pairs, said = [], []
+    for source, _ in PAIRS:
+        [translation] = translator.translate([source])
+        [subwords] = tokenizer.encode_source([source])
+        for candidate in translation.nbest:
+            pairs.append((subwords, [ids[token] for token in candidate.tokens]))
+            said.append(candidate.log_probability)
+    rows = score_subwords(translator.model, pairs, batch_tokens)
+    assert [len(row) for row in rows] == [len(target) + 1 for _, target in pairs]
+    assert [math.fsum(row) for row in rows] == pytest.approx(said, abs=1e-4)
+
+
+def test_a_pair_scores_as_it_does_alone_in_its_pieces() -> None:
+    translator = tiny_translator()
+    tokenizer = translator.tokenizer
+    scores = score_pairs(translator.model, tokenizer, PAIRS)
+    targets = tokenizer.encode_target([target for _, target in PAIRS])
+    for score, target in zip(scores, targets, strict=True):
+        assert score.tokens == (*tokenizer.subwords(target), "</s>")
+        assert score.log_probability == pytest.approx(math.fsum(score.token_log_probabilities))
+    both = forced()
+    _, alone = forced_attention(tiny_transformer(), SOURCES[1:], TARGETS[1:])
+    for kind, attended in both.items():
+        for batch, single in zip(attended.weights, alone[kind].weights, strict=True):
+            assert_close(batch[1:, :, : single.size(2), : single.size(3)], single)
+
+
+def test_what_cannot_be_scored_is_named() -> None:
+    translator = tiny_translator(beam_size=1, positions="learned", max_length=8)
+    with pytest.raises(
+        InputError, match=r"side of \d+ subwords, and .*model.max_length=8 has room for 7;"
+    ):
+        score_pairs(translator.model, tiny_tokenizer(), [("a", "a"), ("a", "the dog " * 20)])
+    with pytest.raises(InputError, match="pair 10 has a side"):
+        score_pairs(translator.model, tiny_tokenizer(), [("the dog " * 20, "a")], first=10)
+    translator = tiny_translator()
+    torch.nn.init.constant_(translator.model.projection.weight, math.nan)
+    with pytest.raises(InputError, match="gave NaN as log-probability"):
+        score_pairs(translator.model, translator.tokenizer, PAIRS)
+
+
+SOURCES, TARGETS = [[5, 6, 7, 8, 9], [10, 11]], [[12, 13], [14, 15, 16, 17]]
+
+
+def forced(**changes: Any) -> dict[Kind, Attended]:
+    return forced_attention(tiny_transformer(**changes), SOURCES, TARGETS)[1]
+
+
+@pytest.mark.parametrize("changes", [{}, {"pattern": "sliding", "window": 1}])
+def test_a_row_has_all_its_weight_on_what_it_may_see(changes: dict[str, Any]) -> None:
+    for attended in forced(**changes).values():
+        real = attended.visible.any(-1)
+        for weights in attended.weights:
+            on_visible = weights.masked_fill(~attended.visible[:, None], 0.0).sum(-1)
+            rows = on_visible.transpose(1, 2)[real]
+            assert_close(rows, torch.ones_like(rows))
+
+
+def test_padding_sees_nothing_and_is_not_seen() -> None:
+    attention = forced()
+    # One more for the end of the source, the beginning or the end of the target.
+    assert attention["encoder"].visible.sum((1, 2)).tolist() == [6 * 6, 3 * 3]
+    assert attention["decoder"].visible.sum((1, 2)).tolist() == [1 + 2 + 3, 1 + 2 + 3 + 4 + 5]
+    assert attention["cross"].visible.sum((1, 2)).tolist() == [3 * 6, 5 * 3]
+    assert attention["encoder"].separator.nonzero().tolist() == [[0, 5], [1, 2]]
+    assert torch.equal(attention["cross"].separator, attention["encoder"].separator)
+    assert not attention["decoder"].separator.any()
+    # A pattern hides what is far.
+    attention = forced(pattern="sliding", window=1)
+    assert attention["encoder"].visible.sum((1, 2)).tolist() == [6 + 2 * 5, 3 + 2 * 2]
+    assert attention["decoder"].visible.sum((1, 2)).tolist() == [3 + 2, 5 + 4]

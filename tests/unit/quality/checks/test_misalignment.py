@@ -1,0 +1,91 @@
+"""Stretches that are not aligned show in lengths alone; chance does not look like one."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jaxtyping import Int
+
+from transformer.quality.checks.misalignment import find_stretches
+
+
+def text(
+    lines: int, seed: int, noise: float = 0.3
+) -> tuple[Int[np.ndarray, " line"], Int[np.ndarray, " line"]]:
+    """Lengths of sources, log-normal, and of targets that follow them."""
+    random = np.random.default_rng(seed)
+    logs = random.normal(4, 0.5, lines)
+    return np.exp(logs).astype(int), np.exp(logs + random.normal(0.1, noise, lines)).astype(int)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.integers(0, 2000), st.floats(0.05, 0.4))
+def test_aligned_text_has_no_stretch(seed: int, lines: int, noise: float) -> None:
+    assert find_stretches(*text(lines, seed, noise)) == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([-5, -3, -2, -1, 1, 2, 4, 5]), st.integers(100, 600))
+def test_a_shifted_stretch_is_found_with_its_edges(seed: int, shift: int, length: int) -> None:
+    source, target = text(2000, seed, 0.2)
+    start = 300 + seed % 800
+    target[start : start + length] = np.roll(target[start : start + length], shift)
+    (found,) = find_stretches(source, target)
+    assert found.shift == shift
+    assert abs(found.start - start) <= 25
+    assert abs(found.stop - start - length) <= 25
+    assert found.shifted is not None and found.shifted > 0.7 > found.aligned + 0.3
+
+
+def test_a_missing_line_and_a_shuffled_stretch() -> None:
+    source, target = text(3000, 1)
+    (found,) = find_stretches(source[:-1], np.delete(target, 1000))
+    assert (found.shift, found.stop) == (-1, 2999)
+    assert abs(found.start - 1000) <= 25
+    source, target = text(3000, 1, 0.2)
+    target[1000:1300] = np.random.default_rng(5).permutation(target[1000:1300])
+    (found,) = find_stretches(source, target)
+    assert found.shift is None and found.shifted is None
+    assert abs(found.start - 1000) <= 25 and abs(found.stop - 1300) <= 25
+
+
+@pytest.mark.parametrize("tenths", [1, 5, 9])
+def test_lines_before_a_large_shift_are_no_fault(tenths: int) -> None:
+    source, target = text(6000, tenths)
+    start = 600 * tenths
+    target[start:] = np.roll(target[start:], 20)
+    (found,) = find_stretches(source, target)
+    assert (found.shift, found.stop) == (None, 6000)
+    assert abs(found.start - start) <= 25
+
+
+@pytest.mark.parametrize("fraction", [0.1, 0.3, 0.6, 0.9])
+@pytest.mark.parametrize("noise", [0.4, 0.6, 0.9])
+def test_a_freely_translated_part_is_no_fault(fraction: float, noise: float) -> None:
+    literal, free = (
+        text(round(6000 * fraction), 1, 0.1),
+        text(round(6000 * (1 - fraction)), 2, noise),
+    )
+    source, target = (np.concatenate(sides) for sides in zip(literal, free, strict=True))
+    assert find_stretches(source, target) == []
+    # Nor is a part of shorter sentences.
+    short, long = text(1500, 1), text(1500, 2)
+    source = np.concatenate([short[0] // 4 + 1, long[0]])
+    target = np.concatenate([short[1] // 3 + 1, 2 * long[1]])
+    assert find_stretches(source, target) == []
+
+
+@pytest.mark.parametrize("length", [0, 1, 17, 40])
+def test_equal_lengths_and_few_lines_are_no_evidence(length: int) -> None:
+    with warnings.catch_warnings(action="error"):
+        same = np.full(2000, length)
+        assert find_stretches(same, same) == []
+        assert find_stretches(same, text(2000, 1)[1]) == []
+        for lines in (4, 9, 30, 600):
+            almost = np.full(lines, length)
+            almost[-1] += 4
+            assert find_stretches(almost, almost) == []
+    source, target = text(400, 1)
+    assert find_stretches(source, np.random.default_rng(2).permutation(target)) == []

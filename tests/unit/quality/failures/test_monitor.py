@@ -1,0 +1,88 @@
+"""Flags are counted beside those of references; the thresholds of a run can be read again."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from transformer.common.errors import InputError
+from transformer.decoding.translation.result import BLANK, Candidate, Translation
+from transformer.quality.failures.flags import Detector, Output
+from transformer.quality.failures.monitor import as_output, find_failures
+from transformer.quality.failures.thresholds import FILE, Thresholds, lowest_usual
+
+DATA = {"source": "en", "target": "de"}
+SOURCES = ["a dog", "a cat", "a bird", "a fish", ""]
+TARGETS = [("ein Hund",), ("eine Katze",), ("ein Vogel",), ("",), ("",)]
+STUCK = "das ist ein sehr langer Satz"
+
+
+def test_flags_are_counted_beside_those_of_references() -> None:
+    outputs = [*map(Output, [STUCK] * 3), Output("Fisch", is_unfinished=True), Output("")]
+    found = find_failures(Detector(Thresholds(low_confidence=-9.0)), SOURCES, TARGETS, outputs)
+    assert found.names[:3] == ("empty", "repetition", "detached")
+    assert found.lines("detached") == [0, 1, 2]
+    values = found.to_json()
+    assert values["sentences"] == 5
+    assert values["flags"]["empty"] == {"hypothesis": 0, "reference": 1, "lines": []}
+    assert values["flags"]["unfinished"] == {"hypothesis": 1, "reference": 0, "lines": [3]}
+    assert values["flags"]["low_confidence"] == {"hypothesis": 0, "reference": None, "lines": []}
+    rates = found.rates()
+    assert rates["detached"] == 60.0
+    assert [name for name in rates if name.endswith("_reference")] == ["empty_reference"]
+    again = find_failures(
+        Detector(Thresholds()), SOURCES, TARGETS, outputs, [("copy",)] * len(SOURCES)
+    )
+    assert again.references == [("copy",)] * len(SOURCES)
+
+
+def test_low_confidence_says_nothing_of_references() -> None:
+    detector = Detector(Thresholds(low_confidence=-1.0))
+    outputs = [Output(text, -2.0) for text, *_ in TARGETS]
+    failures = find_failures(detector, SOURCES, TARGETS, outputs)
+    assert failures.lines("low_confidence") == [0, 1, 2]
+    assert failures.of_references("low_confidence") is None
+    assert failures.to_json()["flags"]["low_confidence"]["reference"] is None
+    assert "low_confidence_reference" not in failures.rates()
+    unknown = find_failures(Detector(Thresholds()), SOURCES, TARGETS, outputs)
+    assert "low_confidence" not in unknown.names
+
+
+def test_the_same_output_of_one_source_is_not_detached() -> None:
+    outputs = [Output(STUCK)] * 3
+    found = find_failures(Detector(Thresholds()), ["a dog"] * 3, TARGETS[:3], outputs)
+    assert found.lines("detached") == []
+
+
+def test_outputs_know_their_probability_and_whether_they_were_cut() -> None:
+    best = Candidate("x y", -1.0, -3.0, ("x", "y"))
+    found = Translation("x y", -1.0, best.tokens, (best,), ("a", "b"))
+    assert as_output(found) == Output("x y", -1.0, is_unfinished=False)
+    assert as_output(replace(found, nbest=(replace(best, is_unfinished=True),))).is_unfinished
+    assert as_output(BLANK) == Output("", 0.0)
+
+
+def test_thresholds_are_read_as_they_were_written(tmp_path: Path) -> None:
+    pairs = [(f"the dog {'x' * (n % 7)} sleeps", f"der Hund {'y' * (n % 5)}") for n in range(300)]
+    usual = replace(Thresholds.fit([*pairs, ("", "leer")], DATA), low_confidence=-1.5)
+    assert usual.tails is not None and usual.tails[0] < 0 < usual.tails[1]
+    assert usual.scripts == ("LATIN",)
+    assert "hund" in usual.common[1]
+    usual.write(tmp_path)
+    assert Thresholds.read(tmp_path, {}) == usual
+    assert Thresholds.fit(pairs[:100], DATA).tails is None
+    assert Thresholds.read(tmp_path / "missing", DATA) == Thresholds((("en", "de"),))
+
+
+@pytest.mark.parametrize("text", ["{", '{"tail": 1}', '{"low_confidence": "x"}', "[]"])
+def test_a_wrong_file_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(InputError, match=FILE):
+        Thresholds.read(tmp_path, DATA)
+
+
+def test_one_in_a_hundred_is_unlikely() -> None:
+    assert lowest_usual([-1.0] * 199) is None
+    values = [-float(n) for n in range(1000)]
+    lowest = lowest_usual(values)
+    assert lowest is not None and sum(value < lowest for value in values) == 10

@@ -1,0 +1,67 @@
+"""Perplexity by hand: which events are predicted, and what they are shared among."""
+
+import math
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.data.corpora import first_epoch
+from tests.helpers.decoding.translators import PAIRS, tiny_tokenizer
+from tests.helpers.runs.runs import composed
+from transformer.common.errors import InputError
+from transformer.settings.tokenizer import EOS
+from transformer.tasks.language_modeling import LanguageModeling, perplexities
+
+ROWS = [[5, 6, 7], [], [8], [9, 10, 11, 12, 13]]
+
+
+def test_one_likelihood_is_shared_among_tokens_or_words() -> None:
+    token, word = perplexities(26.0, ROWS, 5)
+    assert (token.name, word.name) == ("perplexity", "word_perplexity")
+    assert token.value == pytest.approx(math.exp(26 / (9 + 4)))
+    assert word.value == pytest.approx(math.exp(26 / (5 + 4)))
+    assert token.signature == "per:subwords+ends|count:13"
+    assert word.to_json()["score"] == round(word.value, 4)
+
+
+def task(folder: Path, *overrides: str) -> LanguageModeling:
+    (folder / "a.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in PAIRS))
+    text = [f"data.{name}={folder / 'a.tsv'}" for name in ("train", "validation", "test")]
+    alone = ["task=language_modeling", "model.decoder_layers=0"]
+    config = composed(["data=files", *text, *alone, *overrides], folder / "cache")
+    return LanguageModeling(config, tiny_tokenizer())
+
+
+def test_it_reads_the_target_side(tmp_path: Path) -> None:
+    task_ = task(tmp_path, "model.source_token_dropout=0.2")
+    task_.data.setup("fit")
+    expected = tiny_tokenizer().encode_target([target for _, target in PAIRS])
+    model = task_.module.model
+    assert model.embedding.token_dropout.probability == 0.2
+    predicted: list[int] = []
+    for batch in first_epoch(task_.data):
+        hidden, right = task_.module.predictions(batch)
+        assert len(hidden) == len(right)
+        predicted += right.tolist()
+    assert sorted(predicted) == sorted(subword for row in expected for subword in [*row, EOS])
+    assert model.config.source_vocab_size == model.config.target_vocab_size == 310
+
+
+@pytest.mark.parametrize(
+    ("override", "resumed"),
+    [
+        *(("loss=r_drop", False), ("model.target_token_dropout=0.1", False)),
+        *(("model.decoder_layers=2", False), ("data.alignment=links", True)),
+        ("tokenizer.joint=false", True),
+    ],
+)
+def test_settings_of_translation_raise(tmp_path: Path, override: str, resumed: bool) -> None:
+    """Those of the second text do nothing in a run that goes on."""
+    alone = ["task=language_modeling", "model.decoder_layers=0"]
+    config = composed([*alone, override], tmp_path)
+    message = "task=language_modeling has one stack and .* does not use .*experiment=pocket_lm$"
+    with pytest.raises(InputError, match=message):
+        LanguageModeling(config)
+    with nullcontext() if resumed else pytest.raises(InputError, match=message):
+        LanguageModeling(config, tiny_tokenizer())

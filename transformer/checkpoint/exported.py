@@ -1,0 +1,95 @@
+"""Reads a translator from a folder that ``export`` wrote: a model with or without its weights.
+
+``model.safetensors`` has the weights under our names, ``config.json`` the portable part of a
+checkpoint. In int8 a matrix is bytes, and ``NAME.int8_scale`` has a float32 for each row.
+``source.model`` and ``target.model`` are the vocabularies; a joint vocabulary is in
+``source.model``, without a ``target.model``.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from transformer.checkpoint.checkpoint import (
+    WEIGHTS_PREFIX,
+    Checkpoint,
+    build_empty,
+    load_checkpoint,
+    load_weights,
+)
+from transformer.checkpoint.locate import SAFETENSORS as WEIGHTS
+from transformer.checkpoint.locate import is_exported
+from transformer.checkpoint.validation import (
+    rename_metrics,
+    validate_portable,
+    validate_weights,
+)
+from transformer.common.errors import (
+    InputError,
+    errors_name,
+    raise_objections,
+    readable,
+    require_package,
+)
+from transformer.settings.model import ModelConfig
+
+SETTINGS = "config.json"
+SIDES = ("source", "target")
+SCALE = ".int8_scale"
+
+
+def load_model(path: Path) -> Checkpoint:
+    """Load a translator from a run, a checkpoint file, or an export; or raise InputError."""
+    return read_safetensors(path) if is_exported(path) else load_checkpoint(path)
+
+
+def read_safetensors(folder: Path) -> Checkpoint:
+    """Read what ``write_safetensors`` wrote; raises InputError if a file is missing or damaged."""
+    require_package("safetensors", str(folder), "export")
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    with readable(folder, SafetensorError):
+        weights = load_file(folder / WEIGHTS)
+        for name in [name for name, one in weights.items() if one.dtype == torch.int8]:
+            weights[name] = weights[name] * weights.pop(name + SCALE)[:, None]
+        checkpoint = read_settings(
+            folder / SETTINGS, lambda model: validate_weights(model, {"state_dict": weights})
+        )
+        checkpoint.model.tie_weights()
+        names = checkpoint.model.state_dict(keep_vars=True)
+        # A tied weight is written once, under one of its names.
+        written = {id(names[name]): one for name, one in weights.items() if name in names}
+        with errors_name(folder / WEIGHTS):
+            absent = [name for name, one in names.items() if id(one) not in written]
+            raise_objections(f"it lacks {name}" for name in sorted(absent))
+        weights |= {name: written[id(one)] for name, one in names.items()}
+        weights = {WEIGHTS_PREFIX + name: one for name, one in weights.items()}
+        load_weights(checkpoint.model, {"state_dict": weights}, folder / WEIGHTS, assign=True)
+        return checkpoint
+
+
+def read_settings(file: Path, check: Callable[[ModelConfig], None]) -> Checkpoint:
+    """Read what ``write_settings`` wrote; the model has no weights. ``check`` may refuse it."""
+    folder = file.parent
+    with errors_name(folder), readable(folder):
+        values = json.loads(file.read_text(encoding="utf-8"))
+        if "model_type" in values:
+            raise InputError("it is a model of transformers; import it: transformer import")
+        config = validate_portable(values)
+        rename_metrics(values)
+        check(config)
+        model = build_empty(config)
+        tokenizer = {"config": values["tokenizer"], "tags": values["tags"]}
+        tokenizer |= {side: _read_subwords(folder, side) for side in SIDES}
+        longest = values.get("longest_source")
+        return Checkpoint(model.eval(), tokenizer, values["config"], folder, longest)
+
+
+def _read_subwords(folder: Path, side: str) -> torch.Tensor | None:
+    file = folder / f"{side}.model"
+    if side == "target" and not file.exists():
+        return None
+    return torch.frombuffer(bytearray(file.read_bytes()), dtype=torch.uint8)

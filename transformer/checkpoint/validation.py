@@ -1,0 +1,147 @@
+"""Validates a checkpoint: format, model, groups of the config, weights that fit the model."""
+
+import math
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+from transformer.common.errors import InputError, raise_objections
+from transformer.common.schema import typed
+from transformer.settings.model import ModelConfig
+
+FORMAT = 8
+"""Format of the portable part; other formats are rejected."""
+
+GROUPS = (
+    *("data", "tokenizer", "model", "loss", "optimizer", "schedule", "recovery", "trainer"),
+    *("callbacks", "logger", "decoding", "metrics"),
+)
+
+_WITH_WEIGHTS = ("state_dict", "current_model_state", "optimizer_states")
+_MAX_LAYERS = 1_000
+
+
+def validate_portable(portable: Mapping[str, Any]) -> ModelConfig:
+    """Check the portable part of a checkpoint, and return its model, or raise InputError."""
+    raise_objections(islice(_faults(portable), 1))
+    model = typed(ModelConfig, portable["model"], "model")
+    raise_objections(
+        f"model.{key} is {value} in its config, and another in its model"
+        for key, value in portable["config"]["model"].items()
+        if portable["model"].get(key) != value
+    )
+    return model
+
+
+def rename_metrics(portable: dict[str, Any]) -> None:
+    """Give the metrics in the config of an old checkpoint their present names.
+
+    Checkpoints without a ``version`` have the sentence error rate, ``ser``, under the name ``wer``.
+    """
+    config = portable["config"]
+    if "version" not in portable:
+        config["metrics"] = {key: _present_name(v) for key, v in config["metrics"].items()}
+
+
+def _present_name(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_present_name(one) for one in value]
+    return "ser" if value == "wer" else value
+
+
+def _faults(portable: Mapping[str, Any]) -> Iterator[str]:
+    """Faults: values that training never writes. Later checks need the earlier ones to pass."""
+    found = portable.get("format")
+    if type(found) is not int or found != FORMAT:
+        newer = type(found) is int and found > FORMAT
+        shown = found if isinstance(found, int | str | None) else type(found).__name__
+        yield (
+            f"it has format {str(shown)[:20]!r}, this version reads format {FORMAT}; "
+            f"{'install a newer version' if newer else 'train the model again'}"
+        )
+    for name in ("model", "tokenizer", "config"):
+        if not isinstance(portable.get(name), dict):
+            yield f"it has no {name}, as every checkpoint has"
+    longest = portable.get("longest_source")  # later than the format
+    if longest is not None and (type(longest) is not int or longest < 1):
+        yield f"its longest_source is {str(longest)[:20]}, and must be a number of subwords"
+    config: Mapping[str, Any] = portable["config"]
+    for group in GROUPS:
+        if not isinstance(config.get(group), dict):
+            yield f"its config has no group {group}, as every run has"
+    if not isinstance(config.get("task"), str):
+        yield "its config names no task"
+    yield from _odd_values(config, "")
+    utility = config["decoding"].get("utility", "")
+    # Only the user may give the import name of a metric: an import runs code.
+    if not isinstance(utility, str) or ":" in utility:
+        yield (
+            f"it names a program, decoding.utility={str(utility)[:80]}, as no checkpoint that "
+            "this framework writes does; do not trust it"
+        )
+
+
+def _odd_values(node: Any, key: str) -> Iterator[str]:
+    """Tensors, NaN, and texts with an interpolation of OmegaConf."""
+    if isinstance(node, dict):
+        for name, value in node.items():
+            yield from _odd_values(name, key)
+            yield from _odd_values(value, f"{key}.{name}" if key else str(name))
+    elif isinstance(node, list | tuple):
+        for value in node:
+            yield from _odd_values(value, key)
+    elif isinstance(node, str) and "${" in node:
+        yield (
+            f"{key} in its config holds ${{…}}, which would be replaced by something of this "
+            "machine; no checkpoint that this framework writes does; do not trust it"
+        )
+    elif isinstance(node, Tensor) or (isinstance(node, float) and not math.isfinite(node)):
+        yield f"{key} in its config is no plain value"
+
+
+def validate_weights(model: ModelConfig, payload: Mapping[str, Any]) -> None:
+    """Raise InputError unless weights and moments are finite, and as many as the model declares."""
+    weights = payload["state_dict"].values()
+    raise_objections("a weight is no tensor" for each in weights if not isinstance(each, Tensor))
+    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in weights}
+    narrowest = min((t.element_size() for t in weights), default=1)
+    validate_size(model, sum(storages.values()) // narrowest)
+    values = tree_leaves([payload.get(part) for part in _WITH_WEIGHTS])
+    tensors = {value.data_ptr(): value for value in values if isinstance(value, Tensor)}
+    raise_objections(
+        "its weights hold NaN or infinity; use another checkpoint"
+        for tensor in tensors.values()
+        if not all_finite(tensor)
+    )
+
+
+def all_finite(tensor: Tensor) -> bool:
+    """Whether a tensor has neither NaN nor infinity; it is not copied."""
+    return not tensor.numel() or all(bound.isfinite() for bound in tensor.aminmax())
+
+
+def validate_size(model: ModelConfig, max_numbers: int) -> None:
+    """Raise InputError if a model that is not yet built has more than ``max_numbers`` weights."""
+    layers = model.encoder_layers + model.decoder_layers
+    attention = 2 * model.d_model * model.d_k * model.num_heads
+    feed_forward = 2 * model.d_model * model.ffn_dim
+    if model.has_own_layers:
+        # A user's own layers may have fewer weights than ours.
+        attention = feed_forward = 0
+    shared = {"attention": attention, "feed_forward": feed_forward}.get(model.share_layers, 0)
+    declared = attention + feed_forward - shared
+    if model.share_layers != "all":
+        declared *= layers
+    declared += model.d_model * max(model.source_vocab_size, model.target_vocab_size)
+    declared += model.lora_rank * model.d_model
+    convolutions = 1 if model.share_layers == "all" else model.encoder_layers
+    declared += 2 * model.d_model**2 * (model.convolution_window or 0) * convolutions
+    if model.positions == "learned":
+        declared += model.d_model * model.max_length
+    if model.positions == "relative":
+        declared += model.num_heads * model.relative_buckets
+    if layers > _MAX_LAYERS or declared > max_numbers:
+        raise InputError("it declares a larger model than its weights are; use another checkpoint")

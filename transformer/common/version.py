@@ -1,0 +1,3 @@
+"""The version of this package, in signatures and records."""
+
+VERSION = "0.1.0"

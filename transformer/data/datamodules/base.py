@@ -1,0 +1,233 @@
+"""Plans and loads the batches of a training and a validation dataset for Lightning."""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+from pytorch_lightning import LightningDataModule
+from torch.utils.data import Dataset
+
+from transformer.common.errors import InputError
+from transformer.common.files import given_path
+from transformer.data.batching.batch_sequence import (
+    BatchSequence,
+    Lengths,
+    MixedBatches,
+    MixedDataset,
+    PlannedBatches,
+    PlannedDataset,
+    RankAssignment,
+    ReplannedBatches,
+    next_batch,
+)
+from transformer.data.batching.loader import EpochLoader, UpdateLoader
+from transformer.data.batching.token_batches import BatchKey, BatchPlan
+from transformer.data.corpora.mixture import sampling_weights
+from transformer.data.text.training_filters import log_level
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.settings.augmentation import AugmentationConfig
+from transformer.settings.data import DataConfig
+from transformer.settings.tokenizer import TokenizerConfig
+
+logger = logging.getLogger(__name__)
+
+
+class BatchModule(LightningDataModule, ABC):
+    """Training batches from the current update on, ``accumulation`` for each, and validation."""
+
+    accumulation = 1
+
+    def __init__(
+        self,
+        data: DataConfig,
+        tokenizer: TokenizerConfig,
+        *,
+        initial_tokenizer: Tokenizer | None = None,
+        links: bool = False,
+        positions: int | None = None,
+        augmentation: AugmentationConfig | None = None,
+    ) -> None:
+        """Store the config; nothing is read yet.
+
+        ``initial_tokenizer`` is that of a checkpoint; then ``tokenizer`` only sets its sampling.
+        ``links`` adds word alignments to the batches. The model has so many ``positions``, bos or
+        eos included; None: unlimited.
+        """
+        super().__init__()
+        self._data = data
+        self._tokenizer_config = tokenizer
+        self._initial_tokenizer = initial_tokenizer
+        self._links, self._positions = links, positions
+        self._augmentation = augmentation or AugmentationConfig()
+        self._cache = given_path(data.cache)
+        self._loader: UpdateLoader[Any] | None = None
+        self._before: dict[str, Any] | None = None
+        # Whether left out pairs are logged: Lightning calls `prepare_data` twice.
+        self._reported = False
+
+    @property
+    @abstractmethod
+    def tokenizer(self) -> Tokenizer:
+        """Given, or learned; raises InputError if the text is unreadable or unsuitable."""
+
+    @property
+    @abstractmethod
+    def splits(self) -> tuple[str, ...]:
+        """The evaluation splits: "validation", and others that the corpus has."""
+
+    @property
+    @abstractmethod
+    def _training(self) -> Dataset[Any]:
+        """Dataset of training: a `PlannedDataset` or a `MixedDataset`, unless `row` is another."""
+
+    @property
+    @abstractmethod
+    def _validation(self) -> PlannedDataset[Any]: ...
+
+    @cached_property
+    def row(self) -> BatchSequence:
+        """All batches of training, without an end; raises InputError as `BatchPlan`."""
+        data, training = self._data, self._training
+        assert isinstance(training, MixedDataset | PlannedDataset)
+        parts = training.parts if isinstance(training, MixedDataset) else [training]
+        sequences = [self._batches(part, index) for index, part in enumerate(parts)]
+        if data.corpora is None:
+            return sequences[0]
+        weights = sampling_weights(data, [sequence.epoch_length for sequence in sequences])
+        shown = ", ".join(f"{name} {weight:.1%}" for name, weight in weights.items())
+        logger.info("shares of the batches: %s", shown)
+        return MixedBatches(sequences, list(weights.values()), data.seed)
+
+    def _batches(self, part: PlannedDataset[Any], corpus: int) -> PlannedBatches:
+        data, lengths = self._data, part.lengths_of_epoch
+        settings: dict[str, Any] = {"batch_tokens": data.batch_tokens, "seed": data.seed}
+        if lengths is None:
+            return PlannedBatches(BatchPlan(*part.lengths(), **settings), corpus)
+        return ReplannedBatches(lengths, corpus, **settings, content=str(self._augmentation))
+
+    def setup(self, stage: str) -> None:
+        """Open the encoded text of a stage; makes it if `prepare_data` did not."""
+        if stage == "fit":
+            _ = self._training
+        if stage in ("fit", "validate"):
+            _ = self._validation
+
+    def lengths(self) -> dict[str, Lengths]:
+        """Return the planned tokens of every pair that is used, by split; of a stream none."""
+        training = self._training
+        parts = training.parts if isinstance(training, MixedDataset) else [training]
+        splits = {"train": parts, "validation": [self._validation]}
+        planned = {
+            split: [part.lengths() for part in parts if isinstance(part, PlannedDataset)]
+            for split, parts in splits.items()
+        }
+        return {
+            split: (np.concatenate([s for s, _ in found]), np.concatenate([t for _, t in found]))
+            for split, found in planned.items()
+            if found
+        }
+
+    def longest_source(self) -> int | None:
+        """Subwords that at most one in 1,000 training sources exceeds; None of a stream."""
+        lengths = self.lengths().get("train")
+        if lengths is None:
+            return None
+        return int(np.quantile(lengths[0], 0.999, method="higher"))
+
+    def train_dataloader(self) -> UpdateLoader[Any]:
+        """The updates of this rank, from the current one on."""
+        rank, ranks = self._rank()
+        self._loader = UpdateLoader(
+            self._training,
+            self.row,
+            assignment=RankAssignment(ranks, self.accumulation),
+            rank=rank,
+            # Also counts the updates of the runs that it resumes.
+            done=lambda: 0 if self.trainer is None else self.trainer.global_step,
+            workers=self._data.workers,
+            pin_memory=self._on_gpu(),
+        )
+        if self._before is not None:
+            self._loader.load_state_dict(self._before)
+        return self._loader
+
+    def resume_from(self, state: dict[str, Any] | None) -> None:
+        """Let the next loader continue after an earlier run, from the state of its loader."""
+        self._before = state
+        if state is not None and state["row"] is not None:
+            self.row.load_state_dict(state["row"])
+
+    def epochs(self, done: int) -> float | None:
+        if self._loader is not None:
+            epochs = self._loader.epochs(done)
+        else:
+            assignment = RankAssignment(self._rank()[1], self.accumulation)
+            epochs = self.row.epochs(next_batch(self._before, done, self.row, assignment))
+        return epochs if epochs or self.row.epoch_length else None
+
+    def val_dataloader(self) -> EpochLoader[Any]:
+        """Return the validation batches of this rank, with the best segmentations, not shuffled."""
+        rank, ranks = self._rank()
+        lengths = self._validation.lengths()
+        plan = BatchPlan(
+            *lengths,
+            batch_tokens=self._data.batch_tokens,
+            shuffle=False,
+            multiple_of=min(ranks, len(lengths[0])),
+        )
+        batches = plan.epoch(0)
+        keys = [BatchKey(0, batches[index]) for index in range(rank, len(batches), ranks)]
+        return EpochLoader(self._validation, keys, pin_memory=self._on_gpu())
+
+    def largest_batch(self) -> Any:
+        _, key = self.row.largest()
+        return self._training[key]
+
+    def teardown(self, stage: str) -> None:
+        if self._loader is not None:
+            self._loader.close()
+
+    def on_exception(self, exception: BaseException) -> None:
+        self.teardown("fit")
+
+    def _usable(
+        self, split: str, where: object, unit: str, lengths: Lengths
+    ) -> Int[np.ndarray, " usable"]:
+        """Return the indices of the pairs that are neither empty nor too long; InputError: none."""
+        limit = min(self._data.max_length, self._data.batch_tokens - 1)
+        usable = np.flatnonzero((np.minimum(*lengths) > 0) & (np.maximum(*lengths) <= limit))
+        count = len(lengths[0])
+        if not len(usable):
+            raise InputError(
+                f"{where}: all {count:,} {unit} are empty or longer than {limit} tokens; "
+                "give other text, or raise data.max_length and data.batch_tokens"
+            )
+        if split == "validation" and (left := count - len(usable)):
+            logger.log(
+                log_level(left, count),
+                f"validation: {left:,} of {count:,} {unit} are empty or longer than {limit} "
+                "tokens, and left out of val/loss (data.max_length, data.batch_tokens)",
+            )
+        return usable
+
+    def _check_positions(self, lengths: Iterable[int], where: Callable[[int], str]) -> None:
+        """Check that sentences, with bos or eos, fit the model; ``where`` names one by index."""
+        needed = [length + 1 for length in lengths]
+        for index, length in enumerate(needed):
+            if self._positions is not None and length > self._positions:
+                raise InputError(
+                    f"{where(index)}: a sentence of {length} tokens does not fit "
+                    f"model.max_length={self._positions} with model.positions=learned; shorten it, "
+                    f"or set model.max_length={max(needed)}"
+                )
+
+    def _rank(self) -> tuple[int, int]:
+        trainer = self.trainer
+        return (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
+
+    def _on_gpu(self) -> bool:
+        return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"

@@ -1,0 +1,75 @@
+"""The target side of a corpus, as source and as target, for a task of one language."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+from transformer.data.corpora.mixture import AnySplit
+from transformer.data.corpora.resolve import find_splits
+from transformer.data.corpora.split import Split
+from transformer.data.datamodules.translation import DataModule
+from transformer.data.text.parallel import Pair, file_format
+from transformer.settings.data import DataConfig
+
+
+@dataclass(frozen=True)
+class TargetSplit(Split):
+    """The targets of a split, as source and target."""
+
+    def __iter__(self) -> Iterator[Pair]:
+        return ((target, target) for _, target in super().__iter__())
+
+
+class MonolingualData(DataModule):
+    """Batches of the target side of a corpus; ``data.source`` only helps to find it."""
+
+    def prepare_data(self) -> None:
+        super().prepare_data()
+        for name in () if self._positions is None else self.splits:
+            references = [one for every in self.texts(name).references for one in every]
+            lengths = map(len, self.tokenizer.encode_target(references))
+            self._check_positions(lengths, partial(_line, self._part(name)))
+
+    @cached_property
+    def _splits(self) -> dict[str, AnySplit]:
+        found = find_splits(_two_sided(self._data)).items()
+        splits = {name: _target_side(split) for name, split in found if isinstance(split, Split)}
+        if "train" in splits:
+            held_out = [split for split in splits.values() if not split.inverted]
+            splits["train"] = _without(splits["train"], held_out)
+        return dict(splits)
+
+
+def _target_side(split: Split) -> TargetSplit:
+    """Return the target file, JSONL key, or second column of a TSV file."""
+    corpus, paths = split.corpus, split.corpus.paths
+    corpus = replace(corpus, paths=paths[-1:] * len(paths), source=corpus.target)
+    return TargetSplit(corpus, split.lines, split.inverted)
+
+
+def _without(train: TargetSplit, held_out: Sequence[TargetSplit]) -> TargetSplit:
+    """Leave out held-out sentences, whatever their source is."""
+    texts = {target for split in held_out for _, target in split}
+    whole = replace(train, lines=frozenset())
+    equal = frozenset(line for line, (_, target) in enumerate(whole) if target in texts)
+    return replace(train, lines=train.lines | equal)
+
+
+def _line(split: Split, index: int) -> str:
+    line = index if split.inverted else sorted(split.lines)[index]
+    return f"{split.corpus.paths[0]}:{line + 1}"
+
+
+def _two_sided(data: DataConfig) -> DataConfig:
+    """Return a config with two sides, as `find_splits` expects, if only the target is given."""
+    if data.corpus != "files":
+        return data
+    source = f"not {data.target}" if data.source == data.target else data.source
+    given: dict[str, Any] = {name: getattr(data, name) for name in ("train", "validation", "test")}
+    for name, paths in given.items():
+        if isinstance(paths, str) and file_format(paths) == "plain":
+            given[name] = (paths, paths)
+        elif isinstance(paths, list | tuple) and len(paths) == 2:
+            given[name] = (paths[1], paths[1])
+    return replace(data, source=source, **given)

@@ -1,0 +1,204 @@
+"""Data of translation: text, tokenizer, encoded corpora. It does not know models or scores."""
+
+import hashlib
+import logging
+from collections.abc import Iterator
+from functools import cached_property, partial
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from torch.utils.data import Dataset
+
+from transformer.common.cache import locked
+from transformer.common.errors import InputError, raise_objections
+from transformer.data.batching.batch import Batch
+from transformer.data.batching.batch_sequence import MixedDataset
+from transformer.data.binarized.corpus import EncodedCorpus
+from transformer.data.binarized.dataset import BatchDataset, SegmentationSampler
+from transformer.data.binarized.preprocess import SIDES, count_pairs, encode_corpus
+from transformer.data.corpora.evaluation_text import Texts, read_texts
+from transformer.data.corpora.holdout import log_held_out
+from transformer.data.corpora.mixture import AnySplit, BalancedText, config_tags
+from transformer.data.corpora.resolve import NO_TRAINING_TEXT, find_splits
+from transformer.data.corpora.split import Split
+from transformer.data.datamodules.base import BatchModule
+from transformer.data.text.document_windows import joined_pairs
+from transformer.data.text.lines import check_files_exist
+from transformer.data.text.parallel import Pair, Pairs
+from transformer.data.text.training_filters import Filters
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.quality.texts import numbered
+from transformer.settings.tokenizer import FILES, SYMBOLS, UNK
+
+logger = logging.getLogger(__name__)
+
+# Share of the tokens of a side from which a warning says that they are unknown.
+_MANY_UNKNOWN = 0.1
+
+# Version of the encoded files; to be raised when their columns change.
+_LAYOUT = 2
+
+
+class DataModule(BatchModule):
+    """Batches for training and validation, and the raw text of every evaluation split."""
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer: given, from the cache, or learned from the training text."""
+        initial, tags = self._initial_tokenizer, config_tags(self._data)
+        config = self._tokenizer_config if initial is None else initial.config
+        raise_objections(self._objections(config.features, bool(tags.sentences)))
+        if initial is not None:
+            tags.check_same_tags(initial.tags)
+            return initial.with_sampling(self._tokenizer_config.sampling)
+        with locked(self._cache):
+            return self._learned_tokenizer().with_tags(tags)
+
+    def _objections(self, features: str | None, documents: bool) -> Iterator[str]:
+        if self._data.features is not None and features is None:
+            yield (
+                f"data.features={self._data.features!r}: training reads tokenizer.features; "
+                "without it features are letters of the source: set it, and tokenizer=char or words"
+            )
+        if self._augmentation.active and features is not None:
+            yield "augmentation disturbs sentences, not features; set augmentation=none"
+        if self._links and (documents or self._data.streaming):
+            yield (
+                "guided alignment needs single sentences, and no stream; set data.documents=null "
+                "data.streaming=false, or loss.alignment_weight=0"
+            )
+
+    def _learned_tokenizer(self) -> Tokenizer:
+        split, config, cache = self._split("train"), self._tokenizer_config, self._cache
+        text: Split | BalancedText = (
+            split if isinstance(split, Split) else BalancedText(self._data, split.parts)
+        )
+        fingerprint = text.fingerprint(cache)
+        return Tokenizer.train(config, text.__iter__, cache, fingerprint, split.location)
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        parts = ("train", "validation_") if self._data.corpora else ("train",)
+        return tuple(name for name in self._splits if not name.startswith(parts))
+
+    def texts(self, split: str) -> Texts:
+        """Return the text of an evaluation split; InputError as `read_texts`, or for no split."""
+        return read_texts(self._split(split), self._cache)
+
+    def training_sample(self, limit: int) -> list[Pair]:
+        """Return the first training pairs, about as many of each corpus."""
+        parts = self._parts("train")
+        pairs = (islice(numbered(self._part(one)), -(-limit // len(parts))) for one in parts)
+        return [pair.texts for part in pairs for pair in part]
+
+    def prepare_data(self) -> None:
+        """Learn the vocabulary and encode the text, unless they are in the cache."""
+        # Missing and malformed files are found before the long work.
+        training = self._parts("train")
+        read = [*training, *(part for name in self.splits for part in self._parts(name))]
+        check_files_exist(path for name in read for path in self._part(name).corpus.paths)
+        if self._links:
+            for name in training:
+                self._part(name).links_fingerprint()
+        for split in self.splits:
+            self.texts(split)
+        for name in () if self._reported else training:
+            pairs, dropped = count_pairs(self._encoded_path(name).glob("*.arrow"))
+            log_held_out(name, pairs, self._part(name))
+            self._filters.report(name, dropped, pairs, self._data.max_left_out)
+        if not self._reported and {*SYMBOLS, *FILES} & {*self.tokenizer.config.algorithms}:
+            self._log_unknown()
+        self._reported = True
+        for name in self._parts("validation"):
+            self._encoded_path(name)
+
+    def _log_unknown(self) -> None:
+        found, largest = [], 0.0
+        for name in ("train", *self.splits):
+            corpus = EncodedCorpus(*map(self._encoded_path, self._parts(name)))
+            unknown = {side: corpus.frequency(side, UNK) for side in SIDES}
+            found.append(f"{name} {' and '.join(f'{count:,}' for count in unknown.values())}")
+            for side, count in unknown.items():
+                largest = max(largest, count / max(1, int(corpus.lengths(side).sum())))
+        logger.info("unknown tokens of source and target: %s", ", ".join(found))
+        if largest > _MANY_UNKNOWN:
+            logger.warning(
+                "%.0f%% of the tokens of a side are unknown; was the vocabulary learned from other "
+                "text? See tokenizer, and finetune_from where it is given",
+                100 * largest,
+            )
+
+    @property
+    def _filters(self) -> Filters:
+        data = self._data
+        return Filters(data.max_length, data.max_ratio, data.deduplicate)
+
+    @cached_property
+    def _splits(self) -> dict[str, AnySplit]:
+        return find_splits(self._data)
+
+    def _parts(self, name: str) -> list[str]:
+        split = self._split(name)
+        return [name] if isinstance(split, Split) else [f"{name}_{part}" for part in split.parts]
+
+    def _part(self, name: str) -> Split:
+        split = self._split(name)
+        assert isinstance(split, Split)
+        return split
+
+    def _split(self, name: str) -> AnySplit:
+        if name not in self._splits:
+            known = f"the corpus has no split {name!r}; it has {', '.join(self._splits)}"
+            raise InputError(NO_TRAINING_TEXT if name == "train" else known)
+        return self._splits[name]
+
+    def _encoded_path(self, name: str) -> Path:
+        """Return the folder of the encoded split of one corpus, made if it is not in the cache."""
+        split, training = self._part(name), name.startswith("train")
+        tokenizer = self.tokenizer.tagged(split.tags)
+        texts = training and (tokenizer.config.sampling > 0 or self._augmentation.active)
+        pairs: Pairs = split.__iter__
+        decides = f"{split.fingerprint(self._cache)} {tokenizer.cut_fingerprint} {texts}"
+        if split.sentences > 1:
+            pairs = partial(joined_pairs, split, tokenizer, split.sentences)
+            decides += f" {split.sentences} {tokenizer.tags.subwords}"
+        filters = self._filters if training else None
+        links = split.word_links if training and self._links else None
+        if links:
+            decides += f" {split.links_fingerprint()}"
+        decides += f" {filters} {_LAYOUT}"
+        key = hashlib.sha256(decides.encode()).hexdigest()[:24]
+        folder = self._cache / f"{name}-{key}"
+        with locked(self._cache):
+            if not folder.exists():
+                encode_corpus(
+                    *(name, pairs, tokenizer, filters, folder),
+                    links=links,
+                    texts=texts,
+                    workers=self._data.prepare_workers,
+                )
+        return folder
+
+    @cached_property
+    def _training(self) -> Dataset[Batch]:
+        if self._data.corpora is None:
+            return self._training_part("train")
+        return MixedDataset([self._training_part(name) for name in self._parts("train")])
+
+    def _training_part(self, name: str) -> BatchDataset:
+        corpus = EncodedCorpus(self._encoded_path(name))
+        tokenizer = self.tokenizer.tagged(self._part(name).tags)
+        sampler, pairs = SegmentationSampler(tokenizer, self._data), np.arange(len(corpus))
+        return BatchDataset(
+            *(corpus, pairs.astype(np.int32), sampler),
+            links=self._links,
+            augmentation=self._augmentation,
+        )
+
+    @cached_property
+    def _validation(self) -> BatchDataset:
+        corpus = EncodedCorpus(*map(self._encoded_path, self._parts("validation")))
+        lengths, where = corpus.sides_lengths(), self._split("validation").location
+        sampler = SegmentationSampler(self.tokenizer.with_sampling(0.0), self._data)
+        return BatchDataset(corpus, self._usable("validation", where, "pairs", lengths), sampler)

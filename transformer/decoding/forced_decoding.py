@@ -1,0 +1,182 @@
+"""Forced decoding: log-probabilities and attention of given translations."""
+
+import math
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import compress
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from transformer.data.batching.batch import Batch, Row, collate
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.decoding.length_bucketing import bucket_batches, check_lengths, pair_lengths
+from transformer.decoding.search.ensemble import Ensemble, Model, ensemble_members
+from transformer.decoding.search.interface import not_a_number
+from transformer.model.attention.masks import Mask, padding_mask
+from transformer.model.attention.record_weights import recording
+from transformer.model.encoder import Memory
+from transformer.model.head_masks import Kind, attentions
+from transformer.model.layers.dropout import evaluating
+from transformer.model.transformer import Transformer
+from transformer.settings.tokenizer import EOS, PAD
+
+
+@dataclass(frozen=True)
+class TargetScore:
+    """The log-probability of one translation (natural logarithm)."""
+
+    log_probability: float
+    """Of all subwords and the end of the sentence."""
+    tokens: tuple[str, ...]
+    """The subwords, and the end."""
+    token_log_probabilities: tuple[float, ...]
+    """Of each token, given the tokens before it."""
+
+
+def score_pairs(
+    model: Model,
+    tokenizer: Tokenizer,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    batch_tokens: int = 4096,
+    first: int | None = 1,
+) -> list[TargetScore]:
+    """Score the targets of sentence pairs, raw (source, target) text, in their order.
+
+    A batch has ``batch_tokens`` padded tokens on the longer side; ``first`` is the number of the
+    first pair, for errors. Raises InputError if a text is longer than the learned positions;
+    with ``first`` None, the log-probability of its pair is ``-inf``.
+    """
+    encoded, limit = tokenizer.encode_pairs(pairs), model.max_length
+    if first is not None:
+        check_lengths(encoded, limit, "score", first=first)
+    fits = [limit is None or length <= limit for length in pair_lengths(encoded)]
+    found = iter(score_subwords(model, [*compress(encoded, fits)], batch_tokens))
+    scores = [next(found) if fit else [-math.inf] for fit in fits]
+    if given := tokenizer.tags.given:
+        # As in the search, these tags add nothing to the score; a blank target has none.
+        scores = [[0.0] * given + row[given:] if row[1:] else row for row in scores]
+    return [
+        TargetScore(math.fsum(row), (*tokenizer.subwords(target), "</s>"), tuple(row))
+        for (_, target), row in zip(encoded, scores, strict=True)
+    ]
+
+
+def score_subwords(
+    model: Model, pairs: Sequence[tuple[Row, Row]], batch_tokens: int = 4096
+) -> list[list[float]]:
+    """Log-probabilities of the target subwords of each pair and of its end; see ``score_pairs``."""
+    scores: list[list[float]] = [[]] * len(pairs)
+    device = next(model.parameters()).device
+    with evaluating(model):
+        for indices in bucket_batches(pair_lengths(pairs), batch_tokens):
+            sources, targets = zip(*(pairs[index] for index in indices), strict=True)
+            batch = collate(sources, targets).to(device)
+            real = batch.target_output != model.config.pad
+            members = [
+                _log_probabilities(member, member.encode(batch.source), batch.target_input, real)
+                for member in ensemble_members(model)
+            ]
+            combined = model.combine(members) if isinstance(model, Ensemble) else members[0]
+            found = _select(combined, batch.target_output, real)
+            if found.isnan().any():
+                raise not_a_number(batch.target_input.size(1))
+            for index, row, target in zip(indices, found.tolist(), targets, strict=True):
+                scores[index] = row[: len(target) + 1]
+    return scores
+
+
+@torch.inference_mode()
+def score_targets(
+    model: Transformer,
+    memory: Memory,
+    target_input: Int[Tensor, "batch target"],
+    target_output: Int[Tensor, "batch target"],
+) -> Float[Tensor, "batch target"]:
+    """The log-probability of each token of a `Batch` given the earlier tokens; 0 at padding."""
+    real = target_output != model.config.pad
+    return _select(_log_probabilities(model, memory, target_input, real), target_output, real)
+
+
+def _log_probabilities(
+    model: Transformer,
+    memory: Memory,
+    target_input: Int[Tensor, "batch target"],
+    real: Bool[Tensor, "batch target"],
+) -> Float[Tensor, "tokens vocab"]:
+    """Of the token after each ``real`` position, in float32; padding is not projected."""
+    hidden = model.decode(target_input, model.start(memory))
+    return model.logits(hidden[real]).float().log_softmax(-1)
+
+
+def _select(
+    log_probabilities: Float[Tensor, "tokens vocab"],
+    target_output: Int[Tensor, "batch target"],
+    real: Bool[Tensor, "batch target"],
+) -> Float[Tensor, "batch target"]:
+    scores = log_probabilities.new_zeros(real.shape)
+    scores[real] = log_probabilities.gather(1, target_output[real][:, None]).squeeze(1)
+    return scores
+
+
+@torch.inference_mode()
+def attention_maps(
+    model: Transformer,
+    source: Int[Tensor, "batch source"],
+    target_input: Int[Tensor, "batch target"],
+) -> dict[Kind, list[Float[Tensor, "batch head query key"]]]:
+    """The weights of every head, one tensor per layer, by the kind of attention.
+
+    The weights of a query sum to one over its visible keys. Query ``i`` of ``decoder`` and
+    ``cross`` is the step that reads ``target_input[:i + 1]`` and predicts the next token.
+    """
+    with ExitStack() as recorded:
+        maps = {
+            kind: recorded.enter_context(recording(layers))
+            for kind, layers in attentions(model).items()
+        }
+        model(source, target_input)
+    return maps
+
+
+@dataclass(frozen=True)
+class Attended:
+    """One kind of attention over a batch."""
+
+    weights: list[Float[Tensor, "batch head query key"]]
+    """One tensor a layer, the first layer first."""
+    visible: Bool[Tensor, "batch query key"]
+    """Visible keys of each query; none if the query is padding."""
+    separator: Bool[Tensor, "batch key"]
+    """Position of the end-of-sentence symbol among the keys."""
+
+
+def forced_attention(
+    model: Transformer, sources: Sequence[Row], targets: Sequence[Row]
+) -> tuple[Batch, dict[Kind, Attended]]:
+    """The attention over pairs of subword ids (without bos or eos); see ``attention_maps``."""
+    device = next(model.parameters()).device
+    batch = collate(sources, targets).to(device)
+    source, target = batch.source, batch.target_input
+    with evaluating(model):
+        maps = attention_maps(model, source, target)
+    source_mask = padding_mask(source, PAD)
+    encoder = model.encoder.attention_bias(source.size(1), 0, source_mask, device).dense_mask
+    decoder = model.decoder.attention_bias(target.size(1), 0, None, device).dense_mask
+    seen: dict[Kind, tuple[Tensor, Tensor, Mask | None]] = {
+        "encoder": (source, source, encoder),
+        "decoder": (target, target, decoder),
+        "cross": (target, source, None),
+    }
+    attended = {}
+    for kind in maps:
+        query, key, mask = seen[kind]
+        visible = (query != PAD)[:, :, None] & (key != PAD)[:, None, :]
+        if mask is not None:
+            # batch 1 query key -> batch query key; every pattern is the same for all heads
+            visible = visible & mask[:, 0]
+        attended[kind] = Attended(maps[kind], visible, key == EOS)
+    return batch, attended

@@ -1,0 +1,105 @@
+"""The tokenizer of a BART, Blenderbot or ByT5 folder of transformers as ours, and back.
+
+BART and Blenderbot have byte-level BPE: a ``tokenizer.json``, or ``vocab.json`` and ``merges.txt``.
+ByT5 has none: its tokens are bytes. Our ids are those of `FileVocabulary`. Both sides of BART begin
+with ``<s>``, which is a tag here. Source: transformers 5, ``models/bart``, ``models/byt5``.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from transformer.common.errors import InputError, readable
+from transformer.common.schema import typed_value
+from transformer.data.tokenization.file_vocabulary import FileVocabulary, with_words
+from transformer.data.tokenization.segmenters import Utf8Bytes
+from transformer.data.tokenization.tags import Tags
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.decoding.translation.translator import Translator
+from transformer.interchange.architectures import subwords
+from transformer.interchange.files import read_mapping, write_json
+from transformer.settings.tokenizer import BOS, EOS, PAD, UNK, TokenizerConfig
+
+JSON = "tokenizer.json"
+
+_CLASSES: dict[Any, str] = {
+    **{"bart": "BartTokenizer", "blenderbot": "BlenderbotTokenizer", "bytes": "ByT5Tokenizer"}
+}
+
+
+def import_tokenizer(
+    folder: Path, vocab_size: Any, algorithm: Any = "huggingface"
+) -> subwords.ImportedTokenizer:
+    """The tokenizer of a folder, or "bytes"; raises InputError if it cannot be imported."""
+    vocab_size = typed_value(vocab_size, int, "config.json.vocab_size")
+    kind = read_mapping(folder / "config.json").get("model_type")
+    content, tags = Utf8Bytes.CONTENT, Tags(begin=kind == "bart")
+    if algorithm == "huggingface":
+        content = _content(folder, _CLASSES[kind])
+    file = JSON if algorithm == "huggingface" else None
+    config = TokenizerConfig(algorithm=algorithm, vocab_size=None, file=file)
+    with readable(folder):
+        size = FileVocabulary(content, algorithm, tags, threads=1).first_tag
+        unnamed = list(map(subwords.EXTRA.format, range(size, min(vocab_size, size + 1000))))
+        tokenizer = Tokenizer(config, with_words(content, unnamed, algorithm), None, tags)
+        rows, never = _rows(tokenizer)
+    # bart-large-cnn has no vector of <mask>, the last token.
+    beyond = [our for our, row in enumerate(rows) if row >= vocab_size]
+    if len(beyond) > 1 or max(rows) - len(beyond) != vocab_size - 1:
+        raise InputError(
+            f"{folder}: config.json has vocab_size={vocab_size}, and its tokenizer {1 + max(rows)} "
+            "tokens; they must be as many"
+        )
+    known = tuple(rows[UNK] if our in beyond else row for our, row in enumerate(rows))
+    imported = subwords.ImportedIds(known, (*never, *beyond), ())
+    return subwords.ImportedTokenizer(tokenizer, imported, imported)
+
+
+def _content(folder: Path, name: str) -> bytes:
+    """``tokenizer.json``, which the older two files make, by the tokenizer of this name."""
+    with readable(folder / JSON):
+        if (folder / JSON).is_file() or not (folder / "vocab.json").is_file():
+            return (folder / JSON).read_bytes()
+    import transformers
+
+    with readable(folder):
+        tokenizer: Any = getattr(transformers, name).from_pretrained(folder)
+        return str(tokenizer.backend_tokenizer.to_str()).encode()
+
+
+def _rows(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+    """The file's id of each of ours, and ours that share one; ValueError if one is missing."""
+    begin = tokenizer.tags.begin
+    content = bytes(tokenizer.to_state()["source"].numpy())
+    found = list(FileVocabulary(content, tokenizer.config.algorithm, Tags(), threads=1).rows)
+    if None in (found[PAD], found[UNK], found[EOS]):
+        raise ValueError("it has no <pad>, <unk> or </s>")
+    never = [BOS] if begin else [PAD] if found[BOS] is None else []
+    # Padding is the start, as in T5, where there is no other symbol for it.
+    found[BOS] = found[PAD] if found[BOS] is None else found[BOS]
+    return [row or 0 for row in [*found, *[found[BOS]] * begin]], never
+
+
+def export_tokenizer(
+    translator: Translator, run: dict[str, Any], folder: Path
+) -> tuple[subwords.ExportedIds, subwords.ExportedIds]:
+    """Write the files and return the ids; raises InputError for tags or two vocabularies."""
+    tokenizer, bias = translator.tokenizer, translator.model.projection.bias
+    begin, algorithm = tokenizer.tags.begin, tokenizer.config.algorithm
+    if not tokenizer.joint or tokenizer.tags != Tags(begin=begin):
+        raise InputError("BART and ByT5 have no two vocabularies, and no tags")
+    rows, never = _rows(tokenizer)
+    ours = {row: our for our, row in enumerate(rows) if our not in never}
+    last = max(ours)
+    if bias is not None and bias[ours[last]] < subwords.NEVER_TRAINED:
+        del ours[last]
+    if algorithm == "huggingface":
+        (folder / JSON).write_bytes(bytes(tokenizer.to_state()["source"].numpy()))
+    name = _CLASSES["bart" if begin else "bytes" if algorithm == "bytes" else "blenderbot"]
+    values = {"tokenizer_class": name, "model_max_length": run["model"]["max_length"]}
+    write_json(values, folder / "tokenizer_config.json")
+    numbers = tuple(ours[row] for row in range(len(ours)))
+    start = rows[translator.model.config.decoder_start or BOS]
+    ids = subwords.ExportedIds(
+        tuple(tokenizer.subwords(numbers)), numbers, rows[PAD], rows[BOS], rows[EOS], start
+    )
+    return ids, ids

@@ -1,0 +1,125 @@
+"""A model as a folder that transformers 5 loads, of the nearest family; its verification."""
+
+import json
+import warnings
+from collections.abc import Sequence
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transformer.common.errors import raise_objections
+from transformer.data.text.parallel import Referenced
+from transformer.data.tokenization.tags import parse_tags
+from transformer.decoding.translation.translator import Translator
+from transformer.interchange.architectures.family import config_values, nearest_family
+from transformer.interchange.architectures.subwords import ExportedIds, has_learned_bias
+from transformer.interchange.architectures.weight_names import export_weights
+from transformer.interchange.files import write_json
+from transformer.interchange.format_limits import (
+    TRANSFORMERS,
+    check_expressible,
+    check_formula,
+    check_heads,
+)
+from transformer.interchange.verification import PLAIN, compare_texts
+from transformer.settings.metrics import MetricsConfig
+from transformer.settings.tokenizer import BOS, PAD
+
+
+def write_huggingface(translator: Translator, run: dict[str, Any], folder: Path) -> None:
+    """Write a model into an existing folder; InputError if transformers has no such model."""
+    from safetensors.torch import save_file
+
+    model = translator.model
+    config, family = model.config, nearest_family(model.config)
+    check_expressible(config, family.architecture, {**TRANSFORMERS, **family.has})
+    check_formula(model, family.architecture)
+    tagged = translator.tokenizer.tags.both_sides
+    required = {
+        "model.head_dim=null": not family.prefix  # T5
+        or config.head_dim in (None, config.d_model // config.num_heads),
+        "model.positions=fairseq for data.target_tag=both": family.tags_both_sides or not tagged,
+        "model.output_bias=false": family.output_bias is not False or not has_learned_bias(model),
+        f"tokenizer={' or '.join(family.tokenizers)}": set(translator.tokenizer.config.algorithms)
+        <= set(family.tokenizers),
+    }
+    raise_objections(
+        f"transformers needs {name}; or choose format=safetensors"
+        for name, holds in required.items()
+        if not holds
+    )
+    check_heads(model)
+    source, target = family.files.export_tokenizer(translator, run, folder)
+    weights = export_weights(model, source, target)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    values = config_values(config, source, target)
+    write_json(values, folder / "config.json")
+    generation = _generation(translator, target)
+    generation |= {key: values[key] for key in values if key.endswith("_token_id")}
+    write_json(generation, folder / "generation_config.json")
+    # save_file ignores the umask.
+    (folder / "model.safetensors").chmod((folder / "config.json").stat().st_mode)
+
+
+def _generation(translator: Translator, target: ExportedIds) -> dict[str, Any]:
+    search, tags = translator.search, translator.tokenizer.tags
+    # Symbols, and codes of languages.
+    never = {PAD, BOS, *translator.tokenizer.never_written}
+    banned = [[number] for number, row in enumerate(target.rows) if row in never]
+    return {
+        # What a translation begins with is forced, so languages cannot be banned.
+        "bad_words_ids": None if tags.both_sides else banned,
+        "num_beams": search.beam_size,
+        "no_repeat_ngram_size": search.no_repeat_ngram,
+        # There the start counts.
+        "min_length": search.min_length and search.min_length + 1,
+        # The mean of the log-probabilities; there is no other form.
+        "length_penalty": search.length_penalty,
+        "renormalize_logits": True,
+        # With the start, and the end, which is no input.
+        "max_length": translator.model.config.max_length + 1,
+        **({"forced_bos_token_id": target.bos} if tags.begin else {}),
+    }
+
+
+def verify_huggingface(
+    translator: Translator, folder: Path, pairs: Sequence[Referenced], metrics: MetricsConfig
+) -> dict[str, Any]:
+    """Compare a model with its export in transformers, both greedy (``compare_texts``)."""
+    # The only limit of both is the last position of the model.
+    longest = min(translator.model.config.max_length, 10_000)
+    changes = PLAIN | {"max_length_ratio": 0.0, "max_length_offset": longest}
+    return compare_texts(translator, changes, partial(generate_greedily, folder), pairs, metrics)
+
+
+def generate_greedily(folder: Path, texts: Sequence[str]) -> list[str]:
+    """Translate with transformers alone; an M2M-100 model by the tags of the texts."""
+    import transformers
+
+    architecture = json.loads((folder / "config.json").read_text("utf-8"))["architectures"][0]
+    model: Any = getattr(transformers, architecture).from_pretrained(folder).eval()
+    with warnings.catch_warnings():
+        # The package is recommended, and not used.
+        warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")
+        marian = architecture.startswith(("Marian", "Pegasus"))
+        kind = "MarianTokenizer" if marian else "AutoTokenizer"
+        tokenizer: Any = getattr(transformers, kind).from_pretrained(folder)
+    plain = {"num_beams": 1, "no_repeat_ngram_size": 0, "min_length": 0}
+    found: list[str] = []
+    for tags, group in groupby(texts, parse_tags):
+        # The tokenizer of Blenderbot writes no end.
+        end, forced = "</s>" * architecture.startswith("Blenderbot"), {}
+        lines = [f"{line}{end}" for line in group]
+        if tags.target is not None and kind == "AutoTokenizer":
+            tokenizer.src_lang, tokenizer.tgt_lang = tags.source, tags.target
+            forced["forced_bos_token_id"] = tokenizer(text_target="").input_ids[0]
+        for start in range(0, len(lines), 32):
+            encoded = tokenizer(lines[start : start + 32], return_tensors="pt", padding=True)
+            with torch.no_grad():
+                ids: Tensor = model.generate(**encoded, **forced, **plain)
+            found += tokenizer.batch_decode(ids, skip_special_tokens=True)
+    return found

@@ -1,0 +1,108 @@
+"""A static folder that translates in a browser: page, model, and onnxruntime-web from npm."""
+
+import logging
+import shutil
+import tarfile
+from collections.abc import Mapping
+from importlib.resources import as_file, files
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from transformer.common.errors import InputError
+from transformer.common.files import written_whole
+from transformer.common.language_names import language_name
+from transformer.decoding.translation.translator import Translator
+from transformer.interchange.files import write_json
+from transformer.interchange.onnx.folder import write_onnx
+from transformer.interchange.onnx.graphs import DECODER, ENCODER
+
+logger = logging.getLogger(__name__)
+
+MODEL, RUNTIME = "model", "runtime"
+"""Folders of the export: that of ``format=onnx``, and the files of onnxruntime-web."""
+
+_SCRIPT, _BINARY = "ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm"
+
+_VERSION = "1.30.0"
+_ARCHIVE = f"https://registry.npmjs.org/onnxruntime-web/-/onnxruntime-web-{_VERSION}.tgz"
+_SHA512 = (
+    "ab4cbe26baedba45d2cec05610c71c55fa97db92d19a8b171c5f8269126683ca"
+    "590a5cdc57bb2f35ce2b298de32f4d956fb42644c0ecd528a0a91e025c07ca61"
+)
+
+
+def find_runtime(folder: str | None, cache: Path) -> Path:
+    """The folder of the files of onnxruntime-web; InputError if the package lacks one.
+
+    Without a folder of the package it is ``node_modules/onnxruntime-web`` or, where that is not
+    there, a fixed version in the cache, downloaded from npm once.
+    """
+    given = Path(folder or "node_modules/onnxruntime-web") / "dist"
+    missing = [name for name in (_SCRIPT, _BINARY) if not (given / name).is_file()]
+    if not missing:
+        return given
+    if folder is None:
+        return _fetch_runtime(cache / f"onnxruntime-web-{_VERSION}")
+    raise InputError(
+        f"{given / missing[0]} does not exist, which format=web copies; npm install "
+        "onnxruntime-web, and set onnxruntime_web=FOLDER/node_modules/onnxruntime-web"
+    )
+
+
+def _fetch_runtime(folder: Path) -> Path:
+    """Download the archive, check its digest, and take the two files out of it."""
+    if all((folder / name).is_file() for name in (_SCRIPT, _BINARY)):
+        return folder
+    import pooch
+
+    level = pooch.get_logger().level
+    pooch.get_logger().setLevel(logging.WARNING)
+    logger.info("fetching %s", _ARCHIVE)
+    try:
+        with TemporaryDirectory() as part:
+            archive = pooch.retrieve(_ARCHIVE, f"sha512:{_SHA512}", "archive.tgz", part)
+            folder.mkdir(parents=True, exist_ok=True)
+            with tarfile.open(archive) as packed:
+                for name in (_SCRIPT, _BINARY):
+                    content = packed.extractfile(f"package/dist/{name}")
+                    with written_whole(folder / name) as file:
+                        file.write_bytes(content.read() if content else b"")
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"cannot fetch {_ARCHIVE} ({reason}); npm install onnxruntime-web elsewhere, and set "
+            "onnxruntime_web=FOLDER/node_modules/onnxruntime-web"
+        ) from error
+    finally:
+        pooch.get_logger().setLevel(level)
+    return folder
+
+
+def write_web(
+    translator: Translator, data: Mapping[str, Any], folder: Path, quantization: str, runtime: Path
+) -> None:
+    """Write page, model and runtime into a folder; raises InputError as ``write_onnx``."""
+    with as_file(files("transformer.interchange").joinpath("assets", "web")) as page:
+        shutil.copytree(page, folder, dirs_exist_ok=True)
+    (folder / RUNTIME).mkdir()
+    for name in (_SCRIPT, _BINARY):
+        shutil.copyfile(runtime / name, folder / RUNTIME / name)
+    (folder / MODEL).mkdir()
+    write_onnx(translator, folder / MODEL, quantization)
+    encoder, decoder = (next((folder / MODEL).glob(f"onnx/{one}*")) for one in (ENCODER, DECODER))
+    texts = [*(folder / MODEL).rglob("tokenizer.json"), folder / MODEL / "config.json"]
+    sides = {side: data[side] for side in ("source", "target")}
+    settings = {
+        **sides,
+        **{f"{side}_name": language_name(code) for side, code in sides.items()},
+        "runtime": f"{RUNTIME}/{_BINARY}",
+        "encoder": str(encoder.relative_to(folder)),
+        "decoder": str(decoder.relative_to(folder)),
+        # What the page loads, in bytes.
+        "files": {
+            str(file.relative_to(folder)): file.stat().st_size
+            for file in (folder / RUNTIME / _BINARY, encoder, decoder, *texts)
+        },
+    }
+    write_json(settings, folder / "settings.json")

@@ -1,0 +1,51 @@
+"""Initial weights, as in the paper's implementations (tensor2tensor, fairseq)."""
+
+import math
+from typing import Any
+
+from torch import nn
+
+from transformer.model.attention.multi_head import MultiHeadAttention
+from transformer.model.positions.absolute import LearnedPositions
+from transformer.model.positions.t5_buckets import BucketBias
+from transformer.settings.model import ModelConfig
+
+
+def set_first_weights(model: Any) -> None:
+    """Draw and tie the weights of a Transformer or SingleStack; add its adapters (LoRA), if any."""
+    config: ModelConfig = model.config
+    initialize(model, model.projection, config)
+    model.tie_weights()
+    if config.lora_rank:
+        from transformer.model.layers.lora import add_adapters
+
+        add_adapters(model, config.lora_rank, config.lora_alpha)
+
+
+def initialize(model: nn.Module, projection: nn.Linear, config: ModelConfig) -> None:
+    """Draw the weights of a model whose projection is not tied yet.
+
+    Linear layers follow Glorot and Bengio 2010. The projections of queries, keys and values have a
+    gain of ``1 / sqrt(2)``, as one matrix of all three has. Biases are zero. Embeddings and trained
+    positions are normal with variance ``1 / d_model``.
+    The output projection is drawn like an embedding.
+    """
+    std = config.d_model**-0.5
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=std)
+            nn.init.zeros_(module.weight[module.padding_idx])
+        elif isinstance(module, LearnedPositions | BucketBias):
+            nn.init.normal_(module.table, std=std)
+    # A second pass: otherwise a seed would give other weights than in earlier versions.
+    for module in model.modules():
+        if isinstance(module, MultiHeadAttention):
+            # Without a scale, the scores begin as small as with it.
+            scale = 1.0 if config.scale_scores else module.head_dim**-0.5
+            for linear, factor in ((module.query, scale), (module.key, 1.0), (module.value, 1.0)):
+                nn.init.xavier_uniform_(linear.weight, gain=factor / math.sqrt(2))
+    nn.init.normal_(projection.weight, std=std)

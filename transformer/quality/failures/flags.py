@@ -1,0 +1,189 @@
+"""Flags the failures of one output by its text, length and probability (docs/failures.md)."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from importlib.util import find_spec
+from itertools import pairwise
+from math import inf, log
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from transformer.checkpoint.locate import run_folder
+from transformer.data.text.placeholders import keeps_placeholders
+from transformer.quality.base import NumberedPair
+from transformer.quality.checks.characters import describe_foreign_script, find_replacement
+from transformer.quality.checks.languages import Language, base_code, is_same
+from transformer.quality.checks.lengths import find_empty_side, longest_run
+from transformer.quality.checks.markup import same_tags
+from transformer.quality.checks.numbers_and_urls import (
+    find_different_numbers,
+    find_lost_number,
+)
+from transformer.quality.failures.thresholds import Thresholds
+
+FLAGS = (
+    *("empty", "repetition", "detached", "copy", "wrong_language", "under_translation"),
+    *("over_translation", "numbers", "names", "placeholders", "unknown", "unfinished"),
+    "low_confidence",
+)
+"""Names of all flags, in the order of reports."""
+
+ACTING = frozenset({"empty", "repetition", "copy", "numbers", "placeholders", "unfinished"})
+"""Flags for which a retry looks for another output: they are seldom wrong."""
+
+# Occurrences of a 4-gram beyond those of the source; characters where no blanks separate words.
+_NGRAM, _MORE, _LONGEST_WORD = 4, 2, 20
+# So often in a row, a phrase of up to three words, or some characters of a word.
+_IN_A_ROW, _AGAIN = 3, re.compile(r"([^\W\d_]\S{2,100}?)\1{2,}")
+_WORD = re.compile(r"[^\W\d_]+")
+_MIN_COPIED = 3
+_COMMON_FRACTION, _MIN_COMMON = 0.2, 3
+# A length that no direction has.
+_FACTOR = log(4)
+_TAG = re.compile(r"</?[^\W\d]\w*\s?/?>")
+_UNKNOWN = re.compile("\u2047|<unk>")
+_SENTENCE_ENDS, _QUOTES = ".!?:…\"'„“”«»‚‘’-–—(", "\"'„“”«»‚‘’()[].,;:!?…"
+
+
+class Output(NamedTuple):
+    """An output of a model, or a reference."""
+
+    text: str
+    log_probability: float | None = None
+    """Per token, the end included, in nats; None if it is unknown."""
+    is_unfinished: bool = False
+    """Whether the search was cut at its maximum length."""
+
+
+class Detector:
+    """Flags single outputs; ``detects`` finds third languages by py3langid, loaded in a second."""
+
+    def __init__(self, thresholds: Thresholds, *, detects: bool = True) -> None:
+        self.thresholds, self._scripts = thresholds, frozenset(thresholds.scripts)
+        directions = thresholds.directions
+        self._own = None
+        if len(directions) == 1:
+            common = map(frozenset, thresholds.common)
+            source, self._own = map(Language, map(base_code, directions[0]), common)
+            self._source, self._only_source = source, source.common - self._own.common
+        self._detects = detects and find_spec("py3langid") is not None
+        absent = {"copy": not directions, "wrong_language": self._own is None}
+        absent["low_confidence"] = thresholds.low_confidence is None
+        self.names = tuple(flag for flag in FLAGS if not absent.get(flag))
+        """The flags that it looks for."""
+
+    @classmethod
+    def load(cls, checkpoint: Path, data: Mapping[str, Any]) -> "Detector":
+        """With the thresholds of the run of a checkpoint; ``data`` is that group of its config."""
+        return cls(Thresholds.read(run_folder(checkpoint), data))
+
+    def flags(self, source: str, output: Output, reference: str | None = None) -> tuple[str, ...]:
+        """The flags of an output; ``names`` needs a reference. A blank source has none."""
+        if not source.strip():
+            return ()
+        text, usual = output.text, self.thresholds
+        pair = NumberedPair(0, source, text)
+        if (fault := find_empty_side(pair)) is not None and fault.side == "target":
+            return ("empty",)
+        length = self._length(source, text)
+        copied = bool(usual.directions) and _is_copy(source, text)
+        lowest = -inf if usual.low_confidence is None else usual.low_confidence
+        found = {
+            "repetition": _is_repetitive(source, text),
+            "copy": copied,
+            "wrong_language": not copied and self._is_foreign(source, text),
+            "under_translation": length < 0,
+            "over_translation": length > 0,
+            "numbers": _changes_numbers(pair),
+            "names": bool(reference and _names(source) & _names(reference) - _words(text)),
+            "placeholders": _loses_placeholders(source, text),
+            "unknown": _has_unknown(pair),
+            "unfinished": output.is_unfinished,
+            "low_confidence": (output.log_probability or 0.0) < lowest,
+        }
+        return tuple(name for name, is_found in found.items() if is_found)
+
+    def _length(self, source: str, text: str) -> int:
+        """-1 for a text that is much shorter than usual, 1 for a longer one, otherwise 0."""
+        usual = self.thresholds
+        by_factor, tails = usual.lengths.deviation(len(source.strip()), len(text.strip()))
+        if usual.tails is None:
+            return (by_factor > _FACTOR) - (by_factor < -_FACTOR)
+        return (tails > usual.tails[1]) - (tails < usual.tails[0])
+
+    def _is_foreign(self, source: str, text: str) -> bool:
+        if self._own is None:
+            return False
+        if describe_foreign_script({"target": self._scripts}, "target", text):
+            return True
+        words = {word.lower() for word in _WORD.findall(text)}
+        if len(words & self._own.common) >= _COMMON_FRACTION * len(words):
+            return False
+        if len(words & self._only_source) >= max(_MIN_COMMON, _COMMON_FRACTION * len(words)):
+            return True
+        found = self._own.detect_foreign(text) if self._detects else None
+        # A quotation in a third language may stay.
+        return found is not None and found != self._source.detect_foreign(source)
+
+
+def _is_repetitive(source: str, text: str) -> bool:
+    """Whether a 4-gram occurs more often than in the source, or a phrase again and again."""
+    words = _units(text)
+    repeated = len(words) - len(set(words))
+    if repeated >= _NGRAM:
+        most, most_of_source = (max(_ngrams(units), default=0) for units in (words, _units(source)))
+        if most - most_of_source >= _MORE:
+            return True
+    if repeated and longest_run(text) >= _IN_A_ROW > longest_run(source):
+        return True
+    return _AGAIN.search(text) is not None and _AGAIN.search(source) is None
+
+
+def _units(text: str) -> list[str]:
+    words = text.lower().split()
+    return words if len(words) * _LONGEST_WORD >= len(text) else list(text.lower())
+
+
+def _ngrams(units: list[str]) -> list[int]:
+    return list(Counter(zip(*(units[i:] for i in range(_NGRAM)), strict=False)).values())
+
+
+def _is_copy(source: str, text: str) -> bool:
+    """Whether the words of the source are left; names and numbers alone may be."""
+    if source != text and not is_same(source, text):
+        return False
+    return len(_WORD.findall(text)) >= _MIN_COPIED and any(map(str.islower, text.split()))
+
+
+def _changes_numbers(pair: NumberedPair) -> bool:
+    if not any(map(str.isdigit, pair.source)):
+        return False
+    return find_lost_number(pair) is not None or find_different_numbers(pair) is not None
+
+
+def _loses_placeholders(source: str, text: str) -> bool:
+    if not keeps_placeholders(source, text) or not same_tags(source, text):
+        return True
+    return "<" in source and bool(Counter(_TAG.findall(source)) - Counter(_TAG.findall(text)))
+
+
+def _has_unknown(pair: NumberedPair) -> bool:
+    if pair.target.isascii() and "<" not in pair.target:
+        return False
+    fault = find_replacement(pair)
+    lost = fault is not None and fault.side == "target"
+    return lost or bool(_UNKNOWN.search(pair.target) and not _UNKNOWN.search(pair.source))
+
+
+def _names(text: str) -> set[str]:
+    """Capitalized words that do not begin a sentence."""
+    return {
+        word.strip(_QUOTES)
+        for before, word in pairwise(text.split())
+        if word.lstrip(_QUOTES)[:1].isupper() and before[-1] not in _SENTENCE_ENDS
+    }
+
+
+def _words(text: str) -> set[str]:
+    return {word.strip(_QUOTES) for word in text.split()}

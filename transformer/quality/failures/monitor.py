@@ -1,0 +1,104 @@
+"""Counts the flags of many outputs, beside those of their references."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from transformer.decoding.translation.document_translator import DocumentTranslator
+from transformer.decoding.translation.result import Translation
+from transformer.decoding.translation.translator import Translator
+from transformer.quality.failures.flags import FLAGS, Detector, Output
+
+_MIN_SOURCES, _MIN_WORDS = 3, 6
+"""Different sources, and words, of an output that counts as detached from its source."""
+
+SentenceFlags = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Failures:
+    """The flags of each output and of its first reference; ``names`` were looked for."""
+
+    names: tuple[str, ...]
+    hypotheses: Sequence[SentenceFlags]
+    references: Sequence[SentenceFlags]
+
+    def lines(self, flag: str) -> list[int]:
+        """Indices of the outputs with a flag, from 0."""
+        return [index for index, flags in enumerate(self.hypotheses) if flag in flags]
+
+    def of_references(self, flag: str) -> int | None:
+        """None for ``low_confidence``: a model finds its own text more probable than others'."""
+        if flag == "low_confidence":
+            return None
+        return sum(flag in flags for flags in self.references)
+
+    def rates(self) -> dict[str, float]:
+        """Per cent of the outputs by flag, then of references for those flags that they have."""
+        total = max(1, len(self.hypotheses))
+        rates = {flag: 100 * len(self.lines(flag)) / total for flag in self.names}
+        counts = ((f"{flag}_reference", self.of_references(flag)) for flag in self.names)
+        return rates | {name: 100 * count / total for name, count in counts if count}
+
+    def to_json(self) -> dict[str, Any]:
+        flags = {
+            flag: {
+                "hypothesis": len(lines := self.lines(flag)),
+                "reference": self.of_references(flag),
+                "lines": lines,
+            }
+            for flag in self.names
+        }
+        return {"sentences": len(self.hypotheses), "flags": flags}
+
+
+def find_failures(
+    detector: Detector,
+    sources: Sequence[str],
+    references: Sequence[Sequence[str]],
+    outputs: Sequence[Output],
+    of_references: Sequence[SentenceFlags] | None = None,
+) -> Failures:
+    """Flag outputs and the first reference of each, unless its flags are known."""
+    first = [texts[0] for texts in references]
+    if of_references is None:
+        of_references = _flag_all(detector, sources, list(map(Output, first)), None)
+    return Failures(detector.names, _flag_all(detector, sources, outputs, first), of_references)
+
+
+def _flag_all(
+    detector: Detector,
+    sources: Sequence[str],
+    outputs: Sequence[Output],
+    references: Sequence[str] | None,
+) -> list[SentenceFlags]:
+    by_text: defaultdict[str, set[str]] = defaultdict(set)
+    for source, output in zip(sources, outputs, strict=True):
+        by_text[output.text].add(source)
+    detached = {
+        text
+        for text, different in by_text.items()
+        if len(different) >= _MIN_SOURCES and len(text.split()) >= _MIN_WORDS
+    }
+    found = []
+    for index, (source, output) in enumerate(zip(sources, outputs, strict=True)):
+        flags = detector.flags(source, output, None if references is None else references[index])
+        flags += ("detached",) if output.text in detached and source.strip() else ()
+        found.append(tuple(sorted(flags, key=FLAGS.index)))
+    return found
+
+
+def as_output(found: Translation) -> Output:
+    """The best candidate of a translation, with its probability and whether it was cut."""
+    per_token = found.nbest[0].log_probability / (len(found.tokens) + 1)
+    return Output(found.text, per_token, found.is_unfinished)
+
+
+def as_outputs(
+    found: Sequence[Translation], translator: Translator | DocumentTranslator
+) -> list[Output]:
+    """The best candidates; the text alone of documents, whose sentences are searched together."""
+    if isinstance(translator, DocumentTranslator):
+        return [Output(one.text) for one in found]
+    return list(map(as_output, found))

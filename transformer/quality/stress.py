@@ -1,0 +1,174 @@
+"""Scores a translator on disturbed text, beside the clean text (docs/robustness.md)."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from random import Random
+from time import perf_counter
+from typing import Any
+
+from sacrebleu.metrics import CHRF
+
+from transformer.common.errors import InputError
+from transformer.data.text.parallel import Referenced
+from transformer.data.text_noise.catalog import DISTURBANCES, Disturbance
+from transformer.data.tokenization.tags import parse_tags, with_tags
+from transformer.decoding.translation.translator import Translator
+from transformer.evaluation.metrics import Score, score
+from transformer.quality.failures.flags import Detector
+from transformer.quality.failures.monitor import as_outputs, find_failures
+from transformer.settings.metrics import MetricsConfig
+
+
+@dataclass(frozen=True)
+class Stress:
+    """What a disturbance does to a translator.
+
+    Attributes:
+        changed: Per cent of the inputs that differ from the clean text.
+        loss: By how much the score is worse than on clean text; both are None without a reference.
+        unchanged: Per cent of outputs that equal the clean output, if the target must not change.
+        agreement: chrF against the clean outputs, changed as references are; None if all are blank.
+        failures: Number of outputs by flag.
+    """
+
+    name: str
+    inputs: int
+    changed: float
+    score: float | None
+    loss: float | None
+    unchanged: float | None
+    agreement: float | None
+    failures: dict[str, int]
+
+
+@dataclass(frozen=True)
+class StressReport:
+    """The scores of one text, clean and under each disturbance."""
+
+    metric: str
+    signature: str
+    sentences: int
+    clean: float
+    clean_failures: dict[str, int]
+    """Number of outputs of the clean text by flag."""
+    disturbances: list[Stress]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def sample_size(translator: Translator, sources: Sequence[str], texts: int, seconds: float) -> int:
+    """How many sources can be translated ``texts`` times in about so many seconds, at least 20.
+
+    The speed is that of the first 20; 20, 50, 100, 200, 500 and so on, so that small differences in
+    speed give the same sample.
+    """
+    first = sources[:20]
+    translator.translate(first[:1])  # the first call of a process takes longer
+    start = perf_counter()
+    translator.translate(first)
+    most = seconds * len(first) / (perf_counter() - start) / texts
+    sizes = [step * 10**power for power in range(1, 7) for step in (2, 5, 10)]
+    return min(len(sources), max(size for size in sizes if size <= max(most, 20)))
+
+
+class StressTest:
+    """Disturbs one text, and translates it."""
+
+    def __init__(
+        self,
+        translator: Translator,
+        detector: Detector,
+        texts: Sequence[Referenced],
+        metrics: MetricsConfig,
+        metric: str,
+        seed: int = 1,
+    ) -> None:
+        """Store the test, without blank sources; InputError if all are blank."""
+        self._translator, self._detector, self._seed = translator, detector, seed
+        self._texts = [text for text in texts if text[0].strip()]
+        if not self._texts:
+            raise InputError("all sources are blank; give another text")
+        self._metrics, self._metric = metrics, metric
+
+    def run(
+        self, names: Sequence[str] = tuple(DISTURBANCES), begins: Callable[[str], object] = str
+    ) -> StressReport:
+        """Score the clean text, then each disturbance, whose name is told to ``begins``."""
+        sources, references = zip(*self._texts, strict=True)
+        found = self._translator.translate(sources)
+        clean = [one.text for one in found]
+        best = self._score(clean, references, sources)
+        results = []
+        for name in names:
+            begins(name)
+            results.append(self._measured(DISTURBANCES[name], clean, best))
+        value = round(best.value, 2)
+        flags = self._flags(sources, references, found)
+        return StressReport(best.name, best.signature, len(clean), value, flags, results)
+
+    def _flags(
+        self, sources: Sequence[str], references: Sequence[Sequence[str]], found: Sequence[Any]
+    ) -> dict[str, int]:
+        outputs = as_outputs(found, self._translator)
+        flagged = find_failures(self._detector, sources, references, outputs, of_references=())
+        return {flag: len(flagged.lines(flag)) for flag in flagged.names}
+
+    def _score(
+        self, outputs: Sequence[str], references: Sequence[Sequence[str]], sources: Sequence[str]
+    ) -> Score:
+        return score(outputs, references, [self._metric], config=self._metrics, sources=sources)[0]
+
+    def _measured(self, disturbance: Disturbance, clean: Sequence[str], best: Score) -> Stress:
+        windows = list(self._windows(disturbance.window or len(self._texts)))
+        texts = [self._disturbed(disturbance, window) for window in windows]
+        sources = [source for source, _ in texts]
+        references: list[tuple[str, ...]] = [targets for _, targets in texts]
+        expected = [self._disturbed(disturbance, window, clean)[1][0] for window in windows]
+        found = self._translator.translate(sources)
+        outputs = [one.text for one in found]
+        value = loss = None
+        if disturbance.reference != "none" and any(map(str.strip, sources)):
+            value = self._score(outputs, references, sources).value
+            loss = (best.value - value) * (1 if best.better == "higher" else -1)
+        else:
+            references = [("",)] * len(texts)
+        agreement = CHRF().corpus_score(outputs, [expected]).score if any(expected) else None
+        same = disturbance.reference == "same"
+        firsts = [self._texts[window[0]][0] for window in windows]
+        return Stress(
+            disturbance.name,
+            len(texts),
+            _percent(map(str.__ne__, sources, firsts)),
+            None if value is None else round(value, 2),
+            None if loss is None else round(loss, 2),
+            _percent(map(str.__eq__, outputs, expected)) if same else None,
+            None if agreement is None else round(agreement, 2),
+            self._flags(sources, references, found),
+        )
+
+    def _windows(self, size: int) -> Iterator[list[int]]:
+        """Yield indices of so many consecutive texts, fewer at the end and before other tags."""
+        tags = [parse_tags(source) for source, _ in self._texts]
+        for _, group in groupby(range(len(tags)), tags.__getitem__):
+            indices = list(group)
+            yield from (indices[at : at + size] for at in range(0, len(indices), size))
+
+    def _disturbed(
+        self, disturbance: Disturbance, window: Sequence[int], clean: Sequence[str] | None = None
+    ) -> Referenced:
+        """A disturbed source, and references (or the clean output) that are changed as well."""
+        sources = [self._texts[index][0] for index in window]
+        targets = [self._texts[i][1] if clean is None else (clean[i],) for i in window]
+        seed = f"{disturbance.name} {self._seed} {window[0]}"
+        pairs = [
+            disturbance.change(list(zip(sources, column, strict=True)), Random(seed))
+            for column in zip(*targets, strict=False)
+        ]
+        return with_tags(pairs[0][0], parse_tags(sources[0])), tuple(pair[1] for pair in pairs)
+
+
+def _percent(flags: Iterable[bool]) -> float:
+    values = list(flags)
+    return round(100 * sum(values) / len(values), 2)

@@ -1,0 +1,170 @@
+"""The server: all routes, measurement of requests, CORS, and its socket."""
+
+import errno
+import math
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from time import monotonic
+
+import uvicorn
+import yaml
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from transformer.common.errors import InputError
+from transformer.serving.access import Access
+from transformer.serving.interfaces.deepl.routes import DeepL
+from transformer.serving.interfaces.files import Files
+from transformer.serving.interfaces.http import LimitedBodies
+from transformer.serving.interfaces.libretranslate import LibreTranslate
+from transformer.serving.interfaces.page import page_routes
+from transformer.serving.metrics import Metrics
+from transformer.serving.request_queue import TranslationService
+from transformer.settings.serve import ServerConfig
+
+_CLOSE_SECONDS = 5.0
+
+_CORS = Middleware(
+    CORSMiddleware,
+    allow_origins=["*"],
+    allow_headers=["Authorization", "Content-Type"],
+    max_age=1_728_000,
+    allow_methods=["GET", "POST"],
+)
+
+
+def build_app(service: TranslationService, access: Access) -> Starlette:
+    """The application of a service; it ends the service when the server stops."""
+
+    async def health(request: Request) -> Response:
+        status = "ok" if service.batcher.works else "the thread of the models has ended"
+        return JSONResponse({"status": status}, 200 if status == "ok" else 503)
+
+    async def metrics(request: Request) -> Response:
+        return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+    async def spec(request: Request) -> Response:
+        return JSONResponse(description)
+
+    file = files("transformer.serving.interfaces").joinpath("assets/openapi.yaml")
+    description = yaml.safe_load(file.read_text("utf-8"))
+    stored = Files(service.limits)
+    deepl = DeepL(service, access, stored)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        with stored.folder():
+            yield
+            await deepl.documents.close()
+        # No client waits any more, but a batch may take long.
+        service.batcher.close(_CLOSE_SECONDS)
+
+    routes = [
+        *LibreTranslate(service, access, stored).routes(),
+        *deepl.routes(),
+        *page_routes(),
+        Route("/health", health),
+        Route("/metrics", metrics),
+        Route("/spec", spec),
+    ]
+    measured = Middleware(Measured, metrics=service.metrics, routes={one.path for one in routes})
+    return Starlette(
+        routes=routes,
+        middleware=[measured, _CORS, Middleware(LimitedBodies, limits=service.limits)],
+        exception_handlers={HTTPException: _no_route},
+        lifespan=lifespan,
+    )
+
+
+def _no_route(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+
+
+class Measured:
+    """Middleware: counts requests and their time."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, routes: set[str]) -> None:
+        self.app, self.metrics, self.routes = app, metrics, routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        # One label for all unknown paths: clients must not create labels.
+        path = "/".join(scope["path"].split("/")[:3])
+        route = path if path in self.routes else "other"
+        start, status = monotonic(), 500
+
+        async def counted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, counted)
+        finally:
+            self.metrics.requests.labels(route, status).inc()
+            self.metrics.request_seconds.labels(route).observe(monotonic() - start)
+
+
+def listen(config: ServerConfig) -> socket.socket:
+    """A socket that listens; raises InputError if the address cannot be used."""
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    # asyncio sends small answers at once (TCP_NODELAY) only where the protocol is named.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((config.host, config.port))
+        listening.listen(2048)
+    except OSError as error:
+        listening.close()
+        advice = "host= must be an address of this machine, such as 127.0.0.1 or 0.0.0.0"
+        if error.errno == errno.EADDRINUSE:
+            advice = "give another port, or end the program that has it"
+        raise InputError(
+            f"cannot listen on host={config.host} port={config.port}: {error.strerror}; {advice}"
+        ) from error
+    return listening
+
+
+def run_until_signal(
+    app: ASGIApp, listening: socket.socket, config: ServerConfig, started: Callable[[], None]
+) -> None:
+    """Serve on a socket until SIGTERM or Ctrl-C; calls ``started`` when it answers requests."""
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            started()
+
+    server = Server(
+        uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            # Any client could send the header with another address.
+            proxy_headers=False,
+            limit_concurrency=config.limits.connections,
+            timeout_graceful_shutdown=math.ceil(config.drain_seconds),
+        )
+    )
+    # uvicorn raises the signal again at its end.
+    before = [(one, signal.signal(one, lambda *_: None)) for one in (signal.SIGTERM, signal.SIGINT)]
+    try:
+        server.run(sockets=[listening])
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)

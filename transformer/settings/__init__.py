@@ -1,0 +1,1 @@
+"""Every setting as frozen dataclasses, without torch: a module for each group of conf/."""

@@ -1,0 +1,86 @@
+"""Language modeling: a causal stack (Radford et al. 2018, 3.1; Liu et al. 2018, 4.2.3)."""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from transformer.data.batching.batch import Batch
+from transformer.data.datamodules.language_modeling import MonolingualData
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.decoding.prediction.language_model import LanguageModel, perplexity
+from transformer.evaluation.metrics import Score
+from transformer.model.single_stack import SingleStack, build_single_stack
+from transformer.settings.run import RunConfig, sized_model
+from transformer.tasks.base import Evaluation, Task, build_module, single_stack_data
+from transformer.training.model_selection import ModelSelection
+from transformer.training.step.update_module import UpdateModule
+
+
+class LanguageModule(UpdateModule):
+    """Trains a causal stack to predict the next token of the target side."""
+
+    model: SingleStack
+
+    def predictions(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        hidden = self.model(batch.target_input)
+        return hidden.flatten(0, 1).index_select(0, batch.labeled), batch.labels
+
+    def validated(self, means: dict[str, float]) -> dict[str, float]:
+        """Log ``val/perplexity`` too, a token."""
+        return means | {"val/perplexity": perplexity(means["val/loss"])}
+
+
+class LanguageModeling(Task):
+    """The task ``language_modeling``."""
+
+    data: MonolingualData
+
+    def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
+        self.config = config
+        self.data = single_stack_data(
+            MonolingualData, config, tokenizer, experiment="pocket_lm", unused={}
+        )
+
+    @staticmethod
+    def model_selection(config: RunConfig) -> ModelSelection:
+        return ModelSelection("val/perplexity", "min")
+
+    @cached_property
+    def module(self) -> LanguageModule:
+        tokenizer = self.data.tokenizer
+        size = tokenizer.target_vocab_size
+        config = sized_model(self.config.model, size, size)
+        model = build_single_stack(config, causal=True)
+        return build_module(LanguageModule, model, self.config, tokenizer)
+
+    def evaluator(
+        self, checkpoint: Path, device: torch.device | str
+    ) -> Callable[[str], Evaluation]:
+        budget, tokenizer = self.config.data.batch_tokens, self.data.tokenizer
+        model = LanguageModel.load(checkpoint, device=device, batch_tokens=budget)
+
+        def evaluate(split: str) -> Evaluation:
+            texts = [one for every in self.data.texts(split).references for one in every]
+            sentences = tokenizer.encode_target(texts)
+            words = sum(len(text.split()) for text in texts)
+            nll = -sum(each.double().sum().item() for each in model.log_probabilities(sentences))
+            return Evaluation(perplexities(nll, sentences, words), hypotheses=None)
+
+        return evaluate
+
+
+def perplexities(nll: float, sentences: Sequence[Sequence[int]], words: int) -> list[Score]:
+    """Perplexity per token and per word (which compares any subwords), the ends included."""
+    ends, tokens = len(sentences), sum(map(len, sentences))
+    counts = {"perplexity": ("subwords", tokens), "word_perplexity": ("words", words)}
+    scores = []
+    for name, (unit, without_ends) in counts.items():
+        count = without_ends + ends
+        value = perplexity(nll / count)
+        full = f"per:{unit}+ends|count:{count}"
+        fields = {"name": name, "score": round(value, 4), "signature": full}
+        scores.append(Score(name, value, full, fields, decimals=3))
+    return scores

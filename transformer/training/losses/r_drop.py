@@ -1,0 +1,119 @@
+"""Consistency of two passes under different dropout: R-Drop (Liang et al. 2021, eq. 2-4)."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from transformer.settings.loss import LossConfig
+from transformer.training.losses.cross_entropy import (
+    FusedLoss,
+    Scalar,
+    Target,
+    Weight,
+    compiled_loss,
+)
+
+Passes = Float[Tensor, "2 token width"]
+
+
+class ConsistencyLoss(NamedTuple):
+    """Sums over the tokens, in nats."""
+
+    loss: Scalar
+    """Cross-entropy and weighted divergence; only this sum has a gradient."""
+    cross_entropy: Scalar
+    divergence: Scalar
+
+
+def plain_consistency_loss(
+    hidden: Passes, weight: Weight, target: Target, label_smoothing: float, alpha: float
+) -> ConsistencyLoss:
+    """Compute the loss by the formula; the arguments are those of ``cross_entropy``.
+
+    The paper adds up the cross-entropies of both passes and alpha times the mean of KL(p || q) and
+    KL(q || p), p and q being their predictions. Here the sum is halved, so that learning rate,
+    clipping and ``train/loss`` keep their meaning. The gradient flows through both p and q, as in
+    the authors' code.
+    """
+    logits = F.linear(hidden, weight)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    twice = logits.flatten(0, 1), target.repeat(2)
+    entropy = F.cross_entropy(*twice, reduction="sum", label_smoothing=label_smoothing) / 2
+    log_p, log_q = logits.log_softmax(-1)
+    # KL(p || q) + KL(q || p) is the sum of (p - q) (log p - log q).
+    divergence = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum() / 2
+    loss = entropy + alpha / 2 * divergence
+    return ConsistencyLoss(loss, entropy.detach(), divergence.detach())
+
+
+def _formula(
+    logits: Float[Tensor, "2 token vocab"],
+    right: Int[Tensor, "token 1"],
+    mean: Float[Tensor, "2 token 1"],
+    smoothing: float,
+    alpha: float,
+) -> Float[Tensor, " 2"]:
+    """The sums of cross-entropy and divergence; the gradient of the loss overwrites the logits.
+
+    With d = a - b the difference of the logits, which is log p - log q but for a constant a token:
+
+        dL/da = p (1/2 + alpha/4 (1 + d - E_p d)) - alpha/4 q - target/2
+        dL/db = q (1/2 + alpha/4 (1 - d + E_q d)) - alpha/4 p - target/2
+    """
+    part, right = alpha / 4, right.expand(2, -1, -1)
+    rightly = logits.gather(-1, right)
+    top = logits.amax(-1, keepdim=True)
+    softmax = logits.softmax(-1)
+    # The largest probability is exp(top - top) / Z.
+    log_z = top - softmax.amax(-1, keepdim=True).log()
+    difference = logits[0] - logits[1]
+    under_p, under_q = torch.linalg.vecdot(softmax, difference)[..., None]
+    grad = torch.empty_like(logits)
+    torch.add(0.5 + part - part * under_p, difference, alpha=part, out=grad[0])
+    torch.add(0.5 + part + part * under_q, difference, alpha=-part, out=grad[1])
+    grad.mul_(softmax).sub_(smoothing / 2 / logits.size(-1))
+    grad[0].sub_(softmax[1], alpha=part)
+    grad[1].sub_(softmax[0], alpha=part)
+    grad.scatter_add_(-1, right, grad.new_full(right.shape, (smoothing - 1) / 2))
+    logits.copy_(grad)
+    entropy = (log_z - (1 - smoothing) * rightly - smoothing * mean).sum() / 2
+    return torch.stack([entropy, (under_p - under_q).sum() / 2])
+
+
+def fused_consistency(
+    logits: Float[Tensor, "2 token vocab"],
+    right: Int[Tensor, "token 1"],
+    smoothing: float,
+    alpha: float,
+) -> Float[Tensor, " 2"]:
+    """As ``_formula``, by the formula of the paper, for ``torch.compile``; in float32."""
+    part = alpha / 4
+    exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    log_p, log_q = exact.log_softmax(-1)
+    p, q, difference = log_p.exp(), log_q.exp(), log_p - log_q
+    hit = torch.arange(logits.size(-1), device=logits.device) == right
+    expected = smoothing / logits.size(-1) + (1 - smoothing) * hit
+    ahead = (p * difference).sum(-1, keepdim=True)
+    back = -(q * difference).sum(-1, keepdim=True)
+    entropy = -(expected * (log_p + log_q)).sum() / 2
+    logits[0].copy_(p * (0.5 + part * (1 + difference - ahead)) - part * q - expected / 2)
+    logits[1].copy_(q * (0.5 + part * (1 - difference - back)) - part * p - expected / 2)
+    return torch.stack([entropy, (ahead + back).sum() / 2])
+
+
+def consistency_loss(
+    config: LossConfig, hidden: Passes, weight: Weight, target: Target, *, compiled: bool = False
+) -> ConsistencyLoss:
+    """The loss by the config; fused, without all logits, if it has a chunk."""
+    alpha, smoothing = config.consistency_weight, config.label_smoothing
+    if config.chunk == 0:
+        return plain_consistency_loss(hidden, weight, target, smoothing, alpha)
+    settings: dict[str, Any] = {"smoothing": smoothing, "alpha": alpha}
+    kernel = partial(compiled_loss(fused_consistency), **settings) if compiled else None
+    formula, weights = partial(_formula, **settings), (1.0, alpha / 2)
+    loss, sums = FusedLoss.apply(hidden, weight, target, config, weights, formula, kernel)
+    return ConsistencyLoss(loss, *sums)
